@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use abide_core::request::Caller;
 use abide_core::timer::{self, Create, Kind, Status};
 use abide_core::{Agent, Millis, Outcome, Request};
-use abide_engine::config::{Config, Places};
+use abide_engine::config::{Config, Paths};
 use abide_engine::probe::Condition;
 use abide_engine::{Handle, Runtime};
 
@@ -16,17 +16,17 @@ fn main() {
     let count = std::env::args().skip(1).find_map(|word| word.parse().ok());
     let count: usize = count.unwrap_or(1_000_000);
     let dir = tempfile::tempdir().expect("a folder");
-    let places = Places::under(dir.path());
-    std::fs::create_dir_all(places.sessions()).expect("folders");
-    bulk(&places, count);
-    restart(&places, count);
-    drain(&places);
+    let paths = Paths::under(dir.path());
+    std::fs::create_dir_all(paths.sessions()).expect("folders");
+    bulk(&paths, count);
+    restart(&paths, count);
+    drain(&paths);
     let other = tempfile::tempdir().expect("a folder");
-    let places = Places::under(other.path());
-    std::fs::create_dir_all(places.sessions()).expect("folders");
-    single(&places);
-    same_second(&places);
-    port_opens(&places);
+    let paths = Paths::under(other.path());
+    std::fs::create_dir_all(paths.sessions()).expect("folders");
+    single(&paths);
+    same_second(&paths);
+    port_opens(&paths);
 }
 
 #[expect(clippy::disallowed_methods, reason = "a bench measures")]
@@ -39,18 +39,18 @@ async fn sleep(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-fn within<T>(places: &Places, work: impl AsyncFnOnce(Handle) -> T) -> (Duration, T) {
+fn within<T>(paths: &Paths, work: impl AsyncFnOnce(Handle) -> T) -> (Duration, T) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     runtime.expect("a runtime").block_on(async {
         let began = now();
         let config = Config {
-            spare_keepers: 0,
+            idle_keepers: 0,
             ..Config::default()
         };
         let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
-        let engine = Runtime::start(places, config, program).expect("an engine");
+        let engine = Runtime::start(paths, config, program).expect("an engine");
         let handle = engine.handle.clone();
         let count = timer::Request::Count;
         call(&handle, count).await;
@@ -91,8 +91,8 @@ fn memory() -> u64 {
     kib.unwrap_or(0) * 1_024
 }
 
-fn bulk(places: &Places, count: usize) {
-    let (_, ()) = within(places, async |handle| {
+fn bulk(paths: &Paths, count: usize) {
+    let (_, ()) = within(paths, async |handle| {
         let before = memory();
         let began = now();
         let mut made = 0;
@@ -111,23 +111,23 @@ fn bulk(places: &Places, count: usize) {
         );
         println!("memory    {each:.0} bytes each (resident, with what the commits left behind)");
     });
-    let size = std::fs::metadata(places.database()).map_or(0, |found| found.len());
+    let size = std::fs::metadata(paths.database()).map_or(0, |found| found.len());
     println!("disk      {:.0} bytes each", size as f64 / count as f64);
 }
 
-fn restart(places: &Places, count: usize) {
-    let (ready, ()) = within(places, async |_| ());
+fn restart(paths: &Paths, count: usize) {
+    let (ready, ()) = within(paths, async |_| ());
     println!("restart   ready after {ready:.2?} with {count}");
 }
 
 /// Makes all of them overdue by moving their deadlines in the database.
-fn drain(places: &Places) {
+fn drain(paths: &Paths) {
     #[expect(clippy::disallowed_methods, reason = "the bench makes them overdue")]
-    let db = rusqlite::Connection::open(places.database()).expect("the database");
+    let db = rusqlite::Connection::open(paths.database()).expect("the database");
     db.execute("UPDATE timer SET due_ms = due_ms - 100000000", [])
         .expect("an update");
     drop(db);
-    within(places, async |handle| {
+    within(paths, async |handle| {
         let began = now();
         let mut slowest = Duration::ZERO;
         loop {
@@ -147,10 +147,10 @@ fn drain(places: &Places) {
 }
 
 /// Many callers, one timer each at a time, every one of them durable.
-fn single(places: &Places) {
+fn single(paths: &Paths) {
     const EACH: usize = 500;
     for callers in [1_usize, 64] {
-        within(places, async |handle| {
+        within(paths, async |handle| {
             let handle = Arc::new(handle);
             let began = now();
             let tasks: Vec<_> = (0..callers)
@@ -174,9 +174,9 @@ fn single(places: &Places) {
 }
 
 /// How long after a port was opened the call that waits for it is answered.
-fn port_opens(places: &Places) {
+fn port_opens(paths: &Paths) {
     const ROUNDS: u64 = 200;
-    within(places, async |handle| {
+    within(paths, async |handle| {
         let before = processor_time();
         let began = now();
         let mut took = Vec::new();
@@ -228,9 +228,9 @@ fn processor_time() -> Duration {
 }
 
 /// Ten thousand due in one second, each stood by on.
-fn same_second(places: &Places) {
+fn same_second(paths: &Paths) {
     const COUNT: u64 = 10_000;
-    within(places, async |handle| {
+    within(paths, async |handle| {
         let handle = Arc::new(handle);
         let mut waiting = Vec::new();
         for n in 0..COUNT {

@@ -23,7 +23,7 @@ use crate::connect::{self, DaemonSocket};
 use crate::http::ConnectedPeer;
 use crate::http::frame::Frame;
 use crate::http::wire::{AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER};
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use abide_engine::entropy;
 use abide_engine::peer::Peer;
 
@@ -44,7 +44,7 @@ pub struct Client {
 #[derive(Clone, Debug)]
 enum Way {
     /// A daemon, started with this program where there is none.
-    Daemon { places: Places, program: PathBuf },
+    Daemon { places: Paths, program: PathBuf },
     /// Within this process.
     Within(Router),
 }
@@ -71,12 +71,12 @@ pub enum Unanswered {
 impl Client {
     /// A person's client, or with a name that agent's. Where there is no daemon this very program is
     /// started as one.
-    pub fn new(places: Places, agent: Option<String>) -> Self {
+    pub fn new(places: Paths, agent: Option<String>) -> Self {
         Client::starting(places, "/proc/self/exe".into(), agent)
     }
 
     /// The same for another program than abide itself: `program` is abide.
-    pub fn starting(places: Places, program: PathBuf, agent: Option<String>) -> Self {
+    pub fn starting(places: Paths, program: PathBuf, agent: Option<String>) -> Self {
         Client::by(Way::Daemon { places, program }, agent)
     }
 
@@ -285,7 +285,7 @@ impl Way {
 }
 
 /// A daemon that runs is reached at once; starting one takes a while, and a thread.
-async fn connect(places: &Places, program: &Path) -> std::io::Result<UnixStream> {
+async fn connect(places: &Paths, program: &Path) -> std::io::Result<UnixStream> {
     if let Ok(stream) = connect::connect_current(places, DaemonSocket::Http) {
         return from_std(stream);
     }

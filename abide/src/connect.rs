@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use abide_engine::socket;
 use abide_session::private_file;
 
@@ -21,53 +21,53 @@ pub enum DaemonSocket {
 }
 
 impl DaemonSocket {
-    fn path(self, places: &Places) -> std::path::PathBuf {
+    fn path(self, paths: &Paths) -> std::path::PathBuf {
         match self {
-            DaemonSocket::Http => places.http_socket(),
-            DaemonSocket::Mcp => places.mcp_socket(),
+            DaemonSocket::Http => paths.http_socket(),
+            DaemonSocket::Mcp => paths.mcp_socket(),
         }
     }
 }
 
 /// Connects to the daemon, starting one where there is none. Two at once start one: whoever comes
 /// second waits for the first and then finds its daemon.
-pub fn connect(places: &Places, which: DaemonSocket) -> io::Result<UnixStream> {
-    connect_starting(places, which, Path::new("/proc/self/exe"))
+pub fn connect(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
+    connect_starting(paths, which, Path::new("/proc/self/exe"))
 }
 
 /// The same for a program that is not abide itself: `program` is.
 pub fn connect_starting(
-    places: &Places,
+    paths: &Paths,
     which: DaemonSocket,
     program: &Path,
 ) -> io::Result<UnixStream> {
-    if let Ok(stream) = connect_current(places, which) {
+    if let Ok(stream) = connect_current(paths, which) {
         return Ok(stream);
     }
-    make_folders(places)?;
-    let starting = private_file::open(&places.runtime.join("starting"))?;
+    make_folders(paths)?;
+    let starting = private_file::open(&paths.runtime.join("starting"))?;
     starting.lock()?;
-    if let Ok(stream) = connect_current(places, which) {
+    if let Ok(stream) = connect_current(paths, which) {
         return Ok(stream);
     }
-    match daemon_process::start(places, program) {
-        Ok(()) => socket::connect(&which.path(places)),
+    match daemon_process::start(paths, program) {
+        Ok(()) => socket::connect(&which.path(paths)),
         // An older one that does not make way can still be called.
-        Err(fault) => socket::connect(&which.path(places)).map_err(|_| fault),
+        Err(fault) => socket::connect(&which.path(paths)).map_err(|_| fault),
     }
 }
 
 /// Connects to a daemon that runs already and is not older than this program. An older one makes way for
 /// the one that is started next.
-pub fn connect_current(places: &Places, which: DaemonSocket) -> io::Result<UnixStream> {
-    let version = std::fs::read_to_string(places.daemon_version()).unwrap_or_default();
+pub fn connect_current(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
+    let version = std::fs::read_to_string(paths.daemon_version()).unwrap_or_default();
     if is_older(&version, env!("CARGO_PKG_VERSION")) {
         return Err(io::Error::other("the daemon that runs is older"));
     }
-    socket::connect(&which.path(places))
+    socket::connect(&which.path(paths))
 }
 
 /// Connects to a daemon that runs already.
-pub fn connect_running(places: &Places, which: DaemonSocket) -> io::Result<UnixStream> {
-    socket::connect(&which.path(places))
+pub fn connect_running(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
+    socket::connect(&which.path(paths))
 }

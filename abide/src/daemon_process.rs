@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Timespec};
 
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use abide_session::folder::{self, CTL};
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{FORK_SERVER, START_DAEMON, boot_id, mark, tree};
@@ -23,8 +23,8 @@ use abide_session::{FORK_SERVER, START_DAEMON, boot_id, mark, tree};
 const READY_FD: i32 = 3;
 
 /// The named pipe on which a daemon that the fork server started says so.
-fn ready_path(places: &Places) -> PathBuf {
-    places.runtime.join("ready")
+fn ready_path(paths: &Paths) -> PathBuf {
+    paths.runtime.join("ready")
 }
 
 /// How long the fork server may take to execute the daemon.
@@ -34,10 +34,10 @@ const EXECUTED: Timespec = Timespec {
 };
 
 /// Starts a daemon and waits until it can be called. The caller holds the lock on starting one.
-pub(super) fn start(places: &Places, program: &Path) -> io::Result<()> {
-    let said = match keeper_above(&places.sessions()) {
-        Some(keeper) => start_outside(places, &keeper)?,
-        None => start_here(places, program)?,
+pub(super) fn start(paths: &Paths, program: &Path) -> io::Result<()> {
+    let said = match keeper_above(&paths.sessions()) {
+        Some(keeper) => start_outside(paths, &keeper)?,
+        None => start_here(paths, program)?,
     };
     let why = match said.trim() {
         "ready" => return Ok(()),
@@ -46,12 +46,12 @@ pub(super) fn start(places: &Places, program: &Path) -> io::Result<()> {
     };
     Err(io::Error::other(format!(
         "the daemon did not start: {why}. Its log is {}",
-        places.daemon_log().display()
+        paths.daemon_log().display()
     )))
 }
 
 /// Starts it as a child of this process. Returns what it says.
-fn start_here(places: &Places, program: &Path) -> io::Result<String> {
+fn start_here(paths: &Paths, program: &Path) -> io::Result<String> {
     let (mut ready, theirs) = io::pipe()?;
     #[expect(
         clippy::disallowed_methods,
@@ -65,7 +65,7 @@ fn start_here(places: &Places, program: &Path) -> io::Result<String> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    if let Some(folder) = places.one_folder() {
+    if let Some(folder) = paths.one_folder() {
         command.env("ABIDE_DIR", folder);
     }
     let fd = theirs.as_raw_fd();
@@ -95,9 +95,9 @@ fn start_here(places: &Places, program: &Path) -> io::Result<String> {
 }
 
 /// Has the fork server of this keeper start it. Returns what it says.
-fn start_outside(places: &Places, keeper: &ProcessHandle) -> io::Result<String> {
+fn start_outside(paths: &Paths, keeper: &ProcessHandle) -> io::Result<String> {
     let server = fork_server(keeper).ok_or_else(|| io::Error::other(INSIDE))?;
-    let path = ready_path(places);
+    let path = ready_path(paths);
     let _ = std::fs::remove_file(&path);
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -147,30 +147,30 @@ const INSIDE: &str = "the daemon cannot be run by a command of one of its own se
                       your own does";
 
 /// Refuses to serve where keepers would take no orders. Their sessions would look as if they had been lost.
-pub(super) fn check_outside(places: &Places) -> io::Result<()> {
-    match keeper_above(&places.sessions()) {
+pub(super) fn check_outside(paths: &Paths) -> io::Result<()> {
+    match keeper_above(&paths.sessions()) {
         Some(_) => Err(io::Error::other(INSIDE)),
         None => Ok(()),
     }
 }
 
 /// In a daemon that was started in the background: where it says that it is ready.
-pub fn ready_pipe(places: &Places) -> Option<OwnedFd> {
+pub fn ready_pipe(paths: &Paths) -> Option<OwnedFd> {
     // SAFETY: it is only looked at whether there is such a descriptor.
     if unsafe { libc::fcntl(READY_FD, libc::F_GETFD) } >= 0 {
         // SAFETY: the client that started this put it there, and nothing else here knows of it.
         return Some(unsafe { OwnedFd::from_raw_fd(READY_FD) });
     }
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let ready = rustix::fs::open(ready_path(places), flags, Mode::empty()).ok()?;
+    let ready = rustix::fs::open(ready_path(paths), flags, Mode::empty()).ok()?;
     // The client waits for this before it waits for the rest.
     let _ = rustix::io::write(&ready, b"\n");
     Some(ready)
 }
 
 /// In a daemon that was started in the background: has standard error written to its log.
-pub fn log_to_file(places: &Places) -> io::Result<()> {
-    let path = places.daemon_log();
+pub fn log_to_file(paths: &Paths) -> io::Result<()> {
+    let path = paths.daemon_log();
     turn_over(&path);
     let mut options = File::options();
     let opened = options.create(true).append(true).mode(0o600).open(&path);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use abide_engine::socket;
 use abide_session::{ext4_placement, private_file};
 use anyhow::{Context as _, bail};
@@ -12,18 +12,18 @@ use anyhow::{Context as _, bail};
 use crate::{daemon_process, http};
 
 /// Makes the folders of an installation, readable by their owner alone.
-pub(crate) fn make_folders(places: &Places) -> io::Result<()> {
-    socket::own_folder(&places.state)?;
-    socket::private_folder(&places.runtime)?;
-    ext4_placement::make(&places.sessions());
-    socket::private_folder(&places.sessions())
+pub(crate) fn make_folders(paths: &Paths) -> io::Result<()> {
+    socket::own_folder(&paths.state)?;
+    socket::private_folder(&paths.runtime)?;
+    ext4_placement::make(&paths.sessions());
+    socket::private_folder(&paths.sessions())
 }
 
 /// Something of which there is to be one at a time, for as long as the file is held. `None`: there is
 /// one already.
-pub fn only_one(places: &Places, name: &str) -> io::Result<Option<File>> {
-    make_folders(places)?;
-    let mut file = private_file::open(&places.runtime.join(name))?;
+pub fn only_one(paths: &Paths, name: &str) -> io::Result<Option<File>> {
+    make_folders(paths)?;
+    let mut file = private_file::open(&paths.runtime.join(name))?;
     match file.try_lock() {
         Ok(()) => {
             file.set_len(0)?;
@@ -36,30 +36,30 @@ pub fn only_one(places: &Places, name: &str) -> io::Result<Option<File>> {
 }
 
 /// The lock on a folder for an engine within a program: one that is held by anybody else is left alone.
-pub fn take_lock(places: &Places) -> anyhow::Result<File> {
-    make_folders(places)?;
-    let lock = private_file::open(&places.lock()).context("cannot open the lock")?;
+pub fn take_lock(paths: &Paths) -> anyhow::Result<File> {
+    make_folders(paths)?;
+    let lock = private_file::open(&paths.lock()).context("cannot open the lock")?;
     if lock.try_lock().is_err() {
         bail!(
             "{} is in use by another abide; give this one a folder of its own",
-            places.state.display()
+            paths.state.display()
         );
     }
-    daemon_process::check_outside(places)?;
+    daemon_process::check_outside(paths)?;
     Ok(lock)
 }
 
 /// Makes the folders and takes the lock. The lock comes before the sockets, so that there is never a
 /// moment in which two daemons could answer.
-pub(crate) fn prepare(places: &Places) -> anyhow::Result<File> {
-    make_folders(places)?;
-    let mut lock = private_file::open(&places.lock()).context("cannot open the lock")?;
+pub(crate) fn prepare(paths: &Paths) -> anyhow::Result<File> {
+    make_folders(paths)?;
+    let mut lock = private_file::open(&paths.lock()).context("cannot open the lock")?;
     match lock.try_lock() {
         Ok(()) => {}
-        Err(std::fs::TryLockError::WouldBlock) => replace_older(places, &lock)?,
+        Err(std::fs::TryLockError::WouldBlock) => replace_older(paths, &lock)?,
         Err(std::fs::TryLockError::Error(e)) => return Err(e).context("cannot take the lock"),
     }
-    daemon_process::check_outside(places)?;
+    daemon_process::check_outside(paths)?;
     lock.set_len(0)?;
     write!(lock, "{}", std::process::id())?;
     Ok(lock)
@@ -73,8 +73,8 @@ const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Another daemon holds the lock. An older one makes way, touching no session; one of this version
 /// or a newer one stays. One that does not answer is on its way out, or has only just come.
-fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
-    let socket = places.http_socket();
+fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
+    let socket = paths.http_socket();
     let mut told_to_stop = false;
     let mut tries = 0;
     while tries < if told_to_stop { STOP_TRIES } else { LOCK_TRIES } {
@@ -98,7 +98,7 @@ fn replace_older(places: &Places, lock: &File) -> anyhow::Result<()> {
     };
     bail!(
         "another daemon holds {} and {trouble}",
-        places.lock().display()
+        paths.lock().display()
     );
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config::{Config, Handed, Places, TcpDoor};
+use abide_engine::config::{Config, HttpListen, Paths, SocketActivation};
 use abide_engine::{Handle, Runtime, entropy, secret, socket};
 use abide_session::{accelerator, descriptors, mark, oom, private_file};
 use anyhow::{Context as _, bail};
@@ -19,29 +19,29 @@ use crate::{allocator, http, lock, mcp};
 
 /// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
 pub fn serve(
-    places: Places,
+    paths: Paths,
     config: Config,
-    handed: Handed,
+    activation: SocketActivation,
     ready: Option<OwnedFd>,
 ) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
     descriptors::as_many_as_allowed();
     oom::protect_this_process();
-    secret::keep_memory();
+    secret::set_not_dumpable();
     mark::note_own();
     allocator::keep_large_blocks_apart();
     let sockets =
-        Sockets::take(&handed).context("cannot take the sockets that were handed over")?;
+        Sockets::take(&activation).context("cannot take the sockets that were handed over")?;
     let checked = accelerator::check_switches().map_err(anyhow::Error::msg);
     let served = checked
-        .and_then(|()| lock::prepare(&places))
+        .and_then(|()| lock::prepare(&paths))
         .and_then(|held| {
             // One thread for everything that waits: a call crosses no thread on its way, which is what
             // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
-            let served = runtime.block_on(run(places, config, (handed, sockets), &mut ready));
+            let served = runtime.block_on(run(paths, config, (activation, sockets), &mut ready));
             runtime.shutdown_background();
             drop(held);
             served
@@ -53,42 +53,42 @@ pub fn serve(
 }
 
 /// The routes of an engine that has no socket.
-pub fn routes_within(runtime: &Runtime, places: Places) -> axum::Router {
+pub fn routes_within(runtime: &Runtime, paths: Paths) -> axum::Router {
     let daemon = http::Daemon {
         started_at: SystemClock.now().wall,
-        places,
+        paths,
         tcp: http::Tcp::Off,
     };
     http::router(http::State::new(runtime.handle.clone(), daemon))
 }
 
 async fn run(
-    places: Places,
+    paths: Paths,
     config: Config,
-    (handed, mut sockets): (Handed, Sockets),
+    (activation, mut sockets): (SocketActivation, Sockets),
     ready: &mut Option<File>,
 ) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
-    let mut runtime = Runtime::start(&places, config, "/proc/self/exe".into())?;
+    let mut runtime = Runtime::start(&paths, config, "/proc/self/exe".into())?;
     if !runtime.ready().await {
-        return runtime.stopped().await;
+        return Ok(runtime.stopped().await?);
     }
     let handle = runtime.handle.clone();
-    let seal = Arc::new(mcp::Seal::new(seal(&places.state.join("seal"))?));
-    tell_version(&places, &handed)?;
-    let http_listener = listen(&places.http_socket(), &mut sockets)?;
-    let mcp_listener = listen(&places.mcp_socket(), &mut sockets)?;
+    let seal = Arc::new(mcp::Seal::new(seal(&paths.state.join("seal"))?));
+    tell_version(&paths, &activation)?;
+    let http_listener = listen(&paths.http_socket(), &mut sockets)?;
+    let mcp_listener = listen(&paths.mcp_socket(), &mut sockets)?;
     if let Some(elsewhere) = sockets.left() {
         bail!(
             "a socket was handed over that listens at {}, but clients look for {}",
             elsewhere.display(),
-            places.http_socket().display()
+            paths.http_socket().display()
         );
     }
-    let (tcp, tcp_listener) = open_tcp(&places, handle.config().http).await;
+    let (tcp, tcp_listener) = open_tcp(&paths, handle.config().http).await;
     let daemon = http::Daemon {
         started_at,
-        places: places.clone(),
+        paths: paths.clone(),
         tcp,
     };
     let state = http::State::new(handle.clone(), daemon);
@@ -102,28 +102,28 @@ async fn run(
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
-    socket_activation::say_ready(&handed);
+    socket_activation::say_ready(&activation);
     tracing::info!(
         "abide {} is ready, process {}",
         env!("CARGO_PKG_VERSION"),
         std::process::id()
     );
     let ended = runtime.stopped().await;
-    let _ = std::fs::remove_file(places.http_address());
+    let _ = std::fs::remove_file(paths.http_address());
     // Whoever opened the sockets for us goes on listening there, and starts the next daemon.
-    if handed.sockets == 0 {
-        let _ = std::fs::remove_file(places.http_socket());
-        let _ = std::fs::remove_file(places.mcp_socket());
+    if activation.sockets == 0 {
+        let _ = std::fs::remove_file(paths.http_socket());
+        let _ = std::fs::remove_file(paths.mcp_socket());
     }
     tracing::info!("stopped; sessions go on");
-    ended
+    Ok(ended?)
 }
 
 /// Lets those who come later know that a newer one may take our place. Whoever handed us our sockets also
 /// decides who gets them next.
-fn tell_version(places: &Places, handed: &Handed) -> anyhow::Result<()> {
-    let path = places.daemon_version();
-    let told = match handed.sockets {
+fn tell_version(paths: &Paths, activation: &SocketActivation) -> anyhow::Result<()> {
+    let path = paths.daemon_version();
+    let told = match activation.sockets {
         0 => secret::write(&path, env!("CARGO_PKG_VERSION")),
         _ => std::fs::remove_file(&path).or_else(|fault| match fault.kind() {
             io::ErrorKind::NotFound => Ok(()),
@@ -134,8 +134,8 @@ fn tell_version(places: &Places, handed: &Handed) -> anyhow::Result<()> {
 }
 
 /// Listens at `path`, or takes the socket that listens there already for us.
-fn listen(path: &Path, handed: &mut Sockets) -> anyhow::Result<tokio::net::UnixListener> {
-    let listener = match handed.at(path) {
+fn listen(path: &Path, activation: &mut Sockets) -> anyhow::Result<tokio::net::UnixListener> {
+    let listener = match activation.at(path) {
         Some(listener) => listener,
         None => {
             socket::listen(path).with_context(|| format!("cannot listen at {}", path.display()))?
@@ -147,17 +147,17 @@ fn listen(path: &Path, handed: &mut Sockets) -> anyhow::Result<tokio::net::UnixL
 
 /// Opens the door over TCP, where one is wanted. A daemon without it still serves everybody else, so
 /// one that cannot be opened is said and no more.
-async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpListener, String)>) {
-    let _ = std::fs::remove_file(places.http_address());
-    let TcpDoor::At(wanted) = door else {
+async fn open_tcp(paths: &Paths, door: HttpListen) -> (http::Tcp, Option<(TcpListener, String)>) {
+    let _ = std::fs::remove_file(paths.http_address());
+    let HttpListen::At(wanted) = door else {
         return (http::Tcp::Off, None);
     };
     let opened = async {
-        let token = secret::token(&places.token())?;
-        let listener = bind(places, wanted).await?;
+        let token = secret::token(&paths.token())?;
+        let listener = bind(paths, wanted).await?;
         let address = listener.local_addr()?;
-        secret::write(&places.http_address(), &address.to_string())?;
-        secret::write(&places.last_address(), &address.to_string())?;
+        secret::write(&paths.http_address(), &address.to_string())?;
+        secret::write(&paths.last_address(), &address.to_string())?;
         Ok::<_, io::Error>((address, listener, token))
     };
     match opened.await {
@@ -180,8 +180,8 @@ async fn open_tcp(places: &Places, door: TcpDoor) -> (http::Tcp, Option<(TcpList
 
 /// Where any port will do, the one of the last time is taken if it is free, so that a page that is
 /// still open finds its daemon again.
-async fn bind(places: &Places, wanted: SocketAddr) -> io::Result<TcpListener> {
-    let last = std::fs::read_to_string(places.last_address()).ok();
+async fn bind(paths: &Paths, wanted: SocketAddr) -> io::Result<TcpListener> {
+    let last = std::fs::read_to_string(paths.last_address()).ok();
     let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
     if wanted.port() == 0
         && let Some(last) = last.filter(|last| last.ip() == wanted.ip())

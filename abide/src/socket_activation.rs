@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::FdFlags;
 
-use abide_engine::config::Handed;
+use abide_engine::config::SocketActivation;
 
 /// The first descriptor that is handed over.
 const FIRST: RawFd = 3;
@@ -20,9 +20,9 @@ pub struct Sockets(Vec<(PathBuf, UnixListener)>);
 impl Sockets {
     /// Takes what was handed over. Must be called once, before anything else opens files. Fails
     /// where something was handed over that is no listening socket with a path.
-    pub fn take(handed: &Handed) -> io::Result<Self> {
+    pub fn take(activation: &SocketActivation) -> io::Result<Self> {
         let mut sockets = Vec::new();
-        for fd in FIRST..FIRST.saturating_add(handed.sockets) {
+        for fd in FIRST..FIRST.saturating_add(activation.sockets) {
             // SAFETY: whoever started this process says that it has put it there for us, and nothing
             // else here knows of it.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -56,8 +56,8 @@ impl Sockets {
 }
 
 /// Says that this process is ready, to whoever wants to know.
-pub fn say_ready(handed: &Handed) {
-    let Some(path) = &handed.notify else {
+pub fn say_ready(activation: &SocketActivation) {
+    let Some(path) = &activation.notify else {
         return;
     };
     let told = UnixDatagram::unbound().and_then(|socket| match path.to_str() {

@@ -12,14 +12,14 @@ use crate::cli::process_exit::Process;
 use crate::connect::{self, DaemonSocket};
 use crate::http;
 use crate::{daemon_process, serve};
-use abide_engine::config::{self, Config, Handed, Places};
+use abide_engine::config::{self, Config, Paths, SocketActivation};
 
-pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
+pub fn serve(paths: Paths, background: bool) -> Result<(), Trouble> {
     let ready = background
-        .then(|| daemon_process::ready_pipe(&places))
+        .then(|| daemon_process::ready_pipe(&paths))
         .flatten();
     let log = match background {
-        true => daemon_process::log_to_file(&places),
+        true => daemon_process::log_to_file(&paths),
         false => Ok(()),
     };
     // The MCP library tells every step of every client; only its troubles are worth a line.
@@ -36,23 +36,23 @@ pub fn serve(places: Places, background: bool) -> Result<(), Trouble> {
     let own = |sentence: String| Trouble::new(sentence).code(OWN);
     let config = log.map_err(|fault| fault.to_string());
     let config = config
-        .and_then(|()| Config::load(&places.config).map_err(|fault| fault.to_string()))
+        .and_then(|()| Config::load(&paths.config).map_err(|fault| fault.to_string()))
         .inspect_err(|fault| {
             if let Some(ready) = &ready {
                 let _ = rustix::io::write(ready, fault.as_bytes());
             }
         })
         .map_err(own)?;
-    let handed = match background {
-        true => Handed::default(),
-        false => config::handed(),
+    let activation = match background {
+        true => SocketActivation::default(),
+        false => config::socket_activation(),
     };
-    serve::serve(places, config, handed, ready).map_err(|fault| own(format!("{fault:#}")))
+    serve::serve(paths, config, activation, ready).map_err(|fault| own(format!("{fault:#}")))
 }
 
 /// Stops the daemon and waits until it is gone. Where there is none, that is done already.
-pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
-    if connect::connect_running(places, DaemonSocket::Http).is_err() {
+pub fn stop(paths: &Paths, as_json: bool) -> Result<(), Trouble> {
+    if connect::connect_running(paths, DaemonSocket::Http).is_err() {
         if as_json {
             show::json(&json!({"stopped": false}));
         } else {
@@ -61,13 +61,13 @@ pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
         return Ok(());
     }
     // It says its number itself: who stands behind the socket may be whoever opened it for the daemon.
-    let status = http::ask_status(&places.http_socket());
+    let status = http::ask_status(&paths.http_socket());
     let pid = status
         .ok()
         .and_then(|status| status["daemon"]["pid"].as_i64());
     let pid = pid.and_then(|pid| i32::try_from(pid).ok());
     let process = pid.and_then(Process::numbered);
-    http::ask_to_stop(&places.http_socket())
+    http::ask_to_stop(&paths.http_socket())
         .map_err(|fault| Trouble::new(format!("the daemon did not stop: {fault}")).code(OWN))?;
     if let Some(process) = process {
         process.wait();
@@ -80,7 +80,7 @@ pub fn stop(places: &Places, as_json: bool) -> Result<(), Trouble> {
     Ok(())
 }
 
-pub fn mcp(places: &Places, agent: &str) -> Result<(), Trouble> {
-    crate::mcp::front(places, agent.to_owned())
+pub fn mcp(paths: &Paths, agent: &str) -> Result<(), Trouble> {
+    crate::mcp::front(paths, agent.to_owned())
         .map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
 }

@@ -11,7 +11,7 @@ use super::trouble::Trouble;
 use crate::lock;
 use abide_engine::clients::ClientKind;
 use abide_engine::clock::pause;
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 
 /// What wakes: the client shows its agent what stands on standard error.
 const WAKE: u8 = 2;
@@ -22,13 +22,13 @@ const BREATH: Duration = Duration::from_secs(1);
 
 /// Waits until there are messages, tells them and wakes. Ends at once where none can come, or where
 /// another hook of the same session waits already: one is started at the end of every turn.
-pub async fn wait(places: &Places, agent: String) -> Result<u8, Trouble> {
+pub async fn wait(paths: &Paths, agent: String) -> Result<u8, Trouble> {
     let said = said();
     let session = session_of(&said);
-    let Some(_only) = lock::only_one(places, &format!("hook-{session}"))? else {
+    let Some(_only) = lock::only_one(paths, &format!("hook-{session}"))? else {
         return Ok(0);
     };
-    let client = Client::new(places.clone(), Some(agent));
+    let client = Client::new(paths.clone(), Some(agent));
     let client = match said["session_id"].as_str() {
         Some(session) => client.in_conversation(&ClientKind::ClaudeCode.conversation(session)),
         None => client,

@@ -10,19 +10,19 @@ use super::show::say;
 use super::trouble::Trouble;
 use super::{hook, show};
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config::{self, Places};
+use abide_engine::config::{self, Paths};
 
 /// What stands before the reason of a failed delivery.
 const INSET: usize = 4;
 
 pub async fn messages(
     client: &dyn Fn(args::Agent) -> Client,
-    places: &Places,
+    paths: &Paths,
     args: Messages,
 ) -> Result<u8, Trouble> {
     if let Some(Hook::ClaudeCode) = args.hook {
         let agent = args.agent.name().unwrap_or_else(config::agent_from_env);
-        return hook::wait(places, agent).await;
+        return hook::wait(paths, agent).await;
     }
     if let Some(MessagesAct::Resend(resend)) = args.act {
         let path = format!("/v1/messages/{}/wake", super::name(&resend.message)?);

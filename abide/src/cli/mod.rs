@@ -40,7 +40,7 @@ use clap::{CommandFactory, Parser};
 use serde_json::json;
 
 use crate::client;
-use abide_engine::config::{self, Places};
+use abide_engine::config::{self, Paths};
 use args::{Command, Line, Session};
 use client::Client;
 use show::say;
@@ -123,13 +123,13 @@ fn obey(command: Command) -> Result<u8, Trouble> {
             }
         }
         Command::Schema(args) => schema::schema(&args)?,
-        Command::Setup(args) => return setup::setup(args, &places()?),
-        Command::Doctor(args) => return doctor::doctor(args, Places::from_env()),
-        Command::Serve(serve) => daemon::serve(places()?, serve.background)?,
-        Command::Stop(stop) => daemon::stop(&places()?, stop.json.json)?,
+        Command::Setup(args) => return setup::setup(args, &paths()?),
+        Command::Doctor(args) => return doctor::doctor(args, Paths::from_env()),
+        Command::Serve(serve) => daemon::serve(paths()?, serve.background)?,
+        Command::Stop(stop) => daemon::stop(&paths()?, stop.json.json)?,
         Command::Mcp(mcp) => {
             let agent = mcp.agent.name().unwrap_or_else(config::agent_from_env);
-            daemon::mcp(&places()?, &agent)?;
+            daemon::mcp(&paths()?, &agent)?;
         }
         Command::Run(_)
         | Command::Answer(_)
@@ -148,13 +148,13 @@ fn obey(command: Command) -> Result<u8, Trouble> {
 
 /// Does what takes a daemon to do.
 fn talk(command: Command) -> Result<u8, Trouble> {
-    let places = places()?;
+    let paths = paths()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let done = runtime.block_on(async {
-        let client = |agent: args::Agent| Client::new(places.clone(), agent.name());
-        let person = || Client::new(places.clone(), None);
+        let client = |agent: args::Agent| Client::new(paths.clone(), agent.name());
+        let person = || Client::new(paths.clone(), None);
         match command {
             Command::Run(mut run) => {
                 let agent = std::mem::replace(&mut run.agent, args::Agent::none());
@@ -199,14 +199,14 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             }
             Command::Timer(timer) => timers::timer(&client, timer).await,
             Command::Wait(wait) => wait::wait(client(wait.agent.clone()), wait).await,
-            Command::Messages(messages) => messages::messages(&client, &places, messages).await,
+            Command::Messages(messages) => messages::messages(&client, &paths, messages).await,
             Command::Call(call) => {
                 let agent = call
                     .agent
                     .clone()
                     .name()
                     .or_else(|| Some(config::agent_from_env()));
-                call::call(Client::new(places.clone(), agent), call).await
+                call::call(Client::new(paths.clone(), agent), call).await
             }
             _ => Ok(0),
         }
@@ -216,8 +216,8 @@ fn talk(command: Command) -> Result<u8, Trouble> {
     done
 }
 
-fn places() -> Result<Places, Trouble> {
-    Places::from_env().map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
+fn paths() -> Result<Paths, Trouble> {
+    Paths::from_env().map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
 }
 
 /// Writes to standard output; a reader that has gone away is no trouble.
@@ -260,7 +260,7 @@ pub fn mcp_agent(mut words: impl Iterator<Item = OsString>) -> Option<String> {
 
 /// Serves an MCP client as this agent.
 pub fn front(agent: &str) -> ExitCode {
-    match places().and_then(|places| daemon::mcp(&places, agent)) {
+    match paths().and_then(|paths| daemon::mcp(&paths, agent)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(trouble) => {
             let _ = writeln!(std::io::stderr(), "{trouble}");

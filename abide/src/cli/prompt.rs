@@ -45,7 +45,7 @@ impl Prompt {
         };
         let (question, rest) = text.split_once('\n').unwrap_or((text, ""));
         // It must be seen between all that a command writes.
-        let bold = match config::wants_colour() {
+        let bold = match config::colour_enabled() {
             true => show::HEADING,
             false => Style::new(),
         };

@@ -9,7 +9,7 @@ use super::show::{self, say};
 use super::span::Limit;
 use super::trouble::Trouble;
 use super::{name, run};
-use crate::http::wire::{HERITAGE_HEADER, OsText};
+use crate::http::wire::{INHERITED_LIMITS_HEADER, OsText};
 use abide_engine::config;
 
 /// Calls the tool; what it refuses is trouble.
@@ -67,7 +67,7 @@ pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
         "rows": start.rows,
         "inactivity_timeout": inactivity,
     });
-    let client = client.saying(HERITAGE_HEADER, &run::heritage());
+    let client = client.saying(INHERITED_LIMITS_HEADER, &run::inherited_limits());
     show(client, arguments, start.json.json).await
 }
 

@@ -105,7 +105,7 @@ pub async fn signal(
     let once = body.get("key").and_then(Value::as_str);
     let once = once.map(checked_key).transpose()?;
     let request_entry = IdempotentRequest::of(&view.folder, "signal", once.as_deref());
-    if view.runs() {
+    if view.is_running() {
         request_entry.begin();
         let keepers = state.handle.keepers();
         keepers.send(view.id, &ToKeeper::Signal { number, once });
@@ -176,7 +176,7 @@ pub async fn input(
     let Input { eof, key } = query(input)?;
     let key = key.as_deref().map(checked_key).transpose()?;
     let view = who.session(&state, &id)?;
-    let _present = state.handle.attend(who.caller(), view.id).await;
+    let _present = state.handle.keep_active(who.caller(), view.id).await;
     let mut written = 0;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
@@ -216,7 +216,7 @@ async fn until_ended(state: &State, id: SessionId) {
         .handle
         .published()
         .session(id)
-        .is_some_and(|view| view.runs())
+        .is_some_and(|view| view.is_running())
     {
         if let Err(RecvError::Closed) = changes.recv().await {
             return;
@@ -225,7 +225,7 @@ async fn until_ended(state: &State, id: SessionId) {
 }
 
 fn still_runs(view: &SessionView) -> Result<(), Problem> {
-    if view.runs() {
+    if view.is_running() {
         return Ok(());
     }
     Err(ended(view.id))

@@ -20,7 +20,7 @@ use super::sessions::facts;
 use super::who::Who;
 use super::{State, body_while_let_in};
 use abide_engine::keepers::Follower;
-use abide_engine::{Attached, Handle, Pending, SessionView};
+use abide_engine::{AttachGuard, Handle, Pending, SessionView};
 use abide_session::log::{Log, Piece, Pieces, Stream};
 
 /// How much is read at once.
@@ -101,7 +101,7 @@ impl Tail {
         let Some(follower) = &mut self.follower else {
             return false;
         };
-        let progress = follower.beyond(at).await;
+        let progress = follower.wait_beyond(at).await;
         self.known = progress.bytes;
         if let Some(pieces) = &mut self.pieces {
             pieces.count(progress.bytes);
@@ -240,7 +240,7 @@ pub async fn log(
         WantedStream::Stderr => Some(Stream::Stderr),
     };
     let mut tail = Tail::open(&state.handle, &view, wanted.from, only);
-    if !wanted.follow || !view.runs() {
+    if !wanted.follow || !view.is_running() {
         let extent = log_of(&view).extent();
         tail.end_at(extent.map_err(|fault| Problem::fault(fault.to_string()))?.0);
     }
@@ -250,14 +250,14 @@ pub async fn log(
         Format::Frames => (frame::MEDIA_TYPE, wanted.format),
     };
     // Whoever reads what runs is there, even where it is only for a moment.
-    let present = match wanted.follow || view.runs() {
-        true => Some(state.handle.attend(who.caller(), view.id).await),
+    let present = match wanted.follow || view.is_running() {
+        true => Some(state.handle.keep_active(who.caller(), view.id).await),
         false => None,
     };
     let streaming = Streaming {
         present,
         follow: wanted.follow,
-        _attached: (wanted.attach && who.may_be_a_person()).then(|| state.handle.sit(view.id)),
+        _attached: (wanted.attach && who.may_be_a_person()).then(|| state.handle.attach(view.id)),
         handle: state.handle.clone(),
         view,
         next: tail.at(),
@@ -275,7 +275,7 @@ struct Streaming {
     /// Whoever reads is there.
     present: Option<Pending>,
     follow: bool,
-    _attached: Option<Attached>,
+    _attached: Option<AttachGuard>,
     handle: Handle,
     view: std::sync::Arc<SessionView>,
     tail: Tail,
@@ -304,7 +304,7 @@ impl Streaming {
             self.over = true;
             if let (true, Some(present)) = (wants_more && self.follow, &mut self.present) {
                 // The keeper has told that it is over; how it ended is known once the engine has heard it too.
-                self.handle.until_over(self.view.id, present).await;
+                self.handle.wait_until_ended(self.view.id, present).await;
             }
             if self.format == Format::Frames {
                 let last = Frame::Ended(self.ending().into()).encode();

@@ -17,7 +17,7 @@ use super::page;
 use super::problem::Problem;
 use crate::http::logins::{LoginId, Logins};
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::secret::same;
+use abide_engine::secret::constant_time_eq;
 
 const JSON: &str = "application/json";
 /// What a command reads need not be JSON. A page cannot send this unasked either.
@@ -192,7 +192,7 @@ impl Lock {
             One::None | One::Several => None,
         };
         match shown {
-            Some(shown) if same(shown, self.token.as_bytes()) => Ok(()),
+            Some(shown) if constant_time_eq(shown, self.token.as_bytes()) => Ok(()),
             Some(_) | None => Err(Problem::unauthorized()),
         }
     }

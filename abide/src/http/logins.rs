@@ -86,7 +86,7 @@ impl Logins {
 
     /// A new code.
     pub fn code(&self, now: Mono) -> String {
-        let code = secret::random::<CODE>();
+        let code = secret::random_hex::<CODE>();
         let mut held = self.held();
         if held.codes.len() == CODES {
             held.codes.pop_front();
@@ -111,13 +111,13 @@ impl Logins {
         let known = held
             .codes
             .iter()
-            .position(|(code, _)| secret::same(code, &shown));
+            .position(|(code, _)| secret::constant_time_eq(code, &shown));
         let Some(known) = known else {
             held.wrong += 1;
             return Err(NoLogin::WrongCode);
         };
         held.codes.remove(known);
-        let login = secret::random::<SECRET>();
+        let login = secret::random_hex::<SECRET>();
         held.logins.retain(|(_, until)| *until > now.wall);
         if held.logins.len() == LOGINS {
             held.logins.remove(0);
@@ -135,7 +135,7 @@ impl Logins {
         let known = held
             .logins
             .iter()
-            .find(|(login, _)| secret::same(login, &shown));
+            .find(|(login, _)| secret::constant_time_eq(login, &shown));
         known
             .filter(|(_, until)| *until > now)
             .map(|(login, _)| LoginId(*login))
@@ -170,7 +170,7 @@ impl Logins {
         let lines: String = held
             .logins
             .iter()
-            .map(|(login, until)| format!("{} {}\n", secret::digits(login), until.0))
+            .map(|(login, until)| format!("{} {}\n", secret::hex(login), until.0))
             .collect();
         secret::write(&self.path, &lines)
     }

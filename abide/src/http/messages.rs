@@ -18,7 +18,9 @@ use super::problem::Problem;
 use super::who::Who;
 use super::{State, body_while_let_in, listing};
 use crate::tools;
-use abide_engine::store::{Delivery, DeliveryState, MessageRow, Page, Past, StoreFault};
+use abide_engine::store::{
+    Delivery, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader,
+};
 use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
 
@@ -55,31 +57,31 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let listing = query(listing)?;
     let changes = state.handle.published().follow();
-    let past = state.handle.past();
+    let reader = state.handle.store_reader();
     let before = listing.after.map(|id| match id.parse() {
-        Ok(id) => Ok(past.number_of(id)),
+        Ok(id) => Ok(reader.message_number(id)),
         Err(_) => Err(listing::no_place(&id)),
     });
     let since = listing.since.map(|id| match id.parse() {
-        Ok(id) if listing.follow => Ok(past.number_of(id)),
+        Ok(id) if listing.follow => Ok(reader.message_number(id)),
         _ => Err(not_since(&id)),
     });
     let since = since.transpose()?;
     let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
     // What is newer than this comes, whether it is seen by then or not.
     let newest = match listing.follow {
-        true => newest(past, &who),
+        true => newest(reader, &who),
         false => None,
     };
     let rows = match since {
         // One that is not kept any more is no reason to be silent about those that come.
-        Some(since) => newer(past, &who, newest.map(|newest| newest.min(since))),
-        None => past.messages(Page {
+        Some(since) => newer(reader, &who, newest.map(|newest| newest.min(since))),
+        None => reader.messages(MessageQuery {
             agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: listing.unseen,
             before: before.transpose()?,
             since: None,
-            most: most + 1,
+            limit: most + 1,
         }),
     };
     let mut rows = rows.map_err(|e| Problem::fault(e.to_string()))?;
@@ -111,28 +113,32 @@ pub async fn list(
 }
 
 /// The newest message that somebody may know of.
-fn newest(past: &Past, who: &Who) -> Option<u64> {
-    let page = Page {
+fn newest(reader: &StoreReader, who: &Who) -> Option<u64> {
+    let page = MessageQuery {
         agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: false,
         before: None,
         since: None,
-        most: 1,
+        limit: 1,
     };
-    let rows = past.messages(page).unwrap_or_default();
+    let rows = reader.messages(page).unwrap_or_default();
     rows.first().map(|row| row.number)
 }
 
 /// All that are newer than this one, the newest first.
-fn newer(past: &Past, who: &Who, since: Option<u64>) -> Result<Vec<MessageRow>, StoreFault> {
+fn newer(
+    reader: &StoreReader,
+    who: &Who,
+    since: Option<u64>,
+) -> Result<Vec<MessageRow>, StoreFault> {
     let mut found: Vec<MessageRow> = Vec::new();
     loop {
-        let rows = past.messages(Page {
+        let rows = reader.messages(MessageQuery {
             agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: false,
             before: found.last().map(|row| row.number),
             since,
-            most: MISSED,
+            limit: MISSED,
         })?;
         let all = rows.len() < MISSED;
         found.extend(rows);
@@ -177,7 +183,7 @@ impl Following {
                     | Change::Asked(_)
                     | Change::Closed(..)
                     | Change::Timer(_)
-                    | Change::Handled(_),
+                    | Change::MessageUpdated(_),
                 ) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => self.look_up(),
                 Err(broadcast::error::RecvError::Closed) => return None,
@@ -187,7 +193,7 @@ impl Following {
 
     /// Takes in what is newer than the last.
     fn look_up(&mut self) {
-        let rows = newer(self.handle.past(), &self.who, self.last).unwrap_or_default();
+        let rows = newer(self.handle.store_reader(), &self.who, self.last).unwrap_or_default();
         self.told = rows.iter().map(|row| facts(&self.handle, row)).collect();
         self.last = self.last.max(rows.first().map(|row| row.number));
     }
@@ -207,14 +213,17 @@ pub async fn wake(
             "only a person can send a message again, so that an agent cannot wake itself in a loop",
         ));
     }
-    let past = state.handle.past();
-    let row = id.parse().ok().map(|id| past.message(past.number_of(id)));
+    let reader = state.handle.store_reader();
+    let row = id
+        .parse()
+        .ok()
+        .map(|id| reader.message(reader.message_number(id)));
     let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
     let missing = || Problem::not_found(format!("Message '{id}' not found"));
     let row = row.flatten().ok_or_else(missing)?;
     let wakers = &state.handle.config().wakers;
     let has_waker = wakers.iter().any(|waker| waker.is_for(&row.agent));
-    if !has_waker || !state.handle.send_again(row.number).await {
+    if !has_waker || !state.handle.resend(row.number).await {
         return Err(Problem::conflict(format!(
             "agent {} has no waker; add `[[wakers]]` to the configuration",
             row.agent

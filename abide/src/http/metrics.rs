@@ -19,7 +19,7 @@ const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub async fn metrics(Shared(state): Shared<State>, _: Who) -> Result<Response, Problem> {
     let handle = state.handle.clone();
-    let counted = tokio::task::spawn_blocking(move || handle.past().message_counts()).await;
+    let counted = tokio::task::spawn_blocking(move || handle.store_reader().message_counts()).await;
     let messages = counted
         .map_err(|fault| Problem::fault(fault.to_string()))?
         .map_err(|fault| Problem::fault(fault.to_string()))?;

@@ -59,7 +59,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::http::logins::{LoginId, Logins};
 use abide_engine::Handle;
 use abide_engine::clock::pause;
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use abide_engine::peer::Peer;
 
 /// The longest body that is taken at once.
@@ -73,7 +73,7 @@ pub struct Daemon {
     /// When it came to life.
     pub started_at: Wall,
     /// Where its things are.
-    pub places: Places,
+    pub paths: Paths,
     /// Where it can be called over TCP.
     pub tcp: Tcp,
 }
@@ -101,7 +101,7 @@ pub struct State {
 impl State {
     /// For the daemon behind `handle`.
     pub fn new(handle: Handle, daemon: Daemon) -> Self {
-        let logins = Logins::open(daemon.places.logins(), daemon.started_at);
+        let logins = Logins::open(daemon.paths.logins(), daemon.started_at);
         State {
             hub: events::Hub::new(handle.clone()),
             handle,

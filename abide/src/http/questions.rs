@@ -52,7 +52,7 @@ pub async fn list(
     if !listing.follow {
         return Ok(page(&state, &who, &listing).await?.into_response());
     }
-    let watcher = who.may_be_a_person().then(|| state.handle.watch());
+    let watcher = who.may_be_a_person().then(|| state.handle.add_watcher());
     let changes = state.handle.published().follow();
     let mut open = seen(&state.handle, &who);
     open.reverse();
@@ -110,7 +110,7 @@ fn missed(
         if open.iter().any(|question| question.id == *id) {
             return true;
         }
-        match handle.past().closing(*id).ok().flatten() {
+        match handle.store_reader().question_closing(*id).ok().flatten() {
             Some((session, closing)) if own(&session) => {
                 lines.push(closed(*id, &closing));
                 false
@@ -179,7 +179,7 @@ struct Following {
     missed: Vec<Value>,
     /// Not told yet, the oldest last.
     open: Vec<Arc<QuestionView>>,
-    _watcher: Option<abide_engine::Watcher>,
+    _watcher: Option<abide_engine::WatcherGuard>,
 }
 
 impl Following {
@@ -209,7 +209,7 @@ impl Following {
                     Change::Session(_)
                     | Change::Timer(_)
                     | Change::Message(..)
-                    | Change::Handled(_),
+                    | Change::MessageUpdated(_),
                 ) => {}
                 // Too far behind: what is open is told again.
                 Err(broadcast::error::RecvError::Lagged(_)) => {

@@ -26,7 +26,7 @@ use super::who::{self, Who};
 use super::wire::{OsText, RunBody, StdinKind};
 use crate::tools::question_facts;
 use abide_engine::config;
-use abide_engine::{Handle, Launch, Pending, SessionView, Stdin, Step};
+use abide_engine::{CallStep, CallUpdate, Handle, Launch, Pending, SessionView, Stdin};
 
 pub async fn run(
     Shared(state): Shared<State>,
@@ -35,7 +35,7 @@ pub async fn run(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let body: RunBody = body.into()?;
-    let heritage = who::heritage(&headers)?;
+    let inherited_limits = who::inherited_limits(&headers)?;
     let from = body.from;
     // Where a command runs this, whoever types is the command's keyboard, not a person's.
     let asking = if body.terminal && who.may_be_seated() {
@@ -44,7 +44,7 @@ pub async fn run(
         Asking::Elsewhere
     };
     let (request, mut launch) = read(body, asking)?;
-    launch.heritage = launch.heritage.or(heritage);
+    launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
     let mut running = Running {
         pending: state.handle.call(who.caller(), request, Some(launch)).await,
         handle: state.handle,
@@ -104,7 +104,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
             StdinKind::Open => Stdin::Open,
         },
         pty: body.pty.map(|size| (size.cols, size.rows)),
-        heritage: body.heritage.map(Into::into),
+        inherited_limits: body.inherited_limits.map(Into::into),
         secrets: Arc::default(),
     };
     let run = Run {
@@ -152,7 +152,7 @@ impl Running {
     /// Waits for the first word, so that a refusal still is an answer of its own.
     async fn be_accepted(&mut self) -> Result<(), Problem> {
         let step = self.pending.next().await.ok_or_else(Problem::stopping)?;
-        if let Step::Done(Outcome::Refused(refusal)) = &step {
+        if let CallStep::Done(Outcome::Refused(refusal)) = &step {
             return Err(Problem::from(refusal));
         }
         self.hear(step).await;
@@ -211,16 +211,18 @@ impl Running {
         }
     }
 
-    async fn hear(&mut self, step: Step) {
+    async fn hear(&mut self, step: CallStep) {
         match step {
-            Step::Accepted(session) => self.begin(session),
+            CallStep::Update(CallUpdate::Accepted(session)) => self.begin(session),
             // Only a person's terminal shows it.
-            Step::Asked(question) if self.asking.reaches_a_person() => self
+            CallStep::Update(CallUpdate::Asked(question)) if self.asking.reaches_a_person() => self
                 .ready
                 .push_back(Frame::Question(question_facts(&question))),
-            Step::Asked(_) => {}
-            Step::Closed(question) => self.ready.push_back(Frame::Closed(frame::closed(question))),
-            Step::Done(Outcome::Running(
+            CallStep::Update(CallUpdate::Asked(_)) => {}
+            CallStep::Update(CallUpdate::Closed(question)) => {
+                self.ready.push_back(Frame::Closed(frame::closed(question)))
+            }
+            CallStep::Done(Outcome::Running(
                 session,
                 WhyRunning::NobodyToAsk | WhyRunning::Standby,
             )) => {
@@ -232,7 +234,7 @@ impl Running {
                 };
                 self.pending = self.handle.call(self.who.caller(), request, None).await;
             }
-            Step::Done(outcome) => self.settle(outcome),
+            CallStep::Done(outcome) => self.settle(outcome),
         }
     }
 

@@ -117,7 +117,7 @@ fn through(
         let wanted = search::Search {
             pattern: pattern.clone(),
             context: 0,
-            most: most - matches.len(),
+            max_lines: most - matches.len(),
             after,
         };
         let log = Log::open(&view.folder).counting(view.bytes());

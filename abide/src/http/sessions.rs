@@ -89,7 +89,11 @@ fn is_about(view: &SessionView, text: &listing::Text) -> bool {
 
 /// Sessions with a glance at each that runs.
 async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Map<String, Value>> {
-    let running: Vec<_> = views.iter().filter(|view| view.runs()).cloned().collect();
+    let running: Vec<_> = views
+        .iter()
+        .filter(|view| view.is_running())
+        .cloned()
+        .collect();
     let mut glances = glance::at_all(&state.handle, running).await;
     let mut all = Vec::with_capacity(views.len());
     for view in views {
@@ -188,7 +192,7 @@ pub fn facts(view: &SessionView) -> Map<String, Value> {
     let last = last_activity(view);
     facts.insert("last_activity".into(), json!(last));
     let idle_for = view
-        .runs()
+        .is_running()
         .then(|| SystemClock.now().wall.0.saturating_sub(last) as f64 / 1_000.0);
     facts.insert("idle_for".into(), json!(idle_for));
     if let Phase::Failed { fault, .. } = &state.phase {

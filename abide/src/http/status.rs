@@ -25,7 +25,7 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
             .iter()
             .filter(|view| view.visible_to(who.agent.as_ref()))
     };
-    let running = seen().filter(|view| view.runs()).count();
+    let running = seen().filter(|view| view.is_running()).count();
     let left = |phase: &Phase| matches!(phase, Phase::Leftover { .. });
     let background = seen().filter(|view| left(&view.state.phase)).count();
     let questions = state.handle.published().questions();
@@ -48,12 +48,12 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
         "questions": {"open": open.count()},
         "timers": {"running": running_timers(&state, &who).await},
         "containment": containment(&state, &sessions),
-        "database": {"trouble": state.handle.published().storage().as_deref()},
+        "database": {"trouble": state.handle.published().storage_fault().as_deref()},
         "http": http(&state),
         "places": {
-            "state": shown(&state.daemon.places.state),
-            "runtime": shown(&state.daemon.places.runtime),
-            "config": shown(&state.daemon.places.config),
+            "state": shown(&state.daemon.paths.state),
+            "runtime": shown(&state.daemon.paths.runtime),
+            "config": shown(&state.daemon.paths.config),
         },
     }))
 }
@@ -65,7 +65,7 @@ fn shown(path: &Path) -> String {
 
 /// Where HTTP is served over TCP. `null`: nowhere, as the configuration says.
 fn http(state: &State) -> Value {
-    let token = state.daemon.places.token();
+    let token = state.daemon.paths.token();
     match &state.daemon.tcp {
         Tcp::Off => Value::Null,
         Tcp::At(address) => json!({"address": address, "token_file": shown(&token)}),

@@ -62,8 +62,8 @@ pub async fn terminal(
 }
 
 async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket) {
-    let present = state.handle.attend(who.caller(), view.id).await;
-    let _attached = who.may_be_a_person().then(|| state.handle.sit(view.id));
+    let present = state.handle.keep_active(who.caller(), view.id).await;
+    let _attached = who.may_be_a_person().then(|| state.handle.attach(view.id));
     let (out, typed) = socket.split();
     let shown = Shown {
         resized: state.handle.screens().resized(),
@@ -103,7 +103,7 @@ async fn resize(state: &State, id: SessionId, text: &str) {
         .handle
         .published()
         .session(id)
-        .is_some_and(|view| view.runs() && view.pty);
+        .is_some_and(|view| view.is_running() && view.pty);
     if let (true, "resize", Some(cols), Some(rows)) = (
         runs,
         said["type"].as_str().unwrap_or_default(),
@@ -132,7 +132,7 @@ impl Shown {
             "cols": size.cols,
             "rows": size.rows,
             "pty": self.view.pty,
-            "running": self.view.runs(),
+            "running": self.view.is_running(),
         });
         self.say(&hello).await?;
         self.paint(&painting).await?;
@@ -158,7 +158,7 @@ impl Shown {
     fn tail(&self, from: u64) -> io::Result<Tail> {
         let mut tail = Tail::open(&self.state.handle, &self.view, from, None);
         let runs = self.state.handle.published().session(self.view.id);
-        if !runs.is_some_and(|view| view.runs()) {
+        if !runs.is_some_and(|view| view.is_running()) {
             tail.end_at(Log::open(&self.view.folder).end()?);
         }
         Ok(tail)
@@ -203,7 +203,10 @@ impl Shown {
 
     async fn end(mut self) -> io::Result<()> {
         let id = self.view.id;
-        self.state.handle.until_over(id, &mut self.present).await;
+        self.state
+            .handle
+            .wait_until_ended(id, &mut self.present)
+            .await;
         let newest = self.state.handle.published().session(id);
         let mut ended = facts(newest.as_deref().unwrap_or(&self.view));
         ended.insert("type".into(), json!("ended"));

@@ -23,8 +23,8 @@ use crate::tools::{self, Args, NotCalled};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
-use abide_engine::probe::Owner;
-use abide_engine::store::{Ended, Order, StoreFault, TimerRow, TimersWanted};
+use abide_engine::probe::{Impossible, Owner};
+use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
 
 type Answer = Result<Json<Map<String, Value>>, Problem>;
 
@@ -64,21 +64,21 @@ pub async fn list(
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let wanted = query(wanted)?;
-    let rows = TimersWanted {
+    let rows = TimerQuery {
         agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
         statuses: statuses(wanted.status.as_deref())?,
         ended: match wanted.include_ended {
-            true => Ended::Too,
-            false => Ended::No,
+            true => EndedFilter::Include,
+            false => EndedFilter::Exclude,
         },
         text: wanted.q,
         order: match wanted.sort {
-            Sort::Created => Order::Created,
-            Sort::Remaining => Order::Remaining,
-            Sort::Status => Order::Status,
+            Sort::Created => TimerOrder::Created,
+            Sort::Remaining => TimerOrder::Remaining,
+            Sort::Status => TimerOrder::Status,
         },
         after: cursor(wanted.after.as_deref())?,
-        most: listing::limit(wanted.limit)?,
+        limit: listing::limit(wanted.limit)?,
     };
     page(&state, &who, rows).await
 }
@@ -110,9 +110,9 @@ fn cursor(after: Option<&str>) -> Result<Option<TimerId>, Problem> {
     parsed.transpose()
 }
 
-async fn page(state: &State, who: &Who, wanted: TimersWanted) -> Result<Json<Value>, Problem> {
+async fn page(state: &State, who: &Who, wanted: TimerQuery) -> Result<Json<Value>, Problem> {
     let handle = state.handle.clone();
-    let page = aside(move || handle.past().timers(&wanted)).await?;
+    let page = aside(move || handle.store_reader().timers(&wanted)).await?;
     let page = page.ok_or_else(|| {
         Problem::bad_input("`after` names a timer that no longer exists; start from the first page")
     })?;
@@ -153,7 +153,10 @@ fn facts(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> Map<Str
     let until = until.and_then(|text| serde_json::from_str(text).ok());
     let until = until.as_ref().map(tools::written_condition);
     if until.is_some()
-        && let Some(saw) = handle.prober().saw(row.id).filter(|saw| !saw.is_empty())
+        && let Some(saw) = handle
+            .prober()
+            .last_seen(row.id)
+            .filter(|saw| !saw.is_empty())
     {
         facts.insert("last_look".into(), json!(saw));
     }
@@ -276,7 +279,7 @@ async fn with_surroundings(
 ) -> Map<String, Value> {
     let id = told.get("timer_id").and_then(Value::as_str);
     let id = id.and_then(|id| id.parse::<TimerId>().ok());
-    let row = id.and_then(|id| state.handle.past().timer(id).ok().flatten());
+    let row = id.and_then(|id| state.handle.store_reader().timer(id).ok().flatten());
     let facts = match row {
         Some(row) => seen(&state.handle, who.caller(), &[row]).await.pop(),
         None => None,
@@ -311,13 +314,13 @@ pub async fn history(
     past: Result<Query<Past>, QueryRejection>,
 ) -> Result<Json<Value>, Problem> {
     let past = query(past)?;
-    let wanted = TimersWanted {
+    let wanted = TimerQuery {
         agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
-        ended: Ended::Only,
+        ended: EndedFilter::Only,
         text: past.q,
-        order: Order::Ended,
+        order: TimerOrder::Ended,
         after: cursor(past.after.as_deref())?,
-        most: listing::limit(past.limit)?,
+        limit: listing::limit(past.limit)?,
         statuses: Vec::new(),
     };
     page(&state, &who, wanted).await
@@ -333,11 +336,11 @@ pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
     let (stats, days, saved) = aside(move || {
         let agent = who.agent.as_ref().map(|agent| agent.0.as_ref());
-        let past = state.handle.past();
+        let reader = state.handle.store_reader();
         Ok((
-            past.stats(agent)?,
-            past.timer_days(agent, Wall(since))?,
-            past.calls_saved(agent, LOOKS_EVERY)?,
+            reader.stats(agent)?,
+            reader.timer_days(agent, Wall(since))?,
+            reader.calls_saved(agent, LOOKS_EVERY)?,
         ))
     })
     .await?;
@@ -399,8 +402,8 @@ pub async fn wait(
     // A person may wait for what others start; of an agent the sessions are known that could.
     let since = who.agent.as_ref().map(|_| SystemClock.now().wall);
     let owner = Owner::wait(context.agent.clone(), since);
-    let look = state.handle.prober().look(condition, owner);
-    let saw = look.saw();
+    let look = state.handle.prober().wait_for(condition, owner);
+    let saw = look.last_seen();
     let decided = tokio::select! {
         decided = look => Some(decided),
         () = pause(Duration::from_millis(time.0)) => None,
@@ -408,7 +411,7 @@ pub async fn wait(
     let held = matches!(decided, Some(Ok(_)));
     let impossible = matches!(decided, Some(Err(_)));
     let seen = match decided {
-        Some(Ok(seen) | Err(seen)) => seen,
+        Some(Ok(seen) | Err(Impossible(seen))) => seen,
         None => saw.last(),
     };
     let mut waited = Map::from_iter([

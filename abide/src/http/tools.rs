@@ -142,7 +142,7 @@ pub(super) fn context(
         conversation: who::conversation(headers)?,
         client: None,
         sees_all,
-        heritage: who::heritage(headers)?,
+        inherited_limits: who::inherited_limits(headers)?,
         files_before: who::files_before(headers)?,
     })
 }

@@ -19,7 +19,7 @@ use crate::http::logins::LoginId;
 use crate::tools;
 use abide_engine::SessionView;
 use abide_engine::config;
-use abide_engine::peer::{Inside, Peer};
+use abide_engine::peer::{Peer, SessionMembership};
 use abide_session::folder;
 use abide_session::frame::InheritedLimits;
 
@@ -145,7 +145,7 @@ impl FromRequestParts<State> for Who {
         let (agent, way) = match peer.map(|info| info.0.0.clone()) {
             None => (named, Way::Unknown),
             Some(peer @ Peer::Process { .. }) => {
-                let own = || peer.inside().map(|place| agent_at(state, place));
+                let own = || peer.membership().map(|place| agent_at(state, place));
                 (named.or_else(own), Way::Local(peer))
             }
             Some(peer @ Peer::Tcp { .. }) if says_person(&parts.headers)? || login.is_some() => {
@@ -166,18 +166,21 @@ impl FromRequestParts<State> for Who {
 
 /// The agent on whose behalf a command runs: what it does through the command line it may do as that agent, not
 /// as a person who sees all. Where nobody knows whose it is, it is the agent that callers without a name are.
-fn agent_at(state: &State, place: Inside) -> Agent {
+fn agent_at(state: &State, place: SessionMembership) -> Agent {
     let published = state.handle.published();
     let view = match place {
-        Inside::Session(id) => published.session(id),
-        Inside::Keeper(pid) => {
-            let mut running = published.sessions().into_iter().filter(|view| view.runs());
+        SessionMembership::Session(id) => published.session(id),
+        SessionMembership::Keeper(pid) => {
+            let mut running = published
+                .sessions()
+                .into_iter()
+                .filter(|view| view.is_running());
             running.find(|view| {
                 let meta = folder::read_meta(&view.folder).ok().flatten();
                 meta.is_some_and(|meta| i32::try_from(meta.keeper.pid) == Ok(pid))
             })
         }
-        Inside::Somewhere => None,
+        SessionMembership::Unknown => None,
     };
     view.map(|view| view.state.agent.clone())
         .unwrap_or_default()
@@ -271,9 +274,10 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, P
 }
 
 /// What commands inherit of whoever asks.
-pub fn heritage(headers: &HeaderMap) -> Result<Option<InheritedLimits>, Problem> {
-    let heritage: Option<wire::Heritage> = json(headers, wire::HERITAGE_HEADER)?;
-    Ok(heritage.map(Into::into))
+pub fn inherited_limits(headers: &HeaderMap) -> Result<Option<InheritedLimits>, Problem> {
+    let inherited_limits: Option<wire::InheritedLimits> =
+        json(headers, wire::INHERITED_LIMITS_HEADER)?;
+    Ok(inherited_limits.map(Into::into))
 }
 
 /// How files were when whoever asks began to wait.

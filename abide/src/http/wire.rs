@@ -27,10 +27,10 @@ pub const QUIET_HEADER: &str = "abide-quiet";
 /// A request repeated under the same key is carried out once.
 pub const KEY_HEADER: &str = "idempotency-key";
 
-/// What the commands that a request starts inherit of whoever asks, as JSON ([`Heritage`]). The command line
+/// What the commands that a request starts inherit of whoever asks, as JSON ([`InheritedLimits`]). The command line
 /// says in headers what it did not always say: a daemon that was started from an older build skips a header
 /// that it does not know, and refuses such a field.
-pub const HERITAGE_HEADER: &str = "abide-heritage";
+pub const INHERITED_LIMITS_HEADER: &str = "abide-inherited-limits";
 
 /// How files were when whoever asks began to wait for a change of them, as JSON ([`FilesBefore`]). A later
 /// daemon that is asked the same goes by it too.
@@ -101,10 +101,10 @@ pub struct RunBody {
     pub idle: Option<f64>,
     /// Sent again under the same key, the request takes up the same session.
     pub key: String,
-    /// What it inherits besides, of whoever asks for it; without it, what the header `abide-heritage` says, or
+    /// What it inherits besides, of whoever asks for it; without it, what the header `abide-inherited-limits` says, or
     /// what the daemon has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heritage: Option<Heritage>,
+    pub inherited_limits: Option<InheritedLimits>,
     /// Whether a person sits at a terminal and can be asked there.
     #[serde(default)]
     pub terminal: bool,
@@ -116,7 +116,7 @@ pub struct RunBody {
 /// What a process hands down to those it starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Heritage {
+pub struct InheritedLimits {
     /// Its mask for new files.
     pub umask: u32,
     /// What it may use at most. A command never gets more than the daemon could give.
@@ -135,16 +135,16 @@ pub struct Bound {
     pub hard: Option<u64>,
 }
 
-impl From<Heritage> for launch::InheritedLimits {
-    fn from(heritage: Heritage) -> Self {
+impl From<InheritedLimits> for launch::InheritedLimits {
+    fn from(inherited_limits: InheritedLimits) -> Self {
         let bound = |bound: Bound| launch::ResourceLimit {
             resource: bound.resource,
             soft: bound.soft.unwrap_or(u64::MAX),
             hard: bound.hard.unwrap_or(u64::MAX),
         };
         launch::InheritedLimits {
-            umask: heritage.umask,
-            limits: heritage.limits.into_iter().map(bound).collect(),
+            umask: inherited_limits.umask,
+            limits: inherited_limits.limits.into_iter().map(bound).collect(),
         }
     }
 }

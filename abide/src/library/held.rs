@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use super::Abide;
 use crate::client::Client;
 use abide_engine::Runtime;
-use abide_engine::config::{self, Config, Places};
+use abide_engine::config::{self, Config, Paths};
 
 /// An engine that this program holds. It needs a tokio runtime with time and input enabled.
 ///
@@ -39,24 +39,24 @@ impl Held {
         folder: impl AsRef<Path>,
         program: impl Into<PathBuf>,
     ) -> anyhow::Result<Self> {
-        let places = Places::under(folder.as_ref());
-        let config = Config::load(&places.config)?;
-        Held::start_with(places, config, program).await
+        let paths = Paths::under(folder.as_ref());
+        let config = Config::load(&paths.config)?;
+        Held::start_with(paths, config, program).await
     }
 
     /// The same with other settings.
     pub async fn start_with(
-        places: Places,
+        paths: Paths,
         config: Config,
         program: impl Into<PathBuf>,
     ) -> anyhow::Result<Self> {
-        let lock = crate::lock::take_lock(&places)?;
-        let mut runtime = Runtime::start(&places, config, program.into())?;
+        let lock = crate::lock::take_lock(&paths)?;
+        let mut runtime = Runtime::start(&paths, config, program.into())?;
         if !runtime.ready().await {
             runtime.stopped().await?;
             anyhow::bail!("the engine stopped before it was ready");
         }
-        let routes = crate::serve::routes_within(&runtime, places);
+        let routes = crate::serve::routes_within(&runtime, paths);
         let agent = config::agent_from_env();
         let client = Client::within(routes, Some(agent.clone()));
         Ok(Held {

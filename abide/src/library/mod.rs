@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use super::client::{Client, Unanswered};
 use super::tools::ToolResult;
 use super::xml;
-use abide_engine::config::{self, Places};
+use abide_engine::config::{self, Paths};
 
 /// Why there is no result.
 pub use super::client::Unanswered as Error;
@@ -61,18 +61,18 @@ impl Abide {
             let why = "abide is not on the search path; install it or name it with `connect_with`";
             Unanswered::NoDaemon(why.into())
         })?;
-        let places = Places::from_env().map_err(|e| Unanswered::NoDaemon(e.to_string()))?;
-        Ok(Abide::at(places, program))
+        let paths = Paths::from_env().map_err(|e| Unanswered::NoDaemon(e.to_string()))?;
+        Ok(Abide::at(paths, program))
     }
 
     /// The daemon whose files are under `folder`, started with `program` where there is none.
     pub fn connect_with(folder: impl AsRef<Path>, program: impl Into<PathBuf>) -> Self {
-        Abide::at(Places::under(folder.as_ref()), program.into())
+        Abide::at(Paths::under(folder.as_ref()), program.into())
     }
 
-    fn at(places: Places, program: PathBuf) -> Self {
+    fn at(paths: Paths, program: PathBuf) -> Self {
         let agent = config::agent_from_env();
-        let client = Client::starting(places, program, Some(agent.clone()));
+        let client = Client::starting(paths, program, Some(agent.clone()));
         Abide { client, agent }
     }
 

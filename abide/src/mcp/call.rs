@@ -136,7 +136,7 @@ pub async fn run(
             Way::Http => None,
         },
         sees_all: false,
-        heritage: None,
+        inherited_limits: None,
         files_before: BTreeMap::new(),
     };
     // Sealing needs the arguments again, where the call can return to ask.

@@ -66,7 +66,7 @@ pub fn note_call(
         cwd: origin.root.clone(),
         env,
     };
-    handle.heard_of(&origin.agent, client, connection);
+    handle.client_seen(&origin.agent, client, connection);
     Some(ClientKind::Codex.conversation(thread))
 }
 

@@ -25,7 +25,7 @@ use super::pending::Output;
 use super::scan::{Kind, Outline};
 use super::wire::{MESSAGE_LIMIT, refusal};
 use crate::connect::{self, DaemonSocket};
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use abide_engine::entropy;
 
 /// Milliseconds to wait before each attempt to reach the daemon.
@@ -40,9 +40,9 @@ const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
 const ALL_ANSWERS: Duration = Duration::from_secs(365 * 86_400);
 
 /// Runs until the client closes its end.
-pub fn front(places: &Places, agent: String) -> io::Result<()> {
+pub fn front(paths: &Paths, agent: String) -> io::Result<()> {
     let front = Arc::new(Front {
-        places: places.clone(),
+        paths: paths.clone(),
         client: io::stdout().as_fd().try_clone_to_owned()?,
         output: Mutex::new(Output::new(io::stdout().as_fd().try_clone_to_owned()?)),
         state: Mutex::new(State::new(introduction(agent)?)),
@@ -68,7 +68,7 @@ fn introduction(agent: String) -> io::Result<Hello> {
 }
 
 struct Front {
-    places: Places,
+    paths: Paths,
     /// What the client reads from.
     client: OwnedFd,
     output: Mutex<Output>,
@@ -236,7 +236,7 @@ impl Front {
         let mut last = io::Error::from(io::ErrorKind::NotConnected);
         for wait in &ATTEMPTS[breaks.min(ATTEMPTS.len() - 1)..] {
             self.back_off(Duration::from_millis(*wait));
-            match connect::connect(&self.places, DaemonSocket::Mcp).and_then(|link| self.join(link))
+            match connect::connect(&self.paths, DaemonSocket::Mcp).and_then(|link| self.join(link))
             {
                 Ok(link) => return Ok(link),
                 Err(e) => last = e,
@@ -351,7 +351,7 @@ impl Front {
         let mut out = Vec::new();
         let mut state = self.state();
         state.link = None;
-        state.stopped(&self.places.daemon_log(), &mut out);
+        state.stopped(&self.paths.daemon_log(), &mut out);
         let asked = std::mem::take(&mut state.asked);
         drop(state);
         for id in asked {

@@ -66,8 +66,8 @@ pub async fn bring(handle: Handle, listener: Listener) {
         }
         match change {
             Ok(Change::Message(agent, id)) if agent == listener.agent => {
-                let past = handle.past();
-                let row = past.message(past.number_of(id)).ok().flatten();
+                let reader = handle.store_reader();
+                let row = reader.message(reader.message_number(id)).ok().flatten();
                 if let Some(row) = row.filter(|row| listener.is_for(row))
                     && !listener.tell(&handle, &row).await
                 {

@@ -31,7 +31,7 @@ use super::seal::Seal;
 use super::{client, prompt};
 use crate::tools;
 use abide_engine::peer;
-use abide_engine::{Handle, Present};
+use abide_engine::{ConversationGuard, Handle};
 
 /// How long a client may keep the lists: they change with the version only.
 const FRESH_MS: u64 = 5 * 60 * 1_000;
@@ -51,7 +51,7 @@ pub struct Server {
 
 /// The conversations that speak over one connection, each connected for as long as that lives.
 #[derive(Default)]
-pub struct Speaks(Mutex<VecDeque<(Agent, Conversation, Present)>>);
+pub struct Speaks(Mutex<VecDeque<(Agent, Conversation, ConversationGuard)>>);
 
 /// Conversations of one connection; the one that was heard first is forgotten.
 const CONVERSATIONS: usize = 64;
@@ -64,7 +64,7 @@ impl Speaks {
             .any(|(whose, known, _)| whose == agent && known == conversation)
     }
 
-    fn add(&self, agent: &Agent, conversation: &Conversation, present: Present) {
+    fn add(&self, agent: &Agent, conversation: &Conversation, present: ConversationGuard) {
         let mut all = self.0.lock().expect("no holder panics");
         if all.len() == CONVERSATIONS {
             all.pop_front();
@@ -147,7 +147,7 @@ impl Server {
     /// A conversation speaks over this connection, and is connected while that lives.
     pub(super) async fn speaks_in(&self, agent: &Agent, conversation: &Conversation) {
         if !self.speaks.has(agent, conversation) {
-            let present = self.handle.connected(agent, conversation).await;
+            let present = self.handle.connect_conversation(agent, conversation).await;
             self.speaks.add(agent, conversation, present);
         }
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{BadInput, Context};
 use abide_engine::Handle;
 use abide_engine::probe::{
-    self, Command, Condition, File, FileState, Fingerprint, SessionWant, Url,
+    self, Command, Condition, File, FileState, Fingerprint, SessionCondition, Url,
 };
 use abide_engine::web::Address;
 
@@ -61,8 +61,8 @@ pub(crate) fn written(condition: &Condition) -> Value {
             json!({"file": wanted.path.to_string_lossy(), "is": is, "matches": wanted.matches})
         }
         Condition::Session { session, want } => match want {
-            SessionWant::Ended => json!({"session": session.to_string(), "is": "ended"}),
-            SessionWant::Output(pattern) => {
+            SessionCondition::Ended => json!({"session": session.to_string(), "is": "ended"}),
+            SessionCondition::Output(pattern) => {
                 json!({"session": session.to_string(), "output": pattern})
             }
         },
@@ -207,9 +207,9 @@ impl Reader<'_> {
         let is = fields.remove("is").unwrap_or(Value::Null);
         let output = pattern(fields.remove("output"), &format!("{at}.output"))?;
         let want = match (is.as_str(), output) {
-            (None, None) if is.is_null() => SessionWant::Ended,
-            (Some("ended"), None) => SessionWant::Ended,
-            (None, Some(output)) if is.is_null() => SessionWant::Output(output),
+            (None, None) if is.is_null() => SessionCondition::Ended,
+            (Some("ended"), None) => SessionCondition::Ended,
+            (None, Some(output)) if is.is_null() => SessionCondition::Output(output),
             (Some("ended"), Some(_)) => {
                 return Err(BadInput(format!(
                     "`{at}` takes `is` or `output`, not both; use `all` or `any` for both."
@@ -313,7 +313,7 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
             &given.clone().into(),
         )
     };
-    let address = Address::read(&given).ok_or_else(bad)?;
+    let address = Address::parse(&given).ok_or_else(bad)?;
     Ok(Condition::Url(Url {
         tls: address.tls,
         // It is used and never shown.

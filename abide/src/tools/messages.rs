@@ -82,9 +82,12 @@ impl ReadMessages {
 
 /// The words of some messages, and the same as fields. What the caller knows already is left out.
 pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
-    let timers = timers_of(handle, messages);
+    let timers = timers_by_id(handle, messages);
     let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
-    let made = handle.past().made(&numbers).unwrap_or_default();
+    let made = handle
+        .store_reader()
+        .messages_created(&numbers)
+        .unwrap_or_default();
     let mut texts = Vec::new();
     let mut list = Vec::new();
     for (n, message) in messages.iter().enumerate() {
@@ -147,13 +150,13 @@ fn taken_over(handle: &Handle, of: &Conversation) -> String {
 }
 
 /// The timers that some messages are about.
-fn timers_of(handle: &Handle, messages: &[Told]) -> HashMap<TimerId, TimerRow> {
+fn timers_by_id(handle: &Handle, messages: &[Told]) -> HashMap<TimerId, TimerRow> {
     let ids = messages.iter().filter_map(|message| match message.about {
         About::Timer(id) => Some(id),
         About::Session(_) => None,
     });
     let ids: Vec<TimerId> = ids.collect();
-    let rows = handle.past().timers_of(&ids).unwrap_or_default();
+    let rows = handle.store_reader().timers_by_id(&ids).unwrap_or_default();
     rows.into_iter()
         .flatten()
         .map(|row| (row.id, row))

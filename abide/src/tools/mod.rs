@@ -40,7 +40,7 @@ pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
 
 use abide_engine::probe::{Condition, Fingerprint};
-use abide_engine::{Handle, Pending, QuestionView, Step};
+use abide_engine::{CallStep, CallUpdate, Handle, Pending, QuestionView};
 use abide_session::frame::InheritedLimits;
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub struct Context {
     /// A person calls, who may know of every agent's sessions.
     pub sees_all: bool,
     /// What commands inherit of the caller besides the environment. `None`: what the daemon has.
-    pub heritage: Option<InheritedLimits>,
+    pub inherited_limits: Option<InheritedLimits>,
     /// How files were when the caller began to wait for a change of them; the others are looked at now.
     pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
 }
@@ -458,7 +458,7 @@ impl ToolCall {
             known: self.tells.clone(),
         };
         let mut pending = self.handle.call(caller, request, None).await;
-        if let Some(Step::Done(Outcome::Messages(messages, _))) = pending.next().await {
+        if let Some(CallStep::Done(Outcome::Messages(messages, _))) = pending.next().await {
             self.appended = Some((pending, messages));
         }
     }
@@ -507,13 +507,17 @@ impl Decided {
     async fn next(&mut self) -> Option<ToolStep> {
         if self.outcome.is_none() {
             match self.pending.next().await? {
-                Step::Accepted(session) => {
+                CallStep::Update(CallUpdate::Accepted(session)) => {
                     self.session = Some(session);
                     return Some(ToolStep::Accepted(session));
                 }
-                Step::Asked(question) => return Some(ToolStep::Asked(question)),
-                Step::Closed(question) => return Some(ToolStep::Closed(question)),
-                Step::Done(outcome) => {
+                CallStep::Update(CallUpdate::Asked(question)) => {
+                    return Some(ToolStep::Asked(question));
+                }
+                CallStep::Update(CallUpdate::Closed(question)) => {
+                    return Some(ToolStep::Closed(question));
+                }
+                CallStep::Done(outcome) => {
                     self.outcome = Some(outcome);
                     return Some(ToolStep::Ended);
                 }

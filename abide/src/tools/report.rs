@@ -87,7 +87,7 @@ pub(super) fn read_common(
         mask: Mask::of(secrets.clone()),
     };
     let launch = Launch {
-        heritage: context.heritage.clone(),
+        inherited_limits: context.inherited_limits.clone(),
         ..Launch::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
     };
     Ok((launch, output))

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Args, BadInput, Context, ToolResult, condition, key};
 use abide_engine::Handle;
-use abide_engine::probe::{Condition, SessionWant};
-use abide_engine::store::{TimerRow, Which};
+use abide_engine::probe::{Condition, SessionCondition};
+use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{
     refusal_sentence, seconds, seconds_number, timer_completion, timer_label, timer_not_found,
     timer_refusal_sentence,
@@ -62,7 +62,7 @@ impl Tells {
 
 /// The sessions whose ends the answer about a completed timer tells: those that its condition has seen.
 pub(super) fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
-    let row = handle.past().timer(id).ok().flatten();
+    let row = handle.store_reader().timer(id).ok().flatten();
     let Some(row) = row.filter(|row| row.completed_by.as_deref() == Some("condition")) else {
         return Vec::new();
     };
@@ -82,7 +82,7 @@ fn sessions_to_end(condition: &Condition, found: &mut Vec<SessionId>) {
     match condition {
         Condition::Session {
             session,
-            want: SessionWant::Ended,
+            want: SessionCondition::Ended,
         } => found.push(*session),
         Condition::All(parts) | Condition::Any(parts) => {
             parts.iter().for_each(|part| sessions_to_end(part, found));
@@ -360,7 +360,7 @@ fn act(name: &str, args: &mut Args, context: &Context, handle: &Handle) -> Read 
 
 /// The name of the call that last did something to a timer.
 fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
-    handle.past().timer(timer).ok().flatten()?.acted
+    handle.store_reader().timer(timer).ok().flatten()?.acted
 }
 
 fn no_such(given: String) -> (Request, What) {
@@ -386,7 +386,7 @@ impl TimerTool {
     fn told(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
         let row = match (&self.given, why) {
             (Some(given), Why::Made) => Some(given.row(timer)),
-            _ => handle.past().timer(timer.id).ok().flatten(),
+            _ => handle.store_reader().timer(timer.id).ok().flatten(),
         };
         let mut facts = facts(timer, row.as_ref());
         let reason = purpose(row.as_ref());
@@ -396,7 +396,7 @@ impl TimerTool {
             What::Done(act) => Why::Done(act),
             _ => why,
         };
-        let saw = handle.prober().saw(id).filter(|saw| !saw.is_empty());
+        let saw = handle.prober().last_seen(id).filter(|saw| !saw.is_empty());
         let counted = counted(timer);
         let last_look = saw
             .as_ref()
@@ -451,9 +451,9 @@ impl TimerTool {
             let (known, more) = known.split_at(known.len().min(limit::IDS_LISTED));
             return self.not_found(handle, &super::args::shown_text(given), known, more.len());
         }
-        let past = handle.past();
+        let reader = handle.store_reader();
         let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
-        let mut rows = past.timers_of(&ids).unwrap_or_default().into_iter();
+        let mut rows = reader.timers_by_id(&ids).unwrap_or_default().into_iter();
         let mut lines = Vec::new();
         let mut list = Vec::new();
         let mut left_out = Vec::new();
@@ -482,11 +482,11 @@ impl TimerTool {
             list.push(Value::Object(facts(timer, row.as_ref())));
         }
         if let What::List { ended: true } = self.what {
-            let which = Which {
+            let which = EndedQuery {
                 agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
-                most: ENDED_LISTED,
+                limit: ENDED_LISTED,
             };
-            let ended = past.ended(which).unwrap_or_default();
+            let ended = reader.ended_timers(which).unwrap_or_default();
             if ended.len() >= ENDED_LISTED {
                 left_out.push(format!(
                     "Of those that have ended only the last {ENDED_LISTED} are listed."
@@ -524,7 +524,7 @@ impl TimerTool {
     /// A timer that is no longer kept in memory may still be remembered.
     fn refused(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
         if let timer::Refusal::NotFound { timer, .. } = &refusal
-            && let Ok(Some(row)) = handle.past().timer(*timer)
+            && let Ok(Some(row)) = handle.store_reader().timer(*timer)
             && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
             && row.ended.is_some()
         {
@@ -572,11 +572,14 @@ impl TimerTool {
         known: &[TimerId],
         more: usize,
     ) -> ToolResult {
-        let which = Which {
+        let which = EndedQuery {
             agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
-            most: limit::IDS_LISTED,
+            limit: limit::IDS_LISTED,
         };
-        let ended = handle.past().ended(which).unwrap_or_default();
+        let ended = handle
+            .store_reader()
+            .ended_timers(which)
+            .unwrap_or_default();
         let ended: Vec<TimerId> = ended.iter().map(|row| row.id).collect();
         ToolResult::error(timer_not_found(given, known, more, &ended))
     }

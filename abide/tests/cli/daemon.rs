@@ -249,7 +249,7 @@ fn a_daemon_of_an_older_build_understands_what_it_is_asked_for() {
         assert!(FIRST_FIELDS.contains(&field.as_str()), "{field} is new");
     }
     // What it does not know it skips.
-    assert!(head.contains("\r\nabide-heritage: {"), "{head}");
+    assert!(head.contains("\r\nabide-inherited-limits: {"), "{head}");
 }
 
 /// Reads to the end of a request's head: whoever answers in the middle of it is cut off by a fault.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use abide::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
 use abide_core::request::Caller;
 use abide_core::{Agent, Asking, End, Outcome, Request};
-use abide_engine::config::{Config, Places};
+use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime, SessionView};
 pub use harness::{comes_to_life, living};
 use serde_json::{Value, json};
@@ -85,7 +85,7 @@ impl Engine {
             conversation: None,
             client: None,
             sees_all: false,
-            heritage: None,
+            inherited_limits: None,
             files_before: Default::default(),
         }
     }
@@ -146,10 +146,10 @@ pub fn with_configured_engine<T, F: Future<Output = T>>(
         .expect("a runtime");
     let dir = TempDir::new().expect("a folder for the test");
     runtime.block_on(async {
-        let places = Places::under(&dir.path().join("abide"));
-        std::fs::create_dir_all(places.sessions()).expect("folders");
+        let paths = Paths::under(&dir.path().join("abide"));
+        std::fs::create_dir_all(paths.sessions()).expect("folders");
         let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
-        let engine = Runtime::start(&places, config, program).expect("the engine starts");
+        let engine = Runtime::start(&paths, config, program).expect("the engine starts");
         let handle = engine.handle.clone();
         let done = test(Engine {
             handle: handle.clone(),

@@ -220,7 +220,7 @@ fn kept_logs_are_bounded_when_sessions_end() {
 #[test]
 fn an_idle_keeper_that_is_killed_leaves_no_folder_and_no_control_group() {
     let abide = Abide::new();
-    std::fs::write(abide.path("config.toml"), "spare_keepers = 1\n").expect("a configuration");
+    std::fs::write(abide.path("config.toml"), "idle_keepers = 1\n").expect("a configuration");
     abide.start();
     let unused = || {
         let folders = std::fs::read_dir(abide.path("sessions"))

@@ -303,7 +303,7 @@ int chdir(const char *path) {
 #[test]
 fn k14_a_keeper_that_stands_still_before_its_command_starts_is_given_up() {
     let abide = Abide::new();
-    std::fs::write(abide.path("config.toml"), "spare_keepers = 1\n").expect("a configuration");
+    std::fs::write(abide.path("config.toml"), "idle_keepers = 1\n").expect("a configuration");
     let mark = shim::start_on(&abide, DEAD_FOLDER, "DEAD_FOLDER");
     std::fs::write(mark, "").expect("a mark");
     let dead = abide.path("dead");

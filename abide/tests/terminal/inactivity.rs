@@ -13,7 +13,7 @@ fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
         session.until("up").await;
         let mut changes = engine.handle.published().follow();
         let id = session.id.parse().unwrap();
-        while engine.handle.published().session(id).unwrap().runs() {
+        while engine.handle.published().session(id).unwrap().is_running() {
             changes.recv().await.unwrap();
         }
         let read = session.act("read_output", json!({"since": "0"})).await;

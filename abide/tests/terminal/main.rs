@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use abide::tools::{self, Context, NotCalled, ToolResult};
 use abide_core::{Agent, Asking};
-use abide_engine::config::{Config, Places};
+use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ impl Engine {
             conversation: None,
             client: None,
             sees_all: false,
-            heritage: None,
+            inherited_limits: None,
             files_before: Default::default(),
         }
     }
@@ -202,11 +202,10 @@ pub fn with_engine<T, F: Future<Output = T>>(test: impl FnOnce(Engine) -> F) -> 
         .expect("a runtime");
     let dir = TempDir::new().expect("a folder for the test");
     runtime.block_on(async {
-        let places = Places::under(&dir.path().join("abide"));
-        std::fs::create_dir_all(places.sessions()).expect("folders");
+        let paths = Paths::under(&dir.path().join("abide"));
+        std::fs::create_dir_all(paths.sessions()).expect("folders");
         let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
-        let engine =
-            Runtime::start(&places, Config::default(), program).expect("the engine starts");
+        let engine = Runtime::start(&paths, Config::default(), program).expect("the engine starts");
         let handle = engine.handle.clone();
         let done = test(Engine {
             handle: handle.clone(),

@@ -82,7 +82,7 @@ fn a_recording_may_come_in_any_portions_and_be_folded_between_them() {
             for (at, bytes) in recording.bytes.chunks(portion).enumerate() {
                 screen.feed(bytes);
                 if at % 50 == 49 {
-                    screen = screen.fold().unfold();
+                    screen = screen.compact().expand();
                 }
             }
             check(&recording, &screen);

@@ -139,7 +139,7 @@ fn every_setting_is_in_the_guide() {
     let page = root().join("guide/src/reference/configuration.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let mut settings = fields("crates/engine/src/config.rs", "Config");
-    settings.extend(fields("crates/engine/src/config/wakers.rs", "Written"));
+    settings.extend(fields("crates/engine/src/config/wakers.rs", "RawWaker"));
     assert!(settings.len() > 12, "{settings:?}");
     let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| ")).collect();
     let told = |setting: &String| {

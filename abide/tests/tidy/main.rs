@@ -107,7 +107,12 @@ fn doc_comments_of_libraries_begin_with_a_noun_or_verb() {
         text.split_whitespace().next().map(str::to_owned)
     };
     let mut found = Vec::new();
-    let libraries = ["crates/core/src", "crates/output/src", "crates/session/src"];
+    let libraries = [
+        "crates/core/src",
+        "crates/output/src",
+        "crates/session/src",
+        "crates/engine/src",
+    ];
     for (path, text) in libraries.iter().flat_map(|folder| sources(folder)) {
         let mut before = None;
         for line in text.lines() {

@@ -82,7 +82,7 @@ fn completed(number: u64) -> [Record; 2] {
 type State = (BTreeSet<u64>, BTreeSet<u64>);
 
 fn state(folder: &Path) -> State {
-    let Opened { kept, .. } = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
+    let Opened { state: kept, .. } = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
     let running = kept.timers.iter().map(|timer| timer.number);
     let told = kept.messages.iter().map(|message| message.number);
     (running.collect(), told.collect())

@@ -243,7 +243,7 @@ impl Life {
 /// What is on a disk: the timers that run, and those there is an unseen message about.
 fn found(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let opened = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
-    let Opened { kept, .. } = &opened;
+    let Opened { state: kept, .. } = &opened;
     let id = |number| TimerId::from_bits(kept.shuffle.mix(number)).to_string();
     let runs = kept.timers.iter().map(|timer| id(timer.number)).collect();
     let mut told = BTreeSet::new();

@@ -67,7 +67,7 @@ enum Alarm {
     Standby(CallId),
     Idle(SessionId),
     Inactive(SessionId),
-    Unheard(SessionId),
+    EndingUndelivered(SessionId),
     Overdue(SessionId),
 }
 
@@ -170,7 +170,7 @@ impl Engine {
             } => self.found(turn, session, state, deadline),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(turn),
-            Event::Unheard { session } => self.unheard(turn, session),
+            Event::EndingUndelivered { session } => self.ending_undelivered(turn, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::StateLoaded(stored) => self.state_loaded(turn, *stored),
             Event::Held { timer, seen } => {
@@ -261,7 +261,7 @@ impl Engine {
                 Alarm::Standby(call) => self.standby_over(turn, call),
                 Alarm::Idle(session) => self.idle_due(turn, session),
                 Alarm::Inactive(session) => self.inactivity_due(turn, session),
-                Alarm::Unheard(session) => self.nobody_came_back(turn, session),
+                Alarm::EndingUndelivered(session) => self.nobody_came_back(turn, session),
                 Alarm::Overdue(session) => self.overdue(turn, session),
             }
         }

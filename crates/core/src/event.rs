@@ -116,7 +116,7 @@ pub enum Event {
     /// now.
     Recovered,
     /// At start, after everything else: this session has ended, and its end was not reported yet.
-    Unheard {
+    EndingUndelivered {
         /// The session.
         session: SessionId,
     },

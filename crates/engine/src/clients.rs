@@ -1,5 +1,5 @@
-//! Through which clients the agents speak: what a waker needs to find one that is idle, or to take up
-//! a session that was closed. Kept per agent and kind, over restarts; never a secret.
+//! MCP clients through which agents call, with what a waker needs to send a message to an open conversation or to
+//! resume a closed one. Stored per agent and kind, across restarts. Never holds a secret.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::store::ClientRow;
 
-/// Kinds of clients that can be woken.
+/// Kind of client that can be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientKind {
@@ -22,7 +22,7 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    /// As it is kept.
+    /// Name in the database.
     pub const fn as_str(self) -> &'static str {
         match self {
             ClientKind::ClaudeCode => "claude_code",
@@ -30,77 +30,81 @@ impl ClientKind {
         }
     }
 
-    /// The conversation that a client of this kind calls so.
+    /// Conversation with this client session.
     pub fn conversation(self, session: &str) -> Conversation {
         Conversation(format!("{}:{session}", self.as_str()).into())
     }
 
-    /// What a client of this kind calls a conversation, where it is one of this kind.
+    /// Client session of a conversation. `None`: the conversation belongs to another kind of client.
     pub fn session_of(self, conversation: &Conversation) -> Option<&str> {
         let session = conversation.0.strip_prefix(self.as_str())?;
         session.strip_prefix(':')
     }
 }
 
-/// One client.
+/// One conversation of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// Of what kind.
+    /// Kind of the client.
     pub kind: ClientKind,
-    /// Its own name for the conversation.
+    /// Session id that the client uses.
     pub session: String,
-    /// The socket at which the conversation takes messages.
+    /// Socket on which the conversation accepts messages.
     pub inbox: Option<PathBuf>,
-    /// Where it works.
+    /// Working directory of the client.
     pub cwd: PathBuf,
-    /// What its program needs to be found and to find its settings.
+    /// Environment variables with which the client finds its programs and settings.
     pub env: Vec<(String, String)>,
 }
 
-/// Conversations that are remembered of one agent and kind; the one that was silent longest is forgotten.
-const CONVERSATIONS: usize = 64;
-/// Connections that are remembered of one conversation: it may have been closed and taken up again.
-const FRONTS: usize = 8;
+/// Maximum of conversations stored per agent and kind. The one that was silent longest is dropped.
+const MAX_CONVERSATIONS: usize = 64;
+/// Maximum of connections stored per conversation: a conversation may be closed and resumed.
+const MAX_CONNECTIONS: usize = 8;
 
-/// All that is known of them.
+/// All known clients.
 #[derive(Default)]
 pub struct Clients {
-    /// The one that spoke last stands last.
-    known: Mutex<HashMap<(String, ClientKind), Vec<Known>>>,
-    /// The connections that are there now, and whose they are.
+    /// Conversations, the most recent one last.
+    known: Mutex<HashMap<(String, ClientKind), Vec<ClientRecord>>>,
+    /// Open connections and their agents.
     connected: Mutex<HashMap<String, String>>,
-    /// Told when a conversation has a new connection.
-    came: Notify,
+    /// Notified when a conversation gets a new connection.
+    connection_added: Notify,
 }
 
+/// Conversation with the connections that named it, as stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct ClientRecord {
     #[serde(flatten)]
     client: Client,
-    /// The connections by which it was heard of, the last one last.
+    /// Connections that named this conversation, the most recent one last.
     #[serde(default)]
-    fronts: Vec<String>,
+    connections: Vec<String>,
 }
 
-impl Known {
-    /// Takes note of a connection. Returns whether that is news.
-    fn came_by(&mut self, front: Option<&str>) -> bool {
-        let Some(front) = front.filter(|front| self.fronts.last().is_none_or(|last| last != front))
-        else {
+impl ClientRecord {
+    /// Adds a connection. Returns true if it was not the last one already.
+    fn add_connection(&mut self, connection: Option<&str>) -> bool {
+        let Some(connection) = connection.filter(|connection| {
+            self.connections
+                .last()
+                .is_none_or(|last| last != connection)
+        }) else {
             return false;
         };
-        self.fronts.retain(|known| known != front);
-        self.fronts.push(front.to_owned());
-        let old = self.fronts.len().saturating_sub(FRONTS);
-        self.fronts.drain(..old);
+        self.connections.retain(|known| known != connection);
+        self.connections.push(connection.to_owned());
+        let old = self.connections.len().saturating_sub(MAX_CONNECTIONS);
+        self.connections.drain(..old);
         true
     }
 }
 
-/// A connection that is there for as long as this is held.
-pub struct Connected(Arc<Clients>, String);
+/// Guard of an open connection; dropping it removes the connection.
+pub struct ConnectionGuard(Arc<Clients>, String);
 
-impl Drop for Connected {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut connected = self.0.connected.lock().expect("no holder panics");
         connected.remove(&self.1);
@@ -108,40 +112,36 @@ impl Drop for Connected {
 }
 
 impl Clients {
-    /// Those that were kept. One that cannot be read is as good as unknown.
+    /// Loads the stored clients. A row that cannot be read is ignored.
     pub fn new(rows: Vec<ClientRow>) -> Arc<Self> {
         let read = |row: ClientRow| {
-            let known: Vec<Known> = match serde_json::from_str(&row.facts) {
-                Ok(known) => known,
-                // Earlier versions kept one.
-                Err(_) => vec![serde_json::from_str(&row.facts).ok()?],
-            };
+            let known: Vec<ClientRecord> = serde_json::from_str(&row.facts).ok()?;
             let kind = known.first()?.client.kind;
             Some(((row.agent, kind), known))
         };
         Arc::new(Clients {
             known: Mutex::new(rows.into_iter().filter_map(read).collect()),
             connected: Mutex::default(),
-            came: Notify::new(),
+            connection_added: Notify::new(),
         })
     }
 
-    /// A connection is there, until the guard is dropped.
-    pub fn connected(self: &Arc<Self>, agent: &str, connection: &str) -> Connected {
+    /// Adds an open connection until the guard is dropped.
+    pub fn add_connection(self: &Arc<Self>, agent: &str, connection: &str) -> ConnectionGuard {
         let mut connected = self.connected.lock().expect("no holder panics");
         connected.insert(connection.to_owned(), agent.to_owned());
-        Connected(self.clone(), connection.to_owned())
+        ConnectionGuard(self.clone(), connection.to_owned())
     }
 
-    /// The connections of an agent that are there now.
-    pub fn connected_of(&self, agent: &str) -> Vec<String> {
+    /// Open connections of an agent.
+    pub fn connections_of(&self, agent: &str) -> Vec<String> {
         let connected = self.connected.lock().expect("no holder panics");
         let own = connected.iter().filter(|(_, whose)| *whose == agent);
         own.map(|(connection, _)| connection.clone()).collect()
     }
 
-    /// An agent speaks through this client. Returns what is to be kept, where that is news.
-    pub fn heard(
+    /// Records that an agent calls through this client. Returns the row to store, if anything changed.
+    pub fn record(
         &self,
         agent: &str,
         client: Client,
@@ -154,18 +154,18 @@ impl Clients {
         let was_last = place.is_some_and(|place| place + 1 == all.len());
         let before = place.map(|place| all.remove(place));
         let same = before.as_ref().is_some_and(|known| known.client == client);
-        let mut now = Known {
+        let mut now = ClientRecord {
             client,
-            fronts: before.map(|known| known.fronts).unwrap_or_default(),
+            connections: before.map(|known| known.connections).unwrap_or_default(),
         };
-        let came_anew = now.came_by(connection);
-        if came_anew {
-            self.came.notify_one();
+        let is_new = now.add_connection(connection);
+        if is_new {
+            self.connection_added.notify_one();
         }
         all.push(now);
-        let old = all.len().saturating_sub(CONVERSATIONS);
+        let old = all.len().saturating_sub(MAX_CONVERSATIONS);
         all.drain(..old);
-        if was_last && same && !came_anew {
+        if was_last && same && !is_new {
             return None;
         }
         Some(ClientRow {
@@ -175,18 +175,18 @@ impl Clients {
         })
     }
 
-    /// Waits until a conversation has a new connection.
-    pub async fn came(&self) {
-        self.came.notified().await;
+    /// Waits until a conversation gets a new connection.
+    pub async fn new_connection(&self) {
+        self.connection_added.notified().await;
     }
 
-    /// The agents that are known here.
+    /// Agents with known clients.
     pub fn agents(&self) -> BTreeSet<String> {
         let known = self.known.lock().expect("no holder panics");
         known.keys().map(|(agent, _)| agent.clone()).collect()
     }
 
-    /// The conversations of an agent with clients of one kind.
+    /// Conversations of an agent with clients of one kind.
     pub fn conversations(&self, agent: &str, kind: ClientKind) -> Vec<Conversation> {
         let known = self.known.lock().expect("no holder panics");
         let all = known.get(&(agent.to_owned(), kind)).into_iter().flatten();
@@ -194,17 +194,18 @@ impl Clients {
             .collect()
     }
 
-    /// Where the client of a session works.
+    /// Working directory of the client with this session.
     pub fn folder_of(&self, kind: ClientKind, session: &str) -> Option<PathBuf> {
         let known = self.known.lock().expect("no holder panics");
         let mut all = known.values().flatten();
-        let is = |known: &&Known| known.client.kind == kind && known.client.session == session;
+        let is =
+            |known: &&ClientRecord| known.client.kind == kind && known.client.session == session;
         all.find(is).map(|known| known.client.cwd.clone())
     }
 
-    /// The client of this session, or without one that through which an agent last spoke, and whether
-    /// it is there now.
-    pub fn of(
+    /// Client of this session, or without one the client through which the agent called last. The flag says if it is
+    /// connected now.
+    pub fn find(
         &self,
         agent: &str,
         kind: ClientKind,
@@ -218,9 +219,9 @@ impl Clients {
         };
         let connected = self.connected.lock().expect("no holder panics");
         let live = known
-            .fronts
+            .connections
             .iter()
-            .any(|front| connected.contains_key(front));
+            .any(|connection| connected.contains_key(connection));
         Some((known.client.clone(), live))
     }
 }
@@ -240,38 +241,38 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_counts_and_outlives_a_restart() {
+    fn last_client_is_found_after_restart() {
         let clients = Clients::new(Vec::new());
-        let there = clients.connected("a", "front");
-        assert!(clients.heard("a", client("1"), Some("front")).is_some());
-        let row = clients.heard("a", client("2"), Some("front"));
-        assert!(clients.heard("a", client("2"), Some("front")).is_none());
+        let there = clients.add_connection("a", "front");
+        assert!(clients.record("a", client("1"), Some("front")).is_some());
+        let row = clients.record("a", client("2"), Some("front"));
+        assert!(clients.record("a", client("2"), Some("front")).is_none());
         let kind = ClientKind::ClaudeCode;
-        assert_eq!(clients.of("a", kind, None), Some((client("2"), true)));
-        assert_eq!(clients.of("b", kind, None), None);
+        assert_eq!(clients.find("a", kind, None), Some((client("2"), true)));
+        assert_eq!(clients.find("b", kind, None), None);
         drop(there);
-        assert_eq!(clients.of("a", kind, None), Some((client("2"), false)));
+        assert_eq!(clients.find("a", kind, None), Some((client("2"), false)));
         let later = Clients::new(row.into_iter().collect());
-        assert_eq!(later.of("a", kind, None), Some((client("2"), false)));
+        assert_eq!(later.find("a", kind, None), Some((client("2"), false)));
     }
 
     #[test]
-    fn each_conversation_is_found_by_its_own_name_only() {
+    fn conversation_is_found_by_its_session_only() {
         let clients = Clients::new(Vec::new());
         let kind = ClientKind::ClaudeCode;
-        clients.heard("a", client("1"), Some("f1"));
-        clients.heard("a", client("2"), Some("f2"));
-        // The first was closed and taken up again.
-        let row = clients.heard("a", client("1"), Some("f3"));
+        clients.record("a", client("1"), Some("f1"));
+        clients.record("a", client("2"), Some("f2"));
+        // The first conversation was closed and resumed.
+        let row = clients.record("a", client("1"), Some("f3"));
         let later = Clients::new(row.into_iter().collect());
-        let there = later.connected("a", "f2");
+        let there = later.add_connection("a", "f2");
         for (session, live) in [("1", false), ("2", true)] {
-            let found = later.of("a", kind, Some(session));
+            let found = later.find("a", kind, Some(session));
             assert_eq!(found, Some((client(session), live)), "{session}");
         }
         drop(there);
-        assert_eq!(later.of("a", kind, None), Some((client("1"), false)));
-        assert_eq!(later.of("a", kind, Some("9")), None);
+        assert_eq!(later.find("a", kind, None), Some((client("1"), false)));
+        assert_eq!(later.find("a", kind, Some("9")), None);
         let both = ["2", "1"].map(|session| kind.conversation(session));
         assert_eq!(later.conversations("a", kind), both);
         assert_eq!(kind.session_of(&both[0]), Some("2"));
@@ -279,18 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn what_earlier_versions_kept_is_read_and_the_silent_are_forgotten() {
+    fn conversation_beyond_the_maximum_drops_the_oldest() {
         let kind = ClientKind::ClaudeCode;
-        let row = ClientRow {
-            agent: "a".into(),
-            kind: kind.as_str().into(),
-            facts: serde_json::to_string(&client("old")).expect("JSON"),
-        };
-        let clients = Clients::new(vec![row]);
-        assert_eq!(clients.of("a", kind, None), Some((client("old"), false)));
-        for n in 0..CONVERSATIONS {
-            clients.heard("a", client(&n.to_string()), Some(&format!("f{n}")));
+        let clients = Clients::new(Vec::new());
+        clients.record("a", client("old"), Some("f"));
+        assert_eq!(clients.find("a", kind, None), Some((client("old"), false)));
+        for n in 0..MAX_CONVERSATIONS {
+            clients.record("a", client(&n.to_string()), Some(&format!("f{n}")));
         }
-        assert_eq!(clients.of("a", kind, Some("old")), None);
+        assert_eq!(clients.find("a", kind, Some("old")), None);
     }
 }

@@ -1,4 +1,4 @@
-//! The only place that asks the system what time it is.
+//! Clocks and timers. No other module asks the system for the time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,18 +12,18 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Reads time and waits for it. The simulated twin in the tests is moved by hand.
+/// Source of time. Tests can use one that they move by hand.
 pub trait Clock: Send + Sync {
     /// One reading of all clocks.
     fn now(&self) -> Now;
 }
 
-/// The system's clocks.
+/// Clocks of the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    /// The monotonic clock alone, for whoever needs no other.
+    /// Monotonic time alone.
     pub fn mono(self) -> Mono {
         Mono(millis(ClockId::Monotonic))
     }
@@ -39,7 +39,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// Microseconds of the monotonic clock, for measuring and for what is over in a moment.
+/// Monotonic time in microseconds, to measure short spans.
 pub fn micros() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000
@@ -50,55 +50,56 @@ fn millis(clock: ClockId) -> u64 {
     u64::try_from(t.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(t.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// Waits until the monotonic clock shows `until`. The runtime's own timer runs on the same clock.
+/// Waits until the monotonic clock shows `until`. The timers of the runtime use the same clock.
 pub async fn sleep_until(clock: &dyn Clock, until: Option<Mono>) {
-    Bell::new().until(clock, until).await;
+    MonotonicTimer::new().until(clock, until).await;
 }
 
-/// Waits for readings of the monotonic clock, of which the next one changes all the time.
-pub struct Bell {
+/// Timer on the monotonic clock whose target changes often.
+pub struct MonotonicTimer {
     sleep: Pin<Box<tokio::time::Sleep>>,
-    rings: Option<Mono>,
+    armed: Option<Mono>,
 }
 
-impl Bell {
-    /// One that is not set.
+impl MonotonicTimer {
+    /// Timer that is not armed.
     pub fn new() -> Self {
-        Bell {
-            sleep: Box::pin(span_of(Duration::ZERO)),
-            rings: None,
+        MonotonicTimer {
+            sleep: Box::pin(sleep_for(Duration::ZERO)),
+            armed: None,
         }
     }
 
-    /// Waits until the clock shows `until`, or for less: a bell that was set for an earlier time is
-    /// left to ring, since to set one costs more. Can be let go of and called again.
+    /// Waits until the clock shows `until`, or less: a timer that is armed for an earlier time is left as it is,
+    /// because arming one costs more than a needless wake-up. Can be cancelled and called again.
     pub async fn until(&mut self, clock: &dyn Clock, until: Option<Mono>) {
         let Some(until) = until else {
             return std::future::pending().await;
         };
-        if self.rings.is_none_or(|rings| rings > until) {
+        if self.armed.is_none_or(|armed| armed > until) {
             let left = until.since(clock.now().mono);
-            // One more, because readings are cut to whole milliseconds and an alarm must never be early.
-            self.sleep = Box::pin(span_of(Duration::from_millis(left.0 + 1)));
-            self.rings = Some(until);
+            // One millisecond more, because readings are rounded down and a timer must never fire early.
+            self.sleep = Box::pin(sleep_for(Duration::from_millis(left.0 + 1)));
+            self.armed = Some(until);
         }
         self.sleep.as_mut().await;
-        self.rings = None;
+        self.armed = None;
     }
 }
 
-impl Default for Bell {
+impl Default for MonotonicTimer {
     fn default() -> Self {
-        Bell::new()
+        MonotonicTimer::new()
     }
 }
 
 /// Waits for a span of time; for back-off and for settling, never to let something happen.
 pub async fn pause(span: Duration) {
-    span_of(span).await;
+    sleep_for(span).await;
 }
 
-fn span_of(span: Duration) -> tokio::time::Sleep {
+/// Sleep of the runtime; no other function calls it.
+fn sleep_for(span: Duration) -> tokio::time::Sleep {
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that waits for time"
@@ -106,40 +107,40 @@ fn span_of(span: Duration) -> tokio::time::Sleep {
     tokio::time::sleep(span)
 }
 
-/// Names the machine's present boot.
+/// Id of the current boot of the machine.
 pub fn boot_id() -> u128 {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
 }
 
-/// An alarm of the kernel's. The runtime's own stand still while the machine sleeps and know nothing
-/// of a calendar that is set.
-pub struct Alarm {
+/// Timer of the kernel (timerfd). The timers of the runtime stand still while the machine sleeps, and do not notice
+/// when the wall clock is set.
+pub struct TimerFd {
     fd: AsyncFd<OwnedFd>,
     armed: Option<Boot>,
 }
 
-impl Alarm {
-    /// One that goes off at a reading of boot time.
+impl TimerFd {
+    /// Timer that fires at a boot time.
     pub fn at_boot_time() -> io::Result<Self> {
         Self::new(TimerfdClockId::Boottime)
     }
 
-    /// One that goes off whenever the calendar is set.
-    pub fn on_calendar_set() -> io::Result<Self> {
-        let alarm = Self::new(TimerfdClockId::Realtime)?;
-        alarm.await_calendar()?;
-        Ok(alarm)
+    /// Timer that fires when the wall clock is set.
+    pub fn on_clock_set() -> io::Result<Self> {
+        let timer = Self::new(TimerfdClockId::Realtime)?;
+        timer.arm_for_clock_set()?;
+        Ok(timer)
     }
 
     fn new(clock: TimerfdClockId) -> io::Result<Self> {
         let fd = timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
         let fd = unsafe { AsyncFd::register(fd)? };
-        Ok(Alarm { fd, armed: None })
+        Ok(TimerFd { fd, armed: None })
     }
 
-    /// Waits until boot time shows `at`. Can be let go of and called again.
+    /// Waits until boot time shows `at`. Can be cancelled and called again.
     pub async fn until(&mut self, at: Option<Boot>) {
         let Some(at) = at else {
             return std::future::pending().await;
@@ -147,17 +148,17 @@ impl Alarm {
         if self.armed != Some(at) && self.set(at.0, TimerfdTimerFlags::ABSTIME).is_ok() {
             self.armed = Some(at);
         }
-        self.goes_off().await;
+        self.fired().await;
         self.armed = None;
     }
 
-    /// Waits until the calendar is set.
-    pub async fn calendar(&mut self) {
-        self.goes_off().await;
-        let _ = self.await_calendar();
+    /// Waits until the wall clock is set.
+    pub async fn clock_set(&mut self) {
+        self.fired().await;
+        let _ = self.arm_for_clock_set();
     }
 
-    async fn goes_off(&self) {
+    async fn fired(&self) {
         loop {
             let Ok(mut ready) = self.fd.readable().await else {
                 return std::future::pending().await;
@@ -165,19 +166,19 @@ impl Alarm {
             let mut count = [0; 8];
             match rustix::io::read(self.fd.get_ref(), &mut count) {
                 Err(e) if e == rustix::io::Errno::AGAIN => ready.clear_ready(),
-                // Cancelled by a calendar that was set, or gone off: both are the news.
+                // Either the timer has expired, or it was cancelled because the wall clock was set.
                 Ok(_) | Err(_) => return,
             }
         }
     }
 
-    fn await_calendar(&self) -> io::Result<()> {
+    fn arm_for_clock_set(&self) -> io::Result<()> {
         let flags = TimerfdTimerFlags::ABSTIME | TimerfdTimerFlags::CANCEL_ON_SET;
         self.set(i64::MAX.cast_unsigned() / 1_000_000, flags)
     }
 
     fn set(&self, at_ms: u64, flags: TimerfdTimerFlags) -> io::Result<()> {
-        // Zero would take the alarm off instead of letting it go off at once.
+        // Zero would disarm the timer instead of firing it at once.
         let at_ms = at_ms.max(1);
         let time = Itimerspec {
             it_interval: Timespec {

@@ -1,5 +1,5 @@
-//! Where everything lives and how it is set up. The only reader of environment variables and of
-//! configuration files; a configuration is never read from the working folder.
+//! Paths and settings. No other module reads environment variables or configuration files. Configuration is never
+//! read from the working directory.
 
 pub mod clients;
 mod wakers;
@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-pub use wakers::{Secret, WakerConfig, WakesFor, WakingWay, Webhook};
+pub use wakers::{Secret, WakerConfig, WakerKind, WakesFor, Webhook};
 
-/// The folders of one installation. A second `ABIDE_DIR` is a second, separate abide.
+/// Paths of one installation. Each `ABIDE_DIR` is a separate installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
-    /// Sessions, database, the daemon's own log.
+pub struct Paths {
+    /// Directory of sessions, database and the daemon's log.
     pub state: PathBuf,
-    /// Sockets and the lock.
+    /// Directory of sockets and the lock.
     pub runtime: PathBuf,
-    /// The configuration file.
+    /// Configuration file.
     pub config: PathBuf,
 }
 
-impl Places {
-    /// The folders that the environment names: `ABIDE_DIR`, else the XDG folders.
+impl Paths {
+    /// Paths that the environment names: `ABIDE_DIR`, else the XDG directories.
     pub fn from_env() -> Result<Self, ConfigError> {
         if let Some(dir) = env::var_os("ABIDE_DIR").filter(|d| !d.is_empty()) {
             let dir = std::path::absolute(Path::new(&dir))
@@ -37,155 +37,154 @@ impl Places {
             .state_dir()
             .unwrap_or_else(|| xdg.data_dir())
             .join("abide");
-        // Not in XDG_RUNTIME_DIR: not everybody who starts us hands that on (Codex does not), and two
-        // daemons that do not find each other would keep one and the same state.
-        Ok(Places {
+        // Not in XDG_RUNTIME_DIR: some clients (Codex) do not pass it on, and two daemons that do not find each other
+        // would use the same state.
+        Ok(Paths {
             runtime: state.join("run"),
             config: xdg.config_dir().join("abide/config.toml"),
             state,
         })
     }
 
-    /// Everything under one folder.
+    /// Paths under one directory.
     pub fn under(dir: &Path) -> Self {
-        Places {
+        Paths {
             state: dir.to_owned(),
             runtime: dir.join("run"),
             config: dir.join("config.toml"),
         }
     }
 
-    /// The one folder that everything is under, where there is one.
+    /// Directory that contains everything, if there is one.
     pub fn one_folder(&self) -> Option<&Path> {
-        (*self == Places::under(&self.state)).then_some(self.state.as_path())
+        (*self == Paths::under(&self.state)).then_some(self.state.as_path())
     }
 
-    /// One folder per session.
+    /// Directory with one subdirectory per session.
     pub fn sessions(&self) -> PathBuf {
         self.state.join("sessions")
     }
 
-    /// Questions, and whatever else must survive and is not in a session's folder.
+    /// Database of questions, timers and messages.
     pub fn database(&self) -> PathBuf {
         self.state.join("abide.db")
     }
 
-    /// What the daemon has to say about itself.
+    /// Log file of the daemon.
     pub fn daemon_log(&self) -> PathBuf {
         self.state.join("daemon.log")
     }
 
-    /// Held by the one daemon there is.
+    /// Lock file that the running daemon holds.
     pub fn lock(&self) -> PathBuf {
         self.runtime.join("lock")
     }
 
-    /// Says of which version that daemon is, where a newer one may take its place.
+    /// File with the version of the running daemon, which a newer one may replace.
     pub fn daemon_version(&self) -> PathBuf {
         self.runtime.join("version")
     }
 
-    /// HTTP for the command line.
+    /// Socket that serves HTTP to the command line.
     pub fn http_socket(&self) -> PathBuf {
         self.runtime.join("http.sock")
     }
 
-    /// MCP for `abide mcp`.
+    /// Socket that serves `abide mcp`.
     pub fn mcp_socket(&self) -> PathBuf {
         self.runtime.join("mcp.sock")
     }
 
-    /// Says at which address HTTP is served over TCP.
+    /// File with the TCP address that serves HTTP.
     pub fn http_address(&self) -> PathBuf {
         self.runtime.join("http.address")
     }
 
-    /// The address at which it was served last, so that open pages find it there again.
+    /// File with the TCP address that served HTTP last, so that open pages find it again.
     pub fn last_address(&self) -> PathBuf {
         self.runtime.join("http.last")
     }
 
-    /// Who is logged in at the page.
+    /// File with the logins of the page.
     pub fn logins(&self) -> PathBuf {
         self.state.join("logins")
     }
 
-    /// What a caller over TCP must show.
+    /// File with the token for callers over TCP.
     pub fn token(&self) -> PathBuf {
         self.state.join("token")
     }
 }
 
-/// What `config.toml` may say. Every field has a default; an unknown one is an error, since a
-/// mistyped setting that is silently ignored helps nobody.
+/// Settings of `config.toml`. Every field has a default; an unknown field is an error, because a mistyped setting
+/// would be ignored silently.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// What runs a command line; the command is added as the last argument.
+    /// Program that runs a command line; the command is added as the last argument.
     pub shell: Vec<String>,
-    /// Characters of output per stream that a model gets where the call names no limit.
+    /// Characters of output per stream that a model gets if the call names no limit.
     pub max_output: u64,
     /// Bytes of log kept per session on disk.
     pub log_quota: u64,
     /// Days that ended sessions are kept.
     pub keep_days: u64,
-    /// Bytes that ended sessions may take on the disk in all, with their logs.
+    /// Bytes that all ended sessions may take on disk, with their logs.
     pub keep_bytes: u64,
-    /// Seconds between asking a tree to end and making it.
+    /// Seconds between SIGTERM and SIGKILL.
     pub kill_grace: f64,
     /// `auto`, `cgroup`, `pid_namespace` or `subreaper`.
     pub containment: Containment,
-    /// Processes and threads that a session may have at once, where its control group counts them. 0: any number.
+    /// Maximum of processes and threads of a session, if its control group counts them. 0: no limit.
     pub max_processes: u32,
     /// Keepers started in advance.
-    pub spare_keepers: usize,
-    /// Where HTTP is served over TCP: an address such as `127.0.0.1:8931` (port 0: any that is
-    /// free), or `off`.
-    pub http: TcpDoor,
-    /// Whether `http` may name an address that other machines can reach.
+    pub idle_keepers: usize,
+    /// TCP address that serves HTTP, such as `127.0.0.1:8931` (port 0: any free port), or `off`.
+    pub http: HttpListen,
+    /// Allows `http` to name an address that other machines can reach.
     pub http_beyond_loopback: bool,
-    /// A file of certificates (PEM) to trust besides the machine's own, for `until.url` and webhooks.
+    /// File of certificates (PEM) to trust in addition to the machine's own, for `until.url` and webhooks.
     pub ca_file: Option<PathBuf>,
-    /// How to wake agents that do not read their messages.
+    /// Wakers for agents that do not read their messages.
     pub wakers: Vec<WakerConfig>,
 }
 
-/// Where HTTP is served over TCP.
+/// TCP address that serves HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub enum TcpDoor {
-    /// Nowhere.
+pub enum HttpListen {
+    /// No TCP.
     Off,
-    /// At this address.
+    /// This address.
     At(SocketAddr),
 }
 
-impl TryFrom<String> for TcpDoor {
-    type Error = String;
+impl TryFrom<String> for HttpListen {
+    type Error = InvalidSetting;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, InvalidSetting> {
         if text == "off" {
-            return Ok(TcpDoor::Off);
+            return Ok(HttpListen::Off);
         }
-        text.parse().map(TcpDoor::At).map_err(|_| {
-            format!(
+        text.parse().map(HttpListen::At).map_err(|_| {
+            InvalidSetting(format!(
                 "`http` must be an address such as \"127.0.0.1:8931\", or \"off\"; got {text:?}"
-            )
+            ))
         })
     }
 }
 
-/// The means by which a session's tree is to be held together.
+/// Requested containment of a session's process tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Containment {
-    /// The best that the machine gives.
+    /// The strongest that the machine supports.
     Auto,
-    /// A control group, else nothing is started.
+    /// Control group; a session is refused without one.
     Cgroup,
-    /// A process namespace besides.
+    /// Control group and PID namespace.
     PidNamespace,
-    /// Only the subreaper.
+    /// Subreaper only.
     Subreaper,
 }
 
@@ -200,8 +199,8 @@ impl Default for Config {
             kill_grace: 2.0,
             containment: Containment::Auto,
             max_processes: 8_192,
-            spare_keepers: 4,
-            http: TcpDoor::At(SocketAddr::from(([127, 0, 0, 1], 0))),
+            idle_keepers: 4,
+            http: HttpListen::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
             ca_file: None,
             wakers: Vec::new(),
@@ -209,22 +208,33 @@ impl Default for Config {
     }
 }
 
-/// A configuration that cannot be used. Each says what to mend.
+/// Setting with a value that is not allowed, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidSetting(String);
+
+impl From<&str> for InvalidSetting {
+    fn from(sentence: &str) -> Self {
+        InvalidSetting(sentence.to_owned())
+    }
+}
+
+/// Configuration that cannot be used. Each message says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// Neither `ABIDE_DIR` nor a home folder.
+    /// No `ABIDE_DIR` and no home directory.
     #[error("there is no home folder to keep state in; set ABIDE_DIR to a folder of your own")]
     NoHome,
     /// The file exists but cannot be read.
     #[error("cannot read {0}: {1}")]
     Read(PathBuf, String),
-    /// The file can be read but makes no sense.
+    /// The file can be read but is not valid.
     #[error("{0}: {1}")]
     Parse(PathBuf, String),
 }
 
 impl Config {
-    /// Reads the file; a missing one means the defaults.
+    /// Reads the file. A missing file gives the defaults.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -233,60 +243,60 @@ impl Config {
         };
         let bad = |why: String| ConfigError::Parse(path.to_owned(), why);
         let config: Config = toml::from_str(&text).map_err(|e| bad(e.to_string()))?;
-        config.check().map_err(bad)?;
+        config.check().map_err(|e| bad(e.to_string()))?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), InvalidSetting> {
         if self.shell.is_empty() {
             return Err("`shell` needs at least one word, such as [\"/bin/sh\", \"-c\"]".into());
         }
         if !(1..=1_000_000).contains(&self.max_output) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`max_output` must be 1 to 1000000; got {}",
                 self.max_output
-            ));
+            )));
         }
         if self.log_quota < 1 << 20 {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`log_quota` must be at least 1048576 bytes; got {}",
                 self.log_quota
-            ));
+            )));
         }
         if !(0.0..=600.0).contains(&self.kill_grace) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`kill_grace` must be 0 to 600 seconds; got {}",
                 self.kill_grace
-            ));
+            )));
         }
-        if self.spare_keepers > 64 {
-            return Err(format!(
-                "`spare_keepers` must be 0 to 64; got {}",
-                self.spare_keepers
-            ));
+        if self.idle_keepers > 64 {
+            return Err(InvalidSetting(format!(
+                "`idle_keepers` must be 0 to 64; got {}",
+                self.idle_keepers
+            )));
         }
-        if let TcpDoor::At(address) = self.http
+        if let HttpListen::At(address) = self.http
             && address.ip().is_unspecified()
         {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`http` must name one address of this machine, since callers are known by the \
                  address they call; got {address}"
-            ));
+            )));
         }
-        if let TcpDoor::At(address) = self.http
+        if let HttpListen::At(address) = self.http
             && !address.ip().is_loopback()
             && !self.http_beyond_loopback
         {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`http` names {address}, which other machines may reach; set \
                  `http_beyond_loopback = true` if that is meant"
-            ));
+            )));
         }
         Ok(())
     }
 }
 
-/// The agent that the environment names, else `default`.
+/// Agent that the environment names, else `default`.
 pub fn agent_from_env() -> String {
     env::var("ABIDE_AGENT")
         .ok()
@@ -294,34 +304,34 @@ pub fn agent_from_env() -> String {
         .unwrap_or_else(|| "default".into())
 }
 
-/// Whether whoever reads the terminal wants colours.
-pub fn wants_colour() -> bool {
+/// True unless `NO_COLOR` is set.
+pub fn colour_enabled() -> bool {
     env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
 }
 
-/// What a service manager hands to the process that it starts, said by variables.
+/// Sockets and notification socket that a service manager passes to the daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Handed {
-    /// How many sockets are open for it, from descriptor 3 on.
+pub struct SocketActivation {
+    /// Number of sockets, from descriptor 3 on.
     pub sockets: i32,
-    /// Where it may say that it is ready.
+    /// Socket for the readiness notification.
     pub notify: Option<PathBuf>,
 }
 
-/// Variables that are meant for this process alone.
-const HANDED: [&str; 4] = [
+/// Variables of the service manager, meant for this process alone.
+const SERVICE_MANAGER_VARIABLES: [&str; 4] = [
     "LISTEN_PID",
     "LISTEN_FDS",
     "LISTEN_FDNAMES",
     "NOTIFY_SOCKET",
 ];
 
-/// What was handed to this very process.
-pub fn handed() -> Handed {
+/// Socket activation of this process, from its environment.
+pub fn socket_activation() -> SocketActivation {
     let number = |name: &str| env::var(name).ok()?.parse::<u32>().ok();
     let ours = number("LISTEN_PID") == Some(std::process::id());
     let sockets = number("LISTEN_FDS").filter(|_| ours);
-    Handed {
+    SocketActivation {
         sockets: sockets
             .and_then(|count| i32::try_from(count).ok())
             .unwrap_or(0),
@@ -329,15 +339,19 @@ pub fn handed() -> Handed {
     }
 }
 
-/// The variables that commands inherit where their caller brings none.
+/// Environment that commands inherit if their caller brings none.
 pub fn environment() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     env::vars_os()
-        .filter(|(name, _)| !HANDED.iter().any(|handed| name == handed))
+        .filter(|(name, _)| {
+            !SERVICE_MANAGER_VARIABLES
+                .iter()
+                .any(|variable| name == variable)
+        })
         .collect()
 }
 
-/// Sets what a command on pipes needs to show its output as it comes, unless it is set already. Python
-/// would keep its output to itself until it ends, and lose it when it is killed.
+/// Sets variables that a command on pipes needs to write its output at once, unless they are set. Python would buffer
+/// its output until it exits, and lose it when it is killed.
 pub fn add_pipe_defaults(env: &mut Vec<(std::ffi::OsString, std::ffi::OsString)>) {
     let name = "PYTHONUNBUFFERED";
     if !env.iter().any(|(known, _)| known == name) {
@@ -345,7 +359,7 @@ pub fn add_pipe_defaults(env: &mut Vec<(std::ffi::OsString, std::ffi::OsString)>
     }
 }
 
-/// Where the desktop's notifications go, for a daemon that was not started from the desktop.
+/// Address of the desktop's D-Bus, for a daemon that was not started from the desktop.
 pub fn desktop_bus() -> Option<(String, String)> {
     let name = "DBUS_SESSION_BUS_ADDRESS";
     if env::var_os(name).is_some() {
@@ -356,7 +370,7 @@ pub fn desktop_bus() -> Option<(String, String)> {
     there.then(|| (name.to_owned(), format!("unix:path={bus}")))
 }
 
-/// A program on the search path.
+/// Path of a program on the search path.
 pub fn program(name: &str) -> Option<PathBuf> {
     let folders = env::var_os("PATH")?;
     env::split_paths(&folders)
@@ -366,7 +380,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
         })
 }
 
-/// The owner's home folder.
+/// Home directory of the user.
 pub fn home() -> PathBuf {
     env::home_dir().unwrap_or_else(|| "/".into())
 }
@@ -377,19 +391,19 @@ mod tests {
 
     fn read(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
-        config.check()?;
+        config.check().map_err(|e| e.to_string())?;
         Ok(config)
     }
 
     #[test]
-    fn http_stays_on_this_machine_unless_told_otherwise() {
+    fn http_address_beyond_loopback_needs_its_setting() {
         let loopback = |config: Config| match config.http {
-            TcpDoor::At(address) => address.ip().is_loopback(),
-            TcpDoor::Off => false,
+            HttpListen::At(address) => address.ip().is_loopback(),
+            HttpListen::Off => false,
         };
         assert!(loopback(Config::default()));
         assert!(read("http = \"[::1]:8931\"").is_ok_and(loopback));
-        assert_eq!(read("http = \"off\"").unwrap().http, TcpDoor::Off);
+        assert_eq!(read("http = \"off\"").unwrap().http, HttpListen::Off);
         for open in ["192.0.2.7:80", "[2001:db8::1]:0"] {
             let refused = read(&format!("http = \"{open}\"")).unwrap_err();
             assert!(refused.contains("http_beyond_loopback"), "{refused}");

@@ -11,15 +11,17 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
 /// Limit of concurrent lookups.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 
 /// Result of a lookup: addresses, or why there are none.
 type Resolved = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 /// Receiver of the result; `None` until the lookup is done.
 type PendingLookup = watch::Receiver<Option<Resolved>>;
 
+/// Lookups that are running, by name.
 static LOOKUPS: LazyLock<Mutex<HashMap<String, PendingLookup>>> = LazyLock::new(Mutex::default);
-static PERMITS: Semaphore = Semaphore::const_new(AT_ONCE);
+/// Permits for concurrent lookups.
+static PERMITS: Semaphore = Semaphore::const_new(MAX_CONCURRENT);
 
 /// Connects to a host by its name or its address.
 pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
@@ -29,11 +31,11 @@ pub async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 }
 
 /// Addresses of a host, without a port. Dropping this future cancels no lookup: others may wait for it.
-async fn addresses(host: &str, look: fn(&str) -> Resolved) -> io::Result<Vec<SocketAddr>> {
+async fn addresses(host: &str, resolver: fn(&str) -> Resolved) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![(address, 0).into()]);
     }
-    let mut pending = lookup(host, look);
+    let mut pending = lookup(host, resolver);
     let resolved = match pending.wait_for(Option::is_some).await {
         Ok(resolved) => resolved.clone(),
         // The daemon stops.
@@ -45,7 +47,7 @@ async fn addresses(host: &str, look: fn(&str) -> Resolved) -> io::Result<Vec<Soc
 }
 
 /// Joins the lookup of this name, or starts one.
-fn lookup(host: &str, look: fn(&str) -> Resolved) -> PendingLookup {
+fn lookup(host: &str, resolver: fn(&str) -> Resolved) -> PendingLookup {
     let mut lookups = lookups();
     if let Some(pending) = lookups.get(host) {
         return pending.clone();
@@ -63,7 +65,7 @@ fn lookup(host: &str, look: fn(&str) -> Resolved) -> PendingLookup {
         let resolved = tokio::task::spawn_blocking(move || {
             // Held until the resolver returns, even if no caller waits any more.
             let _permit = permit;
-            look(&host)
+            resolver(&host)
         });
         let resolved = resolved.await.ok();
         drop(guard);
@@ -100,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// A name server that answers nobody before it is told to.
+    /// Resolver that blocks until the test lets it answer.
     static ANSWERS: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
     static ASKED: AtomicUsize = AtomicUsize::new(0);
 
@@ -113,40 +115,44 @@ mod tests {
     }
 
     #[test]
-    fn a_name_server_that_is_silent_takes_few_threads() {
-        const THREADS: usize = AT_ONCE + 1;
+    fn silent_name_server_blocks_a_limited_number_of_threads() {
+        const THREADS: usize = MAX_CONCURRENT + 1;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .max_blocking_threads(THREADS)
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let name = |n: usize| format!("silent{}.invalid", n % (2 * AT_ONCE));
-            let asking: Vec<_> = (0..6 * AT_ONCE)
+            let name = |n: usize| format!("silent{}.invalid", n % (2 * MAX_CONCURRENT));
+            let asking: Vec<_> = (0..6 * MAX_CONCURRENT)
                 .map(|n| tokio::spawn(async move { addresses(&name(n), silent).await }))
                 .collect();
-            while ASKED.load(Ordering::SeqCst) < AT_ONCE {
+            while ASKED.load(Ordering::SeqCst) < MAX_CONCURRENT {
                 tokio::task::yield_now().await;
             }
-            // There is room for others, and whoever needs no server asks none.
+            // Threads are left for other work, and an address needs no lookup.
             let other = tokio::task::spawn_blocking(|| 7).await;
             assert_eq!(other.expect("a thread"), 7);
             let known = addresses("127.0.0.1", silent).await.expect("an address");
             assert_eq!(known, [SocketAddr::from(([127, 0, 0, 1], 0))]);
-            assert_eq!(ASKED.load(Ordering::SeqCst), AT_ONCE);
+            assert_eq!(ASKED.load(Ordering::SeqCst), MAX_CONCURRENT);
             *ANSWERS.0.lock().expect("no holder panics") = true;
             ANSWERS.1.notify_all();
             for (n, asked) in asking.into_iter().enumerate() {
                 let fault = asked.await.expect("an answer").expect_err("there is none");
                 assert_eq!(fault.to_string(), name(n));
             }
-            // Each name was looked up once for all who wanted it.
-            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE);
+            // Each name was looked up once for all callers.
+            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * MAX_CONCURRENT);
             let _ = addresses(&name(0), silent).await;
-            assert_eq!(ASKED.load(Ordering::SeqCst), 2 * AT_ONCE + 1, "and again");
+            assert_eq!(
+                ASKED.load(Ordering::SeqCst),
+                2 * MAX_CONCURRENT + 1,
+                "and again"
+            );
         });
     }
     #[test]
-    fn a_look_that_has_never_begun_is_in_nobodys_way() {
+    fn lookup_that_never_began_does_not_block_the_next_one() {
         let host = "unbegun.invalid";
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let runtime = runtime.expect("a runtime");

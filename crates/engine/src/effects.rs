@@ -1,4 +1,4 @@
-//! Does what the core has decided, in the order of the contract: record, act, publish, reply.
+//! Effects: carries out what the core decided, in the order of the contract: record, act, publish, reply.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -17,8 +17,8 @@ use tokio::sync::mpsc;
 use crate::clock::pause;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
-use crate::handle::{Handle, Launch, News, Stdin};
-use crate::keepers::{Keepers, Recalled};
+use crate::handle::{CallUpdate, Handle, Launch, Stdin};
+use crate::keepers::{Keepers, RecoveredDetails};
 use crate::published_state::{QuestionView, SessionView};
 use crate::store::{Store, StoreFault};
 use abide_session::changed_limits::ChangedLimits;
@@ -28,36 +28,37 @@ use abide_session::folder::{self, Meta};
 use abide_session::frame::{self, ToKeeper};
 use abide_session::log::tail;
 
-/// How far apart the two looks are that tell how busy a command is.
+/// Time between the two samples that give the CPU usage of a command.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
 
-/// Lines among which the last is looked for that shows anything.
+/// Lines of output that are searched for the last one with text.
 const LAST_LINES: usize = 20;
 
-/// Calls to be told of a question once the facts beside it have been gathered.
-type Askers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<News>>>>>;
+/// Calls that get a question once its facts have been collected.
+type QuestionSubscribers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<CallUpdate>>>>>;
 
+/// Performer of effects: knows the store, the keepers and the published state.
 pub(super) struct Performer {
     handle: Handle,
     store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
-    details: HashMap<SessionId, Detail>,
-    /// Sessions of whose end somebody has heard in this turn.
-    heard: Vec<SessionId>,
-    asking: Askers,
+    details: HashMap<SessionId, SessionDetail>,
+    /// Sessions whose ending was delivered in this turn.
+    delivered_endings: Vec<SessionId>,
+    subscribers: QuestionSubscribers,
 }
 
-/// What is known of a session beside what the core knows.
-struct Detail {
+/// Facts about a session that the core does not know.
+struct SessionDetail {
     cwd: PathBuf,
     pty: bool,
     deadline: Option<Millis>,
-    /// What is wrong with its record.
+    /// Damage of the session's record, as a sentence.
     damage: Option<Arc<str>>,
-    /// It was started by this daemon.
-    fresh: bool,
-    /// That somebody has heard of its end has been noted.
-    heard: bool,
+    /// True if this daemon started the session.
+    started_here: bool,
+    /// True if the delivery of its ending has been recorded.
+    ending_delivered: bool,
 }
 
 impl Performer {
@@ -67,8 +68,8 @@ impl Performer {
             store,
             keepers,
             details: HashMap::new(),
-            heard: Vec::new(),
-            asking: Askers::default(),
+            delivered_endings: Vec::new(),
+            subscribers: QuestionSubscribers::default(),
         }
     }
 
@@ -90,12 +91,11 @@ impl Performer {
             .set_counts(engine.any_unread(), counts.timers);
         let engine = &*engine;
         let mut published = HashSet::new();
-        // Sessions that are shown as they are now, of which nobody who only follows was told: whoever waits
-        // for an answer comes before those.
+        // Sessions that are published but not yet broadcast: pending replies are sent first.
         let mut changed = Vec::new();
         for effect in effects {
-            if tells_followers(&effect) {
-                self.tell_changed(&mut changed);
+            if notifies_followers(&effect) {
+                self.broadcast_changes(&mut changed);
             }
             match effect {
                 Effect::Record(_) => {}
@@ -112,10 +112,10 @@ impl Performer {
                     self.keepers
                         .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
-                Effect::Force { session, end } => self.keepers.force(session, end),
+                Effect::Force { session, end } => self.keepers.end_forcibly(session, end),
                 Effect::Remove { session } => self.remove(session),
                 Effect::SetDeadline { session, deadline } => {
-                    self.deadline_moved(engine, session, deadline, now);
+                    self.deadline_changed(engine, session, deadline, now);
                     self.keepers
                         .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
@@ -125,13 +125,13 @@ impl Performer {
                     inactivity,
                     unasked_until,
                 } => {
-                    let moved = ChangedLimits {
+                    let limits = ChangedLimits {
                         idle,
                         inactivity,
                         deadline: self.details.get(&session).and_then(|of| of.deadline),
                         unasked_until,
                     };
-                    self.keepers.keep_limits(session, moved);
+                    self.keepers.write_limits(session, limits);
                 }
                 Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::Watch { session, beyond } => {
@@ -139,56 +139,56 @@ impl Performer {
                 }
                 Effect::Ask { question } => self.ask(engine, question),
                 Effect::Close { question, closing } => {
-                    self.asking
+                    self.subscribers
                         .lock()
                         .expect("no holder panics")
                         .remove(&question);
-                    self.handle.published().close(question, closing);
+                    self.handle.published().close_question(question, closing);
                 }
-                // What is shown is how things are at the end of the turn: once is enough.
+                // The published state is the one at the end of the turn, so one time is enough.
                 Effect::Publish { session } => {
                     if published.insert(session) {
                         self.publish(engine, session);
                         changed.push(session);
                     }
                 }
-                Effect::Tell { call, update } => self.tell(calls, call, update),
-                Effect::Probe { timer, until } => self.handle.prober().probe(timer, until),
-                Effect::Rest { timer } => self.handle.prober().rest(timer),
-                Effect::Unprobe { timer } => drop(self.handle.prober().forget(timer)),
-                Effect::PublishTimer { timer } => self.handle.published().timer(timer),
+                Effect::Tell { call, update } => self.send_update(calls, call, update),
+                Effect::Probe { timer, until } => self.handle.prober().start(timer, until),
+                Effect::Rest { timer } => self.handle.prober().pause(timer),
+                Effect::Unprobe { timer } => self.handle.prober().remove(timer),
+                Effect::PublishTimer { timer } => self.handle.published().timer_changed(timer),
                 Effect::Posted { agent, message } => {
-                    self.handle.published().message(agent, message)
+                    self.handle.published().message_posted(agent, message)
                 }
                 Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
             }
         }
-        self.tell_changed(&mut changed);
-        if !self.heard.is_empty() {
-            // First those who wait get their answers.
+        self.broadcast_changes(&mut changed);
+        if !self.delivered_endings.is_empty() {
+            // Calls that wait get their answers first.
             tokio::task::yield_now().await;
         }
-        for id in self.heard.drain(..) {
-            // A folder that is gone needs no mark.
-            let _ = folder::mark_heard(&self.keepers.folder(id));
+        for id in self.delivered_endings.drain(..) {
+            // A directory that is gone needs no mark.
+            let _ = folder::mark_ending_delivered(&self.keepers.folder(id));
         }
         Ok(())
     }
 
-    fn tell_changed(&self, sessions: &mut Vec<SessionId>) {
+    fn broadcast_changes(&self, sessions: &mut Vec<SessionId>) {
         for id in sessions.drain(..) {
-            self.handle.published().changed(id);
+            self.handle.published().session_changed(id);
         }
     }
 
-    /// Takes the records out of the effects and writes them in one commit for the whole turn, if there are any.
-    /// Returns true if they are safe. A question that could not be recorded is asked all the same.
+    /// Takes the records out of the effects and writes them in one commit for the whole turn. Returns true if they
+    /// are safe. A question that could not be recorded is asked anyway.
     async fn record(&self, effects: &mut Vec<Effect>) -> Result<bool, StoreFault> {
-        // They come first, since effects are in the order of the contract; but a turn is many events.
+        // The records of each event come first, but a turn has many events.
         let mut records = Vec::new();
         for effect in effects.iter_mut() {
             if let Effect::Record(record) = effect {
-                self.add_what_was_seen(record);
+                self.add_last_observation(record);
                 records.push(record.clone());
             }
         }
@@ -196,12 +196,12 @@ impl Performer {
             return Ok(true);
         }
         effects.retain(|effect| !matches!(effect, Effect::Record(_)));
-        let seen = numbers_seen(&records);
-        let gone = |_| StoreFault::Broken("its writer is gone".into());
+        let seen = seen_message_numbers(&records);
+        let gone = |_| StoreFault::Broken("its writer thread has ended".into());
         match self.store.commit(records).await.map_err(gone)? {
             Ok(()) => {
                 for number in seen {
-                    self.handle.published().handled(number);
+                    self.handle.published().message_updated(number);
                 }
                 Ok(true)
             }
@@ -209,9 +209,9 @@ impl Performer {
                 tracing::error!("{fault}");
                 Ok(false)
             }
-            // Nothing was written, so nothing is unknown either, and commands need no database.
+            // Nothing was written, so the state on disk is known, and commands need no database.
             Err(fault @ StoreFault::Damaged(_)) => {
-                self.handle.published().storage_trouble(&format!(
+                self.handle.published().set_storage_fault(&format!(
                     "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and \
                      take over what can be read"
                 ));
@@ -221,16 +221,20 @@ impl Performer {
         }
     }
 
-    /// Where the time ran out before a condition held, the last look at it is worth remembering.
-    fn add_what_was_seen(&self, record: &mut Record) {
+    /// Adds the last observation of the prober to a timer that ended before its condition held.
+    fn add_last_observation(&self, record: &mut Record) {
         if let Record::Timer(timer::Record::Ended {
             id, reason, status, ..
         }) = record
             && reason.is_none()
             && matches!(status, Status::Completed { .. })
         {
-            let saw = self.handle.prober().saw(*id).filter(|saw| !saw.is_empty());
-            *reason = saw.map(Into::into);
+            let seen = self
+                .handle
+                .prober()
+                .last_seen(*id)
+                .filter(|seen| !seen.is_empty());
+            *reason = seen.map(Into::into);
         }
     }
 
@@ -242,10 +246,10 @@ impl Performer {
         };
         let sent = calls
             .remove(&call)
-            .map(|open| open.slot.answer.send(outcome));
+            .map(|open| open.reply.outcome.send(outcome));
         // The caller is gone: messages in the answer stay unread, and an ending in it becomes a message.
         if !matches!(sent, Some(Ok(()))) {
-            self.handle.gone(call);
+            self.handle.caller_gone(call);
             if let Some(session) = ended {
                 self.handle.answer_lost(session);
             }
@@ -275,13 +279,13 @@ impl Performer {
         );
         self.details.insert(
             id,
-            Detail {
+            SessionDetail {
                 cwd: launch.cwd.clone(),
                 pty: launch.pty.is_some(),
                 deadline: deadline_ms.map(Millis),
                 damage: None,
-                fresh: true,
-                heard: false,
+                started_here: true,
+                ending_delivered: false,
             },
         );
         let frame = frame::Launch {
@@ -312,7 +316,7 @@ impl Performer {
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: containment_choice(config.containment),
             max_processes: config.max_processes,
-            inherited: launch.heritage,
+            inherited: launch.inherited_limits,
             secret_fingerprints: launch.secrets.to_bytes(),
         };
         self.handle.remember_secrets(id, launch.secrets);
@@ -321,8 +325,7 @@ impl Performer {
         crash_point("session.post_start");
     }
 
-    /// Removes the folder of a session. That may take a while, and nobody waits for it; one that stays is found
-    /// by the next daemon.
+    /// Removes the directory of a session in the background. One that cannot be removed is found by the next daemon.
     fn remove(&self, id: SessionId) {
         let keepers = self.keepers.clone();
         tokio::task::spawn_blocking(move || {
@@ -334,8 +337,7 @@ impl Performer {
         });
     }
 
-    /// Shows the question in lists at once, and wherever people look as soon as it is known what the
-    /// command is doing.
+    /// Lists the question at once, and announces it as soon as the facts about the command are known.
     fn ask(&self, engine: &Engine, id: QuestionId) {
         crash_point("ask.pending");
         let Some(question) = engine.question(id).cloned() else {
@@ -350,36 +352,38 @@ impl Performer {
             id,
             command: session.command.clone(),
             agent: session.agent.clone(),
-            // When it was asked, which a daemon before this one may have done.
+            // An earlier daemon may have asked the question.
             ran: Millis(question.asked.0.saturating_sub(session.created.0)),
             last_lines: tail::last_lines(&folder, LAST_LINES),
             facts: meta.as_ref().map(facts),
             cpu_percent: 0,
             state: question,
         };
-        self.handle.published().show(Arc::new(first.clone()));
-        let (asking, handle) = (self.asking.clone(), self.handle.clone());
-        asking
+        self.handle
+            .published()
+            .add_question(Arc::new(first.clone()));
+        let (subscribers, handle) = (self.subscribers.clone(), self.handle.clone());
+        subscribers
             .lock()
             .expect("no holder panics")
             .entry(id)
             .or_default();
         tokio::spawn(async move {
             pause(CPU_SAMPLE).await;
-            let view = Arc::new(looked_again(first, meta.as_ref()));
-            // Closed meanwhile: there is nothing to show any more.
-            let Some(calls) = asking.lock().expect("no holder panics").remove(&id) else {
+            let view = Arc::new(with_cpu_sample(first, meta.as_ref()));
+            // The question was closed meanwhile.
+            let Some(calls) = subscribers.lock().expect("no holder panics").remove(&id) else {
                 return;
             };
-            handle.published().ask(view.clone());
+            handle.published().announce_question(view.clone());
             for slot in calls {
-                let _ = slot.try_send(News::Asked(view.clone()));
+                let _ = slot.try_send(CallUpdate::Asked(view.clone()));
             }
         });
     }
 
-    /// A limit that counts from now is shown as it counts from the session's start.
-    fn deadline_moved(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
+    /// Converts a limit that counts from now into one that counts from the start of the session.
+    fn deadline_changed(&mut self, engine: &Engine, id: SessionId, from_now: Millis, now: Now) {
         let created = engine.session(id).map(|session| session.created);
         if let (Some(created), Some(detail)) = (created, self.details.get_mut(&id)) {
             let ran = Millis(now.wall.0.saturating_sub(created.0));
@@ -395,21 +399,21 @@ impl Performer {
             return;
         };
         let detail = self.details.entry(id).or_insert_with(|| {
-            let Recalled {
+            let RecoveredDetails {
                 cwd,
                 pty,
                 deadline,
                 secrets,
                 damage,
-            } = self.keepers.recalled(id);
+            } = self.keepers.take_recovered_details(id);
             self.handle.remember_secrets(id, Arc::new(secrets));
-            Detail {
+            SessionDetail {
                 cwd,
                 pty,
                 deadline,
                 damage,
-                fresh: false,
-                heard: is_over(state) && !engine.is_unheard(id),
+                started_here: false,
+                ending_delivered: is_over(state) && !engine.is_ending_undelivered(id),
             }
         });
         self.handle.published().publish(SessionView {
@@ -422,12 +426,14 @@ impl Performer {
             deadline: detail.deadline,
             damage: detail.damage.clone(),
         });
-        if is_over(state) && !detail.heard && !engine.is_unheard(id) {
-            detail.heard = true;
-            self.heard.push(id);
+        if is_over(state) && !detail.ending_delivered && !engine.is_ending_undelivered(id) {
+            detail.ending_delivered = true;
+            self.delivered_endings.push(id);
         }
         match state.phase {
-            Phase::Running { .. } if detail.pty => self.handle.screens().keep(id, detail.fresh),
+            Phase::Running { .. } if detail.pty => {
+                self.handle.screens().track(id, detail.started_here)
+            }
             Phase::Failed { .. } => self.keepers.forget(id),
             Phase::Starting
             | Phase::Running { .. }
@@ -436,25 +442,25 @@ impl Performer {
         }
     }
 
-    fn tell(&self, calls: &HashMap<CallId, OpenCall>, call: CallId, update: Update) {
+    fn send_update(&self, calls: &HashMap<CallId, OpenCall>, call: CallId, update: Update) {
         let Some(open) = calls.get(&call) else { return };
-        let news = match update {
-            Update::Accepted(session) => News::Accepted(session),
-            Update::Closed(question) => News::Closed(question),
+        let update = match update {
+            Update::Accepted(session) => CallUpdate::Accepted(session),
+            Update::Closed(question) => CallUpdate::Closed(question),
             Update::Asked(question) => {
-                let mut asking = self.asking.lock().expect("no holder panics");
-                if let Some(waiting) = asking.get_mut(&question) {
-                    waiting.push(open.slot.news.clone());
+                let mut subscribers = self.subscribers.lock().expect("no holder panics");
+                if let Some(waiting) = subscribers.get_mut(&question) {
+                    waiting.push(open.reply.updates.clone());
                     return;
                 }
                 let Some(view) = self.handle.published().question(question) else {
                     return;
                 };
-                News::Asked(view)
+                CallUpdate::Asked(view)
             }
         };
-        // A door that does not listen to its news still gets its answer.
-        let _ = open.slot.news.try_send(news);
+        // A full queue loses an update, never the answer.
+        let _ = open.reply.updates.try_send(update);
     }
 }
 
@@ -462,8 +468,8 @@ fn is_over(session: &Session) -> bool {
     matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
 }
 
-/// The second look, which tells how busy the command is.
-fn looked_again(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
+/// Takes the second sample, which gives the CPU usage.
+fn with_cpu_sample(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
     let (Some(before), Some(meta)) = (first.facts, meta) else {
         return first;
     };
@@ -489,17 +495,19 @@ fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
     std::os::unix::ffi::OsStringExt::into_vec(text)
 }
 
-/// Messages that these records say have been seen.
-fn numbers_seen(records: &[Record]) -> Vec<u64> {
-    let numbers = records.iter().filter_map(|record| match record {
-        Record::Message(message::Record::Seen { numbers, .. }) => Some(numbers),
-        _ => None,
-    });
-    numbers.flatten().copied().collect()
+/// Numbers of the messages that these records mark as seen.
+fn seen_message_numbers(records: &[Record]) -> Vec<u64> {
+    let mut seen = Vec::new();
+    for record in records {
+        if let Record::Message(message::Record::Seen { numbers, .. }) = record {
+            seen.extend(numbers);
+        }
+    }
+    seen
 }
 
-/// Whether whoever follows hears of it at once.
-fn tells_followers(effect: &Effect) -> bool {
+/// True if followers are notified of this effect at once.
+fn notifies_followers(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::Ask { .. }

@@ -1,6 +1,6 @@
 //! Random bits for ids and seals.
 
-/// Sixty-four bits that nobody can guess.
+/// Sixty-four random bits.
 pub fn bits() -> u64 {
     let mut bytes = [0; 8];
     fill(&mut bytes);

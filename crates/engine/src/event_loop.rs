@@ -1,5 +1,5 @@
-//! The loop. It makes events of what comes in, lets the core decide, and has the effects performed.
-//! A turn is a batch: one reading of the clock, everything that is ready, one commit.
+//! The event loop: turns calls and the events of keepers into core events, lets the core decide and has the effects
+//! performed. A turn is a batch: one reading of the clocks, everything that is ready up to a limit, one commit.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,61 +8,65 @@ use abide_core::{CallId, Effect, Engine, Event, Request, SessionId};
 use futures_util::future::OptionFuture;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::clock::{Alarm, Bell, Clock};
+use crate::clock::{Clock, MonotonicTimer, TimerFd};
 use crate::effects::Performer;
-use crate::handle::{Handle, Input, Launch, Slot};
+use crate::handle::{Handle, Input, Launch, ReplyChannel};
 use crate::keepers::Keepers;
 use crate::store::{Store, StoreFault};
 
-/// Inputs taken in one turn.
-const TURN: usize = 256;
+/// Maximum of entries that a turn takes from each queue.
+const BATCH: usize = 256;
 
-/// A call that the loop has not answered yet.
+/// Call that has not been answered yet.
 pub(super) struct OpenCall {
-    pub slot: Slot,
+    pub reply: ReplyChannel,
     pub launch: Option<Launch>,
 }
 
-/// What the loop acts through. Each has a simulated twin in the tests.
-pub(super) struct Seams {
+/// Parts that the loop acts through.
+pub(super) struct LoopParts {
     pub clock: Arc<dyn Clock>,
     pub store: Arc<dyn Store>,
     pub keepers: Arc<Keepers>,
-    /// Told when everything that was kept can be seen.
+    /// Notified when everything that was recovered is published.
     pub ready: oneshot::Sender<()>,
 }
 
-/// Runs until [`Input::Stop`], until nobody can call any more, or until the database is broken: then
-/// nothing more is promised, and the next daemon reads what there is.
-pub(super) async fn drive(
+/// Runs until [`Input::Stop`], until all handles are dropped, or until the database fails in a way that leaves its
+/// content unknown: then the next daemon reads what is there.
+pub(super) async fn run(
     mut engine: Engine,
     recovered: Vec<Event>,
     mut inbox: mpsc::Receiver<Input>,
-    mut happened: mpsc::Receiver<Event>,
+    mut events: mpsc::Receiver<Event>,
     handle: Handle,
-    seams: Seams,
+    parts: LoopParts,
 ) -> Result<(), StoreFault> {
-    let Seams {
+    let LoopParts {
         clock,
         store,
         keepers,
         ready,
-    } = seams;
+    } = parts;
     let mut calls = HashMap::<CallId, OpenCall>::new();
     let mut performer = Performer::new(handle, store, keepers.clone());
-    let mut timers_due =
-        Alarm::at_boot_time().map_err(|e| StoreFault::Refused(format!("a timer: {e}")))?;
-    let mut calendar = Alarm::on_calendar_set().ok();
-    let mut bell = Bell::new();
-    let mut turn = Vec::with_capacity(TURN);
-    let mut news = Vec::with_capacity(TURN);
+    let mut boot_timer =
+        TimerFd::at_boot_time().map_err(|e| StoreFault::Refused(format!("a timer: {e}")))?;
+    let mut clock_watch = TimerFd::on_clock_set().ok();
+    let mut mono_timer = MonotonicTimer::new();
+    let mut input_batch = Vec::with_capacity(BATCH);
+    let mut event_batch = Vec::with_capacity(BATCH);
     let mut effects = Vec::new();
     let now = clock.now();
     for event in recovered {
         engine.step(now, event, &mut effects);
     }
-    let found: Vec<SessionId> = engine.sessions().map(|(id, _)| id).collect();
-    effects.extend(found.into_iter().map(|session| Effect::Publish { session }));
+    let sessions: Vec<SessionId> = engine.sessions().map(|(id, _)| id).collect();
+    effects.extend(
+        sessions
+            .into_iter()
+            .map(|session| Effect::Publish { session }),
+    );
     performer
         .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
         .await?;
@@ -72,19 +76,22 @@ pub(super) async fn drive(
         let mut clock_set = false;
         tokio::select! {
             biased;
-            got = happened.recv_many(&mut news, TURN) => if got == 0 { return Ok(()) },
-            got = inbox.recv_many(&mut turn, TURN) => if got == 0 { return Ok(()) },
-            () = bell.until(&*clock, alarm) => {}
-            () = timers_due.until(due) => {}
-            Some(()) = OptionFuture::from(calendar.as_mut().map(Alarm::calendar)) => clock_set = true,
+            got = events.recv_many(&mut event_batch, BATCH) => if got == 0 { return Ok(()) },
+            got = inbox.recv_many(&mut input_batch, BATCH) => if got == 0 { return Ok(()) },
+            () = mono_timer.until(&*clock, alarm) => {}
+            () = boot_timer.until(due) => {}
+            Some(()) = OptionFuture::from(clock_watch.as_mut().map(TimerFd::clock_set)) => clock_set = true,
         }
+        // Busy keepers must not keep calls waiting, nor calls the events of keepers: a turn takes from both queues.
+        take_ready(&mut events, &mut event_batch);
+        take_ready(&mut inbox, &mut input_batch);
         let now = clock.now();
-        for event in news.drain(..) {
+        for event in event_batch.drain(..) {
             engine.step(now, event, &mut effects);
         }
         let mut stop = false;
         let mut callers_gone = Vec::new();
-        for input in turn.drain(..) {
+        for input in input_batch.drain(..) {
             match input {
                 Input::Event(event) => {
                     if let Event::CallerGone { call } = event {
@@ -97,31 +104,31 @@ pub(super) async fn drive(
                 }
                 Input::Stop => stop = true,
                 Input::Call(call) => {
-                    let spare = match call.request {
-                        Request::Run(_) | Request::Try(_) => reserve(&engine, &keepers),
+                    let reserved = match call.request {
+                        Request::Run(_) | Request::Try(_) => Some(reserve(&engine, &keepers)),
                         Request::Join { .. }
                         | Request::Kill { .. }
                         | Request::Extend { .. }
                         | Request::Answer { .. }
                         | Request::Timer(_)
-                        | Request::ReadMessages { .. } => SessionId::from_bits(0),
+                        | Request::ReadMessages { .. } => None,
                     };
                     calls.insert(
                         call.id,
                         OpenCall {
-                            slot: call.slot,
+                            reply: call.reply,
                             launch: call.launch,
                         },
                     );
                     let event = Event::Called {
                         call: call.id,
                         caller: call.caller,
-                        spare,
+                        spare: reserved.unwrap_or_else(no_session),
                         request: call.request,
                     };
                     engine.step(now, event, &mut effects);
-                    if engine.session(spare).is_none() {
-                        keepers.release(spare);
+                    if let Some(id) = reserved.filter(|id| engine.session(*id).is_none()) {
+                        keepers.release(id);
                     }
                 }
             }
@@ -133,8 +140,8 @@ pub(super) async fn drive(
         performer
             .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
             .await?;
-        // A call may begin and be given up in one turn. Its command is started all the same, so what it brought
-        // is kept until then.
+        // A call may begin and be cancelled in one turn. Its command is started anyway, so its launch data is kept
+        // until then.
         for call in callers_gone {
             calls.remove(&call);
         }
@@ -144,12 +151,46 @@ pub(super) async fn drive(
     }
 }
 
-/// A keeper that is warm already, so that nothing has to be made once the call is decided.
+/// Reserves an idle keeper before the call is decided, so that a start does not wait for one.
 fn reserve(engine: &Engine, keepers: &Arc<Keepers>) -> SessionId {
     loop {
         let id = keepers.reserve();
         if engine.session(id).is_none() {
             return id;
         }
+    }
+}
+
+/// Id in place of a reserved one, for a call that starts no session. The core does not read it.
+fn no_session() -> SessionId {
+    SessionId::from_bits(0)
+}
+
+/// Adds the entries of a queue that are ready, up to the limit of a turn.
+fn take_ready<T>(queue: &mut mpsc::Receiver<T>, batch: &mut Vec<T>) {
+    while batch.len() < BATCH
+        && let Ok(entry) = queue.try_recv()
+    {
+        batch.push(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn take_ready_adds_ready_entries_in_order_and_stops_at_the_limit() {
+        let (sender, mut queue) = mpsc::channel(2 * BATCH);
+        for number in 0..BATCH + 1 {
+            sender.try_send(number).expect("room in the queue");
+        }
+        let mut batch = vec![usize::MAX];
+        take_ready(&mut queue, &mut batch);
+        assert_eq!(batch.len(), BATCH);
+        assert_eq!(batch[1..4], [0, 1, 2]);
+        batch.clear();
+        take_ready(&mut queue, &mut batch);
+        assert_eq!(batch, [BATCH - 1, BATCH]);
     }
 }

@@ -1,5 +1,5 @@
-//! The way into the loop. A door makes a call, hears what happens to it, and gets one answer; a door
-//! that lets go of a call has only stopped waiting.
+//! Handle on the event loop. An interface makes a call, gets updates about it and one outcome. Dropping a call only
+//! ends the wait.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -23,57 +23,57 @@ use crate::keepers::Keepers;
 use crate::probe::Prober;
 use crate::published_state::{PublishedState, QuestionView, SessionView};
 use crate::screens::Screens;
-use crate::store::{Note, Past, Store};
+use crate::store::{Store, StoreReader, WakerRecord};
 use abide_session::facts::{CpuSamples, Facts};
 use abide_session::frame::InheritedLimits;
 use abide_session::read_cursors::CursorFiles;
 
-/// What the loop takes in.
+/// Input of the loop.
 pub enum Input {
-    /// A call with the slot for its answer.
+    /// Call with the channel for its answer.
     Call(Box<Call>),
-    /// Something that happened.
+    /// Event for the core.
     Event(Event),
-    /// Finish the turn and stop. No session is touched.
+    /// Request to finish the turn and stop. No session is touched.
     Stop,
 }
 
-/// A call on its way into the loop.
+/// Call on its way into the loop.
 pub struct Call {
     pub(super) id: CallId,
     pub(super) caller: Caller,
     pub(super) request: Request,
     pub(super) launch: Option<Launch>,
-    pub(super) slot: Slot,
+    pub(super) reply: ReplyChannel,
 }
 
-/// Where a call's news and its answer go.
-pub struct Slot {
-    pub(super) news: mpsc::Sender<News>,
-    pub(super) answer: oneshot::Sender<Outcome>,
+/// Sending ends of the updates and the outcome of a call.
+pub struct ReplyChannel {
+    pub(super) updates: mpsc::Sender<CallUpdate>,
+    pub(super) outcome: oneshot::Sender<Outcome>,
 }
 
-/// How to start a command: what the keeper needs and the core does not.
+/// Launch data of a command that the keeper needs and the core does not.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What to execute; `None`: the configured shell with the command.
+    /// Program and arguments; `None`: the configured shell with the command.
     pub argv: Option<Vec<OsString>>,
-    /// Where.
+    /// Working directory.
     pub cwd: PathBuf,
-    /// Its whole environment.
+    /// Whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Its input.
+    /// Standard input.
     pub stdin: Stdin,
-    /// A terminal of this many columns and rows.
+    /// Columns and rows of its terminal, if it gets one.
     pub pty: Option<(u16, u16)>,
-    /// What it inherits of whoever asks for it, besides the environment. `None`: what the daemon has.
-    pub heritage: Option<InheritedLimits>,
-    /// What is secret in its environment and must not be shown.
+    /// Umask and resource limits of the caller. `None`: those of the daemon.
+    pub inherited_limits: Option<InheritedLimits>,
+    /// Fingerprints of the secrets in its environment, which are masked in output.
     pub secrets: Arc<SecretFingerprints>,
 }
 
 impl Launch {
-    /// A command without a terminal.
+    /// Launch data of a command without a terminal.
     pub fn plain(
         cwd: PathBuf,
         env: Vec<(OsString, OsString)>,
@@ -87,117 +87,107 @@ impl Launch {
             env,
             stdin,
             pty: None,
-            heritage: None,
+            inherited_limits: None,
             secrets,
         }
     }
 }
 
-/// A command's input.
+/// Standard input of a command.
 #[derive(Clone, Debug)]
 pub enum Stdin {
-    /// At its end from the start.
+    /// Closed from the start.
     None,
-    /// These bytes, then its end.
+    /// These bytes, then closed.
     Bytes(Vec<u8>),
     /// Open, to be written to later.
     Open,
 }
 
-/// What a call hears before its answer. Small, because room for many is made for every call.
-#[derive(Debug)]
-pub(super) enum News {
-    Accepted(SessionId),
-    Asked(Arc<QuestionView>),
-    Closed(QuestionId),
-}
-
-impl From<News> for Step {
-    fn from(news: News) -> Self {
-        match news {
-            News::Accepted(session) => Step::Accepted(session),
-            News::Asked(question) => Step::Asked(question),
-            News::Closed(question) => Step::Closed(question),
-        }
-    }
-}
-
-/// What a call hears, in order; `Done` is the last.
+/// One step of a call, in order. `Done` is the last.
 #[derive(Clone, Debug)]
-pub enum Step {
-    /// The session it waits for.
-    Accepted(SessionId),
-    /// A question was put to people.
-    Asked(Arc<QuestionView>),
-    /// It was answered or withdrawn.
-    Closed(QuestionId),
-    /// The answer.
+pub enum CallStep {
+    /// An update before the outcome.
+    Update(CallUpdate),
+    /// The outcome.
     Done(Outcome),
 }
 
-/// Calls into one daemon. Cheap to clone.
+/// An update about a call that is not done. Small, because each call gets a queue for several.
+#[derive(Clone, Debug)]
+pub enum CallUpdate {
+    /// The call waits for this session.
+    Accepted(SessionId),
+    /// A question about the session was opened.
+    Asked(Arc<QuestionView>),
+    /// A question was answered or withdrawn.
+    Closed(QuestionId),
+}
+
+/// Handle for calls into one daemon. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     inbox: mpsc::Sender<Input>,
     shared: Arc<Shared>,
 }
 
+/// State that all clones of a handle share.
 struct Shared {
     published: PublishedState,
     keepers: Arc<Keepers>,
-    past: Past,
+    store_reader: StoreReader,
     prober: Arc<Prober>,
     screens: Arc<Screens>,
     read_cursors: Arc<CursorFiles>,
     clients: Arc<Clients>,
     store: Arc<dyn Store>,
-    again: mpsc::Sender<SendAgain>,
+    resend: mpsc::Sender<ResendRequest>,
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
     secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
-    looks: Mutex<HashMap<SessionId, CpuSamples>>,
+    cpu_samples: Mutex<HashMap<SessionId, CpuSamples>>,
     attached: Mutex<HashMap<SessionId, u32>>,
 }
 
-/// What a handle leads to besides the loop.
-pub(super) struct Means {
+/// Components that a handle gives access to.
+pub(super) struct HandleParts {
     pub keepers: Arc<Keepers>,
-    pub past: Past,
+    pub store_reader: StoreReader,
     pub prober: Arc<Prober>,
     pub clients: Arc<Clients>,
     pub store: Arc<dyn Store>,
-    pub again: mpsc::Sender<SendAgain>,
+    pub resend: mpsc::Sender<ResendRequest>,
 }
 
-/// Somebody wants the wakers to bring a message once more.
+/// Request to deliver a message again.
 #[derive(Clone, Copy, Debug)]
-pub struct SendAgain {
-    /// Its number.
+pub struct ResendRequest {
+    /// Number of the message.
     pub message: u64,
 }
 
-/// News that may wait for a slow door.
-const ROOM_FOR_NEWS: usize = 32;
+/// Updates that are queued for a slow interface.
+const UPDATE_QUEUE: usize = 32;
 
 impl Handle {
-    /// A handle on the loop that reads `inbox`.
-    pub(super) fn new(inbox: mpsc::Sender<Input>, means: Means, config: Config) -> Self {
+    /// Handle on the loop that reads `inbox`.
+    pub(super) fn new(inbox: mpsc::Sender<Input>, parts: HandleParts, config: Config) -> Self {
         let shared = Shared {
             published: PublishedState::default(),
-            screens: Screens::new(means.keepers.clone()),
+            screens: Screens::new(parts.keepers.clone()),
             read_cursors: Arc::default(),
-            keepers: means.keepers,
-            past: means.past,
-            prober: means.prober,
-            clients: means.clients,
-            store: means.store,
-            again: means.again,
+            keepers: parts.keepers,
+            store_reader: parts.store_reader,
+            prober: parts.prober,
+            clients: parts.clients,
+            store: parts.store,
+            resend: parts.resend,
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
             secrets: Mutex::default(),
-            looks: Mutex::default(),
+            cpu_samples: Mutex::default(),
             attached: Mutex::default(),
         };
         Handle {
@@ -206,55 +196,59 @@ impl Handle {
         }
     }
 
-    /// What everybody may look at.
+    /// Published state of sessions and questions.
     pub fn published(&self) -> &PublishedState {
         &self.shared.published
     }
 
-    /// The settings this daemon runs under.
+    /// Settings of this daemon.
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
 
-    /// The keepers, for talking to a terminal directly.
+    /// Keepers, to read from and write to a terminal directly.
     pub fn keepers(&self) -> &Keepers {
         &self.shared.keepers
     }
 
-    /// What is over, and the texts that nobody keeps in memory.
-    pub fn past(&self) -> &Past {
-        &self.shared.past
+    /// Reader of stored timers and messages.
+    pub fn store_reader(&self) -> &StoreReader {
+        &self.shared.store_reader
     }
 
-    /// The database, for what the loop does not decide.
+    /// Store, for records that the loop does not decide.
     pub fn store(&self) -> &dyn Store {
         &*self.shared.store
     }
 
-    /// The clients through which agents speak.
+    /// Clients through which agents call.
     pub fn clients(&self) -> &Arc<Clients> {
         &self.shared.clients
     }
 
-    /// A conversation of an agent is connected until the guard is dropped.
-    pub async fn connected(&self, agent: &Agent, conversation: &Conversation) -> Present {
-        self.tell(Event::Connected {
+    /// Marks a conversation of an agent as connected until the guard is dropped.
+    pub async fn connect_conversation(
+        &self,
+        agent: &Agent,
+        conversation: &Conversation,
+    ) -> ConversationGuard {
+        self.send_event(Event::Connected {
             agent: agent.clone(),
             conversation: conversation.clone(),
         })
         .await;
-        Present {
+        ConversationGuard {
             inbox: self.inbox.clone(),
             agent: agent.clone(),
             conversation: conversation.clone(),
         }
     }
 
-    /// Which conversations of an agent a waker can resume, as the core is told.
+    /// Event that names the conversations of an agent that a waker can resume.
     pub(super) fn resumable(&self, agent: &str) -> Event {
         let wakers = self.config().wakers.iter();
         let kinds = wakers.filter(|waker| waker.is_for(agent));
-        let kinds = kinds.filter_map(|waker| waker.way.client());
+        let kinds = kinds.filter_map(|waker| waker.kind.client());
         let conversations = kinds.flat_map(|kind| self.clients().conversations(agent, kind));
         Event::Resumable {
             agent: Agent(agent.into()),
@@ -262,60 +256,60 @@ impl Handle {
         }
     }
 
-    /// An agent speaks through this client, over the connection of this name.
-    pub fn heard_of(&self, agent: &Agent, client: Client, connection: Option<&str>) {
-        if let Some(row) = self.clients().heard(&agent.0, client, connection) {
-            send_soon(&self.inbox, self.resumable(&agent.0));
-            let note = Note::Client(row, SystemClock.now().wall.0);
-            let noted = self.store().note(note);
+    /// Records that an agent calls through this client, over this connection.
+    pub fn client_seen(&self, agent: &Agent, client: Client, connection: Option<&str>) {
+        if let Some(row) = self.clients().record(&agent.0, client, connection) {
+            send_without_waiting(&self.inbox, self.resumable(&agent.0));
+            let record = WakerRecord::Client(row, SystemClock.now().wall.0);
+            let written = self.store().write_waker_record(record);
             tokio::spawn(async move {
-                match noted.await {
+                match written.await {
                     Ok(Ok(())) => {}
-                    Ok(Err(fault)) => tracing::warn!("a client could not be noted: {fault}"),
-                    Err(_) => tracing::warn!("a client could not be noted: too much is written"),
+                    Ok(Err(fault)) => tracing::warn!("cannot store a client: {fault}"),
+                    Err(_) => tracing::warn!("cannot store a client: too many writes are queued"),
                 }
             });
         }
     }
 
-    /// Has the wakers bring a message once more. `false`: there are none.
-    pub async fn send_again(&self, message: u64) -> bool {
-        let wanted = SendAgain { message };
-        self.shared.again.send(wanted).await.is_ok()
+    /// Asks the wakers to deliver a message again. Returns false if there are no wakers.
+    pub async fn resend(&self, message: u64) -> bool {
+        let wanted = ResendRequest { message };
+        self.shared.resend.send(wanted).await.is_ok()
     }
 
-    /// What was seen of the things that timers wait for.
+    /// Prober of the conditions of timers.
     pub fn prober(&self) -> &Prober {
         &self.shared.prober
     }
 
-    /// A call that was answered is not there any more.
-    pub(super) fn gone(&self, call: CallId) {
-        send_soon(&self.inbox, Event::CallerGone { call });
+    /// Tells the core that the caller of an answered call is gone.
+    pub(super) fn caller_gone(&self, call: CallId) {
+        send_without_waiting(&self.inbox, Event::CallerGone { call });
     }
 
-    /// The answer about the end of a session did not reach its caller.
+    /// Tells the core that the answer about the ending of a session did not reach its caller.
     pub(super) fn answer_lost(&self, session: SessionId) {
-        send_soon(&self.inbox, Event::AnswerLost { session });
+        send_without_waiting(&self.inbox, Event::AnswerLost { session });
     }
 
-    /// The screens of the sessions that have a terminal.
+    /// Screens of the sessions with a terminal.
     pub fn screens(&self) -> &Arc<Screens> {
         &self.shared.screens
     }
 
-    /// How far the readers of the sessions have read.
+    /// Read cursors of the sessions.
     pub fn read_cursors(&self) -> &Arc<CursorFiles> {
         &self.shared.read_cursors
     }
 
-    /// The secrets that a session was given when it was started: they must not be shown.
+    /// Fingerprints of the secrets in the environment of a session.
     pub fn secrets(&self, id: SessionId) -> Arc<SecretFingerprints> {
         let secrets = self.shared.secrets.lock().expect("no holder panics");
         secrets.get(&id).cloned().unwrap_or_default()
     }
 
-    /// Remembers them until the session is forgotten.
+    /// Keeps the fingerprints until the session is removed.
     pub(super) fn remember_secrets(&self, id: SessionId, given: Arc<SecretFingerprints>) {
         if !given.is_empty() {
             let mut secrets = self.shared.secrets.lock().expect("no holder panics");
@@ -323,50 +317,59 @@ impl Handle {
         }
     }
 
-    /// How busy a session has been since it was looked at before, in percent of one processor.
+    /// CPU usage of a session since the last sample, in percent of one CPU.
     pub fn cpu_percent(&self, view: &SessionView, now: &Facts) -> u32 {
         let Now { wall, mono, .. } = SystemClock.now();
         let age = wall.0.saturating_sub(view.state.created.0);
         let began = Mono(mono.0.saturating_sub(age));
-        let mut looks = self.shared.looks.lock().expect("no holder panics");
-        let looks = looks.entry(view.id).or_insert(CpuSamples::since(began));
-        looks.cpu_percent(mono, now)
+        let mut cpu_samples = self.shared.cpu_samples.lock().expect("no holder panics");
+        let cpu_samples = cpu_samples
+            .entry(view.id)
+            .or_insert(CpuSamples::since(began));
+        cpu_samples.cpu_percent(mono, now)
     }
 
-    /// What was remembered of a session goes with it.
+    /// Drops what is kept about a session.
     pub(super) fn forget(&self, id: SessionId) {
         let shared = &self.shared;
         shared.secrets.lock().expect("no holder panics").remove(&id);
-        shared.looks.lock().expect("no holder panics").remove(&id);
+        shared
+            .cpu_samples
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
     }
 
     /// Makes a call. `launch` goes with [`Request::Run`] and [`Request::Try`].
     pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
-        let (news, heard) = mpsc::channel(ROOM_FOR_NEWS);
-        let (answer, answered) = oneshot::channel();
+        let (updates_tx, updates) = mpsc::channel(UPDATE_QUEUE);
+        let (outcome_tx, outcome) = oneshot::channel();
         let call = Call {
             id,
             caller,
             request,
             launch,
-            slot: Slot { news, answer },
+            reply: ReplyChannel {
+                updates: updates_tx,
+                outcome: outcome_tx,
+            },
         };
-        // Where the loop has ended, the slot is dropped and the call hears that below.
+        // If the loop has ended, the channel is dropped, and `next` returns `None`.
         let _ = self.inbox.send(Input::Call(Box::new(call))).await;
         Pending {
             id,
             inbox: self.inbox.clone(),
-            heard,
-            answered,
+            updates,
+            outcome,
             open: true,
-            telling: false,
+            carries_messages: false,
         }
     }
 
-    /// Is there for as long as the pending call is held: a session that somebody reads from or
-    /// writes to is not inactive.
-    pub async fn attend(&self, caller: Caller, session: SessionId) -> Pending {
+    /// Keeps a session active for as long as the pending call exists: a session with a reader or writer is not
+    /// inactive.
+    pub async fn keep_active(&self, caller: Caller, session: SessionId) -> Pending {
         let request = Request::Join {
             session,
             asking: Asking::Never,
@@ -375,15 +378,14 @@ impl Handle {
         self.call(caller, request, None).await
     }
 
-    /// Waits until the engine has heard that the command of a session is over, which its keeper has told
-    /// already. However long that takes, it comes, unless the daemon stops; `present`, a call that waits
-    /// for the session, is told of that.
-    pub async fn until_over(&self, session: SessionId, present: &mut Pending) {
+    /// Waits until the engine knows that the command of a session has ended, which its keeper has reported already.
+    /// Returns earlier only if the daemon stops, which `present`, a call that waits for the session, reports.
+    pub async fn wait_until_ended(&self, session: SessionId, present: &mut Pending) {
         let mut changes = self.published().follow();
         let runs = || {
             self.published()
                 .session(session)
-                .is_some_and(|view| view.runs())
+                .is_some_and(|view| view.is_running())
         };
         let over =
             async { while runs() && !matches!(changes.recv().await, Err(RecvError::Closed)) {} };
@@ -394,31 +396,31 @@ impl Handle {
     }
 
     /// Counts a person who watches and could answer, until the guard is dropped.
-    pub fn watch(&self) -> Watcher {
+    pub fn add_watcher(&self) -> WatcherGuard {
         self.watchers_changed(1);
-        Watcher(self.clone())
+        WatcherGuard(self.clone())
     }
 
-    /// A person sits at a session's terminal until the guard is dropped.
-    pub fn sit(&self, id: SessionId) -> Attached {
+    /// Marks a session's terminal as attached to a person until the guard is dropped.
+    pub fn attach(&self, id: SessionId) -> AttachGuard {
         let mut attached = self.shared.attached.lock().expect("no holder panics");
         *attached.entry(id).or_default() += 1;
-        Attached(self.clone(), id)
+        AttachGuard(self.clone(), id)
     }
 
-    /// Whether a person sits at a session's terminal.
+    /// True if a person is attached to the session's terminal.
     pub fn is_attached(&self, id: SessionId) -> bool {
         let attached = self.shared.attached.lock().expect("no holder panics");
         attached.contains_key(&id)
     }
 
-    /// Ends the loop. No session is touched.
+    /// Stops the loop. No session is touched.
     pub async fn stop(&self) {
         let _ = self.inbox.send(Input::Stop).await;
     }
 
-    /// Brings something that happened into the loop.
-    pub async fn tell(&self, event: Event) {
+    /// Sends an event to the core.
+    pub async fn send_event(&self, event: Event) {
         let _ = self.inbox.send(Input::Event(event)).await;
     }
 
@@ -428,31 +430,31 @@ impl Handle {
             .watchers
             .fetch_add(by.cast_unsigned(), Ordering::Relaxed);
         let count = before.wrapping_add(by.cast_unsigned());
-        send_soon(&self.inbox, Event::Watchers { count });
+        send_without_waiting(&self.inbox, Event::Watchers { count });
     }
 }
 
-/// A connection of a conversation.
-pub struct Present {
+/// Guard of a connected conversation.
+pub struct ConversationGuard {
     inbox: mpsc::Sender<Input>,
     agent: Agent,
     conversation: Conversation,
 }
 
-impl Drop for Present {
+impl Drop for ConversationGuard {
     fn drop(&mut self) {
         let event = Event::Disconnected {
             agent: self.agent.clone(),
             conversation: self.conversation.clone(),
         };
-        send_soon(&self.inbox, event);
+        send_without_waiting(&self.inbox, event);
     }
 }
 
-/// A person at a session's terminal.
-pub struct Attached(Handle, SessionId);
+/// Guard of a person attached to a session's terminal.
+pub struct AttachGuard(Handle, SessionId);
 
-impl Drop for Attached {
+impl Drop for AttachGuard {
     fn drop(&mut self) {
         let mut attached = self.0.shared.attached.lock().expect("no holder panics");
         if let Some(count) = attached.get_mut(&self.1) {
@@ -464,45 +466,45 @@ impl Drop for Attached {
     }
 }
 
-/// A person who watches.
-pub struct Watcher(Handle);
+/// Guard of a person who watches.
+pub struct WatcherGuard(Handle);
 
-impl Drop for Watcher {
+impl Drop for WatcherGuard {
     fn drop(&mut self) {
         self.0.watchers_changed(-1);
     }
 }
 
-/// A call that has not been answered yet. Dropping it ends the wait and touches nothing else.
+/// Call that has not been answered yet. Dropping it ends the wait and touches nothing else.
 #[derive(Debug)]
 pub struct Pending {
     id: CallId,
     inbox: mpsc::Sender<Input>,
-    heard: mpsc::Receiver<News>,
-    answered: oneshot::Receiver<Outcome>,
+    updates: mpsc::Receiver<CallUpdate>,
+    outcome: oneshot::Receiver<Outcome>,
     open: bool,
-    /// The answer tells messages, and nobody has said yet that it has been sent.
-    telling: bool,
+    /// True if the outcome carries messages and was not yet confirmed as sent.
+    carries_messages: bool,
 }
 
 impl Pending {
-    /// What happens next. After [`Step::Done`] nothing does. `None`: the daemon is stopping.
-    pub async fn next(&mut self) -> Option<Step> {
+    /// Next step of the call. There is none after [`CallStep::Done`]. `None`: the daemon is stopping.
+    pub async fn next(&mut self) -> Option<CallStep> {
         if !self.open {
             return None;
         }
         let step = tokio::select! {
             biased;
-            Some(news) = self.heard.recv() => return Some(news.into()),
-            outcome = &mut self.answered => outcome.ok().map(Step::Done),
+            Some(update) = self.updates.recv() => return Some(CallStep::Update(update)),
+            outcome = &mut self.outcome => outcome.ok().map(CallStep::Done),
         };
         self.open = false;
-        self.telling = matches!(&step, Some(Step::Done(outcome)) if tells(outcome));
+        self.carries_messages =
+            matches!(&step, Some(CallStep::Done(outcome)) if carries_messages(outcome));
         step
     }
 
-    /// Waits until it is certain that there will be no answer: the daemon stops. Where there was one, that
-    /// is never.
+    /// Waits until the daemon stops without an answer. Never returns if there was one.
     async fn abandoned(&mut self) {
         while self.open {
             if self.next().await.is_none() {
@@ -512,44 +514,44 @@ impl Pending {
         std::future::pending().await
     }
 
-    /// The answer, whatever else is said before.
+    /// Outcome of the call; updates are dropped.
     pub async fn done(mut self) -> Option<Outcome> {
         loop {
             match self.next().await? {
-                Step::Done(outcome) => return Some(outcome),
-                Step::Accepted(_) | Step::Asked(_) | Step::Closed(_) => {}
+                CallStep::Done(outcome) => return Some(outcome),
+                CallStep::Update(_) => {}
             }
         }
     }
 
-    /// The words of the answer have been sent, and every message among them counts as seen.
+    /// Confirms that the outcome was sent: its messages count as seen.
     pub fn delivered(mut self) {
-        if std::mem::take(&mut self.telling) {
-            send_soon(&self.inbox, Event::Delivered { call: self.id });
+        if std::mem::take(&mut self.carries_messages) {
+            send_without_waiting(&self.inbox, Event::Delivered { call: self.id });
         }
     }
 
-    /// A person interrupted: the session is ended with the call.
+    /// Interrupts the call on behalf of a person: the session is ended with it.
     pub fn interrupt(&self) {
-        send_soon(&self.inbox, Event::Interrupted { call: self.id });
+        send_without_waiting(&self.inbox, Event::Interrupted { call: self.id });
     }
 
-    /// The way to a person that this call had turned out to lead nowhere.
+    /// Reports that the person whom this call could have asked cannot be reached.
     pub fn nobody_there(&self) {
-        send_soon(&self.inbox, Event::NobodyThere { call: self.id });
+        send_without_waiting(&self.inbox, Event::NobodyThere { call: self.id });
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if self.open || self.telling {
-            send_soon(&self.inbox, Event::CallerGone { call: self.id });
+        if self.open || self.carries_messages {
+            send_without_waiting(&self.inbox, Event::CallerGone { call: self.id });
         }
     }
 }
 
-/// Whether an answer tells a message, which is seen only when the answer has arrived.
-fn tells(outcome: &Outcome) -> bool {
+/// True if an outcome carries messages, which are seen only when the outcome has arrived.
+fn carries_messages(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Timer(_, why) => *why == Why::Completed,
         Outcome::Messages(messages, _) => !messages.is_empty(),
@@ -557,8 +559,8 @@ fn tells(outcome: &Outcome) -> bool {
     }
 }
 
-/// From where one cannot wait: at once where there is room, else from a task that can.
-fn send_soon(inbox: &mpsc::Sender<Input>, event: Event) {
+/// Sends an event without waiting: at once if there is room, else from a new task.
+fn send_without_waiting(inbox: &mpsc::Sender<Input>, event: Event) {
     if let Err(mpsc::error::TrySendError::Full(input)) = inbox.try_send(Input::Event(event)) {
         let inbox = inbox.clone();
         tokio::spawn(async move {

@@ -1,6 +1,5 @@
-//! The inside of abide's daemon: the event loop around [`abide_core`], the effects it carries out, the keepers,
-//! the store, probes, screens, search and wakers. It knows no protocol: MCP, HTTP and the command line are in the
-//! program.
+//! The inside of abide's daemon: the event loop around [`abide_core`], the effects it carries out, keepers, store,
+//! probes, screens, search and wakers. Knows no protocol: MCP, HTTP and the command line are in the program.
 
 pub mod clients;
 pub mod clock;
@@ -33,7 +32,8 @@ pub mod wakers;
 pub mod web;
 
 pub use handle::{
-    Attached, Handle, Input, Launch, Pending, Present, SendAgain, Stdin, Step, Watcher,
+    AttachGuard, CallStep, CallUpdate, ConversationGuard, Handle, Input, Launch, Pending,
+    ResendRequest, Stdin, WatcherGuard,
 };
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};
-pub use runtime::Runtime;
+pub use runtime::{Runtime, RuntimeFault};

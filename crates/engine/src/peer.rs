@@ -1,5 +1,5 @@
-//! Who is at the other end of a socket. Only the kernel is believed, and a process that it cannot name is taken for a
-//! command.
+//! Identity of the process at the other end of a socket. Only the kernel is trusted; a process that it cannot name
+//! counts as a command.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -15,68 +15,70 @@ use abide_session::folder::Meta;
 use abide_session::mark::{self, Mark};
 use abide_session::proc::{self, ProcessHandle};
 
-/// Who connected.
+/// Peer of a connection.
 #[derive(Clone, Debug)]
 pub enum Peer {
-    /// The process of our own user that connected to a unix socket. `None`: the kernel could not name it.
+    /// Process of our own user that connected to a unix socket. `None`: the kernel could not name it.
     Process(Option<Arc<ProcessHandle>>),
-    /// Whoever holds the other end of this TCP connection.
+    /// Process that holds the other end of this TCP connection.
     Tcp {
-        /// That end.
+        /// Address of the other end.
         theirs: SocketAddr,
-        /// Ours.
+        /// Address of our end.
         ours: SocketAddr,
     },
 }
 
 /// Evidence that a process belongs to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
+pub enum SessionMembership {
     /// The process has the mark of this session, or is in its cgroup.
     Session(SessionId),
-    /// Below the keeper with this process id.
+    /// The process is a descendant of the keeper with this pid.
     Keeper(i32),
-    /// Started by the daemon itself, or not to be looked at.
-    Somewhere,
+    /// The process was started by the daemon itself, or cannot be examined.
+    Unknown,
 }
 
 impl Peer {
-    /// The process that connected to our end of a unix socket.
+    /// Process that connected to our end of a unix socket.
     pub fn of_socket(socket: impl AsFd) -> Self {
-        Peer::Process(connected(socket).map(Arc::new))
+        Peer::Process(peer_process(socket).map(Arc::new))
     }
 
-    /// This very process.
+    /// This process.
     pub fn own() -> Self {
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
         Peer::Process(ProcessHandle::open(pid).map(Arc::new))
     }
 
-    /// Session of the process at the other end of a Unix socket; `None`: in no session.
-    pub fn inside(&self) -> Option<Inside> {
+    /// Session of the process at the other end of a unix socket; `None`: in no session.
+    pub fn membership(&self) -> Option<SessionMembership> {
         match self {
-            Peer::Process(Some(process)) => place_of_held(process),
-            Peer::Process(None) | Peer::Tcp { .. } => Some(Inside::Somewhere),
+            Peer::Process(Some(process)) => membership_of_handle(process),
+            Peer::Process(None) | Peer::Tcp { .. } => Some(SessionMembership::Unknown),
         }
     }
 
-    /// Whether a command that is kept here is at the other end, or one of several that hold it. Where nobody
-    /// can be found there, nothing speaks for them. Over TCP this looks through all processes and takes a while.
+    /// True if a command of a session holds the other end, alone or with others, or if no process can be found there.
+    /// Over TCP this searches all processes and takes a while.
     pub fn is_inside_a_session(&self) -> bool {
         match self {
-            Peer::Process(_) => self.inside().is_some(),
+            Peer::Process(_) => self.membership().is_some(),
             Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
                 SocketOwner::None => true,
                 SocketOwner::Seen(pids) => pids.into_iter().any(is_inside),
-                SocketOwner::Hidden(may_hold) => !is_anothers(*theirs, *ours, &may_hold),
+                SocketOwner::Hidden(may_hold) => {
+                    !is_made_outside_sessions(*theirs, *ours, &may_hold)
+                }
             },
         }
     }
 
-    /// Whether a process of this very session is at the other end, or one of several that hold it. Of
-    /// this machine somebody must be found there; over TCP that takes a while.
+    /// True if a process of this session holds the other end, alone or with others, or if no process can be found at
+    /// the other end of a local connection. Over TCP this takes a while.
     pub fn is_inside(&self, session: &Meta) -> bool {
-        let (owners, near) = match self {
+        let (owners, local) = match self {
             Peer::Process(None) => return true,
             Peer::Process(Some(process)) if !process.lives() => return true,
             Peer::Process(Some(process)) => (vec![process.pid], true),
@@ -94,33 +96,33 @@ impl Peer {
             };
             marked || own.iter().any(|(own, _)| own == pid)
         };
-        owners.is_empty() && near || owners.iter().any(is_own)
+        owners.is_empty() && local || owners.iter().any(is_own)
     }
 }
 
-/// Takes hold of the process that connected, as the kernel knows it.
-fn connected(socket: impl AsFd) -> Option<ProcessHandle> {
+/// Handle of the process that connected, as the kernel knows it.
+fn peer_process(socket: impl AsFd) -> Option<ProcessHandle> {
     match ProcessHandle::peer(&socket) {
         proc::Peer::Handle(held) => Some(held),
-        proc::Peer::Pid(pid) => holding(pid, socket),
+        proc::Peer::Pid(pid) => peer_with_socket(pid, socket),
         proc::Peer::Gone => None,
     }
 }
 
-/// Kernels before 6.5 tell the number only. It is the right process where that has the other end of the connection
-/// open.
-fn holding(pid: i32, socket: impl AsFd) -> Option<ProcessHandle> {
+/// Handle of a process by its pid, for kernels before 6.5. The pid is right if that process has the other end of the
+/// connection open.
+fn peer_with_socket(pid: i32, socket: impl AsFd) -> Option<ProcessHandle> {
     let held = ProcessHandle::open(pid)?;
     let inode = diag::unix_peer(socket)?;
-    let holds = socket_owner::has_open(Path::new("/proc"), pid, inode.into());
+    let holds = socket_owner::has_socket_open(Path::new("/proc"), pid, inode.into());
     (holds && held.lives()).then_some(held)
 }
 
-/// Whether a connection that no visible process holds was surely made outside of every session, by one of those that
-/// cannot be looked into, such as the ssh server that carries a tunnel. A command could have put it into a message that
-/// nobody has received yet. But where the kernel says that the socket was made in the control group of such a process,
-/// and no command is in that group or can get there, it was not made by a command.
-fn is_anothers(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
+/// True if a connection that no visible process holds was certainly made outside of every session, by a process that
+/// cannot be examined, such as the ssh server that carries a tunnel. A command could have sent the socket in a
+/// message that no process has received yet. But if the kernel says that the socket was made in the control group of
+/// such a process, and no command is in that group or can enter it, no command made it.
+fn is_made_outside_sessions(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
     let Some(group) = diag::tcp_creator_group(theirs, ours) else {
         return false;
     };
@@ -128,80 +130,83 @@ fn is_anothers(theirs: SocketAddr, ours: SocketAddr, may_hold: &[i32]) -> bool {
     groups.any(|pid| socket_owner::is_in_group(*pid, group, is_inside))
 }
 
-/// The name under which a keeper runs.
+/// Process name of a keeper.
 const KEEPER: &str = "abide-keeper";
 /// Prefix of the name of every session's cgroup.
 const GROUP: &str = "abide-session_";
-/// Processes have no longer line of ancestors than this, or something is wrong with them.
-const ANCESTORS: usize = 4_096;
+/// Maximum length of a chain of ancestors.
+const MAX_ANCESTORS: usize = 4_096;
 /// Number of attempts to read a chain of ancestors that changes meanwhile.
 const ATTEMPTS: usize = 3;
 
 fn is_inside(pid: i32) -> bool {
-    place_of_peer(pid).is_some()
+    membership_of_pid(pid).is_some()
 }
 
-/// Where the process belongs that is held. One that has ended counts as a command: its number may be
-/// another's, and so may what was read under it.
-fn place_of_held(process: &ProcessHandle) -> Option<Inside> {
-    let place = place_of_peer(process.pid);
+/// Membership of the process behind a handle. A process that has exited counts as a command: its pid may be reused.
+fn membership_of_handle(process: &ProcessHandle) -> Option<SessionMembership> {
+    let place = membership_of_pid(process.pid);
     if process.lives() {
         place
     } else {
-        Some(Inside::Somewhere)
+        Some(SessionMembership::Unknown)
     }
 }
 
-/// Where a process belongs to a session: to the tree of a command that is kept here. So does what
-/// the daemon itself has started, such as the command of a condition: no person was ever started by
-/// it. One that cannot be looked at (any more) counts as such, because nothing speaks for it.
-fn place_of_peer(pid: i32) -> Option<Inside> {
+/// Membership of a process: a descendant of a command, or a process that the daemon itself started, such as the
+/// command of a condition. A process that cannot be examined counts as such, because nothing proves that it is
+/// outside.
+fn membership_of_pid(pid: i32) -> Option<SessionMembership> {
     let daemon = i32::try_from(std::process::id()).unwrap_or(0);
-    place(Path::new("/proc"), pid, daemon)
+    membership(Path::new("/proc"), pid, daemon)
 }
 
-fn place(proc: &Path, pid: i32, daemon: i32) -> Option<Inside> {
+/// Membership of a process by its mark, control group or ancestors.
+fn membership(proc: &Path, pid: i32, daemon: i32) -> Option<SessionMembership> {
     let limits = std::fs::read_to_string(proc.join(pid.to_string()).join("limits"));
     match limits.ok().and_then(|limits| mark::in_text(&limits)) {
         Some(Mark::None) => {}
-        Some(Mark::Session(id)) => return Some(Inside::Session(id)),
-        Some(Mark::Altered) | None => return Some(Inside::Somewhere),
+        Some(Mark::Session(id)) => return Some(SessionMembership::Session(id)),
+        Some(Mark::Altered) | None => return Some(SessionMembership::Unknown),
     }
     let walks = (0..ATTEMPTS).find_map(|_| walk(proc, pid, daemon).ok());
-    walks.unwrap_or(Some(Inside::Somewhere))
+    walks.unwrap_or(Some(SessionMembership::Unknown))
 }
 
-/// A line of ancestors that changed while it was read.
+/// A chain of ancestors that changed while it was read.
 struct Changed;
 
-fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<Inside>, Changed> {
+/// Searches the ancestors of a process for a session, a keeper or the daemon.
+fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<SessionMembership>, Changed> {
     let mut pid = pid;
-    let mut child: Option<(i32, Line)> = None;
-    for _ in 0..ANCESTORS {
+    let mut child: Option<(i32, ProcessStat)> = None;
+    for _ in 0..MAX_ANCESTORS {
         let folder = proc.join(pid.to_string());
         let groups = std::fs::read_to_string(folder.join("cgroup"));
-        let line = line(proc, pid);
-        // While a child has this parent, the parent's number is its own.
+        let line = read_stat(proc, pid);
+        // While a child has this parent, the parent's pid is not reused.
         if let Some((child, before)) = child.take()
-            && self::line(proc, child).as_ref() != Some(&before)
+            && self::read_stat(proc, child).as_ref() != Some(&before)
         {
             return Err(Changed);
         }
         let (Ok(groups), Some(line)) = (groups, line) else {
-            return Ok(Some(Inside::Somewhere));
+            return Ok(Some(SessionMembership::Unknown));
         };
         let mut names = groups.split(['/', '\n']);
         if let Some(session) = names.rfind(|name| name.starts_with(GROUP)) {
             let id = session
                 .strip_prefix("abide-")
                 .and_then(|id| id.parse().ok());
-            return Ok(Some(id.map_or(Inside::Somewhere, Inside::Session)));
+            return Ok(Some(
+                id.map_or(SessionMembership::Unknown, SessionMembership::Session),
+            ));
         }
         if line.name == KEEPER.as_bytes() {
-            return Ok(Some(Inside::Keeper(pid)));
+            return Ok(Some(SessionMembership::Keeper(pid)));
         }
         if line.parent == daemon {
-            return Ok(Some(Inside::Somewhere));
+            return Ok(Some(SessionMembership::Unknown));
         }
         if line.parent <= 0 {
             return Ok(None);
@@ -210,25 +215,26 @@ fn walk(proc: &Path, pid: i32, daemon: i32) -> Result<Option<Inside>, Changed> {
         child = Some((pid, line));
         pid = parent;
     }
-    Ok(Some(Inside::Somewhere))
+    Ok(Some(SessionMembership::Unknown))
 }
 
 /// Fields of `/proc/PID/stat`.
 #[derive(PartialEq, Eq)]
-struct Line {
+struct ProcessStat {
     name: Vec<u8>,
     parent: i32,
     start: u64,
 }
 
-fn line(proc: &Path, pid: i32) -> Option<Line> {
+/// Reads `/proc/PID/stat`.
+fn read_stat(proc: &Path, pid: i32) -> Option<ProcessStat> {
     let stat = std::fs::read(proc.join(pid.to_string()).join("stat")).ok()?;
-    // The name stands in parentheses and may itself hold any byte.
+    // The name is in parentheses and may contain any byte.
     let open = stat.iter().position(|b| *b == b'(')?;
     let close = stat.iter().rposition(|b| *b == b')')?;
     let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace().skip(1);
-    Some(Line {
+    Some(ProcessStat {
         name: stat.get(open + 1..close)?.to_vec(),
         parent: fields.next()?.parse().ok()?,
         start: fields.nth(17)?.parse().ok()?,
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_known_by_its_group_its_keeper_or_the_daemon() {
+    fn command_is_recognised_by_cgroup_keeper_or_daemon() {
         let proc = tempfile::tempdir().unwrap();
         let proc = proc.path();
         process(proc, 1, "init", 0, "");
@@ -278,42 +284,45 @@ mod tests {
             "user.slice/abide-session_k3v9x2bc/deeper",
         );
         for outside in [1, 10, 40] {
-            assert_eq!(place(proc, outside, 40), None, "{outside}");
+            assert_eq!(membership(proc, outside, 40), None, "{outside}");
         }
-        let session = Inside::Session("session_k3v9x2bc".parse().unwrap());
+        let session = SessionMembership::Session("session_k3v9x2bc".parse().unwrap());
         for (inside, wanted) in [
-            (20, Inside::Keeper(20)),
-            (21, Inside::Keeper(20)),
-            (22, Inside::Keeper(20)),
+            (20, SessionMembership::Keeper(20)),
+            (21, SessionMembership::Keeper(20)),
+            (22, SessionMembership::Keeper(20)),
             (30, session),
             (31, session),
-            (41, Inside::Somewhere),
-            (42, Inside::Somewhere),
+            (41, SessionMembership::Unknown),
+            (42, SessionMembership::Unknown),
         ] {
-            assert_eq!(place(proc, inside, 40), Some(wanted), "{inside}");
+            assert_eq!(membership(proc, inside, 40), Some(wanted), "{inside}");
         }
     }
 
     #[test]
-    fn an_orphan_of_a_command_is_known_by_its_mark() {
+    fn orphan_of_a_command_is_recognised_by_its_mark() {
         let proc = tempfile::tempdir().unwrap();
         let proc = proc.path();
         process(proc, 1, "init", 0, "");
         process(proc, 10, "sh", 1, "user.slice");
-        assert_eq!(place(proc, 10, 40), None);
+        assert_eq!(membership(proc, 10, 40), None);
         limit(proc, 10, "3");
-        assert_eq!(place(proc, 10, 40), Some(Inside::Somewhere));
+        assert_eq!(membership(proc, 10, 40), Some(SessionMembership::Unknown));
         let id: SessionId = "session_k3v9x2bc".parse().unwrap();
         limit(proc, 10, &mark::value("session_k3v9x2bc").to_string());
-        assert_eq!(place(proc, 10, 40), Some(Inside::Session(id)));
+        assert_eq!(
+            membership(proc, 10, 40),
+            Some(SessionMembership::Session(id))
+        );
         limit(proc, 10, "?");
-        assert_eq!(place(proc, 10, 40), Some(Inside::Somewhere));
+        assert_eq!(membership(proc, 10, 40), Some(SessionMembership::Unknown));
     }
 
     #[test]
-    fn nothing_speaks_for_a_process_that_is_gone() {
+    fn exited_process_counts_as_a_command() {
         let proc = tempfile::tempdir().unwrap();
-        assert!(place(proc.path(), 99, 1).is_some());
+        assert!(membership(proc.path(), 99, 1).is_some());
         // SAFETY: the child calls nothing but `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -325,36 +334,39 @@ mod tests {
         let reaped = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
         assert_eq!(reaped, child);
         assert_eq!(
-            Peer::Process(Some(Arc::new(held))).inside(),
-            Some(Inside::Somewhere)
+            Peer::Process(Some(Arc::new(held))).membership(),
+            Some(SessionMembership::Unknown)
         );
     }
 
     #[test]
-    fn a_circle_of_parents_ends() {
+    fn cycle_of_parents_terminates() {
         let proc = tempfile::tempdir().unwrap();
         process(proc.path(), 7, "a", 8, "");
         process(proc.path(), 8, "b", 7, "");
-        assert!(place(proc.path(), 7, 1).is_some());
+        assert!(membership(proc.path(), 7, 1).is_some());
     }
 
     #[test]
-    fn connecting_process_is_held_with_and_without_the_newer_call() {
+    fn connecting_process_is_found_with_and_without_so_peerpidfd() {
         let folder = tempfile::tempdir().unwrap();
         let listener = std::os::unix::net::UnixListener::bind(folder.path().join("s")).unwrap();
         let path = folder.path().join("s");
         let client = std::os::unix::net::UnixStream::connect(path).unwrap();
         let (served, _) = listener.accept().unwrap();
         let me = i32::try_from(std::process::id()).unwrap();
-        assert_eq!(connected(&served).map(|held| held.pid), Some(me));
+        assert_eq!(peer_process(&served).map(|held| held.pid), Some(me));
         if diag::unix_peer(&served).is_none() {
             eprintln!("skipped: this kernel has no unix_diag");
             return;
         }
-        assert_eq!(holding(me, &served).map(|held| held.pid), Some(me));
+        assert_eq!(peer_with_socket(me, &served).map(|held| held.pid), Some(me));
         let other = std::os::unix::process::parent_id();
-        assert!(holding(i32::try_from(other).unwrap(), &served).is_none());
+        assert!(peer_with_socket(i32::try_from(other).unwrap(), &served).is_none());
         drop(client);
-        assert!(holding(me, &served).is_none(), "nobody holds a closed end");
+        assert!(
+            peer_with_socket(me, &served).is_none(),
+            "no process holds a closed end"
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! The sessions of an agent that could open a port for which it waits: those that ran when it began to wait, and
-//! those that it has left running since. A command that was started since, and whose end was told to the call
-//! that started it, is no such session: the agent goes about its work while a timer runs.
+//! Sessions of an agent that could open a port for which it waits: those that ran when the wait began, and those that
+//! it has left running since. A command that was started later and whose ending was returned to its call is no
+//! candidate: the agent works on while a timer runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use abide_core::{Agent, SessionId, Wall};
 
 use super::SessionView;
 
-/// Who of them runs, and who ended last.
+/// Candidates that are running, and the one that ended last.
 pub(super) struct Candidates {
     agent: Agent,
     since: Wall,
@@ -19,7 +19,7 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// Of an agent that has waited since then.
+    /// Candidates of an agent that has waited since then.
     pub fn new(agent: Agent, since: Wall) -> Self {
         Candidates {
             agent,
@@ -29,24 +29,24 @@ impl Candidates {
         }
     }
 
-    /// The one that ended last, where none is left.
-    pub fn last_of_none_left(&self) -> Option<&SessionView> {
+    /// Session that ended last, if no candidate is left.
+    pub fn last_ended(&self) -> Option<&SessionView> {
         self.last.as_deref().filter(|_| self.alive.is_empty())
     }
 
-    /// A look at all sessions there are.
-    pub fn look_at_all(&mut self, mut all: Vec<Arc<SessionView>>) {
+    /// Updates the candidates from all sessions.
+    pub fn update_all(&mut self, mut all: Vec<Arc<SessionView>>) {
         self.alive
             .retain(|id| all.iter().any(|view| view.id == *id));
         all.sort_by_key(|view| ended_at(view));
         for view in all {
-            self.look_at(view);
+            self.update(view);
         }
     }
 
-    /// A look at one that has changed. Any session of the agent that runs may be the one that is waited for; of
-    /// those that have ended, only the ones that it had left running.
-    pub fn look_at(&mut self, view: Arc<SessionView>) {
+    /// Updates the candidates from one session. Any running session of the agent may open the port; of ended
+    /// sessions, only those that it had left running.
+    pub fn update(&mut self, view: Arc<SessionView>) {
         let state = &view.state;
         if state.agent != self.agent || state.started_by.is_try() {
             return;
@@ -65,13 +65,13 @@ impl Candidates {
         }
     }
 
-    /// A session has been removed.
+    /// Removes a session.
     pub fn forget(&mut self, id: SessionId) {
         self.alive.remove(&id);
     }
 }
 
-/// When the command of a session ended, where it has.
+/// Time at which the command of a session ended.
 fn ended_at(view: &SessionView) -> Option<Wall> {
     let ending = view.ending()?;
     Some(Wall(view.state.created.0.saturating_add(ending.duration.0)))
@@ -136,13 +136,13 @@ mod tests {
         view
     }
 
-    /// The last one after looks at these, where none is left.
+    /// Session that ended last after these updates, if no candidate is left.
     fn last_after(views: impl IntoIterator<Item = SessionView>) -> Option<u64> {
         let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
         for view in views {
-            candidates.look_at(Arc::new(view));
+            candidates.update(Arc::new(view));
         }
-        let last = candidates.last_of_none_left()?;
+        let last = candidates.last_ended()?;
         Some(last.id.0.bits())
     }
 
@@ -153,13 +153,13 @@ mod tests {
             last_after([runs(1, 9_000), ended(1, 9_000, 1_001)]),
             Some(1)
         );
-        // The next daemon finds it only when it has ended.
+        // The next daemon finds the session only after it has ended.
         assert_eq!(last_after([ended(1, 9_000, 1_001)]), Some(1));
         assert_eq!(last_after([ended(1, 9_000, 500)]), None);
     }
 
     #[test]
-    fn session_started_later_counts_unless_its_end_was_told_to_a_call() {
+    fn session_started_later_counts_unless_a_call_returned_its_ending() {
         let later = || [runs(1, 11_000), ended(1, 11_000, 5)];
         assert_eq!(last_after(later()), None);
         assert_eq!(last_after(later().map(unattended)), Some(1));
@@ -186,11 +186,11 @@ mod tests {
     }
 
     #[test]
-    fn of_several_the_one_that_ended_last_is_told() {
+    fn update_all_returns_the_session_that_ended_last() {
         let mut candidates = Candidates::new(Agent("ann".into()), SINCE);
         let all = [ended(1, 9_000, 4_000), ended(2, 9_500, 2_000)];
-        candidates.look_at_all(all.map(Arc::new).to_vec());
-        let last = candidates.last_of_none_left().expect("none is left");
+        candidates.update_all(all.map(Arc::new).to_vec());
+        let last = candidates.last_ended().expect("none is left");
         assert_eq!(last.id, SessionId::from_bits(1));
     }
 }

@@ -1,4 +1,4 @@
-//! What everybody may look at without asking the loop: one published view per session and question.
+//! Published state: one view per session and open question, which interfaces read without asking the event loop.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use tokio::sync::{Notify, broadcast, watch};
 
 use abide_session::facts::Facts;
 
-/// The newest view of everything, and a stream of what changed.
+/// Newest views, and a stream of changes.
 pub struct PublishedState {
     sessions: RwLock<BTreeMap<SessionId, Arc<SessionView>>>,
     questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     questions_changed: watch::Sender<()>,
-    /// Sessions that have ended since somebody looked, each as often as it was published.
+    /// Sessions that have ended since the last call of `take_ended`, once per publication.
     ended: Mutex<Vec<SessionId>>,
     any_ended: Notify,
     unread: AtomicBool,
@@ -28,29 +28,29 @@ pub struct PublishedState {
     storage: Mutex<Option<Arc<str>>>,
 }
 
-/// A session as the doors see it.
+/// Session as the interfaces see it.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// Its id.
+    /// Session id.
     pub id: SessionId,
-    /// What the core knows.
+    /// State in the core.
     pub state: Session,
-    /// Where it runs.
+    /// Working directory.
     pub cwd: PathBuf,
-    /// Whether it has a terminal.
+    /// True if it has a terminal.
     pub pty: bool,
-    /// How its tree is held.
+    /// Containment of its process tree.
     pub contained_by: Option<Containment>,
-    /// Its folder on disk.
+    /// Directory of the session.
     pub folder: PathBuf,
-    /// The hard limit, counted from its start.
+    /// Hard limit, counted from the start.
     pub deadline: Option<Millis>,
-    /// What is wrong with its record, as a sentence.
+    /// Damage of its record, as a sentence.
     pub damage: Option<Arc<str>>,
 }
 
 impl SessionView {
-    /// How it ended, where it has.
+    /// Ending of the leader.
     pub fn ending(&self) -> Option<&Ending> {
         match &self.state.phase {
             Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending),
@@ -58,7 +58,7 @@ impl SessionView {
         }
     }
 
-    /// When the leader ended, or could not be started.
+    /// Time at which the leader ended, or could not be started.
     pub fn ended_at(&self) -> Option<Wall> {
         match &self.state.phase {
             Phase::Leftover { ending } | Phase::Ended { ending } => {
@@ -69,62 +69,62 @@ impl SessionView {
         }
     }
 
-    /// Whether the leader still runs (or is about to).
-    pub fn runs(&self) -> bool {
+    /// True if the leader runs or is about to.
+    pub fn is_running(&self) -> bool {
         matches!(self.state.phase, Phase::Starting | Phase::Running { .. })
     }
 
-    /// Bytes that it is known to have written, in its log or not.
+    /// Bytes of output, in the log or dropped.
     pub fn bytes(&self) -> u64 {
         let ended = self.ending().map_or(0, |ending| ending.bytes);
         self.state.bytes.max(ended)
     }
 
-    /// Whether an agent may know of it.
+    /// True if an agent may see it; `None` is a person.
     pub fn visible_to(&self, agent: Option<&Agent>) -> bool {
         agent.is_none_or(|agent| *agent == self.state.agent)
     }
 }
 
-/// An open question as a person sees it.
+/// Open question as a person sees it.
 #[derive(Clone, Debug)]
 pub struct QuestionView {
-    /// Its id.
+    /// Question id.
     pub id: QuestionId,
-    /// What the core knows.
+    /// State in the core.
     pub state: Question,
-    /// The command it is about.
+    /// Command of the session.
     pub command: Arc<str>,
-    /// Whose session it is.
+    /// Agent of the session.
     pub agent: Agent,
-    /// For how long the command had run when it was asked.
+    /// Running time of the command when the question was asked.
     pub ran: abide_core::Millis,
-    /// Its last lines of output, as raw bytes; doors make them safe to show.
+    /// Last lines of output, as raw bytes; interfaces make them safe to print.
     pub last_lines: Vec<Vec<u8>>,
-    /// What the kernel knows of it, where it could be asked.
+    /// Facts about its processes, if they could be read.
     pub facts: Option<Facts>,
-    /// How much of one processor it used just now, in percent.
+    /// Recent CPU usage, in percent of one CPU.
     pub cpu_percent: u32,
 }
 
-/// What changed, for those who follow.
+/// Change of the published state.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Look the session up again.
+    /// A session changed.
     Session(SessionId),
-    /// A question was put.
+    /// A question was asked.
     Asked(Arc<QuestionView>),
     /// A question was closed.
     Closed(QuestionId, Closing),
-    /// Look the timer up again.
+    /// A timer changed.
     Timer(TimerId),
-    /// A message waits for its agent.
+    /// A message was posted for this agent.
     Message(Agent, MessageId),
-    /// Look the message with this number up again: it was seen, or its agent was woken for it.
-    Handled(u64),
+    /// The message with this number changed: it was seen, or a waker has dealt with it.
+    MessageUpdated(u64),
 }
 
-/// How far a follower may fall behind before it has to look everything up again.
+/// Changes that a follower may lag behind before it has to read everything again.
 const CHANGES: usize = 1_024;
 
 impl Default for PublishedState {
@@ -182,12 +182,12 @@ impl PublishedState {
             .collect()
     }
 
-    /// Follows whether questions are put or closed from now on, and nothing else.
+    /// Follows only if questions are asked or closed.
     pub fn follow_questions(&self) -> watch::Receiver<()> {
         self.questions_changed.subscribe()
     }
 
-    /// Follows what changes from now on.
+    /// Follows all changes from now on.
     pub fn follow(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
     }
@@ -204,8 +204,8 @@ impl PublishedState {
         }
     }
 
-    /// Tells whoever follows that a session was published or forgotten.
-    pub(super) fn changed(&self, id: SessionId) {
+    /// Notifies followers that a session was published or removed.
+    pub(super) fn session_changed(&self, id: SessionId) {
         let _ = self.changes.send(Change::Session(id));
     }
 
@@ -214,7 +214,7 @@ impl PublishedState {
         self.any_ended.notified().await;
     }
 
-    /// The sessions that have ended since this was last asked.
+    /// Takes the sessions that have ended since the last call.
     pub(super) fn take_ended(&self) -> Vec<SessionId> {
         std::mem::take(&mut self.ended.lock().expect("no holder panics"))
     }
@@ -223,22 +223,22 @@ impl PublishedState {
         self.sessions.write().expect("no holder panics").remove(&id);
     }
 
-    /// Shows an open question in lists.
-    pub(super) fn show(&self, view: Arc<QuestionView>) {
+    /// Adds an open question to lists.
+    pub(super) fn add_question(&self, view: Arc<QuestionView>) {
         self.questions
             .write()
             .expect("no holder panics")
             .insert(view.id, view);
     }
 
-    /// Shows it and tells everybody who follows.
-    pub(super) fn ask(&self, view: Arc<QuestionView>) {
-        self.show(view.clone());
+    /// Adds a question and notifies all followers.
+    pub(super) fn announce_question(&self, view: Arc<QuestionView>) {
+        self.add_question(view.clone());
         let _ = self.changes.send(Change::Asked(view));
         self.questions_changed.send_replace(());
     }
 
-    pub(super) fn close(&self, id: QuestionId, closing: Closing) {
+    pub(super) fn close_question(&self, id: QuestionId, closing: Closing) {
         self.questions
             .write()
             .expect("no holder panics")
@@ -247,12 +247,12 @@ impl PublishedState {
         self.questions_changed.send_replace(());
     }
 
-    /// Whether any agent has an unread message.
+    /// True if any agent has an unread message.
     pub fn any_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
 
-    /// How many timers have not ended.
+    /// Number of timers that have not ended.
     pub fn timers_running(&self) -> usize {
         self.timers.load(Ordering::Relaxed)
     }
@@ -262,9 +262,8 @@ impl PublishedState {
         self.timers.store(timers, Ordering::Relaxed);
     }
 
-    /// Something is wrong with the database. It is said once in the log, and to everybody who asks how the daemon
-    /// is.
-    pub(super) fn storage_trouble(&self, sentence: &str) {
+    /// Sets the fault of the database. It is logged once and shown in the status.
+    pub(super) fn set_storage_fault(&self, sentence: &str) {
         let mut known = self.storage.lock().expect("no holder panics");
         if known.as_deref() != Some(sentence) {
             tracing::error!("{sentence}");
@@ -272,21 +271,21 @@ impl PublishedState {
         }
     }
 
-    /// What is wrong with the database.
-    pub fn storage(&self) -> Option<Arc<str>> {
+    /// Fault of the database, as a sentence.
+    pub fn storage_fault(&self) -> Option<Arc<str>> {
         self.storage.lock().expect("no holder panics").clone()
     }
 
-    pub(super) fn timer(&self, id: TimerId) {
+    pub(super) fn timer_changed(&self, id: TimerId) {
         let _ = self.changes.send(Change::Timer(id));
     }
 
-    pub(super) fn message(&self, agent: Agent, id: MessageId) {
+    pub(super) fn message_posted(&self, agent: Agent, id: MessageId) {
         let _ = self.changes.send(Change::Message(agent, id));
     }
 
-    /// Something has become of a message.
-    pub fn handled(&self, number: u64) {
-        let _ = self.changes.send(Change::Handled(number));
+    /// Notifies followers that a message changed.
+    pub fn message_updated(&self, number: u64) {
+        let _ = self.changes.send(Change::MessageUpdated(number));
     }
 }

@@ -1,6 +1,6 @@
-//! What is kept of the past, and for how long: so many days, so many bytes of logs, whichever comes
-//! first; and never so many that there would be no room for new ones. Only what has ended is ever removed,
-//! and its folder goes before it is forgotten. The bounds are held when sessions end, not only now and then.
+//! Retention of ended sessions and old rows: by age, by bytes on disk and by number, so that there is always room for
+//! new sessions. Only ended sessions are removed, the directory before the entry. The limits are enforced when
+//! sessions end, and every hour.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
@@ -17,108 +17,111 @@ use crate::clock::{Clock, pause};
 use crate::store::Store;
 use abide_session::crash_point;
 
-/// How often the past is looked through where nothing ends.
-const ROUND: Millis = Millis(3_600_000);
-/// How long after a session has ended others that end are waited for, so that they are looked at together.
-const GATHER: Duration = Duration::from_millis(500);
-/// A session that has ended is not removed for want of room before this time has passed: its last output may
-/// still be on its way to the client.
-const FRESH: Millis = Millis(2_000);
-/// Between two handfuls of old rows.
-const BREATH: Duration = Duration::from_millis(20);
+/// Interval of full scans.
+const FULL_SCAN_INTERVAL: Millis = Millis(3_600_000);
+/// Delay after a session has ended, so that several are handled together.
+const BATCH_DELAY: Duration = Duration::from_millis(500);
+/// Minimum time before an ended session is removed for lack of room: its last output may still be on the way to the
+/// client.
+const MIN_AGE: Millis = Millis(2_000);
+/// Pause between two batches of old rows.
+const PRUNE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks through the past for as long as the daemon lives.
-pub(super) async fn keep_tidy(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn Store>) {
-    let mut calendar = Calendar::default();
-    let mut shelf = Shelf::default();
+/// Enforces the limits for as long as the daemon runs.
+pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn Store>) {
+    let mut trusted_clock = TrustedClock::default();
+    let mut ended_sessions = EndedSessions::default();
     let mut next_round = Mono(0);
     loop {
         let at = clock.now();
         let full = at.mono >= next_round;
-        let (chooser, ended) = (handle.clone(), handle.published().take_ended());
-        let chosen = tokio::task::spawn_blocking(move || {
+        let (reader, ended) = (handle.clone(), handle.published().take_ended());
+        let scanned = tokio::task::spawn_blocking(move || {
             if full {
-                shelf = Shelf {
-                    fresh: shelf.fresh,
-                    ..Shelf::default()
+                ended_sessions = EndedSessions {
+                    just_ended: ended_sessions.just_ended,
+                    ..EndedSessions::default()
                 };
-                chooser
+                reader
                     .published()
                     .sessions()
                     .iter()
-                    .for_each(|view| shelf.put(view, None));
+                    .for_each(|view| ended_sessions.insert(view, None));
             }
             let ended = ended
                 .iter()
-                .filter_map(|id| chooser.published().session(*id));
-            ended.for_each(|view| shelf.put(&view, Some(at.mono)));
-            let now = calendar.believed(at, shelf.newest());
-            let (removed, held) = shelf.make_room(&chooser, now, at.mono);
-            (shelf, calendar, now, removed, held)
+                .filter_map(|id| reader.published().session(*id));
+            ended.for_each(|view| ended_sessions.insert(&view, Some(at.mono)));
+            let now = trusted_clock.now(at, ended_sessions.newest());
+            let (removed, held) = ended_sessions.make_room(&reader, now, at.mono);
+            (ended_sessions, trusted_clock, now, removed, held)
         });
         let (now, removed, held);
-        (shelf, calendar, now, removed, held) = match chosen.await {
-            Ok(chosen) => chosen,
+        (ended_sessions, trusted_clock, now, removed, held) = match scanned.await {
+            Ok(scanned) => scanned,
             Err(fault) => return tracing::error!("old sessions are no longer removed: {fault}"),
         };
         if !removed.is_empty() {
-            tracing::info!("removed {} sessions of the past", removed.len());
-            handle.tell(Event::Forgotten { sessions: removed }).await;
+            tracing::info!("removed {} ended sessions", removed.len());
+            handle
+                .send_event(Event::Forgotten { sessions: removed })
+                .await;
         }
         if full {
             let days = handle.config().keep_days.saturating_mul(DAY);
-            forget_rows(&*store, now.0.saturating_sub(days)).await;
-            handle.keepers().trim();
-            next_round = at.mono + ROUND;
+            prune_rows(&*store, now.0.saturating_sub(days)).await;
+            handle.keepers().trim_pool();
+            next_round = at.mono + FULL_SCAN_INTERVAL;
         }
         let rest = Duration::from_millis(next_round.since(clock.now().mono).0);
         tokio::select! {
             () = pause(rest) => {}
-            () = pause(Duration::from_millis(FRESH.0)), if held => {}
-            () = handle.published().ended() => pause(GATHER).await,
+            () = pause(Duration::from_millis(MIN_AGE.0)), if held => {}
+            () = handle.published().ended() => pause(BATCH_DELAY).await,
         }
     }
 }
 
-/// The sessions that have ended, the oldest first, and what each takes on the disk.
+/// Ended sessions, the oldest first, with their bytes on disk.
 #[derive(Default)]
-struct Shelf {
+struct EndedSessions {
     by_age: BTreeMap<(Wall, SessionId), u64>,
     total: u64,
-    /// When those were seen to end that have ended lately.
-    fresh: HashMap<SessionId, Mono>,
+    /// Time at which recent sessions were seen to end.
+    just_ended: HashMap<SessionId, Mono>,
 }
 
-impl Shelf {
+impl EndedSessions {
     /// Adds a session that is over. `since`: it has just ended.
-    fn put(&mut self, view: &SessionView, since: Option<Mono>) {
+    fn insert(&mut self, view: &SessionView, since: Option<Mono>) {
         let place = (view.state.created, view.id);
         if !is_over(view) || self.by_age.contains_key(&place) {
             return;
         }
-        self.add(place, size_of(&view.folder), since);
+        self.add(place, folder_size(&view.folder), since);
     }
 
     fn add(&mut self, place: (Wall, SessionId), bytes: u64, since: Option<Mono>) {
         self.by_age.insert(place, bytes);
         self.total += bytes;
-        self.fresh.extend(since.map(|since| (place.1, since)));
+        self.just_ended.extend(since.map(|since| (place.1, since)));
     }
 
     fn newest(&self) -> Option<Wall> {
         self.by_age.last_key_value().map(|(place, _)| place.0)
     }
 
-    /// Removes what is too old or too much. Says what is gone, and whether something should go that is in use.
+    /// Removes sessions beyond the limits. Returns them, and true if a session beyond the limits is in use.
     fn make_room(&mut self, handle: &Handle, now: Wall, at: Mono) -> (Vec<SessionId>, bool) {
-        self.fresh.retain(|_, since| at.since(*since) < FRESH);
+        self.just_ended
+            .retain(|_, since| at.since(*since) < MIN_AGE);
         let config = handle.config();
         let bounds = Bounds {
             oldest: Wall(now.0.saturating_sub(config.keep_days.saturating_mul(DAY))),
             bytes: config.keep_bytes,
             count: limit::KEPT_SESSIONS,
         };
-        // Beside the board and this look, there may be a call that makes a result of it.
+        // Besides the published state and this check, a call may be building a result from it.
         let in_use = |id| {
             handle
                 .published()
@@ -136,7 +139,7 @@ impl Shelf {
         (removed, held)
     }
 
-    /// What has to go, and whether something should go that is held.
+    /// Sessions to remove, and true if a session beyond the limits is in use.
     fn surplus(
         &self,
         bounds: &Bounds,
@@ -148,7 +151,7 @@ impl Shelf {
             if place.0 >= bounds.oldest && total <= bounds.bytes && count <= bounds.count {
                 break;
             }
-            if self.fresh.contains_key(&place.1) || in_use(place.1) {
+            if self.just_ended.contains_key(&place.1) || in_use(place.1) {
                 held = true;
                 continue;
             }
@@ -160,50 +163,50 @@ impl Shelf {
     }
 }
 
-/// A calendar that is so much further than it should be may have been set by mistake.
-const LEAP: u64 = 7 * DAY;
-/// It is believed all the same when it has stayed so for as long.
-const PROBATION: u64 = DAY;
+/// Difference to the expected time after which the wall clock may have been set by mistake.
+const MAX_JUMP: u64 = 7 * DAY;
+/// Time after which such a wall clock is accepted.
+const JUMP_ACCEPTED_AFTER: u64 = DAY;
 
-/// What day it is, for deciding what is old. One mistaken calendar must not take the whole past away, so
-/// one that has leapt ahead is not believed at once.
+/// Wall time for deciding what is old. A wall clock that was set ahead by mistake must not cause all sessions to be
+/// removed, so it is not trusted at once.
 #[derive(Clone, Default)]
-struct Calendar {
-    /// What was believed last, and when.
+struct TrustedClock {
+    /// Last trusted wall time, with its boot time.
     last: Option<(Wall, Boot)>,
-    /// Since when it has been too far ahead.
-    leapt: Option<Boot>,
+    /// Time since when the wall clock has been too far ahead.
+    jumped_at: Option<Boot>,
 }
 
-impl Calendar {
-    /// The time by the calendar, or, where that has leapt, by what has passed since it was right; `newest` is
-    /// when it is known to have been right before.
-    fn believed(&mut self, now: Now, newest: Option<Wall>) -> Wall {
+impl TrustedClock {
+    /// Current wall time, or, after a jump, the time that has passed since the last trusted reading. `newest` is a
+    /// time at which the wall clock was right.
+    fn now(&mut self, now: Now, newest: Option<Wall>) -> Wall {
         let expected = match self.last {
             Some((wall, at)) => Wall(wall.0 + now.boot.0.saturating_sub(at.0)),
             None => newest.unwrap_or(now.wall),
         };
-        if now.wall.0 > expected.0.saturating_add(LEAP) {
-            let since = *self.leapt.get_or_insert(now.boot);
-            if now.boot.0.saturating_sub(since.0) < PROBATION {
+        if now.wall.0 > expected.0.saturating_add(MAX_JUMP) {
+            let since = *self.jumped_at.get_or_insert(now.boot);
+            if now.boot.0.saturating_sub(since.0) < JUMP_ACCEPTED_AFTER {
                 self.last.get_or_insert((expected, now.boot));
                 return expected;
             }
         }
-        self.leapt = None;
+        self.jumped_at = None;
         self.last = Some((now.wall, now.boot));
         now.wall
     }
 }
 
-/// Ended timers and seen messages of the past, a few at a time so that calls get their turn.
-async fn forget_rows(store: &dyn Store, before_ms: u64) {
+/// Removes old timers and seen messages, in batches so that calls get a turn.
+async fn prune_rows(store: &dyn Store, before_ms: u64) {
     loop {
-        match store.tidy(before_ms).await {
+        match store.prune(before_ms).await {
             Ok(Ok(0)) | Err(_) => return,
-            Ok(Ok(_)) => pause(BREATH).await,
+            Ok(Ok(_)) => pause(PRUNE_PAUSE).await,
             Ok(Err(fault)) => {
-                tracing::warn!("cannot remove what is old: {fault}");
+                tracing::warn!("cannot remove old rows: {fault}");
                 return;
             }
         }
@@ -214,6 +217,7 @@ fn is_over(view: &SessionView) -> bool {
     matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
 }
 
+/// Removes the directory of a session. Returns true on success.
 fn remove(handle: &Handle, id: SessionId) -> bool {
     crash_point("gc.mid");
     match handle.keepers().remove(id) {
@@ -225,28 +229,28 @@ fn remove(handle: &Handle, id: SessionId) -> bool {
     }
 }
 
-/// What it takes on the disk: of many small ones that is far more than they hold.
-fn size_of(folder: &Path) -> u64 {
-    let itself = std::fs::symlink_metadata(folder).map_or(0, |found| taken(&found));
+/// Bytes on disk: small files take far more than they contain.
+fn folder_size(folder: &Path) -> u64 {
+    let itself = std::fs::symlink_metadata(folder).map_or(0, |found| disk_usage(&found));
     let Ok(entries) = std::fs::read_dir(folder) else {
         return itself;
     };
     let within = entries.flatten().map(|entry| match entry.metadata() {
-        Ok(found) if found.is_dir() => size_of(&entry.path()),
-        Ok(found) => taken(&found),
+        Ok(found) if found.is_dir() => folder_size(&entry.path()),
+        Ok(found) => disk_usage(&found),
         Err(_) => 0,
     });
     itself + within.sum::<u64>()
 }
 
-fn taken(found: &std::fs::Metadata) -> u64 {
+fn disk_usage(found: &std::fs::Metadata) -> u64 {
     const BLOCK: u64 = 512;
     found.blocks() * BLOCK
 }
 
 const DAY: u64 = 86_400_000;
 
-/// When the oldest may have been created, how large all may be, and how many there may be.
+/// Limits: oldest creation time, total bytes and number.
 struct Bounds {
     oldest: Wall,
     bytes: u64,
@@ -257,17 +261,17 @@ struct Bounds {
 mod tests {
     use super::*;
 
-    /// Sessions by number, each with the time of its creation and its size.
-    fn shelf(sessions: &[(u64, u64, u64)]) -> Shelf {
-        let mut shelf = Shelf::default();
+    /// Ended sessions, each with number, creation time and size.
+    fn ended_sessions(sessions: &[(u64, u64, u64)]) -> EndedSessions {
+        let mut ended_sessions = EndedSessions::default();
         for (bits, created, bytes) in sessions {
-            shelf.add((Wall(*created), SessionId::from_bits(*bits)), *bytes, None);
+            ended_sessions.add((Wall(*created), SessionId::from_bits(*bits)), *bytes, None);
         }
-        shelf
+        ended_sessions
     }
 
-    fn surplus(shelf: &Shelf, bounds: &Bounds) -> (Vec<SessionId>, bool) {
-        let (surplus, held) = shelf.surplus(bounds, |_| false);
+    fn surplus(ended_sessions: &EndedSessions, bounds: &Bounds) -> (Vec<SessionId>, bool) {
+        let (surplus, held) = ended_sessions.surplus(bounds, |_| false);
         (surplus.into_iter().map(|(_, id)| id).collect(), held)
     }
 
@@ -278,43 +282,49 @@ mod tests {
     };
 
     #[test]
-    fn the_old_goes_and_the_young_stays() {
-        let shelf = shelf(&[(1, 9 * DAY, 1), (2, 11 * DAY, 1)]);
+    fn sessions_older_than_the_limit_are_removed() {
+        let ended_sessions = ended_sessions(&[(1, 9 * DAY, 1), (2, 11 * DAY, 1)]);
         let bounds = Bounds {
             oldest: Wall(10 * DAY),
             ..BOUNDS
         };
-        assert_eq!(surplus(&shelf, &bounds).0, [SessionId::from_bits(1)]);
+        assert_eq!(
+            surplus(&ended_sessions, &bounds).0,
+            [SessionId::from_bits(1)]
+        );
     }
 
     #[test]
-    fn the_newest_are_kept_while_they_fit() {
-        let shelf = shelf(&[(1, 1, 60), (2, 2, 50), (3, 3, 40)]);
+    fn newest_sessions_that_fit_are_kept() {
+        let ended_sessions = ended_sessions(&[(1, 1, 60), (2, 2, 50), (3, 3, 40)]);
         let bounds = Bounds {
             bytes: 100,
             ..BOUNDS
         };
-        assert_eq!(surplus(&shelf, &bounds).0, [SessionId::from_bits(1)]);
+        assert_eq!(
+            surplus(&ended_sessions, &bounds).0,
+            [SessionId::from_bits(1)]
+        );
     }
 
     #[test]
-    fn what_has_only_just_ended_or_is_in_use_is_held() {
-        let mut shelf = shelf(&[(1, 1, 60), (2, 2, 50)]);
-        shelf.add((Wall(3), SessionId::from_bits(3)), 110, Some(Mono(5)));
+    fn just_ended_and_used_sessions_are_not_removed() {
+        let mut ended_sessions = ended_sessions(&[(1, 1, 60), (2, 2, 50)]);
+        ended_sessions.add((Wall(3), SessionId::from_bits(3)), 110, Some(Mono(5)));
         let bounds = Bounds {
             bytes: 100,
             ..BOUNDS
         };
         let both = [1, 2].map(SessionId::from_bits);
-        assert_eq!(surplus(&shelf, &bounds), (both.to_vec(), true));
-        let (others, held) = shelf.surplus(&bounds, |id| id == both[0]);
+        assert_eq!(surplus(&ended_sessions, &bounds), (both.to_vec(), true));
+        let (others, held) = ended_sessions.surplus(&bounds, |id| id == both[0]);
         assert_eq!((others, held), (vec![(Wall(2), both[1])], true));
     }
 
     #[test]
-    fn there_are_never_so_many_that_no_new_one_could_be_started() {
+    fn sessions_beyond_the_maximum_number_are_removed() {
         let all: Vec<_> = (0..limit::SESSIONS as u64).map(|n| (n, n, 1)).collect();
-        let (surplus, _) = surplus(&shelf(&all), &BOUNDS);
+        let (surplus, _) = surplus(&ended_sessions(&all), &BOUNDS);
         assert_eq!(surplus.len(), limit::SESSIONS - limit::KEPT_SESSIONS);
         assert!(surplus.contains(&SessionId::from_bits(0)), "the oldest go");
     }
@@ -330,44 +340,44 @@ mod tests {
     const HOUR: u64 = DAY / 24;
 
     #[test]
-    fn a_calendar_that_leaps_is_not_believed_before_it_has_lasted() {
-        let mut calendar = Calendar::default();
+    fn wall_clock_jump_is_trusted_only_after_a_day() {
+        let mut trusted_clock = TrustedClock::default();
         let newest = Some(Wall(99 * DAY));
-        assert_eq!(calendar.believed(at(100, 1), newest), Wall(100 * DAY));
-        // Ten years ahead, for a while.
-        assert_eq!(calendar.believed(at(3_750, 2), newest).0, 100 * DAY + HOUR);
+        assert_eq!(trusted_clock.now(at(100, 1), newest), Wall(100 * DAY));
+        // The wall clock is ten years ahead for a while.
+        assert_eq!(trusted_clock.now(at(3_750, 2), newest).0, 100 * DAY + HOUR);
         assert_eq!(
-            calendar.believed(at(3_750, 25), newest).0,
+            trusted_clock.now(at(3_750, 25), newest).0,
             100 * DAY + 24 * HOUR
         );
-        assert_eq!(calendar.believed(at(101, 26), newest), Wall(101 * DAY));
-        assert_eq!(calendar.believed(at(3_751, 27), newest).0, 101 * DAY + HOUR);
-        // And then for good.
-        assert_eq!(calendar.believed(at(3_752, 51), newest), Wall(3_752 * DAY));
-        assert_eq!(calendar.believed(at(3_753, 75), newest), Wall(3_753 * DAY));
+        assert_eq!(trusted_clock.now(at(101, 26), newest), Wall(101 * DAY));
+        assert_eq!(trusted_clock.now(at(3_751, 27), newest).0, 101 * DAY + HOUR);
+        // The wall clock stays ahead.
+        assert_eq!(trusted_clock.now(at(3_752, 51), newest), Wall(3_752 * DAY));
+        assert_eq!(trusted_clock.now(at(3_753, 75), newest), Wall(3_753 * DAY));
     }
 
     #[test]
-    fn a_daemon_that_starts_goes_by_what_it_finds() {
+    fn first_reading_is_compared_with_the_newest_session() {
         let newest = Some(Wall(99 * DAY));
-        let mut calendar = Calendar::default();
-        assert_eq!(calendar.believed(at(3_750, 1), newest), Wall(99 * DAY));
-        assert_eq!(calendar.believed(at(3_750, 2), newest).0, 99 * DAY + HOUR);
-        assert_eq!(calendar.believed(at(3_751, 25), newest), Wall(3_751 * DAY));
-        // Where nothing is found there is nothing to lose, and a calendar that goes back takes nothing.
-        let mut calendar = Calendar::default();
-        assert_eq!(calendar.believed(at(100, 1), None), Wall(100 * DAY));
-        assert_eq!(calendar.believed(at(3, 1), None), Wall(3 * DAY));
+        let mut trusted_clock = TrustedClock::default();
+        assert_eq!(trusted_clock.now(at(3_750, 1), newest), Wall(99 * DAY));
+        assert_eq!(trusted_clock.now(at(3_750, 2), newest).0, 99 * DAY + HOUR);
+        assert_eq!(trusted_clock.now(at(3_751, 25), newest), Wall(3_751 * DAY));
+        // Without sessions there is nothing to lose, and a wall clock that goes back removes nothing.
+        let mut trusted_clock = TrustedClock::default();
+        assert_eq!(trusted_clock.now(at(100, 1), None), Wall(100 * DAY));
+        assert_eq!(trusted_clock.now(at(3, 1), None), Wall(3 * DAY));
     }
 
     #[test]
-    fn small_files_count_for_what_they_take() {
+    fn small_files_count_with_their_blocks() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         std::fs::create_dir(&log).unwrap();
         for name in ["meta", "log/0", "log/0.index"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
-        assert!(size_of(folder.path()) >= 3 * 512);
+        assert!(folder_size(folder.path()) >= 3 * 512);
     }
 }

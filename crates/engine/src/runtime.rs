@@ -1,5 +1,5 @@
-//! The engine as one unit: opens the store, recovers the sessions and timers that an earlier daemon left, and runs
-//! the event loop. The daemon serves it through its sockets; a program can embed it.
+//! The engine as one unit: opens the store, recovers the sessions and timers of earlier daemons, and runs the event
+//! loop. The daemon serves it through sockets; a program can embed it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,14 +8,13 @@ use abide_core::session::Phase;
 use abide_core::{Engine, Event};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
-use anyhow::{Context as _, bail};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, boot_id};
-use crate::config::{Config, Places};
-use crate::event_loop::{Seams, drive};
-use crate::handle::{Handle, Means};
+use crate::config::{Config, Paths};
+use crate::event_loop::{self, LoopParts};
+use crate::handle::{Handle, HandleParts};
 use crate::keepers::Keepers;
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
@@ -23,72 +22,96 @@ use crate::store::{self, Opened, StoreFault};
 use crate::web::Web;
 use crate::{entropy, retention, wakers};
 
-/// Things that may wait to be stepped through.
+/// Inputs and events that may be queued for the loop.
 const INBOX: usize = 4_096;
-/// Messages that may wait to be sent again.
-const AGAIN: usize = 64;
+/// Resend requests that may be queued for the wakers.
+const RESEND_QUEUE: usize = 64;
 
-/// The engine without doors: what the daemon serves, and what a program can hold within itself.
+/// Fault that prevents the start of the engine, or stops it.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeFault {
+    /// The path of the database has too many bytes.
+    #[error(
+        "the path of the database has {0} bytes, and at most {MAX_DATABASE_PATH} can be opened; choose a folder with \
+         a shorter path by ABIDE_DIR"
+    )]
+    DatabasePath(usize),
+    /// The database cannot be used.
+    #[error("cannot use {}", path.display())]
+    Database {
+        /// Path of the database.
+        path: PathBuf,
+        /// Fault of the database.
+        source: StoreFault,
+    },
+    /// The database failed while the engine ran.
+    #[error(transparent)]
+    Store(#[from] StoreFault),
+    /// The task of the event loop panicked.
+    #[error("the event loop failed")]
+    EventLoop(#[source] tokio::task::JoinError),
+}
+
+/// Running engine without interfaces.
 pub struct Runtime {
-    /// The way to call it.
+    /// Handle for calls.
     pub handle: Handle,
-    driving: tokio::task::JoinHandle<Result<(), StoreFault>>,
+    event_loop: tokio::task::JoinHandle<Result<(), StoreFault>>,
     recovered: Option<oneshot::Receiver<()>>,
 }
 
 impl Runtime {
-    /// Finds what an earlier one left under `places` and goes on with it. `program` is an abide binary:
-    /// the keepers are made of it.
-    pub fn start(places: &Places, config: Config, program: PathBuf) -> anyhow::Result<Self> {
+    /// Starts the engine and recovers what earlier daemons left in `paths`. `program` is an abide binary, from which
+    /// the keepers are started.
+    pub fn start(paths: &Paths, config: Config, program: PathBuf) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        // Made by us first, so that the database and what it keeps beside it are closed to others. Where it
-        // cannot be made, it cannot be opened either.
-        let _ = private_file::open(&places.database());
-        let (opened, trouble) = open_database(places)?;
+        // Created with private permissions before SQLite opens it. If this fails, opening fails too.
+        let _ = private_file::open(&paths.database());
+        let (opened, fault) = open_database(paths)?;
         let Opened {
             store,
-            past,
+            reader,
             questions,
-            kept,
+            state,
             conditions,
         } = opened;
-        let (events, happened) = mpsc::channel(INBOX);
+        let (events, event_queue) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
         let web = Arc::new(Web::new(config.ca_file.clone()));
         let prober = Prober::new(events.clone(), web.clone());
         for (timer, until) in conditions {
-            prober.know(timer, until);
+            prober.register(timer, until);
         }
         let pool = match Accelerator::KeeperPool.is_on() {
-            true => config.spare_keepers,
+            true => config.idle_keepers,
             false => 0,
         };
-        let keepers = Keepers::new(places.sessions(), program, pool, events);
-        let (again, wanted_again) = mpsc::channel(AGAIN);
-        let means = Means {
+        let keepers = Keepers::new(paths.sessions(), program, pool, events);
+        let (resend, resend_requests) = mpsc::channel(RESEND_QUEUE);
+        let parts = HandleParts {
             keepers: keepers.clone(),
-            clients: Clients::new(past.clients().unwrap_or_default()),
-            past,
+            clients: Clients::new(reader.clients().unwrap_or_default()),
+            store_reader: reader,
             prober,
             store: store.clone(),
-            again,
+            resend,
         };
-        let handle = Handle::new(inbox, means, config);
-        if let Some(trouble) = trouble {
-            handle.published().storage_trouble(&trouble);
+        let handle = Handle::new(inbox, parts, config);
+        if let Some(fault) = fault {
+            handle.published().set_storage_fault(&fault);
         }
         handle
             .prober()
-            .show_sessions(Arc::new(SessionAccess(handle.clone())));
+            .set_sessions(Arc::new(SessionAccess(handle.clone())));
         let found = keepers.recover();
-        let unheard: Vec<Event> = found
+        let undelivered: Vec<Event> = found
             .iter()
             .filter(|found| {
                 let phase = &found.session.phase;
                 matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
             })
-            .filter(|found| !found.heard)
-            .map(|found| Event::Unheard { session: found.id })
+            .filter(|found| !found.ending_delivered)
+            .map(|found| Event::EndingUndelivered { session: found.id })
             .collect();
         let mut recovered: Vec<Event> = found
             .into_iter()
@@ -105,50 +128,50 @@ impl Runtime {
         );
         let agents = handle.clients().agents();
         recovered.extend(agents.iter().map(|agent| handle.resumable(agent)));
-        recovered.push(Event::StateLoaded(Box::new(kept)));
+        recovered.push(Event::StateLoaded(Box::new(state)));
         recovered.push(Event::Recovered);
-        recovered.extend(unheard);
-        keepers.warm_up();
-        tokio::spawn(wakers::keep_awake(
+        recovered.extend(undelivered);
+        keepers.fill_pool();
+        tokio::spawn(wakers::run(
             handle.clone(),
             clock.clone(),
             web,
-            wanted_again,
+            resend_requests,
         ));
         let engine = Engine::new(entropy::bits());
-        let (ready, all_is_seen) = oneshot::channel();
-        let (tell, is_ready) = oneshot::channel();
-        let tidying = retention::keep_tidy(handle.clone(), clock.clone(), store.clone());
+        let (ready, recovered_published) = oneshot::channel();
+        let (ready_sender, ready_receiver) = oneshot::channel();
+        let retention = retention::run(handle.clone(), clock.clone(), store.clone());
         tokio::spawn(async move {
-            // Nothing of the past can be chosen from before all of it can be seen.
-            if all_is_seen.await.is_ok() {
-                let _ = tell.send(());
-                tidying.await;
+            // Retention must not choose before all sessions are published.
+            if recovered_published.await.is_ok() {
+                let _ = ready_sender.send(());
+                retention.await;
             }
         });
-        let seams = Seams {
+        let parts = LoopParts {
             clock,
             store,
             keepers,
             ready,
         };
-        let driving = tokio::spawn(drive(
+        let event_loop = tokio::spawn(event_loop::run(
             engine,
             recovered,
             calls,
-            happened,
+            event_queue,
             handle.clone(),
-            seams,
+            parts,
         ));
         Ok(Runtime {
             handle,
-            driving,
-            recovered: Some(is_ready),
+            event_loop,
+            recovered: Some(ready_receiver),
         })
     }
 
-    /// Waits until what an earlier one left can be seen. `false`: it has failed, and
-    /// [`stopped`](Runtime::stopped) says why.
+    /// Waits until recovered sessions and timers are published. Returns false on failure;
+    /// [`stopped`](Runtime::stopped) has the reason.
     pub async fn ready(&mut self) -> bool {
         match self.recovered.take() {
             Some(recovered) => recovered.await.is_ok(),
@@ -156,30 +179,23 @@ impl Runtime {
         }
     }
 
-    /// Until somebody stops it.
-    pub async fn stopped(self) -> anyhow::Result<()> {
-        let driven = self.driving.await;
-        self.handle.keepers().leave();
-        match driven {
-            Ok(ended) => Ok(ended?),
-            Err(e) => Err(e).context("the loop has failed"),
-        }
+    /// Waits until the engine is stopped.
+    pub async fn stopped(self) -> Result<(), RuntimeFault> {
+        let result = self.event_loop.await;
+        self.handle.keepers().disconnect_all();
+        result.map_err(RuntimeFault::EventLoop)?.map_err(Into::into)
     }
 }
 
-/// The longest path, in bytes, that a database can have with what is written beside it.
-const LONGEST_DATABASE: usize = 500;
+/// Maximum length in bytes of the path of a database, with the suffixes of its companion files.
+const MAX_DATABASE_PATH: usize = 500;
 
-/// Opens the database, and says what is wrong with it where the daemon can go on all the same.
-fn open_database(places: &Places) -> anyhow::Result<(Opened, Option<String>)> {
-    let path = places.database();
+/// Opens the database. Returns a sentence about a fault with which the daemon can run.
+fn open_database(paths: &Paths) -> Result<(Opened, Option<String>), RuntimeFault> {
+    let path = paths.database();
     let length = path.as_os_str().len();
-    if length > LONGEST_DATABASE {
-        bail!(
-            "the path of the database has {length} bytes, and at most {LONGEST_DATABASE} can be opened; \
-             choose a folder with a shorter path by ABIDE_DIR"
-        );
+    if length > MAX_DATABASE_PATH {
+        return Err(RuntimeFault::DatabasePath(length));
     }
-    let opened = store::open(&path, boot_id());
-    opened.with_context(|| format!("cannot use {}", path.display()))
+    store::open(&path, boot_id()).map_err(|source| RuntimeFault::Database { path, source })
 }

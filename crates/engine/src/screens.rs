@@ -1,9 +1,8 @@
-//! The screens of all sessions that have a terminal, kept up to date as output comes.
+//! The screens of all sessions with a terminal, updated as output arrives.
 //!
-//! A few that are in use are held ready; the others are folded small, or not even built until
-//! somebody looks or the program writes again. Whatever a program asks its terminal is answered from
-//! here while it runs. What was written before this daemon came is never answered: whoever asked has
-//! stopped waiting.
+//! A few that are in use are expanded; the others are compact, or not built until they are read or the program
+//! writes. Queries of a program to its terminal are answered from here while it runs. Output from before this daemon
+//! is never answered: the program has stopped waiting.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -16,119 +15,121 @@ use tokio::sync::broadcast;
 
 use super::clock::pause;
 use super::keepers::Keepers;
-use super::screen::{Folded, Modes, Screen, Size, Skim, Snapshot};
+use super::screen::{CompactScreen, ModeScanner, Modes, Screen, Size, Snapshot};
 use super::secret;
 use abide_session::folder;
 use abide_session::log::{Log, Piece};
 use abide_session::pts;
 
-/// Screens held ready at once.
-const AWAKE: usize = 32;
-/// Of output that is more than this, only the end is painted; the rest is looked through for what
-/// stays in force.
-const PAINTED: u64 = 1 << 20;
-/// Cells that may be touched on the spot, on the daemon's own thread; more on another one. A sequence
-/// of two bytes can touch every cell of the screen.
-const ON_THE_SPOT: u64 = 2 << 20;
-/// The size of a terminal of which none is known.
-const SIZE: Size = Size {
+/// Maximum of expanded screens.
+const MAX_EXPANDED: usize = 32;
+/// Bytes at the end of long output that are painted; the rest is only scanned for lasting modes.
+const MAX_PAINTED: u64 = 1 << 20;
+/// Cells that may be changed on the daemon's own thread; more on another thread. A sequence of two bytes can change
+/// every cell of the screen.
+const MAX_INLINE_CELLS: u64 = 2 << 20;
+/// Size of a terminal if none is known.
+const DEFAULT_SIZE: Size = Size {
     cols: 120,
     rows: 40,
 };
-/// How long after it came output is painted. A program that asks its terminal something waits longer.
-const MOMENT: Duration = Duration::from_millis(2);
-/// Changes of size that may wait to be heard of.
-const RESIZED: usize = 64;
-/// Where the last size is written down, in a session's folder.
+/// Delay before new output is painted. A program that queries its terminal waits longer.
+const PAINT_DELAY: Duration = Duration::from_millis(2);
+/// Changes of size that a receiver may lag behind.
+const RESIZE_QUEUE: usize = 64;
+/// File with the last size, in the directory of a session.
 const SIZE_FILE: &str = "size";
 
 /// All screens of one daemon.
 pub struct Screens {
     keepers: Arc<Keepers>,
-    kept: Mutex<HashMap<SessionId, Arc<Mutex<Live>>>>,
-    /// Those that are held ready, the one used last at the end.
-    awake: Mutex<VecDeque<SessionId>>,
+    tracked: Mutex<HashMap<SessionId, Arc<Mutex<SessionScreen>>>>,
+    /// Sessions with an expanded screen, the one used last at the end.
+    expanded: Mutex<VecDeque<SessionId>>,
     resized: broadcast::Sender<(SessionId, Size)>,
 }
 
-/// The screen of one session.
-struct Live {
+/// Screen of one session.
+struct SessionScreen {
     folder: PathBuf,
     size: Size,
-    /// How far the screen is true.
+    /// Log offset up to which the screen is painted.
     at: u64,
-    /// Where the output begins that comes live.
+    /// Log offset from which output is live.
     live_from: u64,
-    skim: Skim,
+    mode_scanner: ModeScanner,
     state: State,
 }
 
+/// Form in which a screen is kept.
 enum State {
     Unbuilt,
-    Folded(Folded),
-    Awake(Box<Screen>),
+    Compact(CompactScreen),
+    Expanded(Box<Screen>),
 }
 
 impl Screens {
-    /// Screens for the sessions of these keepers.
+    /// Screens of the sessions of these keepers.
     pub fn new(keepers: Arc<Keepers>) -> Arc<Self> {
         Arc::new(Screens {
             keepers,
-            kept: Mutex::default(),
-            awake: Mutex::default(),
-            resized: broadcast::channel(RESIZED).0,
+            tracked: Mutex::default(),
+            expanded: Mutex::default(),
+            resized: broadcast::channel(RESIZE_QUEUE).0,
         })
     }
 
-    /// Keeps the screen of a session that runs, from now on. `fresh`: it has only just been started.
-    pub fn keep(self: &Arc<Self>, id: SessionId, fresh: bool) {
-        let mut kept = self.kept.lock().expect("no holder panics");
-        if kept.contains_key(&id) {
+    /// Tracks the screen of a running session. `fresh`: the session has only just been started.
+    pub fn track(self: &Arc<Self>, id: SessionId, fresh: bool) {
+        let mut tracked = self.tracked.lock().expect("no holder panics");
+        if tracked.contains_key(&id) {
             return;
         }
-        let mut live = Live::new(self.keepers.folder(id));
-        live.live_from = if fresh { 0 } else { live.end().unwrap_or(0) };
-        let from = live.live_from;
-        let live = Arc::new(Mutex::new(live));
-        kept.insert(id, live.clone());
-        tokio::spawn(attend(self.clone(), id, live, from));
+        let mut session = SessionScreen::new(self.keepers.folder(id));
+        session.live_from = if fresh { 0 } else { session.end().unwrap_or(0) };
+        let from = session.live_from;
+        let session = Arc::new(Mutex::new(session));
+        tracked.insert(id, session.clone());
+        tokio::spawn(follow_output(self.clone(), id, session, from));
     }
 
-    /// What is to be seen of a session now, or was at its end.
+    /// Content of a session's screen, now or at its end.
     pub async fn snapshot(self: &Arc<Self>, id: SessionId) -> io::Result<Snapshot> {
-        self.look(id, |live| live.screen().snapshot()).await
+        self.with_screen(id, |session| session.screen().snapshot())
+            .await
     }
 
-    /// How a session's program wants to be talked to.
+    /// Modes of a session's terminal.
     pub async fn modes(self: &Arc<Self>, id: SessionId) -> io::Result<Modes> {
-        self.look(id, |live| live.screen().modes()).await
+        self.with_screen(id, |session| session.screen().modes())
+            .await
     }
 
-    /// The bytes that paint a session's screen on an empty terminal, its size, and the offset in the
-    /// log from which to go on.
-    pub async fn paint(self: &Arc<Self>, id: SessionId) -> io::Result<(Folded, u64)> {
-        self.look(id, |live| (live.fold(), live.at)).await
+    /// Compact screen of a session, and the log offset from which to continue.
+    pub async fn paint(self: &Arc<Self>, id: SessionId) -> io::Result<(CompactScreen, u64)> {
+        self.with_screen(id, |session| (session.compact(), session.at))
+            .await
     }
 
-    /// The terminal has so many columns and rows from now on; those that are not given stay. Its size is
-    /// written down, so that a later daemon knows it.
+    /// Changes the size of a terminal; columns or rows that are `None` stay. The size is written to the session's
+    /// directory, so that a later daemon knows it.
     pub async fn resize(
         self: &Arc<Self>,
         id: SessionId,
         (cols, rows): (Option<u16>, Option<u16>),
     ) -> io::Result<Size> {
         let (size, changed) = self
-            .look(id, move |live| {
+            .with_screen(id, move |session| {
                 let size = Size {
-                    cols: cols.unwrap_or(live.size.cols),
-                    rows: rows.unwrap_or(live.size.rows),
+                    cols: cols.unwrap_or(session.size.cols),
+                    rows: rows.unwrap_or(session.size.rows),
                 }
                 .clamped();
-                let changed = live.size != size;
-                live.size = size;
-                live.screen().resize(size);
+                let changed = session.size != size;
+                session.size = size;
+                session.screen().resize(size);
                 let words = format!("{} {}", size.cols, size.rows);
-                secret::write(&live.folder.join(SIZE_FILE), &words)?;
+                secret::write(&session.folder.join(SIZE_FILE), &words)?;
                 Ok::<_, io::Error>((size, changed))
             })
             .await??;
@@ -138,45 +139,45 @@ impl Screens {
         Ok(size)
     }
 
-    /// Hears of terminals that get another size.
+    /// Receiver of changes of size.
     pub fn resized(&self) -> broadcast::Receiver<(SessionId, Size)> {
         self.resized.subscribe()
     }
 
-    /// Brings a screen up to date and looks at it.
-    async fn look<T: Send + 'static>(
+    /// Updates a screen and reads from it.
+    async fn with_screen<T: Send + 'static>(
         self: &Arc<Self>,
         id: SessionId,
-        see: impl FnOnce(&mut Live) -> T + Send + 'static,
+        read: impl FnOnce(&mut SessionScreen) -> T + Send + 'static,
     ) -> io::Result<T> {
-        let live = self
-            .kept
+        let session = self
+            .tracked
             .lock()
             .expect("no holder panics")
             .get(&id)
             .cloned();
-        let live = live.unwrap_or_else(|| {
-            // It has ended, so nothing comes live any more.
-            let mut live = Live::new(self.keepers.folder(id));
-            live.live_from = u64::MAX;
-            Arc::new(Mutex::new(live))
+        let session = session.unwrap_or_else(|| {
+            // The session has ended, so no output is live.
+            let mut session = SessionScreen::new(self.keepers.folder(id));
+            session.live_from = u64::MAX;
+            Arc::new(Mutex::new(session))
         });
-        let on_the_spot = match try_lock(&live) {
-            Some(held) => held.is_soon_painted(held.end()?),
-            // It is being painted.
+        let inline = match try_lock(&session) {
+            Some(held) => held.is_quickly_painted(held.end()?),
+            // Another thread is painting it.
             None => false,
         };
         let screens = self.clone();
         let work = move || {
-            let mut held = lock(&live);
+            let mut held = lock(&session);
             let end = held.end()?;
             screens.catch_up(id, &mut held, end)?;
-            let seen = see(&mut held);
+            let result = read(&mut held);
             drop(held);
-            screens.used(id);
-            Ok(seen)
+            screens.mark_used(id);
+            Ok(result)
         };
-        if on_the_spot {
+        if inline {
             return work();
         }
         tokio::task::spawn_blocking(work)
@@ -184,75 +185,82 @@ impl Screens {
             .map_err(io::Error::other)?
     }
 
-    /// Paints what has come, which is at least up to `end`, and answers what it asks. A terminal that
-    /// gathers lines has been asked by nobody who waits, as by a file that was printed: the answer would
-    /// stand in the next line that somebody types.
-    fn catch_up(&self, id: SessionId, live: &mut Live, end: u64) -> io::Result<u64> {
-        let folder = live.folder.clone();
-        live.catch_up(end, |replies| {
+    /// Paints the output up to `end` at least, and replies to its queries. A terminal in canonical mode gets no
+    /// reply: no program waits for it, as when a file was printed, and the reply would end up in the next line that
+    /// is typed.
+    fn catch_up(&self, id: SessionId, session: &mut SessionScreen, end: u64) -> io::Result<u64> {
+        let folder = session.folder.clone();
+        session.catch_up(end, |replies| {
             let meta = folder::read_meta(&folder).ok().flatten();
             if !meta.is_some_and(|meta| pts::gathers_lines(&meta)) {
-                self.keepers.answer(id, replies);
+                self.keepers.send_reply(id, replies);
             }
         })
     }
 
-    /// A screen was used: it is held ready, and the one that was not used for longest is folded.
-    fn used(&self, id: SessionId) {
-        let mut awake = self.awake.lock().expect("no holder panics");
-        awake.retain(|other| *other != id);
-        awake.push_back(id);
-        let idle = (awake.len() > AWAKE).then(|| awake.pop_front()).flatten();
-        drop(awake);
+    /// Marks a screen as used: it stays expanded, and the one that was not used for longest is compacted.
+    fn mark_used(&self, id: SessionId) {
+        let mut expanded = self.expanded.lock().expect("no holder panics");
+        expanded.retain(|other| *other != id);
+        expanded.push_back(id);
+        let idle = (expanded.len() > MAX_EXPANDED)
+            .then(|| expanded.pop_front())
+            .flatten();
+        drop(expanded);
         let idle = idle.and_then(|id| {
-            let kept = self.kept.lock().expect("no holder panics");
-            kept.get(&id).cloned()
+            let tracked = self.tracked.lock().expect("no holder panics");
+            tracked.get(&id).cloned()
         });
-        // One that is just being painted is used, and comes back.
+        // A screen that is being painted is in use, and will be added again.
         if let Some(mut idle) = idle.as_deref().and_then(try_lock) {
-            idle.fold();
+            idle.compact();
         }
     }
 
     fn forget(&self, id: SessionId) {
-        self.kept.lock().expect("no holder panics").remove(&id);
-        let mut awake = self.awake.lock().expect("no holder panics");
-        awake.retain(|other| *other != id);
+        self.tracked.lock().expect("no holder panics").remove(&id);
+        let mut expanded = self.expanded.lock().expect("no holder panics");
+        expanded.retain(|other| *other != id);
     }
 }
 
-fn lock(live: &Mutex<Live>) -> MutexGuard<'_, Live> {
-    live.lock().expect("no holder panics")
+fn lock(session: &Mutex<SessionScreen>) -> MutexGuard<'_, SessionScreen> {
+    session.lock().expect("no holder panics")
 }
 
-/// The same for whoever must not wait: to paint much takes a while.
-fn try_lock(live: &Mutex<Live>) -> Option<MutexGuard<'_, Live>> {
-    match live.try_lock() {
+/// Locks without waiting, because painting may take a while.
+fn try_lock(session: &Mutex<SessionScreen>) -> Option<MutexGuard<'_, SessionScreen>> {
+    match session.try_lock() {
         Ok(held) => Some(held),
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Poisoned(_)) => panic!("no holder panics"),
     }
 }
 
-/// Follows a session's output for as long as it runs.
-async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mut at: u64) {
+/// Follows a session's output until it ends.
+async fn follow_output(
+    screens: Arc<Screens>,
+    id: SessionId,
+    session: Arc<Mutex<SessionScreen>>,
+    mut at: u64,
+) {
     if let Some(mut follower) = screens.keepers.follow(id) {
         loop {
-            let progress = follower.beyond(at).await;
+            let progress = follower.wait_beyond(at).await;
             at = at.max(progress.bytes);
             if progress.ended {
                 break;
             }
-            // Whoever waits to read this comes first, and what comes in a burst is painted at once.
-            pause(MOMENT).await;
-            let on_the_spot = try_lock(&live).is_some_and(|held| held.is_soon_painted(at));
-            let (screens, live) = (screens.clone(), live.clone());
+            // Readers of this output run first, and a burst is painted at once.
+            pause(PAINT_DELAY).await;
+            let inline = try_lock(&session).is_some_and(|held| held.is_quickly_painted(at));
+            let (screens, session) = (screens.clone(), session.clone());
             let work = move || {
-                let painted = screens.catch_up(id, &mut lock(&live), at);
-                screens.used(id);
+                let painted = screens.catch_up(id, &mut lock(&session), at);
+                screens.mark_used(id);
                 painted
             };
-            let painted = if on_the_spot {
+            let painted = if inline {
                 work()
             } else {
                 let work = tokio::task::spawn_blocking(work).await;
@@ -267,14 +275,14 @@ async fn attend(screens: Arc<Screens>, id: SessionId, live: Arc<Mutex<Live>>, mu
     screens.forget(id);
 }
 
-impl Live {
+impl SessionScreen {
     fn new(folder: PathBuf) -> Self {
-        Live {
+        SessionScreen {
             size: size_of(&folder),
             folder,
             at: 0,
             live_from: 0,
-            skim: Skim::default(),
+            mode_scanner: ModeScanner::default(),
             state: State::Unbuilt,
         }
     }
@@ -283,49 +291,49 @@ impl Live {
         Log::open(&self.folder).end()
     }
 
-    /// Whether little work is left to paint what has come up to `end`, whatever it is.
-    fn is_soon_painted(&self, end: u64) -> bool {
+    /// True if painting up to `end` takes little work, whatever the output is.
+    fn is_quickly_painted(&self, end: u64) -> bool {
         let cells = u64::from(self.size.cols) * u64::from(self.size.rows);
-        end.saturating_sub(self.at).saturating_mul(cells) <= ON_THE_SPOT
+        end.saturating_sub(self.at).saturating_mul(cells) <= MAX_INLINE_CELLS
     }
 
-    /// The screen, ready.
+    /// Expanded screen.
     fn screen(&mut self) -> &mut Screen {
-        if !matches!(self.state, State::Awake(_)) {
+        if !matches!(self.state, State::Expanded(_)) {
             let screen = match &self.state {
-                State::Folded(folded) => folded.unfold(),
-                State::Unbuilt | State::Awake(_) => Screen::new(self.size),
+                State::Compact(compact) => compact.expand(),
+                State::Unbuilt | State::Expanded(_) => Screen::new(self.size),
             };
-            self.state = State::Awake(Box::new(screen));
+            self.state = State::Expanded(Box::new(screen));
         }
         match &mut self.state {
-            State::Awake(screen) => screen,
-            State::Unbuilt | State::Folded(_) => unreachable!("it has just been made ready"),
+            State::Expanded(screen) => screen,
+            State::Unbuilt | State::Compact(_) => unreachable!("it has just been made ready"),
         }
     }
 
-    /// Folds the screen; it stays what it is.
-    fn fold(&mut self) -> Folded {
-        let folded = match std::mem::replace(&mut self.state, State::Unbuilt) {
-            State::Unbuilt => Folded::empty(self.size),
-            State::Folded(folded) => folded,
-            State::Awake(screen) => screen.fold(),
+    /// Compacts the screen in place.
+    fn compact(&mut self) -> CompactScreen {
+        let compact = match std::mem::replace(&mut self.state, State::Unbuilt) {
+            State::Unbuilt => CompactScreen::empty(self.size),
+            State::Compact(compact) => compact,
+            State::Expanded(screen) => screen.compact(),
         };
-        self.state = State::Folded(folded.clone());
-        folded
+        self.state = State::Compact(compact.clone());
+        compact
     }
 
     fn catch_up(&mut self, end: u64, mut answer: impl FnMut(&[u8])) -> io::Result<u64> {
         if end <= self.at {
             return Ok(self.at);
         }
-        let painted_from = end.saturating_sub(PAINTED);
+        let painted_from = end.saturating_sub(MAX_PAINTED);
         let mut pieces = Log::open(&self.folder).pieces(self.at, None).known_to(end);
         while let Some(piece) = pieces.next_within(usize::MAX)? {
             if let Piece::Chunk(chunk) = piece {
                 let to = chunk.offset + chunk.bytes.len() as u64;
                 if to <= painted_from {
-                    self.skimmed(&chunk.bytes);
+                    self.scan_modes(&chunk.bytes);
                 } else {
                     let before = self.live_from.saturating_sub(chunk.offset);
                     let before = usize::try_from(before).unwrap_or(usize::MAX);
@@ -342,15 +350,15 @@ impl Live {
         Ok(self.at)
     }
 
-    fn skimmed(&mut self, bytes: &[u8]) {
-        let mut skim = std::mem::take(&mut self.skim);
+    fn scan_modes(&mut self, bytes: &[u8]) {
+        let mut mode_scanner = std::mem::take(&mut self.mode_scanner);
         let screen = self.screen();
-        skim.pass(bytes, |lasting| screen.replay(lasting));
-        self.skim = skim;
+        mode_scanner.pass(bytes, |lasting| screen.replay(lasting));
+        self.mode_scanner = mode_scanner;
     }
 }
 
-/// The size a session's terminal has, as far as is written down.
+/// Size of a session's terminal, from its directory.
 fn size_of(folder: &Path) -> Size {
     let resized = folder::read(&folder.join(SIZE_FILE)).ok().flatten();
     let resized = resized.and_then(|text| {
@@ -368,7 +376,7 @@ fn size_of(folder: &Path) -> Size {
             rows: size.rows,
         })
     };
-    resized.or_else(first).unwrap_or(SIZE).clamped()
+    resized.or_else(first).unwrap_or(DEFAULT_SIZE).clamped()
 }
 
 #[cfg(test)]
@@ -380,34 +388,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_few_bytes_are_painted_on_the_daemons_own_thread() {
+    fn few_bytes_are_painted_inline_and_many_are_not() {
         let folder = tempfile::tempdir().unwrap();
-        let mut live = Live::new(folder.path().to_owned());
-        assert!(live.is_soon_painted(200));
-        assert!(!live.is_soon_painted(1 << 10));
-        live.size = Size {
+        let mut session = SessionScreen::new(folder.path().to_owned());
+        assert!(session.is_quickly_painted(200));
+        assert!(!session.is_quickly_painted(1 << 10));
+        session.size = Size {
             cols: Size::MOST_COLS,
             rows: Size::MOST_ROWS,
         };
-        assert!(live.is_soon_painted(0));
-        assert!(!live.is_soon_painted(8));
+        assert!(session.is_quickly_painted(0));
+        assert!(!session.is_quickly_painted(8));
     }
 
     #[test]
-    fn a_screen_that_is_being_painted_holds_up_only_who_looks_at_it() {
+    fn screen_being_painted_blocks_only_its_own_snapshot() {
         let folder = tempfile::tempdir().unwrap();
         let (events, _heard) = mpsc::channel(1);
         let keepers = Keepers::new(folder.path().to_owned(), "abide".into(), 0, events);
         let screens = Screens::new(keepers);
         let id = SessionId::from_bits(1);
-        let live = Arc::new(Mutex::new(Live::new(folder.path().join(id.to_string()))));
-        let mut kept = screens.kept.lock().unwrap();
-        kept.insert(id, live.clone());
-        drop(kept);
+        let session = Arc::new(Mutex::new(SessionScreen::new(
+            folder.path().join(id.to_string()),
+        )));
+        let mut tracked = screens.tracked.lock().unwrap();
+        tracked.insert(id, session.clone());
+        drop(tracked);
         let (begun, has_begun) = std_mpsc::channel();
         let (painted, is_painted) = std_mpsc::channel::<()>();
         let painter = std::thread::spawn(move || {
-            let painting = lock(&live);
+            let painting = lock(&session);
             begun.send(()).unwrap();
             is_painted.recv().unwrap();
             drop(painting);
@@ -418,7 +428,7 @@ mod tests {
             .build();
         runtime.unwrap().block_on(async {
             let looking = tokio::spawn(async move { screens.snapshot(id).await });
-            // It looks by now, and somebody else has a turn all the same.
+            // The snapshot waits by now, and this task runs anyway.
             tokio::task::yield_now().await;
             painted.send(()).unwrap();
             assert_eq!(looking.await.unwrap().unwrap().title, None);

@@ -1,7 +1,7 @@
-//! Finding lines in a whole log by a regular expression, in one pass and in constant memory.
+//! Search in a whole log by a regular expression, in one pass and in constant memory.
 //!
-//! Lines are matched as a person sees them, without escape sequences. A block of the log that holds
-//! none is searched as it is, which makes this about as fast as grep.
+//! Lines are matched without escape sequences. A block that contains none is searched as it is, which makes this
+//! about as fast as grep.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,32 +14,32 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use abide_session::log::{Log, Piece};
 
-/// Bytes searched at once. A line longer than this is searched in parts.
-const BLOCK: usize = 256 << 10;
-/// Memory that a compiled pattern may take.
+/// Bytes searched at once. A longer line is searched in parts.
+const BLOCK_SIZE: usize = 256 << 10;
+/// Maximum memory of a compiled pattern.
 const PATTERN_SIZE: usize = 1 << 20;
-/// Depth of nesting in a pattern.
+/// Maximum depth of nesting in a pattern.
 const PATTERN_DEPTH: u32 = 64;
 /// Longest pattern, in bytes.
 const PATTERN_LENGTH: usize = 4 << 10;
-/// Most bytes of a line that are shown, around its match.
-const SHOWN: usize = 1_000;
+/// Maximum bytes of a line in the result, around its match.
+const MAX_LINE_BYTES: usize = 1_000;
 
-/// A pattern that can be searched for.
+/// Compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
-    /// It could match across lines, so it is shown one line at a time.
+    /// True if it could match across lines, so it is applied to one line at a time.
     by_line: bool,
 }
 
-/// A pattern that cannot be used, as one sentence that says where.
+/// Pattern that cannot be used, as a sentence that says where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPattern(String);
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Compiles a pattern.
     pub fn new(pattern: &str) -> Result<Self, BadPattern> {
         if pattern.len() > PATTERN_LENGTH {
             return Err(BadPattern(format!(
@@ -73,13 +73,13 @@ impl Pattern {
         Ok(Pattern { regex, by_line })
     }
 
-    /// Whether a text holds a match.
-    pub fn is_in(&self, text: &[u8]) -> bool {
+    /// True if a text contains a match.
+    pub fn matches(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
     }
 }
 
-/// What is wrong with a pattern and where, in one sentence.
+/// Fault of a pattern and its position, as a sentence.
 fn reason(pattern: &str, error: &regex_syntax::Error) -> String {
     let (fault, at) = match error {
         regex_syntax::Error::Parse(fault) => (fault.kind().to_string(), fault.span().start),
@@ -90,7 +90,7 @@ fn reason(pattern: &str, error: &regex_syntax::Error) -> String {
     format!("{fault}, at character {place}")
 }
 
-/// Whether any part of a pattern takes in a newline.
+/// True if any part of a pattern matches a newline.
 fn spans_lines(part: &Hir) -> bool {
     match part.kind() {
         HirKind::Empty | HirKind::Look(_) => false,
@@ -107,102 +107,106 @@ fn spans_lines(part: &Hir) -> bool {
     }
 }
 
-/// What to look for and how much of it to bring.
+/// Search request.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The pattern.
     pub pattern: Pattern,
-    /// Lines to bring before and after each match.
+    /// Lines of context before and after each match.
     pub context: usize,
-    /// Most matching lines to bring; further ones are counted.
-    pub most: usize,
-    /// Only lines after the one of this number are looked for.
+    /// Maximum of matching lines in the result; further ones are counted.
+    pub max_lines: usize,
+    /// Line number after which the search begins.
     pub after: u64,
 }
 
-/// A line that was found, or stands around one.
+/// Line that matches, or is context of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Counted from one.
+    /// Line number, from one.
     pub number: u64,
-    /// Whether it matches.
+    /// True if it matches.
     pub matches: bool,
-    /// Its bytes without escape sequences; of a long line the part around the match.
+    /// Bytes without escape sequences; of a long line the part around the match.
     pub text: Vec<u8>,
     /// Bytes left out before and after.
     pub cut: (usize, usize),
 }
 
-/// What was found.
+/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Finds {
-    /// In order.
+pub struct SearchResult {
+    /// Lines in order.
     pub lines: Vec<Line>,
-    /// All lines that match, those included that were not brought.
+    /// Number of matching lines, including those that are not in the result.
     pub matches: u64,
-    /// Lines there are.
+    /// Number of lines in the log.
     pub total: u64,
     /// Bytes of the log that were searched.
     pub searched: u64,
-    /// Bytes that are missing from the log.
+    /// Bytes missing from the log.
     pub missing: u64,
-    /// It was stopped before the end of the log.
+    /// True if it was stopped before the end of the log.
     pub stopped: bool,
 }
 
-/// Searches a log. `stop` is asked now and then whether to go on.
-pub fn search(log: &Log, search: &Search, mut stop: impl FnMut() -> bool) -> io::Result<Finds> {
-    let mut seeker = Seeker::new(search);
+/// Searches a log until its end or until `stop` returns true.
+pub fn search(
+    log: &Log,
+    search: &Search,
+    mut stop: impl FnMut() -> bool,
+) -> io::Result<SearchResult> {
+    let mut searcher = Searcher::new(search);
     let mut pieces = log.pieces(0, None);
     while let Some(piece) = pieces.next_within(usize::MAX)? {
         match piece {
             Piece::Chunk(chunk) => {
-                if seeker.feed(&chunk.bytes) && seeker.number > search.after && stop() {
-                    seeker.finds.stopped = true;
+                if searcher.feed(&chunk.bytes) && searcher.number > search.after && stop() {
+                    searcher.result.stopped = true;
                     break;
                 }
             }
-            Piece::Gap { from, to } => seeker.gap(to - from),
+            Piece::Gap { from, to } => searcher.gap(to - from),
         }
     }
-    Ok(seeker.finish())
+    Ok(searcher.finish())
 }
 
-/// Which part of a line comes next.
+/// Part of a line that comes next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Its begin.
+    /// Begin of a line.
     First,
     /// More of a line that does not match so far.
     More,
-    /// More of a line that has been found.
+    /// More of a line that matches.
     Found,
 }
 
-/// Takes a log in, chunk by chunk.
-pub struct Seeker<'a> {
+/// Search over the chunks of a log.
+pub struct Searcher<'a> {
     search: &'a Search,
     buffer: Vec<u8>,
     clean: Vec<u8>,
-    finds: Finds,
-    /// The number of the line at the start of the buffer.
+    result: SearchResult,
+    /// Number of the line at the start of the buffer.
     number: u64,
-    /// That line has begun in an earlier block.
+    /// Part of that line: it may have begun in an earlier block.
     part: Part,
-    /// Lines before the present one, in case it or the next ones match.
+    /// Lines before the current one, in case it or the next ones match.
     before: VecDeque<Line>,
-    /// Lines still to be brought after a match.
+    /// Lines of context still to be added after a match.
     after: usize,
 }
 
-impl<'a> Seeker<'a> {
-    /// Nothing searched yet.
+impl<'a> Searcher<'a> {
+    /// Search that has read nothing.
     pub fn new(search: &'a Search) -> Self {
-        Seeker {
+        Searcher {
             search,
-            buffer: Vec::with_capacity(BLOCK),
+            buffer: Vec::with_capacity(BLOCK_SIZE),
             clean: Vec::new(),
-            finds: Finds::default(),
+            result: SearchResult::default(),
             number: 1,
             part: Part::First,
             before: VecDeque::new(),
@@ -210,11 +214,11 @@ impl<'a> Seeker<'a> {
         }
     }
 
-    /// Takes more of the log; says whether a block was searched.
+    /// Adds a chunk of the log. Returns true if a block was searched.
     pub fn feed(&mut self, bytes: &[u8]) -> bool {
-        self.finds.searched += bytes.len() as u64;
+        self.result.searched += bytes.len() as u64;
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() < BLOCK {
+        if self.buffer.len() < BLOCK_SIZE {
             return false;
         }
         let end = memrchr(b'\n', &self.buffer).map_or(self.buffer.len(), |at| at + 1);
@@ -222,20 +226,20 @@ impl<'a> Seeker<'a> {
         true
     }
 
-    /// Bytes are missing here: what came before is a line of its own.
+    /// Marks missing bytes: what came before is a line of its own.
     pub fn gap(&mut self, bytes: u64) {
-        self.finds.missing += bytes;
+        self.result.missing += bytes;
         if !self.buffer.is_empty() {
             self.buffer.push(b'\n');
         }
         self.block(self.buffer.len());
     }
 
-    /// The end of the log.
-    pub fn finish(mut self) -> Finds {
+    /// Marks the end of the log, and returns the result.
+    pub fn finish(mut self) -> SearchResult {
         self.block(self.buffer.len());
-        self.finds.total = self.number - 1 + u64::from(self.part != Part::First);
-        self.finds
+        self.result.total = self.number - 1 + u64::from(self.part != Part::First);
+        self.result
     }
 
     /// Searches the first `end` bytes of the buffer.
@@ -257,7 +261,7 @@ impl<'a> Seeker<'a> {
         self.buffer.drain(..end);
     }
 
-    /// Goes from match to match; what lies between is only counted.
+    /// Goes from match to match; lines in between are only counted.
     fn lines(&mut self, block: &[u8]) {
         let mut at = 0;
         while at < block.len() {
@@ -265,7 +269,7 @@ impl<'a> Seeker<'a> {
                 break;
             };
             let start = memrchr(b'\n', &block[at..found]).map_or(at, |newline| at + newline + 1);
-            self.pass(&block[at..start]);
+            self.unmatched_lines(&block[at..start]);
             let end =
                 memchr(b'\n', &block[start..]).map_or(block.len(), |length| start + length + 1);
             let line = &block[start..end];
@@ -274,18 +278,18 @@ impl<'a> Seeker<'a> {
                 self.matched(text, place.start());
                 self.advance(line, Part::Found);
             } else {
-                // It matched only in its surroundings.
-                self.passed_line(text);
+                // The pattern matched only together with the text around the line.
+                self.context_line(text);
                 self.advance(line, Part::More);
             }
             at = end;
         }
         if at < block.len() {
-            self.pass(&block[at..]);
+            self.unmatched_lines(&block[at..]);
         }
     }
 
-    /// Where the next match begins that may be one of a line.
+    /// Position of the next match that may be one of a line.
     fn next_match(&self, block: &[u8], at: usize) -> Option<usize> {
         let regex = &self.search.pattern.regex;
         if self.search.pattern.by_line {
@@ -302,7 +306,7 @@ impl<'a> Seeker<'a> {
             return None;
         }
         let found = regex.find_at(block, at)?.start();
-        // The empty end after the last newline is no line.
+        // The empty rest after the last newline is no line.
         (found < block.len() || !block.ends_with(b"\n")).then_some(found.min(block.len() - 1))
     }
 
@@ -310,25 +314,27 @@ impl<'a> Seeker<'a> {
         if self.part == Part::Found || self.number <= self.search.after {
             return;
         }
-        self.finds.matches += 1;
-        if self.finds.matches > self.search.most as u64 {
+        self.result.matches += 1;
+        if self.result.matches > self.search.max_lines as u64 {
             self.before.clear();
             self.after = 0;
             return;
         }
-        self.finds.lines.extend(self.before.drain(..));
-        self.finds.lines.push(shown(self.number, true, text, place));
+        self.result.lines.extend(self.before.drain(..));
+        self.result
+            .lines
+            .push(shown(self.number, true, text, place));
         self.after = self.search.context;
     }
 
-    /// A line that does not match but may be context.
-    fn passed_line(&mut self, text: &[u8]) {
+    /// Adds a line that does not match but may be context.
+    fn context_line(&mut self, text: &[u8]) {
         if self.part != Part::First || self.search.context == 0 {
             return;
         }
         if self.after > 0 {
             self.after -= 1;
-            self.finds.lines.push(shown(self.number, false, text, 0));
+            self.result.lines.push(shown(self.number, false, text, 0));
         } else {
             if self.before.len() == self.search.context {
                 self.before.pop_front();
@@ -337,16 +343,16 @@ impl<'a> Seeker<'a> {
         }
     }
 
-    /// Lines that do not match. Only those are looked at that are context.
-    fn pass(&mut self, lines: &[u8]) {
-        if self.search.context == 0 || self.finds.matches > self.search.most as u64 {
+    /// Handles lines that do not match. Only those that are context are split.
+    fn unmatched_lines(&mut self, lines: &[u8]) {
+        if self.search.context == 0 || self.result.matches > self.search.max_lines as u64 {
             self.skip(lines);
             return;
         }
         let mut rest = lines;
         while self.after > 0 && !rest.is_empty() {
             let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-            self.passed_line(without_end(&rest[..end]));
+            self.context_line(without_end(&rest[..end]));
             self.advance(&rest[..end], Part::More);
             rest = &rest[end..];
         }
@@ -361,7 +367,7 @@ impl<'a> Seeker<'a> {
         let mut rest = &rest[kept..];
         while !rest.is_empty() {
             let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-            self.passed_line(without_end(&rest[..end]));
+            self.context_line(without_end(&rest[..end]));
             self.advance(&rest[..end], Part::More);
             rest = &rest[end..];
         }
@@ -381,7 +387,7 @@ impl<'a> Seeker<'a> {
         }
     }
 
-    /// Goes on behind a line, or behind the part of it that is in this block.
+    /// Advances behind a line, or behind the part of it in this block.
     fn advance(&mut self, line: &[u8], part: Part) {
         if line.ends_with(b"\n") {
             self.number += 1;
@@ -392,19 +398,21 @@ impl<'a> Seeker<'a> {
     }
 }
 
+/// Line without its line ending.
 fn without_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
+/// Line for the result, shortened around the match.
 fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
-    let (from, to) = if text.len() <= SHOWN {
+    let (from, to) = if text.len() <= MAX_LINE_BYTES {
         (0, text.len())
     } else {
-        let from = place.saturating_sub(SHOWN / 4);
-        let to = (from + SHOWN).min(text.len());
+        let from = place.saturating_sub(MAX_LINE_BYTES / 4);
+        let to = (from + MAX_LINE_BYTES).min(text.len());
         (
-            char_start(text, to.saturating_sub(SHOWN)),
+            char_start(text, to.saturating_sub(MAX_LINE_BYTES)),
             char_start(text, to),
         )
     };
@@ -416,7 +424,7 @@ fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
     }
 }
 
-/// The start of the character at an offset.
+/// Start of the character at an offset.
 fn char_start(text: &[u8], mut at: usize) -> usize {
     while at > 0 && at < text.len() && text[at] & 0xc0 == 0x80 {
         at -= 1;
@@ -429,23 +437,23 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn find(pattern: &str, context: usize, chunks: &[&[u8]]) -> Finds {
+    fn find(pattern: &str, context: usize, chunks: &[&[u8]]) -> SearchResult {
         let search = Search {
             pattern: Pattern::new(pattern).unwrap(),
             context,
-            most: 1_000,
+            max_lines: 1_000,
             after: 0,
         };
-        let mut seeker = Seeker::new(&search);
+        let mut searcher = Searcher::new(&search);
         for chunk in chunks {
-            seeker.feed(chunk);
+            searcher.feed(chunk);
         }
-        seeker.finish()
+        searcher.finish()
     }
 
-    fn brief(finds: &Finds) -> Vec<String> {
+    fn summary(result: &SearchResult) -> Vec<String> {
         let sign = |line: &Line| if line.matches { ':' } else { '-' };
-        finds
+        result
             .lines
             .iter()
             .map(|line| {
@@ -460,10 +468,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_with_their_numbers_and_surroundings() {
+    fn matches_have_line_numbers_and_context() {
         let log = b"one\r\ntwo\r\n\x1b[31mthree\x1b[0m\r\nfour\r\nfive\r\nthree again\nlast";
-        assert_eq!(brief(&find("^three$", 0, &[log])), ["3:three"]);
-        let finds = find("three", 1, &[log]);
+        assert_eq!(summary(&find("^three$", 0, &[log])), ["3:three"]);
+        let result = find("three", 1, &[log]);
         let wanted = [
             "2-two",
             "3:three",
@@ -472,68 +480,73 @@ mod tests {
             "6:three again",
             "7-last",
         ];
-        assert_eq!(brief(&finds), wanted);
-        assert_eq!((finds.matches, finds.total), (2, 7));
-        assert_eq!(brief(&find("last", 0, &[log])), ["7:last"]);
-        assert_eq!(brief(&find("^$", 0, &[b"a\n\nb\n"])), ["2:"]);
+        assert_eq!(summary(&result), wanted);
+        assert_eq!((result.matches, result.total), (2, 7));
+        assert_eq!(summary(&find("last", 0, &[log])), ["7:last"]);
+        assert_eq!(summary(&find("^$", 0, &[b"a\n\nb\n"])), ["2:"]);
         assert_eq!(find("nothing like it", 3, &[log]).lines, []);
     }
 
     #[test]
-    fn a_match_never_reaches_beyond_its_line() {
+    fn match_does_not_span_lines() {
         let log = b"a\nb\nab\n";
-        assert_eq!(brief(&find(r"a\s*b", 0, &[log])), ["3:ab"]);
-        assert_eq!(brief(&find(r"\Ab\z", 0, &[log])), ["2:b"]);
+        assert_eq!(summary(&find(r"a\s*b", 0, &[log])), ["3:ab"]);
+        assert_eq!(summary(&find(r"\Ab\z", 0, &[log])), ["2:b"]);
         assert_eq!(find("[^x]+", 0, &[log]).matches, 3);
     }
 
     #[test]
-    fn more_matches_than_wanted_are_counted() {
+    fn matches_beyond_max_lines_are_counted() {
         let search = Search {
             pattern: Pattern::new("x").unwrap(),
             context: 1,
-            most: 2,
+            max_lines: 2,
             after: 0,
         };
-        let mut seeker = Seeker::new(&search);
-        seeker.feed(&b"x\n".repeat(1_000));
-        let finds = seeker.finish();
-        assert_eq!((finds.lines.len(), finds.matches), (2, 1_000));
+        let mut searcher = Searcher::new(&search);
+        searcher.feed(&b"x\n".repeat(1_000));
+        let result = searcher.finish();
+        assert_eq!((result.lines.len(), result.matches), (2, 1_000));
     }
 
     #[test]
-    fn lines_up_to_a_number_are_passed_over() {
+    fn lines_up_to_after_are_skipped() {
         let search = Search {
             pattern: Pattern::new("x").unwrap(),
             context: 0,
-            most: 2,
+            max_lines: 2,
             after: 3,
         };
-        let mut seeker = Seeker::new(&search);
-        seeker.feed(&b"x\n".repeat(6));
-        let finds = seeker.finish();
-        assert_eq!(brief(&finds), ["4:x", "5:x"]);
-        assert_eq!((finds.matches, finds.total), (3, 6));
+        let mut searcher = Searcher::new(&search);
+        searcher.feed(&b"x\n".repeat(6));
+        let result = searcher.finish();
+        assert_eq!(summary(&result), ["4:x", "5:x"]);
+        assert_eq!((result.matches, result.total), (3, 6));
     }
 
     #[test]
-    fn a_line_longer_than_any_block_is_brought_once_and_short() {
-        let mut log = b"x".repeat(3 * BLOCK);
+    fn line_longer_than_a_block_is_returned_once_and_shortened() {
+        let mut log = b"x".repeat(3 * BLOCK_SIZE);
         log.extend_from_slice(b"needle");
-        log.extend(b"y".repeat(2 * BLOCK));
+        log.extend(b"y".repeat(2 * BLOCK_SIZE));
         log.extend_from_slice(b"needle\nnext needle\n");
         let chunks: Vec<&[u8]> = log.chunks(10_000).collect();
-        let finds = find("needle", 0, &chunks);
-        assert_eq!(finds.matches, 2);
-        assert_eq!(finds.total, 2);
-        assert_eq!(finds.lines[0].number, 1);
-        assert!(finds.lines[0].text.len() <= SHOWN);
-        assert!(finds.lines[0].text.windows(6).any(|part| part == b"needle"));
-        assert_eq!(finds.lines[1].number, 2);
+        let result = find("needle", 0, &chunks);
+        assert_eq!(result.matches, 2);
+        assert_eq!(result.total, 2);
+        assert_eq!(result.lines[0].number, 1);
+        assert!(result.lines[0].text.len() <= MAX_LINE_BYTES);
+        assert!(
+            result.lines[0]
+                .text
+                .windows(6)
+                .any(|part| part == b"needle")
+        );
+        assert_eq!(result.lines[1].number, 2);
     }
 
     #[test]
-    fn a_bad_pattern_is_refused_with_its_place() {
+    fn invalid_pattern_is_refused_with_its_position() {
         let refused = |pattern: &str| Pattern::new(pattern).unwrap_err().to_string();
         assert_eq!(refused("ab(c"), "unclosed group, at character 3");
         assert_eq!(refused("é[z-a]").split(", at").nth(1), Some(" character 3"));
@@ -546,7 +559,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn it_finds_what_a_look_at_every_line_finds(
+        fn search_finds_what_matching_every_line_finds(
             lines in prop::collection::vec("[ab\u{1b}\\[m]{0,6}\r?", 0..40),
             pattern in prop::sample::select(vec!["a", "ab", "^b", "a$", "^$", r"a\s*b", "[^a]", "a|b", r"\bab"]),
             context in 0usize..3,
@@ -554,7 +567,7 @@ mod tests {
         ) {
             let log = lines.join("\n").into_bytes();
             let chunks: Vec<&[u8]> = log.chunks(cut).collect();
-            let finds = find(pattern, context, &chunks);
+            let result = find(pattern, context, &chunks);
             let whole = Pattern::new(pattern).unwrap();
             let mut clean = Vec::new();
             tokenizer::strip_escapes(&log, &mut clean);
@@ -562,16 +575,16 @@ mod tests {
             if clean.is_empty() || clean.ends_with(b"\n") {
                 all.pop();
             }
-            let hits: Vec<usize> = (0..all.len()).filter(|at| whole.is_in(all[*at])).collect();
+            let hits: Vec<usize> = (0..all.len()).filter(|at| whole.matches(all[*at])).collect();
             let near = |at: &usize| hits.iter().any(|hit| hit.abs_diff(*at) <= context);
             let wanted: Vec<(u64, bool, &[u8])> = (0..all.len())
                 .filter(near)
                 .map(|at| (at as u64 + 1, hits.contains(&at), all[at]))
                 .collect();
             let got: Vec<(u64, bool, &[u8])> =
-                finds.lines.iter().map(|line| (line.number, line.matches, &line.text[..])).collect();
+                result.lines.iter().map(|line| (line.number, line.matches, &line.text[..])).collect();
             prop_assert_eq!(got, wanted);
-            prop_assert_eq!(finds.total, all.len() as u64);
+            prop_assert_eq!(result.total, all.len() as u64);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets in files that only their owner can read.
+//! Secrets in files that only their owner can read, and random tokens.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,47 +8,47 @@ use super::entropy;
 
 pub use abide_session::private_file::write;
 
-/// Bytes in a token; twice as many digits are written.
-const TOKEN: usize = 32;
+/// Bytes in a token; its text has twice as many hexadecimal digits.
+const TOKEN_BYTES: usize = 32;
 
-/// The token in the file at `path`, made where there is none. One that others could have read, or
-/// that is none of ours, is replaced.
+/// Token in the file at `path`, created if there is none. A token that another user could have read, or that is not
+/// valid, is replaced.
 pub fn token(path: &Path) -> io::Result<String> {
-    match kept(path) {
+    match read_token(path) {
         Ok(Some(token)) => return Ok(token),
         Ok(None) => tracing::warn!(
-            "{} could be read by others or held no token; it holds a new one now",
+            "{} could be read by other users or contained no valid token; it has a new token now",
             path.display()
         ),
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
         Err(fault) => return Err(fault),
     }
-    let token = random::<TOKEN>();
+    let token = random_hex::<TOKEN_BYTES>();
     write(path, &token)?;
     Ok(token)
 }
 
-/// So many random bytes, as digits.
-pub fn random<const BYTES: usize>() -> String {
+/// Random bytes, in hexadecimal.
+pub fn random_hex<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
     entropy::fill(&mut bytes);
-    digits(&bytes)
+    hex(&bytes)
 }
 
-/// Bytes as digits.
-pub fn digits(bytes: &[u8]) -> String {
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares in a time that says nothing about where the two differ.
-pub fn same(left: &[u8], right: &[u8]) -> bool {
+/// Compares in constant time, so that the duration tells nothing about the difference.
+pub fn constant_time_eq(left: &[u8], right: &[u8]) -> bool {
     let differ = left.iter().zip(right).fold(0, |differ, (left, right)| {
         std::hint::black_box(differ | (left ^ right))
     });
     left.len() == right.len() && differ == 0
 }
 
-/// Reads a file that no other user could have read or written. `None`: another user could.
+/// Content of a file that no other user can read or write. `None`: another user can.
 pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let found = std::fs::symlink_metadata(path)?;
     let ours = found.is_file()
@@ -57,22 +57,24 @@ pub fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     ours.then(|| std::fs::read(path)).transpose()
 }
 
-fn kept(path: &Path) -> io::Result<Option<String>> {
+/// Valid token in a private file. `None`: the file or its content is not valid.
+fn read_token(path: &Path) -> io::Result<Option<String>> {
     let Some(text) = read(path)? else {
         return Ok(None);
     };
     let text = text.trim_ascii();
-    let whole = text.len() == 2 * TOKEN && text.iter().all(u8::is_ascii_hexdigit);
+    let whole = text.len() == 2 * TOKEN_BYTES && text.iter().all(u8::is_ascii_hexdigit);
     Ok(whole.then(|| String::from_utf8_lossy(text).into_owned()))
 }
 
-/// Lets nobody but root look into the memory of this process, alive or as a dump after a crash: the
-/// variables of commands pass through it, and a command runs as the same user. What it starts can be looked
-/// into as ever.
-pub fn keep_memory() {
+/// Makes this process not dumpable: only root can read its memory, alive or as a core dump. The environment of
+/// commands passes through it, and commands run as the same user. Child processes are not affected.
+pub fn set_not_dumpable() {
     let wanted = rustix::process::DumpableBehavior::NotDumpable;
     if let Err(fault) = rustix::process::set_dumpable_behavior(wanted) {
-        tracing::warn!("the memory of this process can be looked into: {fault}");
+        tracing::warn!(
+            "cannot make this process undumpable, so its memory can be read by other processes of its user: {fault}"
+        );
     }
 }
 
@@ -82,7 +84,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_token_is_made_once() {
+    fn token_is_created_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let made = token(&path).unwrap();
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_others_could_have_read_is_replaced() {
+    fn token_readable_by_others_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let made = token(&path).unwrap();

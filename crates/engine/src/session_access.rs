@@ -1,4 +1,4 @@
-//! How probes see sessions, and run the commands of conditions as sessions.
+//! Access of probes to sessions: reads the published state, and runs the commands of conditions as sessions.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -14,23 +14,23 @@ use super::{Change, Handle, Launch, SessionView, Stdin};
 use crate::config;
 use crate::keepers::Follower;
 use crate::port_openers::Candidates;
-use crate::probe::{Closing, Command, Openers, Owner, Sessions, TRY_LIMIT, Tried};
+use crate::probe::{Command, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult};
 use crate::text::{last_lines, refusal_sentence, short_command};
 use abide_session::log::tail;
 
-/// A future that others may hold.
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Boxed future.
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Sees through the published.
+/// Access through a handle.
 pub(super) struct SessionAccess(pub Handle);
 
 impl Sessions for SessionAccess {
-    fn ended(&self, session: SessionId) -> Boxed<'_, Option<String>> {
+    fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>> {
         Box::pin(async move {
             let mut changes = self.0.published().follow();
             loop {
                 let view = self.0.published().session(session)?;
-                if let Some(how) = how(&view) {
+                if let Some(how) = end_text(&view) {
                     return Some(how);
                 }
                 if let Err(RecvError::Closed) = changes.recv().await {
@@ -48,9 +48,9 @@ impl Sessions for SessionAccess {
         self.0.keepers().folder(session)
     }
 
-    fn closing(&self, session: SessionId) -> Option<Closing> {
+    fn session_end(&self, session: SessionId) -> Option<SessionEnd> {
         let view = self.0.published().session(session)?;
-        Some(self.closing_of(&view))
+        Some(self.end_of(&view))
     }
 
     fn try_once<'a>(
@@ -58,7 +58,7 @@ impl Sessions for SessionAccess {
         wanted: &'a Command,
         owner: &'a Owner,
         leaf: usize,
-    ) -> Boxed<'a, Tried> {
+    ) -> BoxFuture<'a, TryResult> {
         Box::pin(async move {
             let request = Request::Try(Try {
                 command: wanted.command.as_str().into(),
@@ -72,48 +72,48 @@ impl Sessions for SessionAccess {
             };
             let pending = self.0.call(caller, request, Some(launch(wanted))).await;
             match pending.done().await {
-                Some(Outcome::Refused(refusal)) => Tried::NotRun(refusal_sentence(&refusal)),
-                Some(outcome) => self.tried(&outcome),
+                Some(Outcome::Refused(refusal)) => TryResult::NotRun(refusal_sentence(&refusal)),
+                Some(outcome) => self.try_result(&outcome),
                 // The daemon is stopping.
                 None => std::future::pending().await,
             }
         })
     }
 
-    fn openers(&self, agent: &Agent, since: Wall) -> Box<dyn Openers> {
+    fn port_candidates(&self, agent: &Agent, since: Wall) -> Box<dyn PortCandidates> {
         let handle = self.0.clone();
         let changes = handle.published().follow();
         let mut candidates = Candidates::new(agent.clone(), since);
-        candidates.look_at_all(handle.published().sessions());
-        Box::new(Followed {
-            sight: SessionAccess(handle),
+        candidates.update_all(handle.published().sessions());
+        Box::new(CandidateFollower {
+            access: SessionAccess(handle),
             changes,
             candidates,
         })
     }
 }
 
-/// The sessions that could open a port, followed as they change.
-struct Followed {
-    sight: SessionAccess,
+/// Candidates for a port, updated as sessions change.
+struct CandidateFollower {
+    access: SessionAccess,
     changes: Receiver<Change>,
     candidates: Candidates,
 }
 
-impl Openers for Followed {
-    fn gone(&mut self) -> Boxed<'_, Closing> {
+impl PortCandidates for CandidateFollower {
+    fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd> {
         Box::pin(async move {
-            // What has happened meanwhile comes first.
-            while let Ok(change) = self.changes.try_recv().map(Some).or_else(behind) {
-                self.heard(change);
+            // Changes that are queued already come first.
+            while let Ok(change) = self.changes.try_recv().map(Some).or_else(lagged_as_none) {
+                self.apply(change);
             }
             loop {
-                if let Some(last) = self.candidates.last_of_none_left() {
-                    return self.sight.closing_of(last);
+                if let Some(last) = self.candidates.last_ended() {
+                    return self.access.end_of(last);
                 }
                 match self.changes.recv().await {
-                    Ok(change) => self.heard(Some(change)),
-                    Err(RecvError::Lagged(_)) => self.heard(None),
+                    Ok(change) => self.apply(Some(change)),
+                    Err(RecvError::Lagged(_)) => self.apply(None),
                     Err(RecvError::Closed) => return std::future::pending().await,
                 }
             }
@@ -121,59 +121,65 @@ impl Openers for Followed {
     }
 }
 
-/// Whoever has fallen behind has to look everything up again.
-fn behind(fault: TryRecvError) -> Result<Option<Change>, TryRecvError> {
+/// Maps a lagging receiver to `None`: all sessions have to be read again.
+fn lagged_as_none(fault: TryRecvError) -> Result<Option<Change>, TryRecvError> {
     match fault {
         TryRecvError::Lagged(_) => Ok(None),
         TryRecvError::Empty | TryRecvError::Closed => Err(fault),
     }
 }
 
-impl Followed {
-    /// Something has changed; `None`: nobody knows what.
-    fn heard(&mut self, change: Option<Change>) {
-        let published = self.sight.0.published();
+impl CandidateFollower {
+    /// Applies a change; `None`: some changes were missed.
+    fn apply(&mut self, change: Option<Change>) {
+        let published = self.access.0.published();
         match change {
-            None => self.candidates.look_at_all(published.sessions()),
+            None => self.candidates.update_all(published.sessions()),
             Some(Change::Session(id)) => match published.session(id) {
-                Some(view) => self.candidates.look_at(view),
+                Some(view) => self.candidates.update(view),
                 None => self.candidates.forget(id),
             },
-            Some(_) => {}
+            Some(
+                Change::Asked(_)
+                | Change::Closed(..)
+                | Change::Timer(_)
+                | Change::Message(..)
+                | Change::MessageUpdated(_),
+            ) => {}
         }
     }
 }
 
 impl SessionAccess {
-    /// What came of a try.
-    fn tried(&self, outcome: &Outcome) -> Tried {
+    /// Result of a try.
+    fn try_result(&self, outcome: &Outcome) -> TryResult {
         let id = outcome.session();
         let Some(view) = id.and_then(|id| self.0.published().session(id)) else {
-            return Tried::NotRun("its session was removed".into());
+            return TryResult::NotRun("its session was removed".into());
         };
         match (view.ending(), &view.state.phase) {
-            (Some(ending), _) => Tried::Ended {
+            (Some(ending), _) => TryResult::Ended {
                 ending: ending.clone(),
                 last_line: String::from_utf8_lossy(&tail::last_line(&view.folder)).into_owned(),
             },
-            (None, Phase::Failed { fault, .. }) => Tried::NotRun(fault.to_string()),
-            (None, _) => Tried::NotRun("its last try cannot be killed".into()),
+            (None, Phase::Failed { fault, .. }) => TryResult::NotRun(fault.to_string()),
+            (None, _) => TryResult::NotRun("its last try cannot be killed".into()),
         }
     }
 
-    fn closing_of(&self, view: &SessionView) -> Closing {
+    fn end_of(&self, view: &SessionView) -> SessionEnd {
         let exit = view.ending().and_then(|ending| ending.exit);
-        Closing {
+        SessionEnd {
             session: view.id,
             command: short_command(&self.0, view),
             failed: exit != Some(Exit::Code(0)),
-            how: how(view).unwrap_or_else(|| "its output is closed".into()),
+            how: end_text(view).unwrap_or_else(|| "its output is closed".into()),
             last_lines: last_lines(&self.0, view),
         }
     }
 }
 
-/// How a command of a condition is started: as it was when the condition was given.
+/// Launch data for the command of a condition, as it was when the condition was set.
 fn launch(wanted: &Command) -> Launch {
     let words = wanted.shell.iter().chain([&wanted.command]);
     let mut env = config::environment();
@@ -187,20 +193,21 @@ fn launch(wanted: &Command) -> Launch {
         env,
         stdin: Stdin::None,
         pty: None,
-        heritage: None,
+        inherited_limits: None,
         secrets: Arc::default(),
     }
 }
 
-/// How a session ended, in words; `None`: it has not.
-fn how(view: &SessionView) -> Option<String> {
+/// Ending of a session as text; `None`: it has not ended.
+fn end_text(view: &SessionView) -> Option<String> {
     if let Phase::Failed { fault, .. } = &view.state.phase {
         return Some(fault.to_string());
     }
-    view.ending().map(ended_how)
+    view.ending().map(ending_text)
 }
 
-fn ended_how(ending: &Ending) -> String {
+/// Ending as text.
+fn ending_text(ending: &Ending) -> String {
     match (ending.end, ending.exit) {
         (End::Deadline, _) => "killed at its time limit".into(),
         (End::OutOfMemory, _) => "killed: out of memory".into(),

@@ -7,7 +7,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const NLM_F_REQUEST: u16 = 1;
-/// Lengths of the headers that an answer begins with.
+/// Lengths of the headers of an answer.
 const NLMSG_HEADER: usize = 16;
 const UNIX_DIAG_MSG: usize = 16;
 const INET_DIAG_MSG: usize = 72;
@@ -16,10 +16,10 @@ const INET_DIAG_DPORT: std::ops::Range<usize> = 6..8;
 const UDIAG_SHOW_PEER: u32 = 4;
 const UNIX_DIAG_PEER: u16 = 2;
 const INET_DIAG_CGROUP_ID: u16 = 21;
-/// Any socket with these addresses, whatever its cookie.
+/// Cookie that matches any socket.
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
-/// The inode of the socket at the other end of a connected unix socket. `None`: the kernel does not tell.
+/// Inode of the socket at the other end of a connected unix socket. `None`: the kernel does not say.
 pub fn unix_peer(socket: impl AsFd) -> Option<u32> {
     let inode = u32::try_from(rustix::fs::fstat(&socket).ok()?.st_ino).ok()?;
     let mut request = vec![libc::AF_UNIX as u8, 0, 0, 0];
@@ -32,8 +32,8 @@ pub fn unix_peer(socket: impl AsFd) -> Option<u32> {
     Some(u32::from_ne_bytes(value.try_into().ok()?))
 }
 
-/// The id of the control group (version 2) in which the TCP socket between the two addresses, seen from the first,
-/// was made: its folder's inode. `None`: the kernel does not tell.
+/// Id (inode) of the cgroup v2 directory in which the TCP socket from the first to the second address was created.
+/// `None`: the kernel does not say.
 pub fn tcp_creator_group(from: SocketAddr, to: SocketAddr) -> Option<u64> {
     let family = if from.is_ipv4() {
         libc::AF_INET
@@ -49,7 +49,7 @@ pub fn tcp_creator_group(from: SocketAddr, to: SocketAddr) -> Option<u64> {
     request.extend(0_u32.to_ne_bytes());
     request.extend(NO_COOKIE);
     let answer = ask(&request)?;
-    // Where there is no such connection, the kernel tells of the listening socket.
+    // Without such a connection, the kernel returns the listening socket.
     (answer.get(INET_DIAG_DPORT)? == to.port().to_be_bytes()).then_some(())?;
     let value = attribute(answer.get(INET_DIAG_MSG..)?, INET_DIAG_CGROUP_ID)?;
     Some(u64::from_ne_bytes(value.try_into().ok()?))
@@ -64,7 +64,7 @@ fn octets(address: SocketAddr) -> [u8; 16] {
     all
 }
 
-/// Sends one request and returns the body of its answer; an error is none.
+/// Sends one request and returns the body of its answer. `None` on any error.
 fn ask(body: &[u8]) -> Option<Vec<u8>> {
     let socket = open()?;
     let length = NLMSG_HEADER + body.len();
@@ -88,13 +88,13 @@ fn open() -> Option<OwnedFd> {
     let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
     let protocol = Some(netlink::SOCK_DIAG);
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, protocol).ok()?;
-    // The kernel answers within the call; this is for one that does not.
+    // The kernel answers within the call; the timeout is for one that does not.
     let patience = Some(std::time::Duration::from_secs(1));
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, patience).ok()?;
     Some(socket)
 }
 
-/// The value of an attribute of this kind.
+/// Value of the first attribute of this kind.
 fn attribute(mut all: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let length = usize::from(u16::from_ne_bytes(all.get(..2)?.try_into().ok()?));
@@ -114,7 +114,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn the_other_end_of_a_unix_socket_is_named_by_its_inode() {
+    fn unix_peer_returns_inode_of_the_other_end() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let Some(found) = unix_peer(&ours) else {
             eprintln!("skipped: this kernel has no unix_diag");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_made_in_the_group_of_its_maker() {
+    fn tcp_creator_group_returns_group_of_creating_process() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (from, to) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_are_passed_over_until_the_wanted_one_and_torn_ones_are_none() {
+    fn attribute_skips_others_and_rejects_truncated_ones() {
         let all = [5, 0, 1, 0, 9, 0, 0, 0, 8, 0, 2, 0, 1, 2, 3, 4];
         assert_eq!(attribute(&all, 2), Some(&[1, 2, 3, 4][..]));
         assert_eq!(attribute(&all, 3), None);

@@ -1,5 +1,5 @@
-//! Unix sockets in folders of any depth. The address of a socket holds at most 107 bytes, so a longer
-//! path is reached through a handle on its folder.
+//! Unix sockets at paths of any length. A socket address holds at most 107 bytes, so a longer path is reached through
+//! a descriptor of its directory.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -8,15 +8,15 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+/// Longest path that fits into a socket address.
 const ADDRESS_LIMIT: usize = 107;
 
-/// Connects to the socket at `path`, however long the path is.
+/// Connects to the socket at `path`.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     with_short(path, UnixStream::connect)
 }
 
-/// Listens at `path`, taking the place of a stale socket there. The caller holds the lock that says
-/// nobody else listens.
+/// Listens at `path`, replacing a stale socket. The caller holds the lock that excludes other listeners.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -25,6 +25,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     with_short(path, UnixListener::bind)
 }
 
+/// Calls `act` with a path that fits into a socket address.
 fn with_short<T>(path: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= ADDRESS_LIMIT {
         return act(path.to_owned());
@@ -40,7 +41,7 @@ fn with_short<T>(path: &Path, act: impl FnOnce(PathBuf) -> io::Result<T>) -> io:
     act(short)
 }
 
-/// Makes a folder that only its owner may enter, or makes sure that an existing one is such.
+/// Creates a directory that only its owner may enter, or checks that an existing one is private.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     check(
         path,
@@ -49,8 +50,8 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     )
 }
 
-/// The same for a folder that somebody may have made for us: others may look into it, since what we
-/// put there is closed to them, but not change it.
+/// Creates a directory, or checks an existing one that may have been made by the user: others may list it, because
+/// the files in it are private, but not change it.
 pub fn own_folder(path: &Path) -> io::Result<()> {
     check(
         path,
@@ -59,8 +60,9 @@ pub fn own_folder(path: &Path) -> io::Result<()> {
     )
 }
 
+/// Creates a directory if it is missing, and adds the path to errors.
 fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
-    make_and_look(path, forbidden, complaint).map_err(|e| {
+    create_and_check(path, forbidden, complaint).map_err(|e| {
         let instead = match e.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 "; ABIDE_DIR names another folder"
@@ -71,7 +73,8 @@ fn check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
     })
 }
 
-fn make_and_look(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
+/// Creates a directory if it is missing, and checks its type, owner and mode.
+fn create_and_check(path: &Path, forbidden: u32, complaint: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }

@@ -1,5 +1,5 @@
-//! The processes of this machine that have the other end of a TCP connection open. `/proc/net/tcp` names the
-//! inode of the socket; the processes are found by looking at their descriptors.
+//! Processes of this machine that have the other end of a TCP connection open. `/proc/net/tcp` has the inode of the
+//! socket; the processes are found by their file descriptors.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
@@ -10,15 +10,15 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use abide_session::cgroup;
 
-/// The processes of our own user that hold one end of a connection.
+/// Processes of our own user that hold one end of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SocketOwner {
-    /// The end is on another machine, belongs to another user, or is closed by now.
+    /// The end is on another machine, belongs to another user, or is closed.
     None,
-    /// These have it open.
+    /// These processes have it open.
     Seen(Vec<i32>),
-    /// No process that can be looked into has it open. It may be one of these, which cannot be, such as an ssh
-    /// server that forwards for its user; or it is on its way in a message from one process to another.
+    /// No process with readable descriptors has it open. It may be one of these, whose descriptors cannot be read,
+    /// such as an ssh server that forwards for its user; or the socket is in a message from one process to another.
     Hidden(Vec<i32>),
 }
 
@@ -29,27 +29,27 @@ pub fn socket_owner(theirs: SocketAddr, ours: SocketAddr) -> SocketOwner {
     let Some(inode) = socket(net, theirs, ours, owner) else {
         return SocketOwner::None;
     };
-    let seen = having_open(proc, inode);
+    let seen = processes_with_socket(proc, inode);
     if !seen.is_empty() {
         return SocketOwner::Seen(seen);
     }
-    let closed = closed_to_us(proc, owner);
-    // An end that was closed while we looked was perhaps held by one of those that we could see.
+    let closed = unreadable_processes(proc, owner);
+    // An end that was closed meanwhile may have been held by a readable process.
     match socket(net, theirs, ours, owner) {
         Some(still) if still == inode && !closed.is_empty() => SocketOwner::Hidden(closed),
         _ => SocketOwner::None,
     }
 }
 
-/// Whether a process is in the control group with this id, and no command is in that group or can get there: our
-/// user must not be allowed to move processes into it, and none in it may be `inside` a session.
+/// True if a process is in the control group with this id, and no command is in that group or can enter it: our user
+/// must not be allowed to move processes into it, and no process in it may be `inside` a session.
 pub fn is_in_group(pid: i32, id: u64, inside: impl Fn(i32) -> bool) -> bool {
     let group = cgroup::folder_of(pid);
     let group = group.filter(|group| std::fs::metadata(group).is_ok_and(|of| of.ino() == id));
     let Some(group) = group else {
         return false;
     };
-    // The daemon and the fork server start commands in their own group where they cannot make others.
+    // The daemon and the fork server start commands in their own group if they cannot create others.
     if cgroup::own_folder().is_none_or(|own| own == group) {
         return false;
     }
@@ -67,14 +67,18 @@ pub fn is_in_group(pid: i32, id: u64, inside: impl Fn(i32) -> bool) -> bool {
     !members.any(inside)
 }
 
-/// The socket of `owner` between the two addresses, seen from the first.
+/// Inode of the socket of `owner` from the first to the second address.
 fn socket(net: &Path, from: SocketAddr, to: SocketAddr, owner: u32) -> Option<u64> {
     let mut tables = Vec::new();
     if from.is_ipv4() {
-        tables.push(("tcp", key(from), key(to)));
+        tables.push(("tcp", table_address(from), table_address(to)));
     }
-    // A socket made for both families is in the table of the newer one, whatever it speaks.
-    tables.push(("tcp6", key(mapped(from)), key(mapped(to))));
+    // A dual-stack socket is in the IPv6 table, even with an IPv4 peer.
+    tables.push((
+        "tcp6",
+        table_address(to_ipv6(from)),
+        table_address(to_ipv6(to)),
+    ));
     tables.into_iter().find_map(|(table, from, to)| {
         let rows = std::fs::read_to_string(net.join(table)).ok()?;
         rows.lines().find_map(|row| {
@@ -89,15 +93,15 @@ fn socket(net: &Path, from: SocketAddr, to: SocketAddr, owner: u32) -> Option<u6
     })
 }
 
-fn mapped(address: SocketAddr) -> SocketAddr {
+fn to_ipv6(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) => (ip.to_ipv6_mapped(), address.port()).into(),
         IpAddr::V6(_) => address,
     }
 }
 
-/// An address as the kernel's tables print it: words of the machine's own byte order.
-fn key(address: SocketAddr) -> String {
+/// Address as in the kernel's tables: words in native byte order.
+fn table_address(address: SocketAddr) -> String {
     let words = |octets: &[u8]| -> String {
         octets
             .chunks_exact(4)
@@ -114,15 +118,15 @@ fn key(address: SocketAddr) -> String {
     format!("{ip}:{:04X}", address.port())
 }
 
-/// The processes under `proc` that have this socket open, as far as they can be looked at.
-fn having_open(proc: &Path, inode: u64) -> Vec<i32> {
+/// Processes under `proc` that have this socket open, as far as their descriptors can be read.
+fn processes_with_socket(proc: &Path, inode: u64) -> Vec<i32> {
     let mut all = processes(proc);
-    all.retain(|pid| has_open(proc, *pid, inode));
+    all.retain(|pid| has_socket_open(proc, *pid, inode));
     all
 }
 
 /// True if a process has this socket open, as far as its descriptors can be read.
-pub fn has_open(proc: &Path, pid: i32, inode: u64) -> bool {
+pub fn has_socket_open(proc: &Path, pid: i32, inode: u64) -> bool {
     let Ok(open) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else {
         return false;
     };
@@ -132,8 +136,8 @@ pub fn has_open(proc: &Path, pid: i32, inode: u64) -> bool {
     })
 }
 
-/// The processes of `owner` under `proc` that do not show what they have open.
-fn closed_to_us(proc: &Path, owner: u32) -> Vec<i32> {
+/// Processes of `owner` under `proc` whose descriptors cannot be read.
+fn unreadable_processes(proc: &Path, owner: u32) -> Vec<i32> {
     let closed = |pid: &i32| {
         let open = std::fs::read_dir(proc.join(pid.to_string()).join("fd"));
         open.is_err_and(|fault| fault.kind() != ErrorKind::NotFound)
@@ -147,7 +151,7 @@ fn closed_to_us(proc: &Path, owner: u32) -> Vec<i32> {
     found
 }
 
-/// The user on whose behalf a process acts.
+/// Effective user id of a process.
 fn user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()
@@ -175,18 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_the_other_end_is_found() {
+    fn process_that_holds_the_other_end_is_found() {
         let (client, server) = ends("127.0.0.1:0");
         let (theirs, ours) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         let me = i32::try_from(std::process::id()).unwrap();
         assert_eq!(socket_owner(theirs, ours), SocketOwner::Seen(vec![me]));
         drop(client);
         let closed = socket_owner(theirs, ours);
-        assert_eq!(closed, SocketOwner::None, "a closed end is nobody's");
+        assert_eq!(closed, SocketOwner::None, "a closed end has no owner");
     }
 
     #[test]
-    fn another_users_socket_is_nobodys() {
+    fn socket_of_another_user_has_no_owner() {
         let (_client, server) = ends("127.0.0.1:0");
         let (theirs, ours) = (server.peer_addr().unwrap(), server.local_addr().unwrap());
         let net = Path::new("/proc/self/net");
@@ -196,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_cannot_be_looked_into_are_told_by_their_user() {
+    fn unreadable_processes_are_listed_by_user() {
         let proc = tempfile::tempdir().unwrap();
         let process = |pid: &str, user: u32| {
             let folder = proc.path().join(pid);
@@ -208,19 +212,19 @@ mod tests {
             .unwrap();
             folder.join("fd")
         };
-        // No folder, and there all the same: nobody can look into it.
+        // The directory exists but cannot be read.
         std::fs::write(process("5", 7), "").unwrap();
         std::fs::write(process("6", 8), "").unwrap();
         std::fs::create_dir(process("8", 7)).unwrap();
         process("9", 7);
-        assert_eq!(closed_to_us(proc.path(), 7), [5]);
+        assert_eq!(unreadable_processes(proc.path(), 7), [5]);
     }
 
     #[test]
-    fn both_families_are_looked_through() {
+    fn ipv4_and_ipv6_tables_are_searched() {
         let net = tempfile::tempdir().unwrap();
-        let key4 = key("127.0.0.1:256".parse().unwrap());
-        let key6 = key("[::ffff:127.0.0.1]:256".parse().unwrap());
+        let key4 = table_address("127.0.0.1:256".parse().unwrap());
+        let key6 = table_address("[::ffff:127.0.0.1]:256".parse().unwrap());
         assert_eq!(key4.len(), 13);
         assert!(key4.ends_with(":0100"), "{key4}");
         let row = |key: &str, inode: u64| {

@@ -1,12 +1,12 @@
-//! The database: what must survive and is not in a session's own folder. One writer, one
-//! transaction a turn, synced before anybody is told.
+//! The database: questions, timers, messages and deliveries. One writer, one transaction per turn, synced before any
+//! reply.
 
-mod deliver;
-mod journal;
-mod list;
+mod checkpoint;
+mod damage;
+mod deliveries;
 mod read;
-mod rescue;
 mod schema;
+mod timer_list;
 mod wal;
 mod write;
 mod writer;
@@ -24,45 +24,48 @@ use abide_core::{Question, QuestionId, Record, TimerId};
 use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
 
-pub use deliver::{ClientRow, Delivery, DeliveryState, Note};
-use journal::Copier;
-pub use list::{Day, Ended, MessageCounts, Order, TimerPage, TimersWanted};
-pub use read::{MessageRow, Page, Past, Stats, TimerRow, Which};
-pub use rescue::{check, journal_is_damaged, open, set_aside};
+use checkpoint::Checkpointer;
+pub use damage::{check, damaged_copies, open, wal_is_damaged};
+pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
+pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
+pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
 pub use write::closing_word;
 use writer::Writer;
 
-/// Keeps records. The loop awaits `commit` and nothing else.
+/// Writer of records. The event loop awaits only `commit`.
 pub trait Store: Send + Sync {
     /// Makes the records durable, all or none.
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>>;
 
-    /// Notes something about wakers.
-    fn note(&self, note: Note) -> oneshot::Receiver<Result<(), StoreFault>>;
+    /// Writes a record about wakers.
+    fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>>;
 
-    /// Removes a limited number of ended timers and seen messages from before `ms`; says how many.
-    fn tidy(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
+    /// Removes a limited number of ended timers and seen messages from before `before_ms`. Returns how many.
+    fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
 }
 
-/// The database failed. Nothing of what was to be written is there.
+/// Fault of the database. Nothing of what was to be written is there.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// It may work again: the disk is full, or another program holds it.
+    /// The write may succeed later: the disk is full, or another program holds the lock.
     #[error("the database cannot be written: {0}")]
     Unwritable(String),
-    /// The file may not be opened, or not for writing.
+    /// The file cannot be opened, or not for writing.
     #[error("the database cannot be opened: {0}")]
     Unopenable(String),
-    /// The tables are those of a later version.
+    /// The file is missing or empty, although there was a database.
+    #[error("the database is missing or empty, though there was one")]
+    Missing,
+    /// The schema is of a later version.
     #[error("the database was written by a newer abide: {0}")]
     Newer(String),
-    /// What is in the file makes no sense. Nothing was written.
+    /// The content of the file is not valid. Nothing was written.
     #[error("the database is damaged: {0}")]
     Damaged(String),
-    /// The system did not give what is needed beside the file, such as a thread.
+    /// The system refused a resource other than the file, such as a thread.
     #[error("the system refused what the daemon needs: {0}")]
     Refused(String),
-    /// Nobody knows what is on the disk any more. Only reading it again tells.
+    /// The content on disk is unknown until it is read again.
     #[error("the database failed: {0}")]
     Broken(String),
 }
@@ -70,8 +73,8 @@ pub enum StoreFault {
 impl From<rusqlite::Error> for StoreFault {
     fn from(e: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
-        // A disk that refuses what is written (a quota that is used up is told so, unlike a disk that is full)
-        // leaves what was there as it was. Only where a sync fails nobody knows.
+        // A disk that refuses a write (an exhausted quota is reported this way, unlike a full disk) keeps its old
+        // content. Only after a failed sync the content is unknown.
         let refused = e.sqlite_error().map(|fault| fault.extended_code);
         if let Some(ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_SHMSIZE) = refused {
             return StoreFault::Unwritable(e.to_string());
@@ -83,7 +86,7 @@ impl From<rusqlite::Error> for StoreFault {
             Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
                 StoreFault::Unopenable(e.to_string())
             }
-            // Pages that are none, tables that are not there, and values that no column of ours holds.
+            // Invalid pages, missing tables, and values that the schema does not allow.
             Some(
                 ErrorCode::DatabaseCorrupt
                 | ErrorCode::NotADatabase
@@ -96,92 +99,100 @@ impl From<rusqlite::Error> for StoreFault {
     }
 }
 
-/// SQLite with a thread of its own, which does whatever may take long.
+/// SQLite with a thread of its own for everything that may take long.
 pub struct Sqlite {
     writer: Arc<Writer>,
-    copier: Arc<Copier>,
+    checkpointer: Arc<Checkpointer>,
     jobs: std_mpsc::SyncSender<Job>,
-    /// How many notes are among them.
-    notes: Arc<AtomicUsize>,
+    /// Number of waker records in the queue.
+    waker_records: Arc<AtomicUsize>,
 }
 
+/// Work for the store's thread, with the sender of the result.
 enum Job {
     Commit(Vec<Record>, oneshot::Sender<Result<(), StoreFault>>),
-    Note(Note, oneshot::Sender<Result<(), StoreFault>>),
-    Tidy(u64, oneshot::Sender<Result<usize, StoreFault>>),
+    WakerRecord(WakerRecord, oneshot::Sender<Result<(), StoreFault>>),
+    Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
 }
 
-/// Notes that may be queued for the writer: of many clients that come at once, each is one.
-const NOTES: usize = 1_024;
-/// What may be queued in all. The loop awaits each turn, and so does who tidies: however many notes wait,
-/// there is room for these.
-const QUEUE: usize = NOTES + 2;
-/// How long another program may hold the database before that is a failure.
-const BUSY_PATIENCE: Duration = Duration::from_secs(5);
+/// Waker records that may be queued: many clients that connect at once write one each.
+const MAX_WAKER_RECORDS: usize = 1_024;
+/// Jobs that may be queued. The event loop awaits each commit and retention each prune, so there is room for both,
+/// however many waker records wait.
+const MAX_JOBS: usize = MAX_WAKER_RECORDS + 2;
+/// Time that another program may hold the database before a write fails.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a database holds that is not over yet.
+/// Open database and what it holds that is not over.
 pub struct Opened {
-    /// The way to write.
+    /// Writer.
     pub store: Arc<dyn Store>,
-    /// The way to read what is over, and all texts.
-    pub past: Past,
-    /// Questions that are open.
+    /// Reader of rows.
+    pub reader: StoreReader,
+    /// Open questions.
     pub questions: Vec<(QuestionId, Question)>,
     /// Timers and messages.
-    pub kept: StoredState,
-    /// What the timers wait for.
+    pub state: StoredState,
+    /// Conditions of the timers.
     pub conditions: Vec<(TimerId, Until)>,
 }
 
 impl Sqlite {
-    /// Opens the database, brings its tables up to date, and reads what is open.
+    /// Opens the database, migrates its schema and reads what is open.
     pub fn open(path: &Path, boot_id: u128) -> Result<Opened, StoreFault> {
         let mut db = connect(path)?;
         schema::migrate(&mut db)?;
         let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
         let questions = read::open_questions(&db)?;
-        let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
-        let past = Past::new(connect(path)?, connect(path)?, shuffle);
+        let (state, conditions) = read::stored_state(&db, shuffle, boot_id)?;
+        let reader = StoreReader::new(connect(path)?, connect(path)?, shuffle);
         let writer = Arc::new(Writer::new(db)?);
-        let copier = Arc::new(Copier::start(connect(path)?, writer.clone())?);
-        let (jobs, queue) = std_mpsc::sync_channel::<Job>(QUEUE);
-        let notes = Arc::new(AtomicUsize::new(0));
-        let (serving, asking, noted) = (writer.clone(), copier.clone(), notes.clone());
+        let checkpointer = Arc::new(Checkpointer::start(connect(path)?, writer.clone())?);
+        let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
+        let waker_records = Arc::new(AtomicUsize::new(0));
+        let (serving, asking, queued_records) =
+            (writer.clone(), checkpointer.clone(), waker_records.clone());
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&serving, &asking, &queue, &noted))
+            .spawn(move || serve(&serving, &asking, &queue, &queued_records))
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         let store = Sqlite {
             writer,
-            copier,
+            checkpointer,
             jobs,
-            notes,
+            waker_records,
         };
         Ok(Opened {
             store: Arc::new(store),
-            past,
+            reader,
             questions,
-            kept,
+            state,
             conditions,
         })
     }
 }
 
-fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>, notes: &AtomicUsize) {
+/// Runs jobs until all senders are dropped.
+fn serve(
+    writer: &Writer,
+    checkpointer: &Checkpointer,
+    queue: &std_mpsc::Receiver<Job>,
+    waker_records: &AtomicUsize,
+) {
     while let Ok(job) = queue.recv() {
         match job {
             Job::Commit(records, done) => drop(done.send(writer.commit(&records))),
-            Job::Note(note, done) => {
-                notes.fetch_sub(1, Ordering::Relaxed);
-                drop(done.send(writer.with(|db| deliver::note(db, &note))));
+            Job::WakerRecord(record, done) => {
+                waker_records.fetch_sub(1, Ordering::Relaxed);
+                drop(done.send(writer.with(|db| deliveries::write_waker_record(db, &record))));
             }
-            Job::Tidy(before, done) => {
-                drop(done.send(writer.with(|db| write::tidy(db, before))));
+            Job::Prune(before, done) => {
+                drop(done.send(writer.with(|db| write::prune(db, before))));
             }
         }
-        // Whoever waits has been answered first.
-        if writer.journal.is_long() {
-            copier.ask();
+        // The caller has been answered before this.
+        if writer.wal_size.needs_checkpoint() {
+            checkpointer.request();
         }
     }
 }
@@ -189,10 +200,10 @@ fn serve(writer: &Writer, copier: &Copier, queue: &std_mpsc::Receiver<Job>, note
 impl Store for Sqlite {
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
-        if let Some(result) = self.writer.commit_in_passing(&records) {
+        if let Some(result) = self.writer.try_commit_inline(&records) {
             let _ = done.send(result);
-            if self.writer.journal.is_long() {
-                self.copier.ask();
+            if self.writer.wal_size.needs_checkpoint() {
+                self.checkpointer.request();
             }
             return answer;
         }
@@ -201,27 +212,27 @@ impl Store for Sqlite {
         answer
     }
 
-    fn note(&self, note: Note) -> oneshot::Receiver<Result<(), StoreFault>> {
+    fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
-        // Where there are too many, `done` is dropped, which the receiver sees as a failure.
-        if self.notes.fetch_add(1, Ordering::Relaxed) >= NOTES
-            || self.jobs.try_send(Job::Note(note, done)).is_err()
+        // If there are too many, `done` is dropped, which the receiver sees as a failure.
+        if self.waker_records.fetch_add(1, Ordering::Relaxed) >= MAX_WAKER_RECORDS
+            || self.jobs.try_send(Job::WakerRecord(record, done)).is_err()
         {
-            self.notes.fetch_sub(1, Ordering::Relaxed);
+            self.waker_records.fetch_sub(1, Ordering::Relaxed);
         }
         answer
     }
 
-    fn tidy(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
+    fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
         let (done, answer) = oneshot::channel();
-        let _ = self.jobs.try_send(Job::Tidy(before_ms, done));
+        let _ = self.jobs.try_send(Job::Prune(before_ms, done));
         answer
     }
 }
 
-/// Does all of something in one transaction, or nothing. What begins and ends it is prepared once: to
-/// read those words again takes longer than many a transaction.
-fn at_once<T>(
+/// Runs work in one transaction, with prepared statements for its begin and end: parsing them takes longer than many
+/// a transaction.
+fn in_transaction<T>(
     db: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, StoreFault>,
 ) -> Result<T, StoreFault> {
@@ -231,12 +242,13 @@ fn at_once<T>(
         Ok(done)
     });
     if done.is_err() && !db.is_autocommit() {
-        // Where even this fails, the next one cannot begin and says so.
+        // If this fails too, the next transaction cannot begin and returns an error.
         let _ = db.execute_batch("ROLLBACK");
     }
     done
 }
 
+/// Opens a connection with the settings that all connections share.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that opens a database"
@@ -245,7 +257,7 @@ fn connect(path: &Path) -> Result<Connection, StoreFault> {
     let db = Connection::open(path)?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
-    db.busy_timeout(BUSY_PATIENCE)?;
+    db.busy_timeout(BUSY_TIMEOUT)?;
     db.set_prepared_statement_cache_capacity(64);
     Ok(db)
 }
@@ -257,14 +269,14 @@ mod tests {
     use abide_core::time::Wall;
 
     #[test]
-    fn however_many_notes_wait_a_commit_is_made() {
+    fn commit_succeeds_with_a_full_queue_of_waker_records() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         let store = Sqlite::open(&path, 1).expect("a database").store;
         let other = connect(&path).expect("a connection");
         other.execute_batch("BEGIN IMMEDIATE").expect("it is held");
-        let note = || store.note(Note::WakerBack("w".into()));
-        let notes: Vec<_> = (0..2 * NOTES).map(|_| note()).collect();
+        let note = || store.write_waker_record(WakerRecord::Enabled("w".into()));
+        let waker_records: Vec<_> = (0..2 * MAX_WAKER_RECORDS).map(|_| note()).collect();
         let (question, at) = (QuestionId::from_bits(1), Wall(0));
         let closing = Closing::Withdrawn;
         let committed = store.commit(vec![Record::Closed {
@@ -275,10 +287,15 @@ mod tests {
         other.execute_batch("ROLLBACK").expect("it is free");
         let committed = committed.blocking_recv();
         assert!(matches!(committed, Ok(Ok(()))), "{committed:?}");
-        let made = notes.into_iter().map(oneshot::Receiver::blocking_recv);
-        // A note for which the database was held too long has failed, but it was taken.
+        let made = waker_records
+            .into_iter()
+            .map(oneshot::Receiver::blocking_recv);
+        // A record that was queued but failed because the database was locked counts as accepted.
         let taken = made.filter(Result::is_ok).count();
-        assert!((NOTES..2 * NOTES).contains(&taken), "{taken}");
+        assert!(
+            (MAX_WAKER_RECORDS..2 * MAX_WAKER_RECORDS).contains(&taken),
+            "{taken}"
+        );
         assert!(matches!(note().blocking_recv(), Ok(Ok(()))));
     }
 }

@@ -1,7 +1,7 @@
-//! A connected socket in the daemon's loop that wakes whoever reads from it when something comes.
+//! Connected socket on the event loop that wakes its reader only when bytes arrive.
 //!
-//! The runtime's own streams also wake whenever the other side has taken something, which here is
-//! after every message, for nothing. Room to write is asked for only where there was none.
+//! The streams of the runtime also wake when the peer has read something, which here happens after every message, for
+//! nothing. Room to write is polled only after a write that did not fit.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,12 +12,12 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// One connection.
+/// Connected socket.
 #[derive(Debug)]
 pub struct Stream(AsyncFd<OwnedFd>);
 
 impl Stream {
-    /// Takes a connection over.
+    /// Wraps a connected socket.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
@@ -26,7 +26,7 @@ impl Stream {
         Ok(Stream(fd))
     }
 
-    /// Waits for bytes and reads them; none: there will be no more.
+    /// Waits for bytes and reads them. Zero: the peer has closed the connection.
     pub async fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.0.readable().await?;
@@ -45,7 +45,7 @@ impl Stream {
         }
     }
 
-    /// Writes what the socket takes now; none: there is no room.
+    /// Writes as much as the socket has room for. Zero: there is no room.
     pub fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

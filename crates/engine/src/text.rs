@@ -1,5 +1,5 @@
-//! Sentences about sessions, timers, messages and refusals that tool results, messages and wakers share.
-//! They are made from facts and decide nothing.
+//! Sentences about sessions, timers, messages and refusals that tool results, messages and wakers share. Built from
+//! facts, without decisions.
 
 mod message;
 mod refusal;

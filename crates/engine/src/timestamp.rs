@@ -1,4 +1,4 @@
-//! Moments as others write them.
+//! Timestamps in the formats of RFC 3339 and HTTP.
 
 const DAY: u64 = 86_400;
 const MONTHS: [&str; 12] = [
@@ -18,7 +18,7 @@ pub fn rfc3339(ms: u64) -> String {
     )
 }
 
-/// A date as servers write it (`Sun, 06 Nov 1994 08:49:37 GMT`), in Unix milliseconds.
+/// HTTP date (`Sun, 06 Nov 1994 08:49:37 GMT`) in Unix milliseconds.
 pub fn http_date(text: &str) -> Option<u64> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let [_, day, month, year, time, "GMT"] = words[..] else {
@@ -36,8 +36,7 @@ pub fn http_date(text: &str) -> Option<u64> {
     Some(seconds * 1_000)
 }
 
-/// The date so many days after the first of January 1970. Years begin in March here, so that the day
-/// that comes every four years is their last.
+/// Date this many days after 1 January 1970. Years begin in March here, so that the leap day is their last.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -55,7 +54,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year, month, day)
 }
 
-/// How many days after the first of January 1970 a date is.
+/// Days from 1 January 1970 to a date.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let year = year - u64::from(month <= 2);
     let (era, year_of_era) = (year / 400, year % 400);
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_written_and_read() {
+    fn timestamps_are_formatted_and_parsed() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(rfc3339(951_827_696_007), "2000-02-29T12:34:56.007Z");
         assert_eq!(rfc3339(4_102_444_799_999), "2099-12-31T23:59:59.999Z");

@@ -1,5 +1,5 @@
-//! Asks web servers, plainly and over TLS. Who they are is checked against the certificates that the
-//! machine trusts, and against those of `ca_file` besides. Nothing is followed and nothing is kept.
+//! HTTP client for probes and webhooks, with and without TLS. Servers are checked against the certificates that the
+//! machine trusts, and those in `ca_file`. Follows no redirects and keeps no connections.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,30 +25,30 @@ use tokio_util::task::AbortOnDropHandle;
 use super::clock::pause;
 use super::dns;
 
-/// How abide names itself.
+/// User agent.
 pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
-/// A connection that is not there by then has failed.
+/// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Where a web server is, and what is asked of it.
+/// Address of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Whether it is spoken to over TLS.
+    /// True for https.
     pub tls: bool,
-    /// `name:password`, where it asks who comes.
+    /// `name:password` for basic authentication.
     pub login: Option<String>,
-    /// Its host, without brackets.
+    /// Host, without brackets.
     pub host: String,
-    /// Its port.
+    /// Port.
     pub port: u16,
-    /// Its path and query.
+    /// Path and query.
     pub path: String,
 }
 
 impl Address {
-    /// Reads `http://…` or `https://…`. `None`: it is neither, or names no host or no port.
-    pub fn read(text: &str) -> Option<Self> {
-        let uri: Uri = encoded(text.trim()).parse().ok()?;
+    /// Parses `http://…` or `https://…`. `None`: it is neither, or has no valid host or port.
+    pub fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = percent_encoded(text.trim()).parse().ok()?;
         let tls = match uri.scheme_str()? {
             "http" => false,
             "https" => true,
@@ -56,10 +56,10 @@ impl Address {
         };
         let authority = uri.authority()?.as_str();
         let (login, place) = match authority.rsplit_once('@') {
-            Some((login, place)) => (Some(decoded(login)), place),
+            Some((login, place)) => (Some(percent_decoded(login)), place),
             None => (None, authority),
         };
-        // The library takes a port that is none for one that is not given.
+        // The library treats an invalid port like a missing one.
         let port = match place.strip_prefix(uri.host()?)?.strip_prefix(':') {
             Some(port) => port.parse().ok().filter(|port| *port > 0)?,
             None if tls => 443,
@@ -76,7 +76,7 @@ impl Address {
         })
     }
 
-    /// As it stands in the header `host`.
+    /// Value of the header `host`.
     pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
@@ -96,16 +96,42 @@ impl fmt::Display for Address {
     }
 }
 
-/// Asks web servers. What the machine trusts is read once, when it is first needed.
+/// Reason why a request got no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebFault {
+    /// The request is not valid, or the answer is not HTTP.
+    #[error("{0}")]
+    Request(String),
+    /// The server refused the connection.
+    #[error("connection refused")]
+    Refused,
+    /// The connection failed.
+    #[error("{0}")]
+    Connect(String),
+    /// The connection took too long.
+    #[error("no connection within {}s", CONNECT.as_secs())]
+    Timeout,
+    /// The host cannot be checked against a certificate.
+    #[error("{0:?} cannot be the name of a server")]
+    ServerName(String),
+    /// The TLS handshake failed.
+    #[error("its certificate or TLS was refused: {0}")]
+    Tls(String),
+    /// The trusted certificates cannot be loaded.
+    #[error("{0}")]
+    Certificates(String),
+}
+
+/// HTTP client. Trusted certificates are read once, when they are first needed.
 #[derive(Default)]
 pub struct Web {
     ca_file: Option<PathBuf>,
-    tls: OnceCell<Result<TlsConnector, String>>,
+    tls: OnceCell<Result<TlsConnector, WebFault>>,
 }
 
-/// An answer, whose connection lasts for as long as this is held.
+/// Answer with its connection, which is closed when this is dropped.
 pub struct Answer {
-    /// The answer itself.
+    /// Response.
     pub response: Response<Incoming>,
     _line: AbortOnDropHandle<()>,
 }
@@ -115,7 +141,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl Web {
-    /// One that also trusts the certificates in `ca_file`.
+    /// Client that also trusts the certificates in `ca_file`.
     pub fn new(ca_file: Option<PathBuf>) -> Self {
         Web {
             ca_file,
@@ -123,42 +149,45 @@ impl Web {
         }
     }
 
-    /// Sends one request to `address` over a connection of its own.
+    /// Sends one request over a new connection.
     pub async fn send(
         &self,
         address: &Address,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Answer, WebFault> {
         if let Some(login) = &address.login {
             let basic = format!("Basic {}", BASE64_STANDARD.encode(login));
-            let mut basic = HeaderValue::from_str(&basic).map_err(|e| e.to_string())?;
+            let mut basic =
+                HeaderValue::from_str(&basic).map_err(|e| WebFault::Request(e.to_string()))?;
             basic.set_sensitive(true);
             request.headers_mut().insert(AUTHORIZATION, basic);
         }
         let stream = TokioIo::new(self.open(address).await?);
         let (mut sender, line) = hyper::client::conn::http1::handshake(stream)
             .await
-            .map_err(|e| e.to_string())?;
+            .map_err(|e| WebFault::Request(e.to_string()))?;
         let line = tokio::spawn(async move {
             let _ = line.await;
         });
         let line = AbortOnDropHandle::new(line);
-        let response = sender.send_request(request).await.map_err(|e| whole(&e))?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|e| WebFault::Request(error_chain(&e)))?;
         Ok(Answer {
             response,
             _line: line,
         })
     }
 
-    async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, String> {
-        let late = || Err(format!("no connection within {}s", CONNECT.as_secs()));
+    async fn open(&self, address: &Address) -> Result<Box<dyn Stream>, WebFault> {
         let connected = tokio::select! {
             stream = dns::connect(&address.host, address.port) => stream,
-            () = pause(CONNECT) => return late(),
+            () = pause(CONNECT) => return Err(WebFault::Timeout),
         };
         let stream = connected.map_err(|e| match e.kind() {
-            std::io::ErrorKind::ConnectionRefused => "connection refused".into(),
-            _ => e.to_string(),
+            std::io::ErrorKind::ConnectionRefused => WebFault::Refused,
+            _ => WebFault::Connect(e.to_string()),
         })?;
         let _ = stream.set_nodelay(true);
         if !address.tls {
@@ -166,33 +195,37 @@ impl Web {
         }
         let connector = self.connector().await?;
         let name = ServerName::try_from(address.host.clone())
-            .map_err(|_| format!("{:?} cannot be the name of a server", address.host))?;
+            .map_err(|_| WebFault::ServerName(address.host.clone()))?;
         tokio::select! {
             stream = connector.connect(name, stream) => match stream {
                 Ok(stream) => Ok(Box::new(stream)),
-                Err(e) => Err(format!("its certificate or TLS was refused: {e}")),
+                Err(e) => Err(WebFault::Tls(e.to_string())),
             },
-            () = pause(CONNECT) => late(),
+            () = pause(CONNECT) => Err(WebFault::Timeout),
         }
     }
 
-    async fn connector(&self) -> Result<TlsConnector, String> {
+    async fn connector(&self) -> Result<TlsConnector, WebFault> {
         let made = self.tls.get_or_init(async || {
             let ca_file = self.ca_file.clone();
             let made = tokio::task::spawn_blocking(move || connector(ca_file));
-            made.await.unwrap_or_else(|e| Err(e.to_string()))
+            made.await
+                .unwrap_or_else(|e| Err(WebFault::Certificates(e.to_string())))
         });
         made.await.clone()
     }
 }
 
-/// Trusts what the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` move that), and `ca_file`.
-fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
+/// TLS connector that trusts the machine's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others) and
+/// `ca_file`.
+fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, WebFault> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if let Some(path) = ca_file {
-        let bad = |why: String| format!("cannot read `ca_file` {}: {why}", path.display());
+        let bad = |why: String| {
+            WebFault::Certificates(format!("cannot read `ca_file` {}: {why}", path.display()))
+        };
         let more = CertificateDer::pem_file_iter(&path).map_err(|e| bad(e.to_string()))?;
         for certificate in more {
             let certificate = certificate.map_err(|e| bad(e.to_string()))?;
@@ -200,24 +233,24 @@ fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, String> {
         }
     }
     if roots.is_empty() {
-        return Err(
+        return Err(WebFault::Certificates(
             "this machine trusts no certificates; install the package ca-certificates, \
              or name a file of them in `ca_file`"
                 .into(),
-        );
+        ));
     }
     let ring = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(ring)
         .with_safe_default_protocol_versions()
-        .map_err(|e| e.to_string())?
+        .map_err(|e| WebFault::Certificates(e.to_string()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// An address in which whatever cannot be sent as it is, such as a blank or an `ü` in its path, is written
-/// as its bytes. A host is left alone.
-fn encoded(text: &str) -> String {
+/// URL with percent-encoding for what cannot be sent as it is, such as a space or `ü` in its path. The host is not
+/// changed.
+fn percent_encoded(text: &str) -> String {
     let host = text.find("://").map_or(0, |at| at + 3);
     let path = text[host..].find(['/', '?', '#']);
     let path = path.map_or(text.len(), |at| host + at);
@@ -231,8 +264,8 @@ fn encoded(text: &str) -> String {
     whole
 }
 
-/// Text in which `%40` and the like stand for what has a meaning of its own in an address.
-fn decoded(text: &str) -> String {
+/// Text without percent-encoding.
+fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
@@ -245,10 +278,10 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A fault with what caused it, which the library leaves to be asked for.
-fn whole(fault: &dyn std::error::Error) -> String {
+/// Error with its causes.
+fn error_chain(fault: &dyn std::error::Error) -> String {
     match fault.source() {
-        Some(cause) => format!("{fault}: {}", whole(cause)),
+        Some(cause) => format!("{fault}: {}", error_chain(cause)),
         None => fault.to_string(),
     }
 }
@@ -258,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_and_written() {
+    fn addresses_are_parsed_and_printed_and_invalid_ones_refused() {
         for (text, tls, host, port, path) in [
             (
                 "http://localhost:3000/health",
@@ -277,19 +310,23 @@ mod tests {
             ),
             ("http://[::1]:80/", false, "::1", 80, "/"),
         ] {
-            let address = Address::read(text).expect(text);
+            let address = Address::parse(text).expect(text);
             assert_eq!((address.tls, address.host.as_str()), (tls, host), "{text}");
             assert_eq!(
                 (address.port, address.path.as_str()),
                 (port, path),
                 "{text}"
             );
-            assert_eq!(Address::read(&address.to_string()), Some(address), "{text}");
+            assert_eq!(
+                Address::parse(&address.to_string()),
+                Some(address),
+                "{text}"
+            );
         }
-        let known = Address::read("http://ann:p%40ss%@a.example/x").expect("an address");
+        let known = Address::parse("http://ann:p%40ss%@a.example/x").expect("an address");
         assert_eq!(known.login.as_deref(), Some("ann:p@ss%"));
         assert_eq!(known.to_string(), "http://a.example/x", "it is not shown");
-        let odd = Address::read("http://[::1]:8080/grün %20?q=a b#c").expect("an address");
+        let odd = Address::parse("http://[::1]:8080/grün %20?q=a b#c").expect("an address");
         assert_eq!((odd.host.as_str(), odd.port), ("::1", 8080));
         assert_eq!(odd.path, "/gr%C3%BCn%20%20?q=a%20b");
         for none in [
@@ -298,13 +335,13 @@ mod tests {
             "http://a:b/",
             "http://a:/",
         ] {
-            assert_eq!(Address::read(none), None, "{none}");
+            assert_eq!(Address::parse(none), None, "{none}");
         }
         for nonsense in ["", "localhost:80", "ftp://x", "https://", "http:///x", "/x"] {
-            assert_eq!(Address::read(nonsense), None, "{nonsense}");
+            assert_eq!(Address::parse(nonsense), None, "{nonsense}");
         }
         assert_eq!(
-            Address::read("http://[::1]:80/").unwrap().authority(),
+            Address::parse("http://[::1]:80/").unwrap().authority(),
             "[::1]"
         );
     }

@@ -328,7 +328,7 @@ impl EndingFile {
 
 /// Line that is appended when a client has received the ending. No other line can look like it, since those
 /// have a name before the value.
-const HEARD: &str = "heard=1\n";
+const ENDING_DELIVERED: &str = "heard=1\n";
 
 /// Line that is appended when the tree is empty.
 pub(super) const EMPTIED: &str = "emptied=1\n";
@@ -388,7 +388,7 @@ pub struct SessionRecord {
     /// The ending; `None` if the session has not ended or the ending was torn.
     pub ending: Option<EndingFile>,
     /// True once a client has received the ending.
-    pub heard: bool,
+    pub ending_delivered: bool,
 }
 
 /// Reads the whole record at once: a daemon that starts may find very many sessions. Damage is reported in
@@ -423,7 +423,7 @@ pub fn read_all(folder: &Path) -> SessionRecord {
     SessionRecord {
         meta,
         ending,
-        heard: lines.any(|line| line == HEARD.as_bytes()),
+        ending_delivered: lines.any(|line| line == ENDING_DELIVERED.as_bytes()),
     }
 }
 
@@ -455,12 +455,12 @@ fn what_is_wrong(text: &[u8]) -> &'static str {
 }
 
 /// Records that a client has received the ending. Not synced: at worst it is delivered twice.
-pub fn mark_heard(folder: &Path) -> io::Result<()> {
+pub fn mark_ending_delivered(folder: &Path) -> io::Result<()> {
     let record = File::options()
         .append(true)
         .custom_flags(PLAIN)
         .open(folder.join(META))?;
-    io::Write::write_all(&mut &record, HEARD.as_bytes())
+    io::Write::write_all(&mut &record, ENDING_DELIVERED.as_bytes())
 }
 
 /// The meta of the session in this folder; `None`: there is none, or it was torn.

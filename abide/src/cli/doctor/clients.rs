@@ -9,7 +9,7 @@ use super::Finding;
 use crate::cli::args::ClientName;
 use crate::cli::doctor::system;
 use crate::cli::replace_file;
-use abide_engine::config::{self, Config, WakerConfig, WakingWay};
+use abide_engine::config::{self, Config, WakerConfig, WakerKind};
 
 /// Every client that knows abide, and whether what it starts is this abide.
 pub fn look() -> Vec<Finding> {
@@ -100,15 +100,15 @@ pub fn wakers(config: &Config) -> Vec<Finding> {
     let path = search_path();
     let mut found = Vec::new();
     for waker in &config.wakers {
-        let finding = match &waker.way {
-            WakingWay::Command(words) => runs(&words[0], &path),
-            WakingWay::ClaudeCode => runs("claude", &path),
-            WakingWay::Codex => runs("codex", &path),
-            WakingWay::Desktop => runs("notify-send", &path),
-            WakingWay::Webhook(hook) => hook.secret.bytes().err().map(|why| {
+        let finding = match &waker.kind {
+            WakerKind::Command(words) => runs(&words[0], &path),
+            WakerKind::ClaudeCode => runs("claude", &path),
+            WakerKind::Codex => runs("codex", &path),
+            WakerKind::Desktop => runs("notify-send", &path),
+            WakerKind::Webhook(hook) => hook.secret.bytes().err().map(|why| {
                 Finding::trouble(
                     "wakers",
-                    one_line(&why),
+                    one_line(&why.to_string()),
                     "fix it; webhooks are signed with it",
                 )
             }),

@@ -11,7 +11,7 @@ use crate::cli::show;
 use crate::connect::{self, DaemonSocket};
 use crate::http;
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use abide_engine::store;
 
 /// Bytes of the daemon's log that are looked at.
@@ -19,17 +19,17 @@ const LOG: u64 = 256 << 10;
 /// Milliseconds by which the calendar may have moved against the machine's own clock.
 const JUMP: i64 = 5_000;
 
-pub fn look(places: &Places) -> Vec<Finding> {
+pub fn look(paths: &Paths) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let status = match connect::connect_running(places, DaemonSocket::Http) {
-        Ok(_) => http::ask_status(&places.http_socket()),
+    let status = match connect::connect_running(paths, DaemonSocket::Http) {
+        Ok(_) => http::ask_status(&paths.http_socket()),
         Err(_) => {
             let says = "not running; the next command starts it";
             findings.push(Finding::good("daemon", says));
-            findings.push(database(places, None, store::journal_is_damaged));
+            findings.push(database(paths, None, store::wal_is_damaged));
             return findings
                 .into_iter()
-                .chain(log(places))
+                .chain(log(paths))
                 .chain(clock(None))
                 .collect();
         }
@@ -50,26 +50,22 @@ pub fn look(places: &Places) -> Vec<Finding> {
         .ok()
         .and_then(|status| status["database"]["trouble"].as_str());
     // The journal of a daemon that runs may be written to just now.
-    findings.push(database(places, trouble, |_| false));
-    findings.extend(log(places));
+    findings.push(database(paths, trouble, |_| false));
+    findings.extend(log(paths));
     findings.extend(clock(status.ok().as_ref()));
     findings
 }
 
 /// Whether timers, questions and messages can be kept, and whether any were lost.
-fn database(
-    places: &Places,
-    trouble: Option<&str>,
-    journal_is_damaged: fn(&Path) -> bool,
-) -> Finding {
-    let path = places.database();
+fn database(paths: &Paths, trouble: Option<&str>, wal_is_damaged: fn(&Path) -> bool) -> Finding {
+    let path = paths.database();
     if let Some(trouble) = trouble {
         let next = "check `abide timer list` for missing timers; the daemon's log has details";
         return Finding::trouble("database", one_line(trouble), next);
     }
-    let checked = match journal_is_damaged(&path) {
+    let checked = match wal_is_damaged(&path) {
         true => Err("its journal (abide.db-wal) is damaged".into()),
-        false => store::check(&path),
+        false => store::check(&path).map_err(|fault| fault.to_string()),
     };
     if let Err(why) = checked {
         return Finding::trouble(
@@ -78,7 +74,7 @@ fn database(
             "`abide stop`, then run any command: the next daemon sets it aside and copies what can be read",
         );
     }
-    match store::set_aside(&path).last() {
+    match store::damaged_copies(&path).last() {
         None => Finding::good("database", "whole"),
         Some(aside) => Finding::warning(
             "database",
@@ -129,8 +125,8 @@ fn address(door: &Value) -> Finding {
 }
 
 /// What the daemon has complained of since it was started last.
-fn log(places: &Places) -> Option<Finding> {
-    let path = places.daemon_log();
+fn log(paths: &Paths) -> Option<Finding> {
+    let path = paths.daemon_log();
     let text = system::tail(&path, LOG).ok()?;
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Finding;
 use crate::cli::doctor::system::{self, Limit};
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config::{Config, Containment, Places};
+use abide_engine::config::{Config, Containment, Paths};
 
 /// The least that is comfortable.
 const OPEN_FILES: u64 = 1_024;
@@ -18,17 +18,17 @@ const DISK_OUT: u64 = 64 << 20;
 /// Files that can still be made.
 const FILES_LOW: u64 = 10_000;
 
-pub fn look(places: &Places, config: &Config) -> Vec<Finding> {
+pub fn look(paths: &Paths, config: &Config) -> Vec<Finding> {
     let mut findings = vec![
         containment(config.containment),
         open_files(system::open_files()),
         processes(),
         watches(),
     ];
-    findings.push(folder(&places.state));
-    findings.extend(sockets(&places.runtime));
-    findings.extend(disk(&places.state));
-    findings.extend(future(places));
+    findings.push(folder(&paths.state));
+    findings.extend(sockets(&paths.runtime));
+    findings.extend(disk(&paths.state));
+    findings.extend(future(paths));
     findings
 }
 
@@ -210,9 +210,9 @@ fn disk(state: &Path) -> Option<Finding> {
 }
 
 /// Files from the future: the calendar was set back.
-fn future(places: &Places) -> Option<Finding> {
+fn future(paths: &Paths) -> Option<Finding> {
     let now = SystemClock.now().wall.0;
-    let written = [places.database(), places.daemon_log()];
+    let written = [paths.database(), paths.daemon_log()];
     let newest = written
         .iter()
         .filter_map(|path| system::written_at(path))

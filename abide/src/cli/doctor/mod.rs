@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::args::Doctor;
 use super::show::{self, say};
 use super::trouble::Trouble;
-use abide_engine::config::{Config, ConfigError, Places};
+use abide_engine::config::{Config, ConfigError, Paths};
 
 /// Columns of level and topic.
 const BESIDE: usize = 24;
@@ -85,8 +85,8 @@ impl Finding {
     }
 }
 
-pub fn doctor(args: Doctor, places: Result<Places, ConfigError>) -> Result<u8, Trouble> {
-    let findings = look(places);
+pub fn doctor(args: Doctor, paths: Result<Paths, ConfigError>) -> Result<u8, Trouble> {
+    let findings = look(paths);
     let worst = findings.iter().map(|finding| finding.level).max();
     let worst = worst.unwrap_or(Level::Ok);
     if args.json.json {
@@ -102,29 +102,29 @@ pub fn doctor(args: Doctor, places: Result<Places, ConfigError>) -> Result<u8, T
     Ok(u8::from(worst == Level::Trouble))
 }
 
-fn look(places: Result<Places, ConfigError>) -> Vec<Finding> {
-    let places = match places {
-        Ok(places) => places,
+fn look(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
+    let paths = match paths {
+        Ok(paths) => paths,
         Err(fault) => {
             let next = "set HOME, or set ABIDE_DIR to a directory of your own";
             return vec![Finding::trouble("folders", fault.to_string(), next)];
         }
     };
-    let config = Config::load(&places.config);
-    let mut findings = vec![configuration(&places, &config)];
-    findings.extend(daemon::look(&places));
+    let config = Config::load(&paths.config);
+    let mut findings = vec![configuration(&paths, &config)];
+    findings.extend(daemon::look(&paths));
     findings.push(daemon::page());
     let usable = config.unwrap_or_default();
-    findings.extend(machine::look(&places, &usable));
+    findings.extend(machine::look(&paths, &usable));
     findings.extend(clients::look());
     findings.extend(clients::wakers(&usable));
     findings
 }
 
-fn configuration(places: &Places, config: &Result<Config, ConfigError>) -> Finding {
-    let file = places.config.display();
+fn configuration(paths: &Paths, config: &Result<Config, ConfigError>) -> Finding {
+    let file = paths.config.display();
     match config {
-        Ok(_) if places.config.exists() => Finding::good("configuration", format!("{file}")),
+        Ok(_) if paths.config.exists() => Finding::good("configuration", format!("{file}")),
         Ok(_) => Finding::good(
             "configuration",
             format!("defaults; put changes into {file}"),

@@ -24,7 +24,9 @@ use super::span::Limit;
 use super::trouble::{OWN, Trouble};
 use crate::cli::terminal::Terminal;
 use crate::http::frame::Frame;
-use crate::http::wire::{Bound, HERITAGE_HEADER, Heritage, OsText, PtySize, RunBody, StdinKind};
+use crate::http::wire::{
+    Bound, INHERITED_LIMITS_HEADER, InheritedLimits, OsText, PtySize, RunBody, StdinKind,
+};
 use abide_engine::config;
 use abide_engine::entropy;
 use abide_session::inherited_limits;
@@ -37,7 +39,7 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     let mut screen = Screen::new(args.json);
     let mut control = Control::new(client.clone(), terminal, &body)?;
     let mut patience = Patience::new();
-    let client = client.saying(HERITAGE_HEADER, &heritage());
+    let client = client.saying(INHERITED_LIMITS_HEADER, &inherited_limits());
     let ended = loop {
         body.from = screen.at;
         let request = serde_json::to_vec(&body).map_err(|fault| own(fault.to_string()))?;
@@ -158,7 +160,7 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
         timeout: args.timeout.map(|span| span.0 as f64 / 1_000.0),
         idle: idle.seconds(),
         key: format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
-        heritage: None,
+        inherited_limits: None,
         terminal: terminal.is_some(),
         from: 0,
     })
@@ -221,13 +223,13 @@ fn environment(given: &[(String, String)]) -> Vec<(OsText, OsText)> {
 }
 
 /// What a shell would have handed down to the command.
-pub(super) fn heritage() -> Heritage {
+pub(super) fn inherited_limits() -> InheritedLimits {
     let bound = |(resource, soft, hard)| Bound {
         resource,
         soft,
         hard,
     };
-    Heritage {
+    InheritedLimits {
         umask: inherited_limits::mask(),
         limits: inherited_limits::limits().into_iter().map(bound).collect(),
     }

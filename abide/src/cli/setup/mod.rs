@@ -18,7 +18,7 @@ use super::show::{self, say};
 use super::trouble::Trouble;
 use crate::cli::{replace_file, terminal};
 use crate::connect::{self, DaemonSocket};
-use abide_engine::config::Places;
+use abide_engine::config::Paths;
 use jsonc::Fault;
 use server::{Form, Server};
 
@@ -26,14 +26,14 @@ use server::{Form, Server};
 /// writes to must not hold a script up for ever.
 const PIPED: Duration = Duration::from_secs(2);
 
-pub fn setup(args: Setup, places: &Places) -> Result<u8, Trouble> {
+pub fn setup(args: Setup, paths: &Paths) -> Result<u8, Trouble> {
     let agent = args.agent.clone().name();
     let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
     if agent.chars().any(char::is_control) {
         return Err(Trouble::new("an agent name must not contain control characters").code(2));
     }
     let mut changes = Vec::new();
-    for (file, edit) in edits(&args, places, &agent)? {
+    for (file, edit) in edits(&args, paths, &agent)? {
         let change = Change::read(file, edit)?;
         changes.push(match args.undo {
             false => change.made()?,
@@ -57,13 +57,13 @@ pub fn setup(args: Setup, places: &Places) -> Result<u8, Trouble> {
     }
     tell(&args, &agent, &wanted, written);
     if written {
-        remind(&wanted, places);
+        remind(&wanted, paths);
     }
     Ok(u8::from(may_write && !written))
 }
 
 /// What is to be done to which file.
-fn edits(args: &Setup, places: &Places, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
+fn edits(args: &Setup, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
     let project = match args.project {
         true => Some(std::env::current_dir()?),
         false => None,
@@ -73,7 +73,7 @@ fn edits(args: &Setup, places: &Places, agent: &str) -> Result<Vec<(PathBuf, Edi
     let mut edits = vec![(file, Edit::Server(args.client.form(), server))];
     if let Some(way) = args.client.waker() {
         let waker = toml::waker(agent, way);
-        edits.push((places.config.clone(), Edit::Waker(waker)));
+        edits.push((paths.config.clone(), Edit::Waker(waker)));
     }
     Ok(edits)
 }
@@ -200,11 +200,11 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
 }
 
 /// A daemon that runs knows its configuration as it was.
-fn remind(changes: &[&Change], places: &Places) {
+fn remind(changes: &[&Change], paths: &Paths) {
     let changed = changes
         .iter()
         .any(|change| matches!(change.edit, Edit::Waker(_)));
-    if changed && connect::connect_running(places, DaemonSocket::Http).is_ok() {
+    if changed && connect::connect_running(paths, DaemonSocket::Http).is_ok() {
         say!("Run `abide stop` to reload the daemon's configuration; sessions continue.");
     }
 }

@@ -369,7 +369,7 @@ fn fill(text: String, cols: usize, style: Style) -> String {
 
 /// Without colours where none are wanted; bold and inverse are not colours.
 fn coloured(style: Style) -> Style {
-    match abide_engine::config::wants_colour() {
+    match abide_engine::config::colour_enabled() {
         true => style,
         false => style.fg_color(None).bg_color(None),
     }

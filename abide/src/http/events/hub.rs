@@ -57,7 +57,7 @@ impl Hub {
         let mut open = self.channel.lock().expect("no holder panics");
         let channel = open.get_or_insert_with(|| {
             let channel = Arc::new(Channel {
-                epoch: secret::random::<6>(),
+                epoch: secret::random_hex::<6>(),
                 held: Mutex::default(),
                 news: watch::channel(()).0,
                 moved: Notify::new(),

@@ -32,7 +32,7 @@ use super::body::query;
 use super::problem::Problem;
 use super::who::{self, Who};
 use super::{State, login_ends};
-use abide_engine::Watcher;
+use abide_engine::WatcherGuard;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use hub::Seat;
 use ring::Place;
@@ -77,7 +77,7 @@ pub async fn events(
         news: seat.news(),
         place,
         ready,
-        _watcher: who.may_be_a_person().then(|| state.handle.watch()),
+        _watcher: who.may_be_a_person().then(|| state.handle.add_watcher()),
         state,
         who,
         seat,
@@ -146,7 +146,7 @@ struct Following {
     ready: VecDeque<Bytes>,
     state: State,
     who: Who,
-    _watcher: Option<Watcher>,
+    _watcher: Option<WatcherGuard>,
 }
 
 impl Following {

@@ -36,7 +36,7 @@ pub async fn sample(handle: Handle, channel: Arc<Channel>) {
             .published()
             .sessions()
             .into_iter()
-            .filter(|view| view.runs())
+            .filter(|view| view.is_running())
             .collect();
         let mut looks = HashMap::new();
         if round % LOOK_EVERY <= 1 {

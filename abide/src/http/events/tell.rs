@@ -78,16 +78,16 @@ impl Teller {
                     }
                 }
                 Change::Message(agent, id) => {
-                    let past = self.handle.past();
-                    if let Ok(Some(row)) = past.message(past.number_of(id))
+                    let reader = self.handle.store_reader();
+                    if let Ok(Some(row)) = reader.message(reader.message_number(id))
                         && !row.in_answer
                     {
                         let facts = messages::facts(&self.handle, &row);
                         self.send(Some(agent), "message", &facts);
                     }
                 }
-                Change::Handled(number) => {
-                    if let Ok(Some(row)) = self.handle.past().message(number)
+                Change::MessageUpdated(number) => {
+                    if let Ok(Some(row)) = self.handle.store_reader().message(number)
                         && !row.in_answer
                     {
                         let facts = messages::facts(&self.handle, &row);
@@ -124,10 +124,10 @@ impl Teller {
             self.owing = true;
             return;
         }
-        let past = self.handle.past();
+        let reader = self.handle.store_reader();
         let rows: Vec<_> = changed
             .into_iter()
-            .filter_map(|id| past.timer(id).ok().flatten())
+            .filter_map(|id| reader.timer(id).ok().flatten())
             .collect();
         let all = timers::seen(&self.handle, Caller::PERSON, &rows).await;
         for (row, facts) in rows.iter().zip(all) {
@@ -176,7 +176,7 @@ fn newest(changes: Vec<Change>) -> Vec<Change> {
         .filter(|change| match change {
             Change::Session(id) => sessions.insert(*id),
             Change::Timer(id) => timers.insert(*id),
-            Change::Handled(number) => handled.insert(*number),
+            Change::MessageUpdated(number) => handled.insert(*number),
             Change::Asked(_) | Change::Closed(..) | Change::Message(..) => true,
         })
         .collect();

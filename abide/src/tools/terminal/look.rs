@@ -33,12 +33,12 @@ impl Desk {
             text.push('\n');
         }
         text.push_str(&about(&seen));
-        if !view.runs() {
+        if !view.is_running() {
             text.push('\n');
             text.push_str(&abide_engine::text::ending_line(&view));
         }
         let mut more = facts(&seen);
-        if view.runs() {
+        if view.is_running() {
             report::add_process_facts(&self.handle, &view, &mut more);
         }
         let whole: Vec<String> = lines
@@ -46,7 +46,7 @@ impl Desk {
             .map(|line| self.mask(&view, line.clone()))
             .collect();
         more.insert("screen".into(), json!(whole));
-        let ended = (!view.runs()).then_some(view.id);
+        let ended = (!view.is_running()).then_some(view.id);
         let result = self.result(&view, text, more);
         Some(Ok(Finished::from(result).telling_end_of(ended)))
     }

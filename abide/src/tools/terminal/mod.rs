@@ -194,7 +194,7 @@ impl Desk {
 
     /// Is there for as long as the guard is held: a session that somebody uses is not inactive.
     async fn attend(&self, view: &SessionView) -> Pending {
-        self.handle.attend(self.caller(), view.id).await
+        self.handle.keep_active(self.caller(), view.id).await
     }
 
     /// What this request does to a session, which it may have begun to do under another daemon.
@@ -223,7 +223,7 @@ impl Desk {
 
     /// A result about a session.
     fn result(&self, view: &SessionView, text: String, more: Map<String, Value>) -> ToolResult {
-        let facts = report::session_facts(view, view.runs());
+        let facts = report::session_facts(view, view.is_running());
         self.result_of(view, facts, text, more)
     }
 
@@ -242,7 +242,7 @@ impl Desk {
         if let Some(damage) = &view.damage {
             text.push_str(&format!("\n[{damage}]"));
         }
-        if !view.runs() {
+        if !view.is_running() {
             report::leftovers(view, &mut facts);
             report::count_again(view, &mut facts);
         }

@@ -101,10 +101,10 @@ impl Desk {
         }
         // After a complete line the program may be about to do anything; after a prompt, or after nothing, what it does
         // now is worth a look.
-        if view.runs() && !found.ends_with_complete_line() {
+        if view.is_running() && !found.ends_with_complete_line() {
             report::add_process_facts(&self.handle, &view, &mut more);
         }
-        let ended = (!found.full && !view.runs()).then_some(view.id);
+        let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.told(&view, &reading, found, more);
         let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))
@@ -112,7 +112,7 @@ impl Desk {
 
     /// How far the caller has read.
     pub(super) fn position(&self, view: &SessionView, cursors: &ReadCursors) -> Cursor {
-        let connected = self.handle.clients().connected_of(&view.state.agent.0);
+        let connected = self.handle.clients().connections_of(&view.state.agent.0);
         let reader = Reader {
             client: self.context.client.as_deref(),
             connected: &connected,
@@ -131,7 +131,7 @@ impl Desk {
         cursors.defer(move |all| {
             let reader = Reader {
                 client: client.as_deref(),
-                connected: &clients.connected_of(&agent.0),
+                connected: &clients.connections_of(&agent.0),
                 request: request.as_deref(),
             };
             reader.remember(all, cursor);
@@ -161,7 +161,7 @@ impl Desk {
     /// Follows a session's output from here on.
     pub(super) fn reading(&self, view: &SessionView, timeout: Millis) -> Reading {
         let now = SystemClock.mono();
-        let follower = self.handle.keepers().follow_closely(view.id);
+        let follower = self.handle.keepers().follow_with_priority(view.id);
         Reading {
             log: Log::open(&view.folder).counting(view.bytes()),
             lossy: false,
@@ -172,9 +172,9 @@ impl Desk {
                 .map(|meta| meta.log_quota),
             known: None,
             begun: ResumeState::default(),
-            ended: follower.is_none() && !view.runs(),
+            ended: follower.is_none() && !view.is_running(),
             follower,
-            left: !view.runs(),
+            left: !view.is_running(),
             began: now,
             until: now + timeout,
         }
@@ -187,8 +187,8 @@ impl Desk {
         reading: &Reading,
         guard: &mut Pending,
     ) -> Arc<SessionView> {
-        if reading.ended && self.newest(view).runs() {
-            self.handle.until_over(view.id, guard).await;
+        if reading.ended && self.newest(view).is_running() {
+            self.handle.wait_until_ended(view.id, guard).await;
         }
         self.newest(view)
     }
@@ -210,7 +210,7 @@ impl Desk {
             ));
         }
         if found.lines.is_empty() {
-            text.push_str(&found.nothing(view.runs()));
+            text.push_str(&found.nothing(view.is_running()));
         } else {
             for line in &found.lines {
                 text.push_str(line);
@@ -222,9 +222,9 @@ impl Desk {
         }
         if found.full {
             text.push_str("\n[there is more to read]");
-        } else if let Some(cut) = found.unmatched(view.runs()) {
+        } else if let Some(cut) = found.unmatched(view.is_running()) {
             text.push_str(&cut);
-        } else if !view.runs() {
+        } else if !view.is_running() {
             let ending = match report::fault(view) {
                 Some(fault) => format!("[could not be run: {fault}]"),
                 None => abide_engine::text::ending_line(view),
@@ -237,7 +237,7 @@ impl Desk {
         }
         let text = reading.mask.apply(text);
         let extent = reading.extent(&found);
-        let mut facts = report::session_facts_with(view, view.runs(), extent);
+        let mut facts = report::session_facts_with(view, view.is_running(), extent);
         facts.insert("cursor".into(), Value::String(cursor));
         facts.insert("lines".into(), json!(found.lines.len()));
         facts.insert("more".into(), Value::Bool(found.full));
@@ -352,7 +352,7 @@ impl Reading {
                 if page
                     .lines
                     .iter()
-                    .any(|line| pattern.is_in(unprefixed(line)))
+                    .any(|line| pattern.matches(unprefixed(line)))
                 {
                     tail.extend(page.lines);
                     return Ok(tail.found(page.cursor, Some(true)));
@@ -379,7 +379,7 @@ impl Reading {
         page: &Page,
         pattern: &Pattern,
     ) -> io::Result<Option<Cursor>> {
-        let is_in = |line: &String| pattern.is_in(unprefixed(line));
+        let is_in = |line: &String| pattern.matches(unprefixed(line));
         let Some(at) = page.lines.iter().position(is_in) else {
             return Ok(None);
         };
@@ -404,7 +404,7 @@ impl Reading {
                 break;
             };
             tokio::select! {
-                progress = follower.beyond(seen) => {
+                progress = follower.wait_beyond(seen) => {
                     seen = seen.max(progress.bytes);
                     self.heard(progress, progress.ended);
                     looked = false;
@@ -501,11 +501,11 @@ impl Reading {
         let more = async {
             match left {
                 false => {
-                    let progress = follower.beyond(seen).await;
+                    let progress = follower.wait_beyond(seen).await;
                     (progress, progress.ended)
                 }
                 true => {
-                    let progress = follower.beyond_the_end(seen).await;
+                    let progress = follower.wait_beyond_after_exit(seen).await;
                     (progress, progress.closed)
                 }
             }

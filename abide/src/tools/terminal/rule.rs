@@ -107,7 +107,7 @@ impl Desk {
             Ok(view) => view,
             Err(sentence) => return Some(Err(sentence)),
         };
-        if !view.runs() {
+        if !view.is_running() {
             return Some(Err(ended(view.id)));
         }
         if !view.pty {
@@ -133,7 +133,7 @@ impl Desk {
             Err(sentence) => return Some(Err(sentence)),
         };
         let request_entry = self.request_entry(&view, "signal");
-        if view.runs() {
+        if view.is_running() {
             request_entry.begin();
             let _guard = self.attend(&view).await;
             let keepers = self.handle.keepers();
@@ -166,7 +166,7 @@ impl Desk {
         }
         let left = matches!(view.state.phase, Phase::Leftover { .. });
         let view = self.newest(&view);
-        if view.runs() {
+        if view.is_running() {
             return Some(Err(undying(view.id)));
         }
         let gone = !matches!(view.state.phase, Phase::Leftover { .. });

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
 use abide_engine::clock::SystemClock;
-use abide_engine::search::{self, Finds, Line, Pattern};
+use abide_engine::search::{self, Line, Pattern, SearchResult};
 use abide_session::log::Log;
 
 pub(super) const FIELDS: &str = "action, session_id, pattern, context, max_lines";
@@ -49,7 +49,7 @@ impl Desk {
         let wanted = search::Search {
             pattern: search.pattern,
             context: search.context,
-            most: search.most,
+            max_lines: search.most,
             after: 0,
         };
         let work = move || {
@@ -84,7 +84,7 @@ impl Desk {
     }
 }
 
-fn text(found: &Finds) -> String {
+fn text(found: &SearchResult) -> String {
     let mut lines = Vec::new();
     let mut last = None;
     for line in &found.lines {

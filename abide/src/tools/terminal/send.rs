@@ -62,7 +62,7 @@ impl Desk {
             Err(sentence) => return Some(Err(sentence)),
         };
         let request_entry = self.request_entry(&view, "input");
-        let runs = view.runs();
+        let runs = view.is_running();
         match runs {
             true => request_entry.begin(),
             false if request_entry.has_begun() => {}
@@ -98,13 +98,13 @@ impl Desk {
         self.has_read(&view, &cursors, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let mut more = fields! {"sent": bytes.len()};
-        if view.runs() {
+        if view.is_running() {
             if self.modes(&view).await.full_screen {
                 more.insert("alternate_screen".into(), true.into());
             }
             report::add_process_facts(&self.handle, &view, &mut more);
         }
-        let ended = (!found.full && !view.runs()).then_some(view.id);
+        let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.told(&view, &reading, found, more);
         let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))

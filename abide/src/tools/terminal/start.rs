@@ -69,7 +69,7 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
             env,
             stdin: Stdin::Open,
             pty: pty.then_some((cols, rows)),
-            heritage: context.heritage.clone(),
+            inherited_limits: context.inherited_limits.clone(),
             secrets,
         },
     })

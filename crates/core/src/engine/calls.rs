@@ -230,7 +230,7 @@ impl Engine {
             for_owner,
         };
         if let Some(outcome) = self.seen(caller, session)?.verdict(&wait) {
-            self.heard_by(turn, &wait);
+            self.ending_delivered(turn, &wait);
             turn.push(Effect::Reply { call, outcome });
             return Ok(());
         }

@@ -108,10 +108,10 @@ impl Engine {
         let attended = waits.any(|wait| wait.for_owner) || entry.session.started_by.is_try();
         entry.session.unattended = !attended;
         if !attended && entry.found && turn.now.mono < self.take_up_until {
-            self.unheard(turn, id);
+            self.ending_undelivered(turn, id);
         }
         self.phase_changed(turn, id);
-        if !attended && !self.is_unheard(id) {
+        if !attended && !self.is_ending_undelivered(id) {
             self.left_alone(turn, agent, conversation, id);
         }
         self.try_exited(turn, id);

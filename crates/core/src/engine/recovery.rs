@@ -82,38 +82,38 @@ impl Engine {
         }
     }
 
-    /// A session has ended and nobody has heard of it. Whoever waited for it before the last start may
-    /// come back for that.
-    pub(super) fn unheard(&mut self, turn: &Turn<'_>, id: SessionId) {
+    /// Marks a session whose ending was not delivered. A call that waited for it before the last start may come back.
+    pub(super) fn ending_undelivered(&mut self, turn: &Turn<'_>, id: SessionId) {
         let over = |entry: &&mut SessionState| {
             let phase = &entry.session.phase;
             matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
         };
         let told = |entry: &&mut SessionState| !entry.session.started_by.is_try();
         if let Some(entry) = self.sessions.get_mut(&id).filter(over).filter(told) {
-            entry.unheard = true;
+            entry.ending_undelivered = true;
             let until = self.take_up_until.max(turn.now.mono);
-            self.alarms.insert((until, Alarm::Unheard(id)));
+            self.alarms.insert((until, Alarm::EndingUndelivered(id)));
         }
     }
 
     /// An ending that counted as reported did not reach its caller: the agent gets a message instead.
     pub(super) fn answer_lost(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        let reported = |entry: &&mut SessionState| !entry.session.unattended && !entry.unheard;
+        let reported =
+            |entry: &&mut SessionState| !entry.session.unattended && !entry.ending_undelivered;
         let Some(entry) = self.sessions.get_mut(&id).filter(reported) else {
             return;
         };
         entry.session.unattended = true;
-        self.unheard(turn, id);
+        self.ending_undelivered(turn, id);
         turn.push(Effect::Publish { session: id });
     }
 
-    /// Nobody came back for it: its owner is told.
+    /// Posts a message about an ending for which no call came back.
     pub(super) fn nobody_came_back(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        if core::mem::take(&mut entry.unheard) {
+        if core::mem::take(&mut entry.ending_undelivered) {
             let agent = entry.session.agent.clone();
             let conversation = entry.session.conversation.clone();
             self.left_alone(turn, agent, conversation, id);
@@ -121,20 +121,23 @@ impl Engine {
         }
     }
 
-    /// A call is being answered with how a session ended.
-    pub(super) fn heard_by(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
+    /// Marks the ending of a session as delivered to a call.
+    pub(super) fn ending_delivered(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
         let Some(entry) = self.sessions.get_mut(&wait.session) else {
             return;
         };
-        if wait.for_owner && core::mem::take(&mut entry.unheard) {
+        if wait.for_owner && core::mem::take(&mut entry.ending_undelivered) {
             let session = wait.session;
             turn.push(Effect::Publish { session });
         }
     }
 
     /// Returns whether a session has ended and its end was not reported, as far as that is recorded.
-    pub fn is_unheard(&self, id: SessionId) -> bool {
-        self.sessions.get(&id).is_some_and(|entry| entry.unheard) || self.is_to_be_told(id)
+    pub fn is_ending_undelivered(&self, id: SessionId) -> bool {
+        self.sessions
+            .get(&id)
+            .is_some_and(|entry| entry.ending_undelivered)
+            || self.is_to_be_told(id)
     }
 
     /// Sessions whose folders are gone. One that still runs has its folder, whatever is said.
@@ -152,9 +155,10 @@ impl Engine {
             let Some(entry) = self.sessions.remove(id) else {
                 continue;
             };
-            if entry.unheard {
-                let unheard = Alarm::Unheard(*id);
-                self.alarms.retain(|(_, alarm)| *alarm != unheard);
+            if entry.ending_undelivered {
+                let ending_undelivered = Alarm::EndingUndelivered(*id);
+                self.alarms
+                    .retain(|(_, alarm)| *alarm != ending_undelivered);
             }
             if let Some(key) = entry.session.key {
                 let name = (entry.session.agent, key);

@@ -38,7 +38,7 @@ pub(super) struct SessionState {
     /// The session was started by an earlier daemon: its waits may come back.
     pub found: bool,
     /// The session has ended, and no call or message has reported that yet.
-    pub unheard: bool,
+    pub ending_undelivered: bool,
     /// Deadline with which the session is started, from its start on.
     pub limit: Option<Millis>,
     /// Deadline that was moved before the command had started.
@@ -108,7 +108,7 @@ impl SessionState {
             kill_reason: None,
             undying: false,
             found: false,
-            unheard: false,
+            ending_undelivered: false,
             limit: None,
             held_deadline: None,
             deadline: None,

@@ -21,7 +21,7 @@ impl Engine {
             update: Update::Accepted(wait.session),
         };
         if let Some(outcome) = entry.verdict(&wait) {
-            self.heard_by(turn, &wait);
+            self.ending_delivered(turn, &wait);
             turn.push(accepted);
             turn.push(Effect::Reply {
                 call: wait.call,

@@ -1,4 +1,4 @@
-//! How agents are woken that do not read their messages: what `[[wakers]]` may say.
+//! Settings in `[[wakers]]`: how agents are woken that do not read their messages.
 
 use std::path::PathBuf;
 
@@ -8,115 +8,118 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
+use super::InvalidSetting;
 use crate::clients::ClientKind;
 use crate::web::Address;
 
-/// One way to wake one agent, or all.
+/// One waker for one agent, or for all.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "RawWaker")]
 pub struct WakerConfig {
-    /// Which agent; `*`: every one.
+    /// Agent to wake; `*`: every agent.
     pub agent: String,
-    /// By what.
-    pub way: WakingWay,
-    /// For which messages.
+    /// Kind of the waker.
+    pub kind: WakerKind,
+    /// Messages for which it wakes.
     pub wakes_for: WakesFor,
-    /// Where a command runs; the client's own folder where that is known, else the home folder.
+    /// Working directory of a command. Default: the client's directory if it is known, else the home directory.
     pub cwd: Option<PathBuf>,
     /// Seconds that a message waits to be read before the agent is woken.
     pub after: f64,
-    /// Wake-ups in an hour, so that no loop can use up an agent's quota.
+    /// Maximum of wake-ups per hour, so that no loop can use up an agent's quota.
     pub most_per_hour: usize,
 }
 
-/// For which messages an agent is woken.
+/// Messages for which an agent is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WakesFor {
-    /// Those that it asked to be woken by: of a mission timer, or of a wait that it cancelled into the
-    /// background. A conversation that is open is told of the others too.
+    /// Messages that the agent asked to be woken for: of a mission timer, or of a wait that it moved to the
+    /// background. An open conversation gets the others too.
     Asked,
-    /// All.
+    /// All messages.
     All,
 }
 
-/// By what an agent is woken.
+/// Kind of a waker.
 #[derive(Clone, Debug, PartialEq)]
-pub enum WakingWay {
-    /// A command; `{text}` and `{agent}` are filled in. Where no word has `{text}`, the message is its
-    /// input. It has worked with exit code 0, or by still running after ten seconds.
+pub enum WakerKind {
+    /// Command; `{text}` and `{agent}` are filled in. If no word contains `{text}`, the message is its input. It has
+    /// succeeded with exit code 0, or if it still runs after ten seconds.
     Command(Vec<String>),
-    /// A web server that is sent every message, signed.
+    /// Web server that gets every message, signed.
     Webhook(Webhook),
-    /// A notification on the desktop, for the person there.
+    /// Notification on the desktop, for a person.
     Desktop,
-    /// The agent's last session of Claude Code.
+    /// Last session of Claude Code of the agent.
     ClaudeCode,
-    /// The agent's last thread of Codex.
+    /// Last thread of Codex of the agent.
     Codex,
 }
 
-/// A web server that is sent every message.
+/// Web server that gets every message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Webhook {
-    /// Where.
+    /// Address of the server.
     pub address: Address,
-    /// What its messages are signed with.
+    /// Key that signs the messages.
     pub secret: Secret,
 }
 
-/// Something to sign with.
+/// Signing key.
 #[derive(Clone, PartialEq)]
 pub enum Secret {
-    /// This.
-    Here(Vec<u8>),
-    /// What stands in this file.
+    /// Key in the configuration.
+    Inline(Vec<u8>),
+    /// File that contains the key.
     File(PathBuf),
 }
 
-/// Shows no secret.
+/// Prints no key.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Secret::Here(_) => f.write_str("Here"),
+            Secret::Inline(_) => f.write_str("Here"),
             Secret::File(path) => f.debug_tuple("File").field(path).finish(),
         }
     }
 }
 
 impl Secret {
-    /// The bytes to sign with, or why there are none.
-    pub fn bytes(&self) -> Result<Vec<u8>, String> {
+    /// Bytes of the key, or why they cannot be read.
+    pub fn bytes(&self) -> Result<Vec<u8>, InvalidSetting> {
         match self {
-            Secret::Here(bytes) => Ok(bytes.clone()),
+            Secret::Inline(bytes) => Ok(bytes.clone()),
             Secret::File(path) => {
-                let bad = |why: String| format!("`wakers.secret_file` {}: {why}", path.display());
+                let bad = |why: String| {
+                    InvalidSetting(format!("`wakers.secret_file` {}: {why}", path.display()))
+                };
                 let text = std::fs::read_to_string(path).map_err(|e| bad(e.to_string()))?;
-                read_secret(text.trim()).map_err(bad)
+                parse_secret(text.trim()).map_err(|e| bad(e.to_string()))
             }
         }
     }
 }
 
-/// `whsec_` and base64, as Standard Webhooks has it.
-fn read_secret(text: &str) -> Result<Vec<u8>, String> {
+/// Parses `whsec_` and base64, the format of Standard Webhooks.
+fn parse_secret(text: &str) -> Result<Vec<u8>, InvalidSetting> {
     let bytes = text
         .strip_prefix("whsec_")
         .and_then(|code| BASE64_STANDARD.decode(code).ok());
     let bytes = bytes.ok_or("a secret is `whsec_` and base64")?;
     match bytes.len() {
         24..=64 => Ok(bytes),
-        short => Err(format!(
+        short => Err(InvalidSetting(format!(
             "a secret has 24 to 64 bytes, this one {short}; make one with: \
              echo \"whsec_$(openssl rand -base64 32)\""
-        )),
+        ))),
     }
 }
 
-/// As it stands in the file.
+/// Table as it is in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RawWaker {
     agent: Option<String>,
     command: Option<Vec<String>>,
     webhook: Option<String>,
@@ -134,63 +137,63 @@ struct Written {
     r#for: Option<WakesFor>,
 }
 
-impl TryFrom<Written> for WakerConfig {
-    type Error = String;
+impl TryFrom<RawWaker> for WakerConfig {
+    type Error = InvalidSetting;
 
-    fn try_from(mut written: Written) -> Result<Self, String> {
-        let way = written.way()?;
-        let after = written.after.unwrap_or(2.0);
+    fn try_from(mut raw: RawWaker) -> Result<Self, InvalidSetting> {
+        let kind = raw.parse_kind()?;
+        let after = raw.after.unwrap_or(2.0);
         if !(0.0..=86_400.0).contains(&after) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`wakers.after` must be 0 to 86400 seconds; got {after}"
-            ));
+            )));
         }
-        // Messages to a web server and to a person's desktop cost no model anything; the others start
-        // turns that somebody pays for.
-        let (usual, wakes_for) = match way {
-            WakingWay::Webhook(_) => (3_600, WakesFor::All),
-            WakingWay::Desktop => (60, WakesFor::All),
-            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => {
+        // Messages to a web server or a desktop cost nothing; the others start turns of a model that the user pays
+        // for.
+        let (default_per_hour, wakes_for) = match kind {
+            WakerKind::Webhook(_) => (3_600, WakesFor::All),
+            WakerKind::Desktop => (60, WakesFor::All),
+            WakerKind::Command(_) | WakerKind::ClaudeCode | WakerKind::Codex => {
                 (12, WakesFor::Asked)
             }
         };
-        let most_per_hour = written.most_per_hour.unwrap_or(usual);
+        let most_per_hour = raw.most_per_hour.unwrap_or(default_per_hour);
         if !(1..=3_600).contains(&most_per_hour) {
-            return Err(format!(
+            return Err(InvalidSetting(format!(
                 "`wakers.most_per_hour` must be 1 to 3600; got {most_per_hour}"
-            ));
+            )));
         }
         Ok(WakerConfig {
-            agent: written.agent.unwrap_or_else(|| "*".into()),
-            way,
-            wakes_for: written.r#for.unwrap_or(wakes_for),
-            cwd: written.cwd,
+            agent: raw.agent.unwrap_or_else(|| "*".into()),
+            kind,
+            wakes_for: raw.r#for.unwrap_or(wakes_for),
+            cwd: raw.cwd,
             after,
             most_per_hour,
         })
     }
 }
 
-impl Written {
-    fn way(&mut self) -> Result<WakingWay, String> {
-        let mut ways = Vec::new();
+impl RawWaker {
+    fn parse_kind(&mut self) -> Result<WakerKind, InvalidSetting> {
+        let mut kinds = Vec::new();
         if let Some(command) = self.command.take() {
             if command.first().is_none_or(String::is_empty) {
                 return Err("`wakers.command` needs at least one word, the program to run".into());
             }
-            ways.push(WakingWay::Command(command));
+            kinds.push(WakerKind::Command(command));
         }
         if let Some(address) = self.webhook.take() {
-            ways.push(WakingWay::Webhook(self.signed(&address)?));
+            kinds.push(WakerKind::Webhook(self.parse_webhook(&address)?));
         }
-        ways.extend(self.desktop.then_some(WakingWay::Desktop));
-        ways.extend(self.claude_code.then_some(WakingWay::ClaudeCode));
-        ways.extend(self.codex.then_some(WakingWay::Codex));
+        kinds.extend(self.desktop.then_some(WakerKind::Desktop));
+        kinds.extend(self.claude_code.then_some(WakerKind::ClaudeCode));
+        kinds.extend(self.codex.then_some(WakerKind::Codex));
         if self.secret.is_some() || self.secret_file.is_some() {
             return Err("`wakers.secret` and `wakers.secret_file` go with `webhook`".into());
         }
-        match (ways.pop(), ways.is_empty()) {
-            (Some(way), true) => Ok(way),
+        match (kinds.pop(), kinds.is_empty()) {
+            (Some(kind), true) => Ok(kind),
             _ => Err(
                 "each of `[[wakers]]` needs exactly one of `command`, `webhook`, \
                  `desktop = true`, `claude_code = true` and `codex = true`"
@@ -199,11 +202,12 @@ impl Written {
         }
     }
 
-    fn signed(&mut self, address: &str) -> Result<Webhook, String> {
+    fn parse_webhook(&mut self, address: &str) -> Result<Webhook, InvalidSetting> {
         let secret = match (self.secret.take(), self.secret_file.take()) {
             (Some(text), None) => {
-                let read = read_secret(&text).map_err(|why| format!("`wakers.secret`: {why}"));
-                Secret::Here(read?)
+                let read = parse_secret(&text)
+                    .map_err(|why| InvalidSetting(format!("`wakers.secret`: {why}")));
+                Secret::Inline(read?)
             }
             (None, Some(path)) => Secret::File(path),
             _ => {
@@ -212,68 +216,68 @@ impl Written {
                 );
             }
         };
-        let address = Address::read(address).ok_or_else(|| {
-            format!(
+        let address = Address::parse(address).ok_or_else(|| {
+            InvalidSetting(format!(
                 "`wakers.webhook` must be an address such as https://example.com/hook; got \
                  {address:?}"
-            )
+            ))
         })?;
         Ok(Webhook { address, secret })
     }
 }
 
-impl WakingWay {
-    /// Whether the agent itself gets to read what is sent.
-    pub const fn tells_the_agent(&self) -> bool {
+impl WakerKind {
+    /// True if the agent itself reads what is sent.
+    pub const fn reaches_agent(&self) -> bool {
         match self {
-            WakingWay::Command(_) | WakingWay::ClaudeCode | WakingWay::Codex => true,
-            WakingWay::Webhook(_) | WakingWay::Desktop => false,
+            WakerKind::Command(_) | WakerKind::ClaudeCode | WakerKind::Codex => true,
+            WakerKind::Webhook(_) | WakerKind::Desktop => false,
         }
     }
 
-    /// The kind of clients that it wakes.
+    /// Kind of client that it wakes.
     pub const fn client(&self) -> Option<ClientKind> {
         match self {
-            WakingWay::ClaudeCode => Some(ClientKind::ClaudeCode),
-            WakingWay::Codex => Some(ClientKind::Codex),
-            WakingWay::Command(_) | WakingWay::Webhook(_) | WakingWay::Desktop => None,
+            WakerKind::ClaudeCode => Some(ClientKind::ClaudeCode),
+            WakerKind::Codex => Some(ClientKind::Codex),
+            WakerKind::Command(_) | WakerKind::Webhook(_) | WakerKind::Desktop => None,
         }
     }
 }
 
 impl WakerConfig {
-    /// Whether it wakes this agent.
+    /// True if it wakes this agent.
     pub fn is_for(&self, agent: &str) -> bool {
         self.agent == "*" || self.agent == agent
     }
 
-    /// Whether this agent is woken by it in this conversation when something comes that it asked for.
+    /// True if it wakes this agent in this conversation for messages that the agent asked for.
     pub fn wakes(&self, agent: &str, conversation: Option<&Conversation>) -> bool {
-        let way = match (&self.way, self.way.client()) {
+        let kind = match (&self.kind, self.kind.client()) {
             (_, Some(kind)) => conversation.is_some_and(|of| kind.session_of(of).is_some()),
-            (WakingWay::Command(_), None) => true,
+            (WakerKind::Command(_), None) => true,
             (_, None) => false,
         };
-        way && self.is_for(agent)
+        kind && self.is_for(agent)
     }
 
-    /// What it is called where deliveries are shown. A path may be a secret and is left out.
+    /// Name for lists of deliveries. Leaves out the path of a webhook, which may be a secret.
     pub fn name(&self) -> String {
-        match &self.way {
-            WakingWay::Command(words) => format!("command {}", words[0]),
-            WakingWay::Webhook(hook) => {
+        match &self.kind {
+            WakerKind::Command(words) => format!("command {}", words[0]),
+            WakerKind::Webhook(hook) => {
                 let scheme = if hook.address.tls { "https" } else { "http" };
                 format!("webhook {scheme}://{}", hook.address.authority())
             }
-            WakingWay::Desktop => "desktop".into(),
-            WakingWay::ClaudeCode => "claude_code".into(),
-            WakingWay::Codex => "codex".into(),
+            WakerKind::Desktop => "desktop".into(),
+            WakerKind::ClaudeCode => "claude_code".into(),
+            WakerKind::Codex => "codex".into(),
         }
     }
 
-    /// Names it in the database: another one as soon as whom or how it wakes is changed.
+    /// Id in the database. Changes with the agent or the target.
     pub fn id(&self) -> String {
-        let digest = Sha256::digest(format!("{} {:?}", self.agent, self.way).as_bytes());
+        let digest = Sha256::digest(format!("{} {:?}", self.agent, self.kind).as_bytes());
         digest[..8]
             .iter()
             .map(|byte| format!("{byte:02x}"))
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_starts_a_turn_wakes_for_what_was_asked_for_unless_told_otherwise() {
+    fn wakers_that_start_a_turn_wake_for_asked_messages_by_default() {
         for (text, wakes_for) in [
             ("command = ['x']", WakesFor::Asked),
             ("claude_code = true", WakesFor::Asked),
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_woken_in_conversations_of_its_own_kind_only() {
+    fn client_waker_wakes_only_conversations_of_its_kind() {
         let claude = ClientKind::ClaudeCode.conversation("c0ffee");
         let front = Conversation("front:x".into());
         let waker = read("claude_code = true\nagent = 'a'").expect("a waker");
@@ -323,7 +327,7 @@ mod tests {
     const SECRET: &str = "secret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw'";
 
     #[test]
-    fn each_waker_has_one_way() {
+    fn waker_with_no_kind_or_two_kinds_is_refused() {
         for (text, name, budget) in [
             ("command = ['claude', '-p']", "command claude", 12),
             ("desktop = true", "desktop", 60),
@@ -364,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn another_target_is_another_waker_and_no_secret_is_shown() {
+    fn changed_target_changes_id_and_debug_prints_no_secret() {
         let one = read(&format!("webhook = 'https://a.example/1'\n{SECRET}")).unwrap();
         let other = read(&format!("webhook = 'https://a.example/2'\n{SECRET}")).unwrap();
         let patient = read(&format!(

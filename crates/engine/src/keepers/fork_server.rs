@@ -1,5 +1,5 @@
-//! The process that keepers are forked from. It is small and single-threaded, so that a fork is cheap
-//! and safe; the daemon is neither.
+//! The fork server: the process that keepers are forked from. It is small and single-threaded, so that a fork is
+//! cheap and safe; the daemon is neither.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -20,6 +20,7 @@ use crate::stream::Stream;
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{FORK_SERVER_FD, descriptors, oom};
 
+/// Running fork server and the socket that takes its orders.
 pub(super) struct ForkServer {
     orders: OwnedFd,
     process: Child,
@@ -70,11 +71,11 @@ impl ForkServer {
         })
     }
 
-    /// Orders a keeper for the session with this folder; returns the connection to it, which can be
-    /// written to at once.
+    /// Orders a keeper for the session in this directory. Returns the connection to it, which can be written to at
+    /// once.
     pub fn make(&mut self, folder: &Path) -> io::Result<Stream> {
         let server = i32::try_from(self.process.id()).unwrap_or(0);
-        // A command can stop it. It is a child of this process, so the number is its own.
+        // A command can stop the fork server. It is a child of this process, so its pid is not reused.
         if proc::stat(server).is_some_and(|stat| stat.is_stopped())
             && let Some(server) = ProcessHandle::open(server)
         {
@@ -93,7 +94,7 @@ impl ForkServer {
 
 impl Drop for ForkServer {
     fn drop(&mut self) {
-        // It ends by itself once its socket is closed; reaping it is all that is left to do.
+        // The fork server exits when its socket is closed; only reaping is left to do.
         let _ = self.process.try_wait();
     }
 }

@@ -1,10 +1,10 @@
-//! The daemon's side of the keepers: the fork server that makes them, a pool of idle keepers, and one link
-//! to each keeper that lives. Sessions of an earlier daemon are found through their directories.
+//! Keepers, from the daemon's side: the fork server that makes them, a pool of idle keepers, and one connection to
+//! each living keeper. Sessions of earlier daemons are found by their directories.
 
-mod forced;
+mod connection;
+mod failed_keeper;
 mod fork_server;
-mod found;
-mod link;
+mod recovery;
 mod starting;
 
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +19,7 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-pub use link::{Follower, LogProgress};
+pub use connection::{Follower, LogProgress};
 
 use crate::clock::{Clock, SystemClock, pause};
 use crate::stream::Stream;
@@ -28,12 +28,12 @@ use abide_session::changed_limits::{self, ChangedLimits};
 use abide_session::crash_point;
 use abide_session::folder;
 use abide_session::frame::{Launch, Once, ToKeeper};
+use connection::KeeperConnection;
 use fork_server::ForkServer;
-use link::Link;
-use starting::Starting;
+use starting::PendingStarts;
 
 /// Idle keepers beyond the target that are kept while calls follow each other closely.
-const SURPLUS: usize = 12;
+const MAX_SURPLUS: usize = 12;
 
 /// Time without an ended session after which keepers are recycled, unless a command is started before.
 const RECYCLE_DELAY: Duration = Duration::from_millis(5);
@@ -41,7 +41,7 @@ const RECYCLE_DELAY: Duration = Duration::from_millis(5);
 /// Keepers whose session is over and that have not yet prepared for the next one.
 #[derive(Default)]
 struct DeferredRecycling {
-    links: Vec<Arc<Link>>,
+    connections: Vec<Arc<KeeperConnection>>,
     /// Time at which the last of them was added.
     since: Mono,
     /// A task that recycles them is scheduled.
@@ -49,12 +49,13 @@ struct DeferredRecycling {
 }
 
 /// Bytes that must be free before a command is started, so that its first output is not lost.
-const ROOM: u64 = 64 << 10;
-/// Free bytes that are not used up within a moment.
-const MUCH: u64 = 1 << 30;
-const MOMENT: Millis = Millis(500);
+const MIN_FREE: u64 = 64 << 10;
+/// Free bytes that cannot be used up within [`FREE_CHECK_INTERVAL`].
+const PLENTY_FREE: u64 = 1 << 30;
+/// Time for which a check of the disk that found plenty is valid.
+const FREE_CHECK_INTERVAL: Millis = Millis(500);
 /// Error if less is free.
-const FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
+const DISK_FULL: &str = "the disk is full, so nothing that the command writes could be kept; free some \
     space and try again";
 
 /// Error if a keeper exits before its command was started.
@@ -69,33 +70,33 @@ pub struct Keepers {
     fork_server: Mutex<Option<ForkServer>>,
     idle: Mutex<VecDeque<SessionId>>,
     deferred: Mutex<DeferredRecycling>,
-    links: Mutex<HashMap<SessionId, Arc<Link>>>,
-    held: Mutex<HashMap<SessionId, Containment>>,
-    /// Why the last keeper that was wanted could not be made.
+    connections: Mutex<HashMap<SessionId, Arc<KeeperConnection>>>,
+    containment: Mutex<HashMap<SessionId, Containment>>,
+    /// Reason why the last keeper could not be made.
     keeper_fault: Mutex<Option<String>>,
-    /// Facts that were read of sessions of an earlier daemon, until they are needed.
-    recalled: Mutex<HashMap<SessionId, Recalled>>,
-    starting: Starting,
-    /// When much was free on the disk.
-    much_free: Mutex<Option<Mono>>,
-    leaving: CancellationToken,
+    /// Details of recovered sessions, until they are published.
+    recovered: Mutex<HashMap<SessionId, RecoveredDetails>>,
+    starting: PendingStarts,
+    /// Time at which plenty was free on the disk.
+    plenty_free_at: Mutex<Option<Mono>>,
+    shutdown: CancellationToken,
 }
 
 /// A session of an earlier daemon.
-pub struct Found {
+pub struct RecoveredSession {
     /// Session id.
     pub id: SessionId,
     /// State of the session.
     pub session: Session,
     /// True once a client has received the ending.
-    pub heard: bool,
-    /// Time of the hard limit, as far as the directory tells.
+    pub ending_delivered: bool,
+    /// Time of the hard limit, as far as the directory says.
     pub deadline: Option<Mono>,
 }
 
 /// Facts about a session of an earlier daemon.
 #[derive(Debug, Default)]
-pub struct Recalled {
+pub struct RecoveredDetails {
     /// Working directory.
     pub cwd: PathBuf,
     /// True if the session has a terminal.
@@ -109,7 +110,7 @@ pub struct Recalled {
 }
 
 impl Keepers {
-    /// Keepers for the sessions under `sessions`, made of `program`; what they report goes to `events`.
+    /// Keepers for the sessions in `sessions`, made from `program`. Their reports go to `events`.
     pub fn new(
         sessions: PathBuf,
         program: PathBuf,
@@ -124,35 +125,35 @@ impl Keepers {
             fork_server: Mutex::default(),
             idle: Mutex::default(),
             deferred: Mutex::default(),
-            links: Mutex::default(),
-            held: Mutex::default(),
+            connections: Mutex::default(),
+            containment: Mutex::default(),
             keeper_fault: Mutex::default(),
-            recalled: Mutex::default(),
-            starting: Starting::default(),
-            much_free: Mutex::default(),
-            leaving: CancellationToken::new(),
+            recovered: Mutex::default(),
+            starting: PendingStarts::default(),
+            plenty_free_at: Mutex::default(),
+            shutdown: CancellationToken::new(),
         })
     }
 
     /// Starts keepers in advance, up to the target.
-    pub fn warm_up(self: &Arc<Self>) {
+    pub fn fill_pool(self: &Arc<Self>) {
         while self.idle.lock().expect("no holder panics").len() < self.idle_target {
-            let id = self.fresh();
-            // What cannot be made now is made when it is needed, or then it is said why not.
-            if self.link(id).is_none() {
+            let id = self.start_keeper();
+            // A keeper that cannot be made now is made when it is needed, or the start fails with the reason.
+            if self.connection(id).is_none() {
                 return;
             }
             self.idle.lock().expect("no holder panics").push_back(id);
         }
     }
 
-    /// Releases idle keepers beyond the target, which a busy time has left.
-    pub fn trim(&self) {
+    /// Closes idle keepers beyond the target, which busy times leave behind.
+    pub fn trim_pool(&self) {
         let mut idle = self.idle.lock().expect("no holder panics");
         let surplus = idle.len().saturating_sub(self.idle_target);
         for id in idle.drain(..surplus) {
-            if let Some(link) = self.link(id) {
-                link.close();
+            if let Some(connection) = self.connection(id) {
+                connection.close();
             }
         }
     }
@@ -160,24 +161,27 @@ impl Keepers {
     /// Position of the ready idle keeper that ran last: its memory is most likely still in the caches.
     fn next_ready(&self, idle: &VecDeque<SessionId>) -> Option<usize> {
         let now = SystemClock.mono();
-        let is_ready = |id: &SessionId| self.link(*id).is_some_and(|link| link.is_ready(now));
+        let is_ready = |id: &SessionId| {
+            self.connection(*id)
+                .is_some_and(|connection| connection.is_ready(now))
+        };
         idle.iter().rposition(is_ready)
     }
 
-    /// An id whose keeper is on its way or ready already.
+    /// Id of a keeper that is ready or being made.
     pub fn reserve(self: &Arc<Self>) -> SessionId {
         let mut idle = self.idle.lock().expect("no holder panics");
         if let Some(id) = self.next_ready(&idle).and_then(|at| idle.remove(at)) {
             return id;
         }
         while let Some(id) = idle.pop_front() {
-            // One that was killed is of no use.
-            if self.link(id).is_some() {
+            // A keeper that was killed is skipped.
+            if self.connection(id).is_some() {
                 return id;
             }
         }
         drop(idle);
-        self.fresh()
+        self.start_keeper()
     }
 
     /// Removes a keeper that has exited from the pool of idle keepers.
@@ -186,57 +190,57 @@ impl Keepers {
         idle.retain(|kept| *kept != id);
     }
 
-    /// Gives an id back that was not needed.
+    /// Returns a reserved id that was not used.
     pub fn release(&self, id: SessionId) {
-        if self.link(id).is_some() {
+        if self.connection(id).is_some() {
             self.idle.lock().expect("no holder panics").push_front(id);
         }
     }
 
-    /// Has the keeper start the command. What comes of it arrives as an event.
+    /// Tells the keeper to start the command. The result arrives as an event.
     pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
-        match (self.link(id), self.disk_is_full()) {
-            (Some(link), false) => {
-                // Before it is told: it may be heard of at once.
-                self.starting.begun(self, id);
-                link.send(&ToKeeper::Start(Box::new(launch)));
-                // While the command runs, there is time for the others.
+        match (self.connection(id), self.disk_is_full()) {
+            (Some(connection), false) => {
+                // First, because the keeper may report the start at once.
+                self.starting.add(self, id);
+                connection.send(&ToKeeper::Start(Box::new(launch)));
+                // While the command runs, there is time to recycle the others.
                 self.recycle_deferred();
             }
             (None, false) => {
                 let keeper_fault = self.keeper_fault.lock().expect("no holder panics").take();
                 self.fail(id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
             }
-            (link, true) => {
-                self.fail(id, FULL);
-                link.inspect(|link| link.close());
+            (connection, true) => {
+                self.fail(id, DISK_FULL);
+                connection.inspect(|connection| connection.close());
             }
         }
-        self.warm_up();
+        self.fill_pool();
     }
 
-    /// Whether nothing that a command writes could be kept. Much that was free a moment ago is not all gone
-    /// now, so then the disk is not asked again.
+    /// True if output of a command could not be written. After a check that found plenty, the disk is not asked again
+    /// for a moment.
     fn disk_is_full(&self) -> bool {
         let now = SystemClock.mono();
-        let mut much = self.much_free.lock().expect("no holder panics");
-        if much.is_some_and(|seen| now.since(seen) < MOMENT) {
+        let mut plenty_free_at = self.plenty_free_at.lock().expect("no holder panics");
+        if plenty_free_at.is_some_and(|seen| now.since(seen) < FREE_CHECK_INTERVAL) {
             return false;
         }
         let free = self.free_on_disk();
-        *much = free.is_none_or(|free| free >= MUCH).then_some(now);
-        free.is_some_and(|free| free < ROOM)
+        *plenty_free_at = free.is_none_or(|free| free >= PLENTY_FREE).then_some(now);
+        free.is_some_and(|free| free < MIN_FREE)
     }
 
-    /// Bytes that can be written, where that is known.
+    /// Bytes that can be written, if the file system says.
     fn free_on_disk(&self) -> Option<u64> {
         let disk = rustix::fs::statvfs(&self.sessions).ok()?;
-        // What is set aside for root is root's.
+        // Reserved blocks are for root.
         let free = match rustix::process::geteuid().is_root() {
             true => disk.f_bfree,
             false => disk.f_bavail,
         };
-        // Some file systems count no files.
+        // Some file systems do not count inodes.
         let no_files = disk.f_files > 0 && disk.f_ffree == 0;
         Some(match no_files {
             true => 0,
@@ -244,12 +248,12 @@ impl Keepers {
         })
     }
 
-    /// Says that a session could not be started.
+    /// Reports that a session could not be started.
     pub fn fail(self: &Arc<Self>, session: SessionId, why: &str) {
         self.failed_at(session, why, SystemClock.now().wall);
     }
 
-    /// The same of a failure that was seen at an earlier moment.
+    /// Reports a start that failed at this time.
     fn failed_at(self: &Arc<Self>, session: SessionId, why: &str, at: Wall) {
         let event = Event::StartFailed {
             session,
@@ -262,12 +266,12 @@ impl Keepers {
         });
     }
 
-    /// Tells a keeper something; one that is gone has nothing left to be told.
+    /// Sends a frame to a keeper. Does nothing if the keeper is gone.
     pub fn send(&self, id: SessionId, frame: &ToKeeper) {
-        if let Some(link) = self.link(id) {
+        if let Some(connection) = self.connection(id) {
             match frame {
-                ToKeeper::Watch { beyond } => link.watch(*beyond),
-                frame => link.send(frame),
+                ToKeeper::Watch { beyond } => connection.watch(*beyond),
+                frame => connection.send(frame),
             }
             if matches!(frame, ToKeeper::Signal { .. }) {
                 crash_point("signal.post_send");
@@ -275,51 +279,53 @@ impl Keepers {
         }
     }
 
-    /// Ends a session that should have ended by now, where its keeper does not.
-    pub fn force(self: &Arc<Self>, id: SessionId, end: End) {
-        tokio::spawn(forced::end(self.clone(), id, end));
+    /// Ends an overdue session if its keeper does not.
+    pub fn end_forcibly(self: &Arc<Self>, id: SessionId, end: End) {
+        tokio::spawn(failed_keeper::end_session(self.clone(), id, end));
     }
 
-    /// Writes limits down that were moved: the next daemon goes by them too.
-    pub fn keep_limits(&self, id: SessionId, moved: ChangedLimits) {
-        if let Err(fault) = changed_limits::write(&self.folder(id), moved) {
-            tracing::warn!("the new limits of {id} will not outlive this daemon: {fault}");
+    /// Writes changed limits to the session's directory, where the next daemon reads them.
+    pub fn write_limits(&self, id: SessionId, limits: ChangedLimits) {
+        if let Err(fault) = changed_limits::write(&self.folder(id), limits) {
+            tracing::warn!(
+                "cannot store the new limits of {id}, so the next daemon will not know them: {fault}"
+            );
         }
     }
 
-    /// Writes to the command's input; waits while the command does not take it. What has a name is
-    /// written once, however often it is said.
+    /// Writes to the command's input, and waits while the command does not read it. Input with an idempotency key is
+    /// written once.
     pub async fn input(&self, id: SessionId, bytes: &[u8], once: Option<Once>) -> io::Result<()> {
-        let link = self.link(id).ok_or(io::ErrorKind::BrokenPipe)?;
-        link.input(bytes, once).await
+        let connection = self.connection(id).ok_or(io::ErrorKind::BrokenPipe)?;
+        connection.input(bytes, once).await
     }
 
-    /// Types an answer that the terminal owes the command. Where the command has more input waiting
-    /// than it takes, the answer is dropped: it would come too late to be one.
-    pub fn answer(&self, id: SessionId, bytes: &[u8]) {
-        if let Some(link) = self.link(id) {
-            link.answer(bytes);
+    /// Types the reply of the terminal to a query of the command. If the command has too much unread input, the reply
+    /// is dropped, because it would come too late.
+    pub fn send_reply(&self, id: SessionId, bytes: &[u8]) {
+        if let Some(connection) = self.connection(id) {
+            connection.send_reply(bytes);
         }
     }
 
-    /// Follows a session's output by its length.
+    /// Follows the length of a session's log.
     pub fn follow(&self, id: SessionId) -> Option<Follower> {
-        self.link(id).map(Follower::new)
+        self.connection(id).map(Follower::new)
     }
 
-    /// The same for a reader that a caller waits for: it is told of new bytes before the core and the screens are.
-    pub fn follow_closely(&self, id: SessionId) -> Option<Follower> {
-        self.link(id).map(Follower::close)
+    /// Follows it for a reader that a caller waits for, which is notified before the core and the screens.
+    pub fn follow_with_priority(&self, id: SessionId) -> Option<Follower> {
+        self.connection(id).map(Follower::with_priority)
     }
 
-    /// The session's folder.
+    /// Directory of the session.
     pub fn folder(&self, id: SessionId) -> PathBuf {
         self.sessions.join(id.to_string())
     }
 
-    /// By what means its tree is held, once known.
+    /// Containment of the session's process tree, once it is known.
     pub fn contained_by(&self, id: SessionId) -> Option<Containment> {
-        self.held
+        self.containment
             .lock()
             .expect("no holder panics")
             .get(&id)
@@ -327,71 +333,80 @@ impl Keepers {
     }
 
     /// Facts about a session of an earlier daemon.
-    pub fn recalled(&self, id: SessionId) -> Recalled {
-        let mut recalled = self.recalled.lock().expect("no holder panics");
-        recalled.remove(&id).unwrap_or_default()
+    pub fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails {
+        let mut recovered = self.recovered.lock().expect("no holder panics");
+        recovered.remove(&id).unwrap_or_default()
     }
 
-    /// Lets go of a session that never came to be.
+    /// Drops the connection of a session that could not be started.
     pub fn forget(&self, id: SessionId) {
-        self.links.lock().expect("no holder panics").remove(&id);
+        self.connections
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
     }
 
-    /// Lets go of all keepers, which touches no session: whoever comes next in this process finds them
-    /// and is not taken for their end.
-    pub fn leave(&self) {
-        self.leaving.cancel();
+    /// Disconnects from all keepers without touching a session, so that the next engine in this process can adopt
+    /// them.
+    pub fn disconnect_all(&self) {
+        self.shutdown.cancel();
         self.fork_server.lock().expect("no holder panics").take();
         self.idle.lock().expect("no holder panics").clear();
         self.deferred
             .lock()
             .expect("no holder panics")
-            .links
+            .connections
             .clear();
-        self.links.lock().expect("no holder panics").clear();
+        self.connections.lock().expect("no holder panics").clear();
     }
 
-    /// Finds the sessions of earlier daemons: those that still have a keeper are linked, the ends of
-    /// the others are read or, where nobody saw them, said to be lost.
-    pub fn recover(self: &Arc<Self>) -> Vec<Found> {
-        found::recover(self)
+    /// Recovers the sessions of earlier daemons: connects to living keepers, and reads the endings of the others or
+    /// records them as lost.
+    pub fn recover(self: &Arc<Self>) -> Vec<RecoveredSession> {
+        recovery::recover(self)
     }
 
-    /// Removes what is left of a session that has ended.
+    /// Removes the directory of an ended session.
     pub fn remove(&self, id: SessionId) -> io::Result<()> {
-        self.held.lock().expect("no holder panics").remove(&id);
+        self.containment
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
         std::fs::remove_dir_all(self.folder(id))
     }
 
-    fn link(&self, id: SessionId) -> Option<Arc<Link>> {
-        self.links
+    fn connection(&self, id: SessionId) -> Option<Arc<KeeperConnection>> {
+        self.connections
             .lock()
             .expect("no holder panics")
             .get(&id)
             .cloned()
     }
 
-    /// When the hard limit of a session of an earlier daemon is reached that was created at this time. Only its keeper
-    /// knows exactly: while the machine slept, the limit did not run.
+    /// Time at which a recovered session reaches its hard limit. Only its keeper knows exactly, because the limit
+    /// does not run while the machine sleeps.
     fn deadline(&self, id: SessionId, created: Wall) -> Option<Mono> {
-        let limit = (self.recalled.lock().expect("no holder panics").get(&id))
+        let limit = (self.recovered.lock().expect("no holder panics").get(&id))
             .and_then(|of| of.deadline)?;
         let now = SystemClock.now();
         let ran = now.wall.0.saturating_sub(created.0);
         Some(now.mono + Millis(limit.0.saturating_sub(ran)))
     }
 
-    fn recall(&self, id: SessionId, recalled: Recalled) {
-        let mut all = self.recalled.lock().expect("no holder panics");
-        all.insert(id, recalled);
+    fn set_recovered_details(&self, id: SessionId, recovered: RecoveredDetails) {
+        let mut all = self.recovered.lock().expect("no holder panics");
+        all.insert(id, recovered);
     }
 
-    fn hold(&self, id: SessionId, by: Containment) {
-        self.held.lock().expect("no holder panics").insert(id, by);
+    fn set_containment(&self, id: SessionId, by: Containment) {
+        self.containment
+            .lock()
+            .expect("no holder panics")
+            .insert(id, by);
     }
 
-    /// An id that no session has or had.
-    fn unused(&self) -> SessionId {
+    /// Id that no session has or had.
+    fn unused_id(&self) -> SessionId {
         loop {
             let id = SessionId::from_bits(entropy::bits());
             if !self.folder(id).exists() {
@@ -400,9 +415,9 @@ impl Keepers {
         }
     }
 
-    /// A new keeper under a new id.
-    fn fresh(self: &Arc<Self>) -> SessionId {
-        let id = self.unused();
+    /// Starts a keeper under a new id.
+    fn start_keeper(self: &Arc<Self>) -> SessionId {
+        let id = self.unused_id();
         match self.make(&self.folder(id)) {
             Ok(stream) => self.adopt(id, stream, true),
             Err(e) => {
@@ -413,31 +428,34 @@ impl Keepers {
         id
     }
 
-    /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. That is far cheaper
-    /// than to fork another. `None`: there are enough idle keepers.
-    fn reassign(self: &Arc<Self>, link: &Link) -> Option<(SessionId, Arc<Link>)> {
+    /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. This is far cheaper than
+    /// forking another. `None`: there are enough idle keepers.
+    fn reassign(
+        self: &Arc<Self>,
+        connection: &KeeperConnection,
+    ) -> Option<(SessionId, Arc<KeeperConnection>)> {
         let idle = self.idle.lock().expect("no holder panics").len();
-        if self.idle_target == 0 || idle >= self.idle_target + SURPLUS {
+        if self.idle_target == 0 || idle >= self.idle_target + MAX_SURPLUS {
             return None;
         }
-        let link = Arc::new(link.reassign()?);
-        let id = self.unused();
+        let connection = Arc::new(connection.reassign()?);
+        let id = self.unused_id();
         let folder = self.folder(id).into_os_string().into_vec();
-        link.hold(&ToKeeper::Renew { folder });
-        self.defer_recycle(link.clone());
-        self.links
+        connection.queue(&ToKeeper::Renew { folder });
+        self.defer_recycle(connection.clone());
+        self.connections
             .lock()
             .expect("no holder panics")
-            .insert(id, link.clone());
+            .insert(id, connection.clone());
         self.idle.lock().expect("no holder panics").push_back(id);
-        Some((id, link))
+        Some((id, connection))
     }
 
     /// Delays the recycling of a keeper: a client that was answered may send its next call at once, and that
     /// needs the CPU more.
-    fn defer_recycle(self: &Arc<Self>, link: Arc<Link>) {
+    fn defer_recycle(self: &Arc<Self>, connection: Arc<KeeperConnection>) {
         let mut deferred = self.deferred.lock().expect("no holder panics");
-        deferred.links.push(link);
+        deferred.connections.push(connection);
         deferred.since = SystemClock.mono();
         if !std::mem::replace(&mut deferred.scheduled, true) {
             tokio::spawn(self.clone().recycle_when_quiet());
@@ -449,10 +467,10 @@ impl Keepers {
             pause(RECYCLE_DELAY).await;
             let mut deferred = self.deferred.lock().expect("no holder panics");
             let quiet = SystemClock.mono().since(deferred.since);
-            if deferred.links.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
+            if deferred.connections.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
                 deferred.scheduled = false;
                 drop(deferred);
-                self.starting.tidy_later(&self);
+                self.starting.stop_watch_later(&self);
                 return self.recycle_deferred();
             }
         }
@@ -460,29 +478,29 @@ impl Keepers {
 
     fn recycle_deferred(&self) {
         let mut deferred = self.deferred.lock().expect("no holder panics");
-        for link in std::mem::take(&mut deferred.links) {
-            link.release();
+        for connection in std::mem::take(&mut deferred.connections) {
+            connection.send_queued();
         }
     }
 
     fn make(&self, folder: &Path) -> io::Result<Stream> {
         let mut fork_server = self.fork_server.lock().expect("no holder panics");
-        // A fork server that has died is replaced once; a second failure is the machine's.
-        let mut again = true;
+        // A fork server that has died is replaced once; a second failure is a fault of the machine.
+        let mut may_retry = true;
         loop {
-            let born = match fork_server.as_mut() {
+            let made = match fork_server.as_mut() {
                 Some(fork_server) => fork_server.make(folder),
                 None => ForkServer::start(&self.program)
                     .and_then(|started| fork_server.insert(started).make(folder)),
             };
-            match born {
+            match made {
                 Ok(stream) => return Ok(stream),
-                // Another one would take even more of them.
-                Err(e) if is_want_of_files(&e) => return Err(e),
+                // Another fork server would need even more descriptors.
+                Err(e) if is_out_of_descriptors(&e) => return Err(e),
                 Err(e) => {
                     tracing::warn!("the fork server failed: {e}");
                     *fork_server = None;
-                    if !std::mem::take(&mut again) {
+                    if !std::mem::take(&mut may_retry) {
                         return Err(e);
                     }
                 }
@@ -490,18 +508,23 @@ impl Keepers {
         }
     }
 
-    fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, ours: bool) {
-        let link = Arc::new(Link::new(stream));
-        self.links
+    fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, made_here: bool) {
+        let connection = Arc::new(KeeperConnection::new(stream));
+        self.connections
             .lock()
             .expect("no holder panics")
-            .insert(id, link.clone());
-        tokio::spawn(link::attend(self.clone(), id, link, ours));
+            .insert(id, connection.clone());
+        tokio::spawn(connection::read_connection(
+            self.clone(),
+            id,
+            connection,
+            made_here,
+        ));
     }
 
     fn connect(&self, id: SessionId) -> io::Result<Stream> {
         let mut socket = socket::connect(&self.folder(id).join(folder::CTL))?;
-        // One that goes at this moment is found to have gone by whoever reads.
+        // If the keeper exits at this moment, the reader of the connection notices.
         let _ = socket.write_all(&hello());
         Stream::new(socket)
     }
@@ -515,13 +538,13 @@ fn hello() -> Vec<u8> {
 }
 
 /// True if the limit of open files of this process or of the machine is reached.
-fn is_want_of_files(fault: &io::Error) -> bool {
+fn is_out_of_descriptors(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Describes why a keeper could not be made, and what to do.
 fn keeper_fault(fault: &io::Error) -> String {
-    if is_want_of_files(fault) {
+    if is_out_of_descriptors(fault) {
         return "too_many_open_files: the daemon can open no more of them; end some sessions, or let it \
                 have more (`ulimit -n`)"
             .into();

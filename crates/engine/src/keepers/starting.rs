@@ -1,6 +1,6 @@
-//! Commands that are being started. A keeper stands still until its command has entered its folder and found
-//! its program. On a file server that is gone that takes for ever, and the keeper hears nothing meanwhile:
-//! no limit, no kill. So whoever has not started by then is given up.
+//! Commands that are being started. A keeper blocks until its command has entered its directory and found its
+//! program. On an unreachable file server that takes for ever, and the keeper reads no frames meanwhile: no limit, no
+//! kill. So a start that takes too long is abandoned.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,30 +15,31 @@ use abide_session::folder::{self, EndingFile};
 use abide_session::tree;
 
 /// Time limit of a start, and the interval of checks.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The same where nobody stands still, and there are only too many for the machine.
-const PATIENCE_IN_A_CROWD: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = Duration::from_secs(20);
+/// Time limit of a start if the keeper is not blocked and the machine is only busy.
+const BUSY_START_LIMIT: Duration = Duration::from_secs(120);
 
-/// How soon after a start nobody is woken any more where there are no others. Not at once: the next one may be about to
-/// begin, and to watch over it anew takes longer than to go on.
-const LATER: Duration = Duration::from_millis(500);
+/// Delay before the watch task stops after the last start. Not at once, because starting a new task for the next
+/// command costs more.
+const WATCH_LINGER: Duration = Duration::from_millis(500);
 
-/// Those that may not have started yet.
+/// Sessions whose command may not have started yet.
 #[derive(Default)]
-pub(super) struct Starting(Mutex<Waiting>);
+pub(super) struct PendingStarts(Mutex<StartTable>);
 
+/// Pending starts and the task that watches them.
 #[derive(Default)]
-struct Waiting {
+struct StartTable {
     begun: Vec<(Mono, SessionId)>,
-    /// Ends whoever looks after them.
+    /// Handle of the task that watches them.
     watch: Option<AbortHandle>,
-    /// It will be seen whether that is to be done.
-    tidying: bool,
+    /// True if the end of that task is scheduled.
+    stop_scheduled: bool,
 }
 
-impl Starting {
-    /// A command is being started.
-    pub fn begun(&self, keepers: &Arc<Keepers>, id: SessionId) {
+impl PendingStarts {
+    /// Adds a session whose command is being started.
+    pub fn add(&self, keepers: &Arc<Keepers>, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.push((SystemClock.mono(), id));
         if waiting.watch.is_none() {
@@ -48,27 +49,27 @@ impl Starting {
     }
 
     /// Removes a session whose command was started or cannot be started.
-    pub fn over(&self, id: SessionId) {
+    pub fn remove(&self, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.retain(|(_, begun)| *begun != id);
     }
 
-    /// Where there is none any more, nobody is woken for them after a while.
-    pub fn tidy_later(&self, keepers: &Arc<Keepers>) {
+    /// Stops the watch task after a delay, if no start is pending.
+    pub fn stop_watch_later(&self, keepers: &Arc<Keepers>) {
         let mut waiting = self.0.lock().expect("no holder panics");
         let unneeded = waiting.begun.is_empty() && waiting.watch.is_some();
-        if unneeded && !std::mem::replace(&mut waiting.tidying, true) {
+        if unneeded && !std::mem::replace(&mut waiting.stop_scheduled, true) {
             let keepers = keepers.clone();
             tokio::spawn(async move {
-                pause(LATER).await;
-                keepers.starting.tidy();
+                pause(WATCH_LINGER).await;
+                keepers.starting.stop_watch();
             });
         }
     }
 
-    fn tidy(&self) {
+    fn stop_watch(&self) {
         let mut waiting = self.0.lock().expect("no holder panics");
-        waiting.tidying = false;
+        waiting.stop_scheduled = false;
         if waiting.begun.is_empty()
             && let Some(watch) = waiting.watch.take()
         {
@@ -76,25 +77,25 @@ impl Starting {
         }
     }
 
-    /// Those that have had their time, and for how long they have been waited for.
+    /// Sessions whose start takes too long, with the time waited.
     fn overdue(&self) -> Vec<(Millis, SessionId)> {
         let now = SystemClock.mono();
         let waiting = self.0.lock().expect("no holder panics");
         let all = waiting.begun.iter();
         all.map(|(begun, id)| (now.since(*begun), *id))
-            .filter(|(waited, _)| *waited >= millis(PATIENCE))
+            .filter(|(waited, _)| *waited >= millis(START_LIMIT))
             .collect()
     }
 
-    /// Lets go of those that are not waited for any more. Whether there are others to look after.
-    fn let_go(&self, given_up: &[SessionId]) -> bool {
+    /// Removes sessions whose start was abandoned. Returns true if others are left.
+    fn remove_all(&self, abandoned: &[SessionId]) -> bool {
         let mut waiting = self.0.lock().expect("no holder panics");
-        waiting.begun.retain(|(_, id)| !given_up.contains(id));
-        let others = !waiting.begun.is_empty();
-        if !others {
+        waiting.begun.retain(|(_, id)| !abandoned.contains(id));
+        let any_left = !waiting.begun.is_empty();
+        if !any_left {
             waiting.watch = None;
         }
-        others
+        any_left
     }
 }
 
@@ -102,40 +103,39 @@ fn millis(time: Duration) -> Millis {
     Millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Gives up what does not start, until nothing is being started.
+/// Abandons starts that take too long, until none is pending.
 async fn watch(keepers: Arc<Keepers>) {
     loop {
         tokio::select! {
-            () = keepers.leaving.cancelled() => return,
-            () = pause(PATIENCE) => {}
+            () = keepers.shutdown.cancelled() => return,
+            () = pause(START_LIMIT) => {}
         }
         let overdue = keepers.starting.overdue().into_iter();
-        let given_up = overdue.filter(|(waited, id)| is_given_up(&keepers, *waited, *id));
-        let given_up: Vec<SessionId> = given_up.map(|(_, id)| id).collect();
-        if !keepers.starting.let_go(&given_up) {
+        let abandoned = overdue.filter(|(waited, id)| abandon_if_overdue(&keepers, *waited, *id));
+        let abandoned: Vec<SessionId> = abandoned.map(|(_, id)| id).collect();
+        if !keepers.starting.remove_all(&abandoned) {
             return;
         }
     }
 }
 
-/// Gives up a command that was waited for in vain, unless it can be seen to come.
-fn is_given_up(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
-    let Some(link) = keepers.link(id) else {
+/// Abandons an overdue start, unless its keeper is seen to make progress.
+fn abandon_if_overdue(keepers: &Keepers, waited: Millis, id: SessionId) -> bool {
+    let Some(connection) = keepers.connection(id) else {
         return true;
     };
-    if waited < millis(PATIENCE_IN_A_CROWD) && link.is_on_its_way() {
+    if waited < millis(BUSY_START_LIMIT) && connection.may_still_start() {
         return false;
     }
-    link.give_up_unless_started();
+    connection.abandon_start();
     true
 }
 
-/// The keeper of a command that did not start has been killed: what to say of it. The next daemon says it
-/// too.
-pub(super) async fn given_up(keepers: &Arc<Keepers>, id: SessionId) {
+/// Records the failure of a start whose keeper has been killed. The next daemon reads the same record.
+pub(super) async fn record_abandoned_start(keepers: &Arc<Keepers>, id: SessionId) {
     let path = keepers.folder(id);
     let at = SystemClock.now().wall;
-    let said = tokio::task::spawn_blocking(move || {
+    let fault = tokio::task::spawn_blocking(move || {
         let meta = folder::read_meta(&path).ok().flatten();
         let _ = meta.as_ref().map(tree::end_orphans);
         let cwd = meta.map(|meta| meta.cwd);
@@ -150,9 +150,10 @@ pub(super) async fn given_up(keepers: &Arc<Keepers>, id: SessionId) {
         }
         sentence
     });
-    keepers.failed_at(id, &said.await.unwrap_or_else(|_| sentence(b"")), at);
+    keepers.failed_at(id, &fault.await.unwrap_or_else(|_| sentence(b"")), at);
 }
 
+/// Fault of an abandoned start, as a sentence.
 fn sentence(cwd: &[u8]) -> String {
     format!(
         "cannot start the command: its folder '{}' or its program does not answer, as on a file server that is \

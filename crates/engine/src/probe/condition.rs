@@ -1,61 +1,62 @@
-//! What a timer may wait for. A door makes this of what an agent wrote; it is kept as written here.
+//! Conditions that a timer can wait for. An interface parses them from the agent's arguments; the database stores
+//! them in this form.
 
 use std::path::PathBuf;
 
 use abide_core::SessionId;
 use serde::{Deserialize, Serialize};
 
-/// A condition.
+/// Condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
-    /// Somebody listens at a port; without a host, on this machine.
+    /// A port accepts connections; without a host, on this machine.
     Port {
-        /// Where.
+        /// Host.
         host: Option<String>,
-        /// Which.
+        /// Port.
         port: u16,
     },
-    /// A web server answers.
+    /// A web server gives a certain answer.
     Url(Url),
-    /// A file is so.
+    /// A file is in a certain state.
     File(File),
-    /// A session is so.
+    /// A session is in a certain state.
     Session {
-        /// Which.
+        /// Session.
         #[serde(with = "as_text")]
         session: SessionId,
-        /// How.
-        want: SessionWant,
+        /// State to wait for.
+        want: SessionCondition,
     },
-    /// A command ends with code 0.
+    /// A command exits with code 0.
     Command(Command),
-    /// All of these at one time.
+    /// All of these hold at the same time.
     All(Vec<Condition>),
-    /// One of these.
+    /// One of these holds.
     Any(Vec<Condition>),
 }
 
-/// What a web server is to answer.
+/// Condition on the answer of a web server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Url {
-    /// The whole address, without name and password.
+    /// Whole URL, without user name and password.
     pub url: String,
-    /// `name:password`, for a server that wants to know who asks.
+    /// `name:password` for basic authentication.
     #[serde(default)]
     pub login: Option<String>,
-    /// Whether it is asked over TLS.
+    /// True for https.
     #[serde(default)]
     pub tls: bool,
-    /// Its host.
+    /// Host of the URL.
     pub host: String,
-    /// Its port.
+    /// Port of the URL.
     pub port: u16,
-    /// Its path and query.
+    /// Path and query of the URL.
     pub path: String,
-    /// This status; else any that means success.
+    /// Expected status; `None`: any that means success.
     pub status: Option<u16>,
-    /// This in its body.
+    /// Pattern that the body must match.
     pub body: Option<String>,
 }
 
@@ -70,22 +71,22 @@ pub struct File {
     pub matches: Option<String>,
 }
 
-/// Condition on a file.
+/// State of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
-    /// There.
+    /// The file exists.
     Present,
-    /// Not there.
+    /// The file does not exist.
     Gone,
-    /// Other than it was.
+    /// The file differs from an earlier state.
     Changed {
-        /// How it was; `None`: not there.
+        /// Earlier state; `None`: the file did not exist.
         from: Option<Fingerprint>,
     },
 }
 
-/// What tells one state of a file from another.
+/// Identity of the state of a file: inode, size and modification time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     inode: u64,
@@ -94,7 +95,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// The file's present state; `None`: it is not there. What cannot be seen may well be there.
+    /// Present state of the file; `None`: it does not exist. An error if that cannot be determined.
     pub fn of(path: &std::path::Path) -> std::io::Result<Option<Self>> {
         use std::io::ErrorKind::{NotADirectory, NotFound};
         use std::os::unix::fs::MetadataExt;
@@ -111,33 +112,33 @@ impl Fingerprint {
     }
 }
 
-/// How a session is to be.
+/// Condition on a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SessionWant {
-    /// Its leader has ended.
+pub enum SessionCondition {
+    /// The leader has ended.
     Ended,
-    /// It has written this.
+    /// The output matches this pattern.
     Output(String),
 }
 
-/// A command that is to succeed.
+/// Command that has to succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// As for `sh -c`.
+    /// Command line.
     pub command: String,
-    /// What runs it.
+    /// Shell that runs it.
     pub shell: Vec<String>,
-    /// Where.
+    /// Working directory.
     pub cwd: PathBuf,
-    /// Where programs are looked for.
+    /// `PATH` for the command.
     pub search_path: Option<String>,
-    /// How long after one try the next begins.
+    /// Time between two tries.
     pub every_ms: u64,
 }
 
 impl Condition {
-    /// How many simple conditions it is made of.
+    /// Number of simple conditions in it.
     pub fn leaves(&self) -> usize {
         match self {
             Condition::All(parts) | Condition::Any(parts) => {
@@ -151,7 +152,7 @@ impl Condition {
         }
     }
 
-    /// Whether time passes between what a look sees and its end.
+    /// True if a probe of it takes time, so that the result may be out of date when it arrives.
     pub fn takes_a_while(&self) -> bool {
         matches!(self, Condition::Command(_) | Condition::Url(_))
     }

@@ -1,5 +1,5 @@
-//! Whether a file is there, gone, other than it was, or has something in it. The kernel tells when
-//! to look: it watches the file and every folder on the way to it, through links too.
+//! Probe for a file: exists, is gone, has changed, or contains a match. The kernel reports changes by inotify: of the
+//! file and of every directory on its path, through symbolic links too.
 
 use std::fs::File as Open;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,142 +12,151 @@ use regex::bytes::Regex;
 use tokio::sync::Notify;
 
 use super::condition::{File, FileState, Fingerprint};
-use super::inotify::{COMING_AND_GOING, EVERYTHING, Watch, Watcher};
+use super::inotify::{ALL_CHANGES, NAME_CHANGES, Watch, Watcher};
 use super::pattern::{self, OVERLAP, Window};
-use super::{Slots, Tools};
+use super::{Observation, Observations, ProbeServices};
 use crate::clock::pause;
 
-/// Some file systems tell nothing; so often one looks in any case.
-const UNTOLD: Duration = Duration::from_secs(5);
-/// Where the kernel will not watch, one looks by oneself.
-const UNWATCHED: Duration = Duration::from_millis(250);
-/// A file that is written all the time is not read more often than this.
+/// Interval of checks while the file is watched: some file systems report no changes.
+const WATCHED_INTERVAL: Duration = Duration::from_secs(5);
+/// Interval of checks if the kernel cannot watch the file.
+const UNWATCHED_INTERVAL: Duration = Duration::from_millis(250);
+/// Minimum time between two reads of a file that is written all the time.
 const SETTLE: Duration = Duration::from_millis(5);
-/// Links that are followed on the way to a file, as many as the kernel follows.
-const LINKS: usize = 40;
-/// So much is read at once.
-const PAGE: u64 = 256 << 10;
+/// Maximum of symbolic links that are followed, as in the kernel.
+const MAX_SYMLINKS: usize = 40;
+/// Bytes read at once.
+const READ_SIZE: u64 = 256 << 10;
 
-pub(super) async fn until_so(wanted: &File, tools: &Tools, slots: &Slots) -> String {
-    slots.begin(|| format!("file {} has not been looked at yet", wanted.path.display()));
-    let mut look = Look::of(wanted);
+/// Waits until the file is in the requested state.
+pub(super) async fn until_holds(
+    condition: &File,
+    services: &ProbeServices,
+    observations: &Observations,
+) -> String {
+    observations.set_if_empty(|| {
+        format!(
+            "file {} has not been looked at yet",
+            condition.path.display()
+        )
+    });
+    let mut probe = FileProbe::of(condition);
     let changed = Arc::new(Notify::new());
     loop {
-        let (watcher, told) = (tools.watcher.clone(), changed.clone());
-        let looked;
-        (look, looked) = aside(tools, look, move |look| {
-            // Watch first and look then, so that nothing happens unseen between the two. What is watched
-            // already stays so.
-            let watches = std::mem::take(&mut look.watches);
-            look.watches = watches.renewed(&look.wanted.path, &watcher, &told);
-            look.now()
+        let (watcher, notify) = (services.watcher.clone(), changed.clone());
+        let observed;
+        (probe, observed) = run_blocking(services, probe, move |probe| {
+            // Watch first, then check, so that no change is missed in between. Existing watches stay.
+            let watches = std::mem::take(&mut probe.watches);
+            probe.watches = watches.renewed(&probe.condition.path, &watcher, &notify);
+            probe.now()
         })
         .await;
-        match looked {
-            Ok(seen) => {
-                slots.say(seen.as_str());
+        match observed {
+            Observation::Holds(seen) => {
+                observations.set(seen.as_str());
                 return seen;
             }
-            Err(why) => slots.say(why),
+            Observation::NotYet(why) => observations.set(why),
         }
-        let untold = if look.watches.near { UNTOLD } else { UNWATCHED };
+        let interval = if probe.watches.nearest {
+            WATCHED_INTERVAL
+        } else {
+            UNWATCHED_INTERVAL
+        };
         tokio::select! {
             () = changed.notified() => pause(SETTLE).await,
-            () = pause(untold) => {}
+            () = pause(interval) => {}
         }
     }
 }
 
-/// Whether it is so at this moment.
-pub(super) async fn holds_now(wanted: &File, tools: &Tools) -> bool {
-    let (_, looked) = aside(tools, Look::of(wanted), Look::now).await;
-    looked.is_ok()
+/// True if the condition holds now.
+pub(super) async fn holds_now(condition: &File, services: &ProbeServices) -> bool {
+    let (_, observed) = run_blocking(services, FileProbe::of(condition), FileProbe::now).await;
+    observed.holds()
 }
 
-/// What is seen of a file: what was wanted, or why it is not that.
-type Looked = Result<String, String>;
-
-/// One who looks at a file again and again.
-struct Look {
-    wanted: File,
+/// Repeated checks of one file.
+struct FileProbe {
+    condition: File,
     pattern: Option<Regex>,
-    reading: Reading,
+    position: ReadPosition,
     watches: Watches,
 }
 
-impl Look {
-    fn of(wanted: &File) -> Self {
-        let pattern = wanted.matches.as_deref();
-        Look {
+impl FileProbe {
+    fn of(condition: &File) -> Self {
+        let pattern = condition.matches.as_deref();
+        FileProbe {
             pattern: pattern.and_then(|text| pattern::pattern(text).ok()),
-            wanted: wanted.clone(),
-            reading: Reading::default(),
+            condition: condition.clone(),
+            position: ReadPosition::default(),
             watches: Watches::default(),
         }
     }
 
-    fn now(&mut self) -> Looked {
-        look(&self.wanted, self.pattern.as_ref(), &mut self.reading)
+    fn now(&mut self) -> Observation {
+        probe(&self.condition, self.pattern.as_ref(), &mut self.position)
     }
 }
 
-/// Whoever looks at a file may wait for long, or for ever, where it lies across a network: that is done on
-/// a thread of its own.
-async fn aside(
-    tools: &Tools,
-    mut look: Look,
-    act: impl FnOnce(&mut Look) -> Looked + Send + 'static,
-) -> (Look, Looked) {
-    let looking = tools.aside(move || {
-        let looked = act(&mut look);
-        (look, looked)
+/// Runs a check on a thread of its own: a file on a network file system may block for long, or for ever.
+async fn run_blocking(
+    services: &ProbeServices,
+    mut probe: FileProbe,
+    act: impl FnOnce(&mut FileProbe) -> Observation + Send + 'static,
+) -> (FileProbe, Observation) {
+    let checking = services.run_blocking(move || {
+        let observed = act(&mut probe);
+        (probe, observed)
     });
-    looking.await
+    checking.await
 }
 
-/// What is watched for one file.
+/// Inotify watches for one file.
 #[derive(Default)]
 struct Watches {
     all: Vec<Arc<Watch>>,
-    /// The file, or the nearest folder to it that is there, is among them.
-    near: bool,
+    /// True if the file, or the nearest existing directory on its path, is watched.
+    nearest: bool,
 }
 
 impl Watches {
-    /// Watches the file where there is one, and every folder on the way to it for the next name: each
-    /// may come, go, or be moved. A link leads on to where it points, whether there is anything or not.
-    /// From the top down: what comes before its folder is watched is found there, what comes later is told.
+    /// Watches the file if it exists, and every directory on its path for the next name: each may be created, removed
+    /// or moved. Symbolic links are followed, even to targets that do not exist. From the root down: a name that
+    /// appears before its directory is watched is found by the check, a later one is reported.
     fn renewed(self, path: &Path, watcher: &Watcher, changed: &Arc<Notify>) -> Self {
-        let mut fresh = Watches::default();
-        let mut ways = Vec::from([path.to_owned()]);
+        let mut renewed = Watches::default();
+        let mut paths = Vec::from([path.to_owned()]);
         let mut links = 0;
-        while let Some(way) = ways.pop() {
-            let mut steps: Vec<&Path> = way.ancestors().collect();
-            while let Some(folder) = steps.pop() {
-                let next = steps.last().copied();
+        while let Some(path) = paths.pop() {
+            let mut ancestors: Vec<&Path> = path.ancestors().collect();
+            while let Some(folder) = ancestors.pop() {
+                let next = ancestors.last().copied();
                 let Some((next, name)) = next.and_then(|next| Some((next, next.file_name()?)))
                 else {
                     continue;
                 };
-                let is_nearest = next == way || !next.exists();
+                let is_nearest = next == path || !next.exists();
                 let what = match is_nearest {
-                    true => EVERYTHING,
-                    // What is above matters only when it goes.
-                    false => COMING_AND_GOING,
+                    true => ALL_CHANGES,
+                    // A directory further up matters only when it is removed or moved.
+                    false => NAME_CHANGES,
                 };
                 let watch = watcher.watch(folder, Some(name.to_owned()), what, changed);
-                fresh.near |= watch.is_some() && is_nearest;
-                fresh.take(watch);
-                if let Some(target) = link(next).filter(|_| links < LINKS) {
+                renewed.nearest |= watch.is_some() && is_nearest;
+                renewed.take(watch);
+                if let Some(target) = symlink_target(next).filter(|_| links < MAX_SYMLINKS) {
                     links += 1;
-                    ways.push(folder.join(target));
+                    paths.push(folder.join(target));
                 }
             }
         }
-        let itself = watcher.watch(path, None, EVERYTHING, changed);
-        fresh.near |= itself.is_some();
-        fresh.take(itself);
-        fresh
+        let itself = watcher.watch(path, None, ALL_CHANGES, changed);
+        renewed.nearest |= itself.is_some();
+        renewed.take(itself);
+        renewed
     }
 
     fn take(&mut self, watch: Option<Arc<Watch>>) {
@@ -155,54 +164,54 @@ impl Watches {
     }
 }
 
-/// Where a link points to, where it is one.
-fn link(path: &Path) -> Option<PathBuf> {
+/// Target of a symbolic link.
+fn symlink_target(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
-/// One look: what was seen, or why that is not enough.
-fn look(wanted: &File, pattern: Option<&Regex>, reading: &mut Reading) -> Result<String, String> {
-    let path = wanted.path.display();
-    let now = Fingerprint::of(&wanted.path)
-        .map_err(|e| format!("file {path} cannot be looked at: {e}"))?;
-    match (&wanted.is, now) {
-        (FileState::Gone, None) => return Ok(format!("file {path} is gone")),
-        (FileState::Gone, Some(_)) => return Err(format!("file {path} is still there")),
-        (FileState::Present, None) => return Err(format!("file {path} is not there")),
+/// One check of the file.
+fn probe(condition: &File, pattern: Option<&Regex>, position: &mut ReadPosition) -> Observation {
+    use Observation::{Holds, NotYet};
+    let path = condition.path.display();
+    let now = match Fingerprint::of(&condition.path) {
+        Ok(now) => now,
+        Err(e) => return NotYet(format!("file {path} cannot be looked at: {e}")),
+    };
+    let how = match (&condition.is, now) {
+        (FileState::Gone, None) => return Holds(format!("file {path} is gone")),
+        (FileState::Gone, Some(_)) => return NotYet(format!("file {path} is still there")),
+        (FileState::Present, None) => return NotYet(format!("file {path} is not there")),
         (FileState::Changed { from }, now) if *from == now => {
-            return Err(format!("file {path} has not changed"));
+            return NotYet(format!("file {path} has not changed"));
         }
         (FileState::Changed { .. }, None) if pattern.is_some() => {
-            return Err(format!("file {path} is not there"));
+            return NotYet(format!("file {path} is not there"));
         }
-        (FileState::Present, Some(_)) | (FileState::Changed { .. }, _) => {}
-    }
-    let Some(pattern) = pattern else {
-        let how = match (&wanted.is, now) {
-            (FileState::Changed { .. }, None) => "is gone",
-            (FileState::Changed { .. }, Some(_)) => "has changed",
-            _ => "is there",
-        };
-        return Ok(format!("file {path} {how}"));
+        (FileState::Changed { .. }, None) => "is gone",
+        (FileState::Changed { .. }, Some(_)) => "has changed",
+        (FileState::Present, Some(_)) => "is there",
     };
-    match reading.find(&wanted.path, pattern) {
-        Ok(Some(found)) => Ok(format!("file {path} has {found:?} in it")),
-        Ok(None) => Err(format!(
+    let Some(pattern) = pattern else {
+        return Holds(format!("file {path} {how}"));
+    };
+    match position.find(&condition.path, pattern) {
+        Ok(Some(found)) => Holds(format!("file {path} has {found:?} in it")),
+        Ok(None) => NotYet(format!(
             "file {path} is there, without a match in its {} bytes",
-            reading.at
+            position.at
         )),
-        Err(e) => Err(format!("file {path} cannot be read: {e}")),
+        Err(e) => NotYet(format!("file {path} cannot be read: {e}")),
     }
 }
 
-/// How far a file has been read. A file that is another one, or shorter, is read from its start.
+/// Position up to which a file has been read. A replaced or truncated file is read from its start.
 #[derive(Default)]
-struct Reading {
+struct ReadPosition {
     inode: u64,
     at: u64,
 }
 
-impl Reading {
+impl ReadPosition {
     fn find(&mut self, path: &Path, pattern: &Regex) -> std::io::Result<Option<String>> {
         let mut file = Open::open(path)?;
         let found = file.metadata()?;
@@ -210,12 +219,12 @@ impl Reading {
             return Err(std::io::Error::other("it is not a plain file"));
         }
         if found.ino() != self.inode || found.len() < self.at {
-            *self = Reading {
+            *self = ReadPosition {
                 inode: found.ino(),
                 at: 0,
             };
         }
-        // One byte more, which tells whether a line begins behind it.
+        // One byte more, which tells if a line begins after it.
         let from = self.at.saturating_sub(OVERLAP as u64 + 1);
         file.seek(SeekFrom::Start(from))?;
         self.at = from;
@@ -224,7 +233,7 @@ impl Reading {
             _ => Window::cut(),
         };
         loop {
-            let more = file.by_ref().take(PAGE).read_to_end(window.end())?;
+            let more = file.by_ref().take(READ_SIZE).read_to_end(window.end())?;
             self.at += more as u64;
             let found = window.find(pattern);
             if found.is_some() || more == 0 {
@@ -241,7 +250,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_cannot_be_seen_is_not_gone() {
+    fn unreadable_path_is_not_reported_as_gone() {
         let root = tempfile::tempdir().expect("a folder");
         let turning = root.path().join("turning");
         std::os::unix::fs::symlink("turning", &turning).expect("a link to itself");
@@ -250,57 +259,57 @@ mod tests {
             (root.path().join("none"), "is gone"),
         ] {
             let (is, matches) = (FileState::Gone, None);
-            let wanted = File { path, is, matches };
-            let looked = look(&wanted, None, &mut Reading::default());
-            let said = looked.unwrap_or_else(|why| why);
+            let condition = File { path, is, matches };
+            let observed = probe(&condition, None, &mut ReadPosition::default());
+            let (Observation::Holds(said) | Observation::NotYet(said)) = observed;
             assert!(said.contains(seen), "{said}");
         }
     }
 
-    /// Makes a change, and waits until the kernel tells of it: no look is made in between.
-    fn told(path: &Path, change: impl FnOnce()) {
+    /// Makes a change, and waits until the kernel reports it; no check is made in between.
+    fn wait_for_report(path: &Path, change: impl FnOnce()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         runtime.expect("a runtime").block_on(async {
             let (watcher, changed) = (Watcher::default(), Arc::new(Notify::new()));
             let watches = Watches::default().renewed(path, &watcher, &changed);
-            assert!(watches.near, "{}", path.display());
+            assert!(watches.nearest, "{}", path.display());
             change();
             changed.notified().await;
         });
     }
 
     #[test]
-    fn whatever_moves_on_the_way_is_told() {
+    fn moved_directory_on_the_path_is_reported() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("a/b")).expect("folders");
         fs::write(at("a/b/file"), "").expect("a file");
-        told(&at("a/b/file"), || {
+        wait_for_report(&at("a/b/file"), || {
             fs::rename(at("a"), at("c")).expect("moved")
         });
-        told(&at("a/b/file"), || {
+        wait_for_report(&at("a/b/file"), || {
             fs::rename(at("c"), at("a")).expect("moved back")
         });
-        told(&at("new/deep/file"), || {
+        wait_for_report(&at("new/deep/file"), || {
             fs::create_dir(at("new")).expect("a folder")
         });
     }
 
     #[test]
-    fn what_a_link_points_to_is_watched_even_before_it_is_there() {
+    fn missing_target_of_symbolic_link_is_watched() {
         let root = tempfile::tempdir().expect("a folder");
         let at = |name: &str| root.path().join(name);
         fs::create_dir_all(at("real/old")).expect("folders");
         std::os::unix::fs::symlink("real/target", at("link")).expect("a link");
-        told(&at("link"), || {
+        wait_for_report(&at("link"), || {
             fs::write(at("real/target"), "").expect("a file")
         });
         std::os::unix::fs::symlink("old", at("real/current")).expect("a link");
         std::os::unix::fs::symlink(at("real/current"), at("way")).expect("a link");
         fs::write(at("real/old/log"), "").expect("a file");
-        told(&at("way/log"), || {
+        wait_for_report(&at("way/log"), || {
             fs::remove_file(at("real/current")).expect("gone")
         });
     }

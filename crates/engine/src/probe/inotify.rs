@@ -1,4 +1,4 @@
-//! Changes in folders, from the kernel. One queue serves all conditions, since a user may have few.
+//! Changes in directories, reported by inotify. One queue serves all conditions, because a user may have few of them.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, OsStr, OsString};
@@ -15,8 +15,9 @@ use tokio::sync::Notify;
 
 use crate::clock::pause;
 
-/// Names that come and go, and rights that change. This is told seldom, even of a busy folder.
-pub(super) const COMING_AND_GOING: WatchFlags = WatchFlags::CREATE
+/// Names that are created, removed or moved, and permissions that change. These events are rare, even in a busy
+/// directory.
+pub(super) const NAME_CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVED_FROM)
     .union(WatchFlags::MOVED_TO)
@@ -24,41 +25,44 @@ pub(super) const COMING_AND_GOING: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::MOVE_SELF);
 
-/// That, and what is written.
-pub(super) const EVERYTHING: WatchFlags = COMING_AND_GOING
+/// Name changes and writes.
+pub(super) const ALL_CHANGES: WatchFlags = NAME_CHANGES
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CLOSE_WRITE);
 
+/// Inotify queue that is opened on first use.
 #[derive(Clone, Default)]
 pub(super) struct Watcher {
     queue: Arc<OnceLock<Option<Arc<Queue>>>>,
 }
 
+/// Open inotify queue.
 struct Queue {
     fd: AsyncFd<OwnedFd>,
     watches: Mutex<Watches>,
 }
 
+/// Interests by watch descriptor.
 #[derive(Default)]
 struct Watches {
-    places: HashMap<i32, Vec<Interest>>,
-    /// How many places are just being added, each of which may turn out to be one that is known.
+    interests: HashMap<i32, Vec<Interest>>,
+    /// Number of watches being added, each of which may turn out to be an existing one.
     adding: usize,
 }
 
-/// Who wants to hear of a place.
+/// Interest of one watch in a directory or file.
 struct Interest {
-    /// Only what happens under this name matters; `None`: everything does.
+    /// Name in the directory; `None`: every event counts.
     name: Option<OsString>,
     watch: Weak<Watch>,
 }
 
-/// Changes after which whoever else wants to do something comes first: in a busy folder they never end.
-const AT_ONCE: usize = 128;
-/// How long that has time.
-const BREATH: Duration = Duration::from_millis(1);
+/// Events after which other tasks get a turn: in a busy directory they never end.
+const MAX_BATCH: usize = 128;
+/// Length of that pause.
+const BATCH_PAUSE: Duration = Duration::from_millis(1);
 
-/// A place that is watched, for as long as this lives.
+/// Watch on a directory or file, until it is dropped.
 pub(super) struct Watch {
     queue: Arc<Queue>,
     descriptor: i32,
@@ -66,8 +70,7 @@ pub(super) struct Watch {
 }
 
 impl Watcher {
-    /// Watches a folder for what happens to one name, or a file itself. `None`: the kernel will not,
-    /// and one has to look by oneself.
+    /// Watches one name in a directory, or a file itself. `None`: the kernel refuses, and the caller has to poll.
     pub fn watch(
         &self,
         place: &Path,
@@ -76,10 +79,10 @@ impl Watcher {
         changed: &Arc<Notify>,
     ) -> Option<Arc<Watch>> {
         let queue = self.queue.get_or_init(Queue::open).clone()?;
-        // Others may watch the same place for more.
+        // Other watches on the same inode may need more events.
         let flags = what | WatchFlags::MASK_ADD;
         queue.lock().adding += 1;
-        // On the way to a place there may be a file system that does not answer: nothing is held meanwhile.
+        // The path may contain a file system that does not answer, so no lock is held meanwhile.
         let added = inotify::add_watch(queue.fd.get_ref(), place, flags);
         let mut watches = queue.lock();
         watches.adding -= 1;
@@ -96,7 +99,7 @@ impl Watcher {
             name,
             watch: Arc::downgrade(&watch),
         };
-        let here = watches.places.entry(descriptor).or_default();
+        let here = watches.interests.entry(descriptor).or_default();
         here.push(interest);
         queue.forget_unused(&mut watches);
         drop(watches);
@@ -107,11 +110,11 @@ impl Watcher {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut watches = self.queue.lock();
-        let Some(others) = watches.places.get_mut(&self.descriptor) else {
+        let Some(others) = watches.interests.get_mut(&self.descriptor) else {
             return;
         };
         others.retain(|other| other.watch.strong_count() > 0);
-        // What may just be added again is left until that is known.
+        // A watch that may just be added again is kept until that is known.
         if others.is_empty() && watches.adding == 0 {
             self.queue.forget(&mut watches, self.descriptor);
         }
@@ -136,16 +139,16 @@ impl Queue {
     }
 
     fn forget(&self, watches: &mut Watches, descriptor: i32) {
-        watches.places.remove(&descriptor);
+        watches.interests.remove(&descriptor);
         let _ = inotify::remove_watch(self.fd.get_ref(), descriptor);
     }
 
-    /// Forgets the places that nobody watches any more, unless one of them is just being added.
+    /// Removes watches that are no longer used, unless one of them is just being added.
     fn forget_unused(&self, watches: &mut Watches) {
         if watches.adding > 0 {
             return;
         }
-        let unused = watches.places.iter().filter(|(_, who)| who.is_empty());
+        let unused = watches.interests.iter().filter(|(_, who)| who.is_empty());
         let unused: Vec<i32> = unused.map(|(descriptor, _)| *descriptor).collect();
         for descriptor in unused {
             self.forget(watches, descriptor);
@@ -159,20 +162,20 @@ impl Queue {
                 return;
             };
             let mut reader = inotify::Reader::new(self.fd.get_ref(), &mut buffer);
-            let mut told = 0;
+            let mut handled = 0;
             while let Ok(event) = reader.next() {
                 self.changed(event.wd(), event.file_name(), event.events());
-                told += 1;
-                if told >= AT_ONCE && reader.is_buffer_empty() {
+                handled += 1;
+                if handled >= MAX_BATCH && reader.is_buffer_empty() {
                     break;
                 }
             }
-            if told < AT_ONCE {
+            if handled < MAX_BATCH {
                 ready.clear_ready();
             } else {
-                // There may be more, and it is not waited for.
+                // There may be more events already, so readiness is not cleared.
                 drop(ready);
-                pause(BREATH).await;
+                pause(BATCH_PAUSE).await;
             }
         }
     }
@@ -186,13 +189,13 @@ impl Queue {
         };
         let here: Vec<Arc<Watch>> = match lost {
             true => watches
-                .places
+                .interests
                 .values()
                 .flatten()
                 .filter_map(|one| one.watch.upgrade())
                 .collect(),
             false => watches
-                .places
+                .interests
                 .get(&descriptor)
                 .into_iter()
                 .flatten()
@@ -201,9 +204,9 @@ impl Queue {
                 .collect(),
         };
         if what.contains(ReadFlags::IGNORED) {
-            watches.places.remove(&descriptor);
+            watches.interests.remove(&descriptor);
         }
-        // The last holder of a watch takes the lock when it lets go.
+        // Dropping the last reference to a watch takes the lock.
         drop(watches);
         for watch in here {
             watch.changed.notify_one();
@@ -216,11 +219,11 @@ mod tests {
     use super::*;
     use futures_util::FutureExt;
 
-    /// Files that are made before anybody hears of the first, so that their changes fill many buffers.
+    /// Number of files created before the first event is read, so that their events fill many buffers.
     const FILES: usize = 5_000;
 
     #[test]
-    fn much_that_happens_at_once_lets_others_have_their_turn() {
+    fn many_events_at_once_let_other_tasks_run() {
         let folder = tempfile::tempdir().expect("a folder");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -228,7 +231,7 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let (watcher, changed) = (Watcher::default(), Arc::new(Notify::new()));
             let name = Some("last".into());
-            let watch = watcher.watch(folder.path(), name, EVERYTHING, &changed);
+            let watch = watcher.watch(folder.path(), name, ALL_CHANGES, &changed);
             let _watch = watch.expect("a watch");
             for n in 0..FILES {
                 std::fs::write(folder.path().join(n.to_string()), "").expect("a file");
@@ -236,8 +239,11 @@ mod tests {
             std::fs::write(folder.path().join("last"), "").expect("a file");
             for _ in 0..4 {
                 tokio::task::yield_now().await;
-                let all_told = changed.notified().now_or_never().is_some();
-                assert!(!all_told, "it was all told before anybody had a turn");
+                let all_handled = changed.notified().now_or_never().is_some();
+                assert!(
+                    !all_handled,
+                    "all events were handled before another task ran"
+                );
             }
             changed.notified().await;
         });

@@ -1,17 +1,17 @@
-//! Looks whether what a timer waits for holds. Files and sessions are watched by events; only the
-//! network and commands are looked at again and again, at once and then ever less often.
+//! Probes: find out if the condition of a timer holds. Files and sessions are watched by events; ports, URLs and
+//! commands are checked again and again, with a back-off.
 //!
-//! Each condition is looked for by a task of its own. What it saw last is kept for when the time
-//! runs out. A condition that can no longer hold ends the search, with the reason.
+//! Each condition has a task of its own. Its last observation is kept for the message of a timer that runs out. A
+//! condition that can no longer hold ends the wait with the reason.
 
+mod backoff;
 mod command;
 mod condition;
 mod file;
 mod inotify;
-mod openers;
-mod pace;
 mod pattern;
 mod port;
+mod port_candidates;
 mod session;
 mod url;
 
@@ -29,52 +29,70 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 pub use command::LIMIT as TRY_LIMIT;
-pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionWant, Url};
+pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionCondition, Url};
 pub use pattern::pattern;
-pub use session::{Closing, Openers, Sessions, Tried};
+pub use session::{PortCandidates, SessionEnd, Sessions, TryResult};
 
 use super::clock::pause;
 use super::entropy;
 use super::web::Web;
+use backoff::ActiveProbes;
 use inotify::Watcher;
-use pace::Pace;
 
-/// When one of several holds no longer while another begins to, all are looked for again after this.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Delay before all parts of an `All` are checked again, if one of them no longer holds.
+const RECHECK_DELAY: Duration = Duration::from_millis(100);
 
-/// A future that others may hold.
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Boxed future.
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Looks for conditions.
-pub struct Prober {
-    watched: Mutex<HashMap<TimerId, Watched>>,
-    events: mpsc::Sender<Event>,
-    tools: Arc<Tools>,
+/// Reason why a condition can no longer hold.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{0}")]
+pub struct Impossible(pub String);
+
+/// Result of one check of a condition, with a description of what was observed.
+enum Observation {
+    Holds(String),
+    NotYet(String),
 }
 
-struct Watched {
+impl Observation {
+    fn holds(&self) -> bool {
+        matches!(self, Observation::Holds(_))
+    }
+}
+
+/// Prober of all conditions.
+pub struct Prober {
+    probes: Mutex<HashMap<TimerId, TimerProbe>>,
+    events: mpsc::Sender<Event>,
+    services: Arc<ProbeServices>,
+}
+
+/// Probe of a timer's condition, running or paused.
+struct TimerProbe {
     condition: Arc<Condition>,
     owner: Arc<Owner>,
     task: Option<AbortHandle>,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
-/// On whose behalf a condition is looked for.
+/// Owner of a condition.
 #[derive(Clone, Debug)]
 pub struct Owner {
-    /// The agent, to whom the sessions of its commands belong.
+    /// Agent that owns the sessions of its commands.
     pub agent: Agent,
-    /// What those sessions say had them started.
+    /// Origin recorded in those sessions.
     pub started_by: StartedBy,
-    /// Names the condition in the keys of its tries.
+    /// Name of the condition in the idempotency keys of its tries.
     name: String,
-    /// Since when. The agent's sessions that have run since then may be what opens a port; `None`: they are
-    /// not looked at.
+    /// Begin of the wait. Sessions of the agent that have run since then may open a port; `None`: they are not
+    /// considered.
     since: Option<Wall>,
 }
 
 impl Owner {
-    /// A timer.
+    /// Owner of a timer's condition.
     fn timer(id: TimerId, agent: Agent, since: Wall) -> Self {
         Owner {
             agent,
@@ -84,7 +102,7 @@ impl Owner {
         }
     }
 
-    /// A wait without a timer. Without `since` no session is expected to open a port.
+    /// Owner of a wait without a timer. Without `since` no session is expected to open a port.
     pub fn wait(agent: Agent, since: Option<Wall>) -> Self {
         Owner {
             agent,
@@ -94,36 +112,39 @@ impl Owner {
         }
     }
 
-    /// The key of the tries of one of its commands.
+    /// Idempotency key of the tries of one of its commands.
     pub fn key(&self, leaf: usize) -> Key {
         Key::of_try(&self.name, leaf)
     }
 }
 
-/// What one search for a condition is made with.
+/// Services and owner for one probe.
 #[derive(Clone, Copy)]
-struct Search<'a> {
-    tools: &'a Tools,
+struct ProbeContext<'a> {
+    services: &'a ProbeServices,
     owner: &'a Owner,
 }
 
-/// What the probes share.
-struct Tools {
+/// Services that all probes share.
+struct ProbeServices {
     sessions: OnceLock<Arc<dyn Sessions>>,
     watcher: Watcher,
     web: Arc<Web>,
-    pace: Pace,
-    aside: Arc<Semaphore>,
+    active: ActiveProbes,
+    blocking: Arc<Semaphore>,
 }
 
-/// Looks on threads of their own at once. Some may wait for ever, where a file server is gone; there are
-/// more threads than these, and others need them.
-const ASIDE: usize = 128;
+/// Maximum of blocking checks at a time. Some may block for ever on an unreachable file server, and other work needs
+/// threads too.
+const MAX_BLOCKING: usize = 128;
 
-impl Tools {
-    /// Does something that may take long on a thread of its own.
-    async fn aside<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let place = self.aside.clone().acquire_owned().await;
+impl ProbeServices {
+    /// Runs something that may block on a thread of its own.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
+        let place = self.blocking.clone().acquire_owned().await;
         let working = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()
@@ -137,196 +158,196 @@ impl Tools {
 }
 
 impl Prober {
-    /// What holds is told to `events`; web servers are asked through `web`.
+    /// Prober that reports to `events` and sends requests through `web`.
     pub fn new(events: mpsc::Sender<Event>, web: Arc<Web>) -> Arc<Self> {
         Arc::new(Prober {
-            watched: Mutex::default(),
+            probes: Mutex::default(),
             events,
-            tools: Arc::new(Tools {
+            services: Arc::new(ProbeServices {
                 sessions: OnceLock::new(),
                 watcher: Watcher::default(),
                 web,
-                pace: Pace::default(),
-                aside: Arc::new(Semaphore::new(ASIDE)),
+                active: ActiveProbes::default(),
+                blocking: Arc::new(Semaphore::new(MAX_BLOCKING)),
             }),
         })
     }
 
-    /// Says where sessions can be looked at.
-    pub fn show_sessions(&self, sessions: Arc<dyn Sessions>) {
-        let _ = self.tools.sessions.set(sessions);
+    /// Sets the access to sessions.
+    pub fn set_sessions(&self, sessions: Arc<dyn Sessions>) {
+        let _ = self.services.sessions.set(sessions);
     }
 
-    /// Keeps a condition in mind without looking.
-    pub fn know(&self, timer: TimerId, until: Until) {
+    /// Registers a condition without starting its probe.
+    pub fn register(&self, timer: TimerId, until: Until) {
         match serde_json::from_str::<Condition>(&until.condition) {
             Ok(condition) => {
                 let seen = vec![String::new(); condition.leaves()];
-                let watched = Watched {
+                let probe = TimerProbe {
                     condition: Arc::new(condition),
                     owner: Arc::new(Owner::timer(timer, until.agent, until.since)),
                     task: None,
                     seen: Arc::new(Mutex::new(seen)),
                 };
-                let mut all = self.watched.lock().expect("no holder panics");
-                all.insert(timer, watched);
+                let mut all = self.probes.lock().expect("no holder panics");
+                all.insert(timer, probe);
             }
             Err(e) => tracing::error!("the condition of {timer} cannot be read: {e}"),
         }
     }
 
-    /// Looks for a condition until it holds, or never will.
-    pub fn probe(&self, timer: TimerId, until: Option<Until>) {
+    /// Starts the probe of a condition. It ends when the condition holds or no longer can.
+    pub fn start(&self, timer: TimerId, until: Option<Until>) {
         if let Some(until) = until {
-            self.know(timer, until);
+            self.register(timer, until);
         }
-        let mut all = self.watched.lock().expect("no holder panics");
-        let Some(watched) = all.get_mut(&timer) else {
+        let mut all = self.probes.lock().expect("no holder panics");
+        let Some(probe) = all.get_mut(&timer) else {
             return;
         };
-        watched.stop();
-        let (condition, owner) = (watched.condition.clone(), watched.owner.clone());
-        let (tools, events) = (self.tools.clone(), self.events.clone());
-        let slots = Slots {
-            seen: watched.seen.clone(),
+        probe.stop();
+        let (condition, owner) = (probe.condition.clone(), probe.owner.clone());
+        let (services, events) = (self.services.clone(), self.events.clone());
+        let observations = Observations {
+            seen: probe.seen.clone(),
             first: 0,
         };
         let task = tokio::spawn(async move {
-            let search = Search {
-                tools: &tools,
+            let context = ProbeContext {
+                services: &services,
                 owner: &owner,
             };
-            let decided = match until_decided(&condition, search, slots).await {
+            let decided = match until_decided(&condition, context, observations).await {
                 Ok(held) => Event::Held {
                     timer,
                     seen: held.seen.into(),
                 },
                 Err(why) => Event::ConditionImpossible {
                     timer,
-                    why: why.into(),
+                    why: why.0.into(),
                 },
             };
             let _ = events.send(decided).await;
         });
-        watched.task = Some(task.abort_handle());
+        probe.task = Some(task.abort_handle());
     }
 
-    /// Looks for a condition for as long as somebody holds this.
-    pub fn look(&self, condition: Condition, owner: Owner) -> Look {
+    /// Waits for a condition for as long as the returned future exists.
+    pub fn wait_for(&self, condition: Condition, owner: Owner) -> ConditionWait {
         let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
-        let (tools, slots) = (
-            self.tools.clone(),
-            Slots {
+        let (services, observations) = (
+            self.services.clone(),
+            Observations {
                 seen: seen.clone(),
                 first: 0,
             },
         );
-        let looking = Box::pin(async move {
-            let search = Search {
-                tools: &tools,
+        let decision = Box::pin(async move {
+            let context = ProbeContext {
+                services: &services,
                 owner: &owner,
             };
-            let decided = until_decided(&condition, search, slots).await;
+            let decided = until_decided(&condition, context, observations).await;
             decided.map(|held| held.seen)
         });
-        Look {
-            looking,
-            saw: Saw(seen),
+        ConditionWait {
+            decision,
+            last_seen: LastSeen(seen),
         }
     }
 
-    /// Stops looking for a while.
-    pub fn rest(&self, timer: TimerId) {
-        let mut all = self.watched.lock().expect("no holder panics");
-        if let Some(watched) = all.get_mut(&timer) {
-            watched.stop();
+    /// Stops a probe until it is started again.
+    pub fn pause(&self, timer: TimerId) {
+        let mut all = self.probes.lock().expect("no holder panics");
+        if let Some(probe) = all.get_mut(&timer) {
+            probe.stop();
         }
     }
 
-    /// Stops looking for good. Returns what was seen last.
-    pub fn forget(&self, timer: TimerId) -> Option<String> {
-        let mut all = self.watched.lock().expect("no holder panics");
-        let mut watched = all.remove(&timer)?;
-        watched.stop();
-        Some(watched.saw())
+    /// Removes a probe.
+    pub fn remove(&self, timer: TimerId) {
+        let mut all = self.probes.lock().expect("no holder panics");
+        if let Some(mut probe) = all.remove(&timer) {
+            probe.stop();
+        }
     }
 
-    /// What was seen last.
-    pub fn saw(&self, timer: TimerId) -> Option<String> {
-        let all = self.watched.lock().expect("no holder panics");
-        all.get(&timer).map(Watched::saw)
+    /// Last observation of a probe.
+    pub fn last_seen(&self, timer: TimerId) -> Option<String> {
+        let all = self.probes.lock().expect("no holder panics");
+        all.get(&timer).map(TimerProbe::last_seen)
     }
 }
 
-/// Ends when a condition holds, with what was seen, or when it no longer can, with the reason.
-pub struct Look {
-    looking: Boxed<'static, Result<String, String>>,
-    saw: Saw,
+/// Future that resolves to a description when a condition holds, or to the reason why it no longer can.
+pub struct ConditionWait {
+    decision: BoxFuture<'static, Result<String, Impossible>>,
+    last_seen: LastSeen,
 }
 
-/// What was seen so far.
+/// Last observations of a probe.
 #[derive(Clone)]
-pub struct Saw(Arc<Mutex<Vec<String>>>);
+pub struct LastSeen(Arc<Mutex<Vec<String>>>);
 
-impl Look {
-    /// What was seen so far, for when it is given up.
-    pub fn saw(&self) -> Saw {
-        self.saw.clone()
+impl ConditionWait {
+    /// Last observations, for a wait that is cancelled.
+    pub fn last_seen(&self) -> LastSeen {
+        self.last_seen.clone()
     }
 }
 
-impl Future for Look {
-    type Output = Result<String, String>;
+impl Future for ConditionWait {
+    type Output = Result<String, Impossible>;
 
     fn poll(
         mut self: Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Self::Output> {
-        self.looking.as_mut().poll(context)
+        self.decision.as_mut().poll(context)
     }
 }
 
-impl Saw {
-    /// What was seen last.
+impl LastSeen {
+    /// Observations as one sentence.
     pub fn last(&self) -> String {
         let seen = self.0.lock().expect("no holder panics");
-        let said: Vec<&str> = seen
+        let observed: Vec<&str> = seen
             .iter()
             .map(String::as_str)
             .filter(|s| !s.is_empty())
             .collect();
-        said.join("; ")
+        observed.join("; ")
     }
 }
 
-impl Watched {
+impl TimerProbe {
     fn stop(&mut self) {
         if let Some(task) = self.task.take() {
             task.abort();
         }
     }
 
-    fn saw(&self) -> String {
-        Saw(self.seen.clone()).last()
+    fn last_seen(&self) -> String {
+        LastSeen(self.seen.clone()).last()
     }
 }
-/// Where the leaves of a condition say what they saw, in the order in which they are written.
+/// Observations of the parts of a condition, in the order in which they are written.
 #[derive(Clone)]
-struct Slots {
+struct Observations {
     seen: Arc<Mutex<Vec<String>>>,
     first: usize,
 }
 
-impl Slots {
-    /// Says that nothing was seen yet, where that is so.
-    fn begin(&self, what: impl FnOnce() -> String) {
+impl Observations {
+    /// Sets the observation if there is none yet.
+    fn set_if_empty(&self, what: impl FnOnce() -> String) {
         let mut seen = self.seen.lock().expect("no holder panics");
         if let Some(slot) = seen.get_mut(self.first).filter(|slot| slot.is_empty()) {
             *slot = what();
         }
     }
 
-    fn say(&self, what: impl Into<String>) {
+    fn set(&self, what: impl Into<String>) {
         let mut seen = self.seen.lock().expect("no holder panics");
         if let Some(slot) = seen.get_mut(self.first) {
             *slot = what.into();
@@ -335,51 +356,57 @@ impl Slots {
 
     fn skip(&self, leaves: usize) -> Self {
         let seen = self.seen.clone();
-        Slots {
+        Observations {
             seen,
             first: self.first + leaves,
         }
     }
 }
 
-/// What was seen, and the simple conditions by which it holds.
+/// Description of what was observed, and the simple conditions by which it holds.
 struct Satisfied<'a> {
     seen: String,
     by: Vec<Leaf<'a>>,
 }
 
-/// A simple condition, and its place among those of the whole.
+/// Simple condition and its position in the whole.
 #[derive(Clone, Copy)]
 struct Leaf<'a> {
     condition: &'a Condition,
     place: usize,
 }
 
-/// A condition holds, or can no longer hold and this is why.
-type Decided<'a> = Result<Satisfied<'a>, String>;
+/// Final result of a probe.
+type Decided<'a> = Result<Satisfied<'a>, Impossible>;
 
 /// Waits until a condition holds, or no longer can.
 fn until_decided<'a>(
     condition: &'a Condition,
-    search: Search<'a>,
-    slots: Slots,
-) -> Boxed<'a, Decided<'a>> {
+    context: ProbeContext<'a>,
+    observations: Observations,
+) -> BoxFuture<'a, Decided<'a>> {
     Box::pin(async move {
-        let tools = search.tools;
+        let services = context.services;
         let seen = match condition {
             Condition::Port { host, port } => {
-                port::until_open(host.as_deref(), *port, search, &slots).await?
+                port::until_open(host.as_deref(), *port, context, &observations).await?
             }
-            Condition::Url(wanted) => url::until_answers(wanted, search, &slots).await?,
-            Condition::File(wanted) => file::until_so(wanted, tools, &slots).await,
+            Condition::Url(condition) => {
+                url::until_answers(condition, context, &observations).await?
+            }
+            Condition::File(condition) => {
+                file::until_holds(condition, services, &observations).await
+            }
             Condition::Session { session, want } => {
-                session::until_so(*session, want, tools, &slots).await?
+                session::until_holds(*session, want, services, &observations).await?
             }
-            Condition::Command(wanted) => command::until_succeeds(wanted, search, &slots).await,
-            Condition::Any(parts) => return until_any_holds(parts, search, &slots).await,
-            Condition::All(parts) => return until_all_hold(parts, search, &slots).await,
+            Condition::Command(condition) => {
+                command::until_succeeds(condition, context, &observations).await
+            }
+            Condition::Any(parts) => return until_any_holds(parts, context, &observations).await,
+            Condition::All(parts) => return until_all_hold(parts, context, &observations).await,
         };
-        let place = slots.first;
+        let place = observations.first;
         let by = vec![Leaf { condition, place }];
         Ok(Satisfied { seen, by })
     })
@@ -388,10 +415,10 @@ fn until_decided<'a>(
 /// Waits until one of them holds, or none of them can.
 async fn until_any_holds<'a>(
     parts: &'a [Condition],
-    search: Search<'a>,
-    slots: &Slots,
+    context: ProbeContext<'a>,
+    observations: &Observations,
 ) -> Decided<'a> {
-    let mut open = each(parts, search, slots);
+    let mut open = start_each(parts, context, observations);
     let mut whys = Vec::new();
     while let Some((n, decided)) = open.next().await {
         match decided {
@@ -400,24 +427,24 @@ async fn until_any_holds<'a>(
         }
     }
     whys.sort();
-    let whys: Vec<String> = whys.into_iter().map(|(_, why)| why).collect();
-    Err(whys.join("\n"))
+    let whys: Vec<String> = whys.into_iter().map(|(_, why)| why.0).collect();
+    Err(Impossible(whys.join("\n")))
 }
 
-/// Waits until all of them hold at one time, or one of them no longer can: what held first may hold no longer
-/// when the last one does.
+/// Waits until all of them hold at the same time, or one of them no longer can: the first may no longer hold when the
+/// last one does.
 async fn until_all_hold<'a>(
     parts: &'a [Condition],
-    search: Search<'a>,
-    slots: &Slots,
+    context: ProbeContext<'a>,
+    observations: &Observations,
 ) -> Decided<'a> {
     loop {
-        let mut open = each(parts, search, slots);
+        let mut open = start_each(parts, context, observations);
         let mut held = Vec::new();
         while let Some((n, decided)) = open.next().await {
             held.push((n, decided?));
         }
-        if hold_still(in_doubt(&held), search).await {
+        if still_hold(to_recheck(&held), context).await {
             held.sort_by_key(|(n, _)| *n);
             let (seen, by): (Vec<_>, Vec<_>) = held
                 .into_iter()
@@ -426,13 +453,13 @@ async fn until_all_hold<'a>(
             let (seen, by) = (seen.join("; "), by.concat());
             break Ok(Satisfied { seen, by });
         }
-        pause(AGAIN).await;
+        pause(RECHECK_DELAY).await;
     }
 }
 
-/// Which of these, in the order in which they began to hold, may hold no longer: those before the last one,
-/// and the last one itself where its look took a while, since it may have begun before the others held.
-fn in_doubt<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
+/// Conditions that may no longer hold, given the order in which they began to: all before the last one, and the last
+/// one if its check took time, because it may have begun before the others held.
+fn to_recheck<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
     match held.split_last() {
         Some((last, earlier)) if !earlier.is_empty() => {
             let last = last.1.by.iter();
@@ -444,31 +471,33 @@ fn in_doubt<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
     }
 }
 
-/// The searches for several conditions, each with its place among them.
-fn each<'a>(
+/// Starts the probes of several conditions, each with its position.
+fn start_each<'a>(
     parts: &'a [Condition],
-    search: Search<'a>,
-    slots: &Slots,
+    context: ProbeContext<'a>,
+    observations: &Observations,
 ) -> FuturesUnordered<impl Future<Output = (usize, Decided<'a>)> + use<'a>> {
     let mut leaves = 0;
     let each = parts.iter().enumerate().map(|(n, part)| {
-        let slots = slots.skip(leaves);
+        let observations = observations.skip(leaves);
         leaves += part.leaves();
-        until_decided(part, search, slots).map(move |decided| (n, decided))
+        until_decided(part, context, observations).map(move |decided| (n, decided))
     });
     each.collect()
 }
 
-/// Whether all of these, which held a moment ago, still do.
-async fn hold_still(leaves: Vec<Leaf<'_>>, search: Search<'_>) -> bool {
-    let tools = search.tools;
+/// True if all of these, which held a moment ago, still do.
+async fn still_hold(leaves: Vec<Leaf<'_>>, context: ProbeContext<'_>) -> bool {
+    let services = context.services;
     for leaf in leaves {
         let holds = match leaf.condition {
             Condition::Port { host, port } => port::open(host.as_deref(), *port).await.is_ok(),
-            Condition::File(wanted) => file::holds_now(wanted, tools).await,
-            Condition::Url(wanted) => url::look(wanted, &tools.web).await.is_ok(),
-            Condition::Command(wanted) => command::look(wanted, search, leaf.place).await.is_ok(),
-            // What a session has done cannot come undone, and the others have parts instead.
+            Condition::File(condition) => file::holds_now(condition, services).await,
+            Condition::Url(condition) => url::check(condition, &services.web).await.is_ok(),
+            Condition::Command(condition) => command::try_once(condition, context, leaf.place)
+                .await
+                .holds(),
+            // The state of a session does not go back, and the others have parts instead.
             Condition::Session { .. } | Condition::Any(_) | Condition::All(_) => true,
         };
         if !holds {

@@ -1,14 +1,14 @@
-//! What is looked for in a file, in a session's output, in the body of an answer. People and models
-//! think of it line by line, as `grep` does: `^` and `$` are a line's begin and end, however lines end.
+//! Patterns for files, output of sessions and bodies of answers. They match line by line, as with `grep`: `^` and `$`
+//! are the begin and end of a line, with any line ending.
 
 use regex::bytes::{Regex, RegexBuilder};
 
-/// How large a pattern may become.
+/// Maximum size of a compiled pattern.
 const SIZE: usize = 1 << 20;
-/// A match is looked for in what came since the last look and so much before it.
+/// Bytes before new text in which a match may begin.
 pub(super) const OVERLAP: usize = 4 << 10;
 
-/// Reads a pattern.
+/// Compiles a pattern.
 pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(text)
         .multi_line(true)
@@ -17,16 +17,16 @@ pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
         .build()
 }
 
-/// The end of a text that comes bit by bit, for as far as a match may still begin in it.
+/// End of a growing text, as far back as a match may still begin.
 #[derive(Default)]
 pub(super) struct Window {
     text: Vec<u8>,
-    /// What lies before the window is not its first line's begin: one byte more than is looked at.
+    /// True if text before the window was dropped: the first byte is only there to tell if a line begins after it.
     cut: bool,
 }
 
 impl Window {
-    /// One that begins with the last byte of what is no longer looked at.
+    /// Window whose first byte is the last one of dropped text.
     pub fn cut() -> Self {
         Window {
             text: Vec::new(),
@@ -34,19 +34,19 @@ impl Window {
         }
     }
 
-    /// Where more is put.
+    /// Buffer to append to.
     pub fn end(&mut self) -> &mut Vec<u8> {
         &mut self.text
     }
 
-    /// The first match.
+    /// First match.
     pub fn find(&self, pattern: &Regex) -> Option<String> {
         let from = usize::from(self.cut).min(self.text.len());
         let found = pattern.find_at(&self.text, from)?;
         Some(String::from_utf8_lossy(found.as_bytes()).into_owned())
     }
 
-    /// Lets go of what no match can begin in any more.
+    /// Drops text in which no match can begin any more.
     pub fn slide(&mut self) {
         let past = self.text.len().saturating_sub(OVERLAP + 1);
         self.cut |= past > 0;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_begin_and_end_where_people_see_it() {
+    fn anchors_match_at_line_ends_with_and_without_carriage_return() {
         for (text, words, found) in [
             ("a\nready\nb\n", "^ready$", Some("ready")),
             ("a\r\nready\r\nb\r\n", "^ready$", Some("ready")),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_makes_no_new_begin() {
+    fn sliding_window_adds_no_begin_of_line() {
         let pattern = pattern("^b").expect("a pattern");
         let mut window = Window::default();
         for _ in 0..4 {

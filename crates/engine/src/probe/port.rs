@@ -1,4 +1,4 @@
-//! Whether somebody listens at a port.
+//! Probe for a port that accepts connections.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -7,61 +7,65 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 
-use super::{Search, Slots, openers};
+use super::{Impossible, Observations, ProbeContext, port_candidates};
 use crate::clock::pause;
 use crate::dns;
 
-/// A try that has heard nothing by then has failed.
-const TRY: Duration = Duration::from_secs(3);
+/// Time limit of one attempt.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 
+/// Waits until the port accepts connections, or no session is left that could open it.
 pub(super) async fn until_open(
     host: Option<&str>,
     port: u16,
-    search: Search<'_>,
-    slots: &Slots,
-) -> Result<String, String> {
-    let name = named(host, port);
-    let near = is_near(host);
-    let mut steps = search.tools.pace.begin(near);
-    let mut openers = pin!(openers::gone(openers::of(search, near)));
-    let mut hopeless = None;
-    slots.begin(|| format!("port {name}: no answer yet"));
+    context: ProbeContext<'_>,
+    observations: &Observations,
+) -> Result<String, Impossible> {
+    let name = display_name(host, port);
+    let local = is_local(host);
+    let mut backoff = context.services.active.begin(local);
+    let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
+        context, local
+    )));
+    let mut impossible = None;
+    observations.set_if_empty(|| format!("port {name}: no answer yet"));
     loop {
         match open(host, port).await {
             Ok(()) => {
                 let seen = format!("port {name} is open");
-                slots.say(seen.as_str());
+                observations.set(seen.as_str());
                 return Ok(seen);
             }
             Err(e) => {
                 let why = format!("port {name}: {}", reason(&e));
-                slots.say(why.as_str());
-                // This look was the last one.
-                if let Some(gone) = hopeless {
-                    return Err(format!("{why}. {gone}"));
+                observations.set(why.as_str());
+                // This attempt was the last one.
+                if let Some(gone) = impossible {
+                    return Err(Impossible(format!("{why}. {gone}")));
                 }
             }
         }
         tokio::select! {
-            gone = &mut openers => hopeless = Some(gone),
-            () = steps.pause() => {}
+            gone = &mut candidates => impossible = Some(gone),
+            () = backoff.pause() => {}
         }
     }
 }
 
-pub(super) fn named(host: Option<&str>, port: u16) -> String {
+/// Host and port for messages.
+pub(super) fn display_name(host: Option<&str>, port: u16) -> String {
     host.map_or_else(|| port.to_string(), |host| format!("{host}:{port}"))
 }
 
-/// Whether a host is this machine.
-pub(super) fn is_near(host: Option<&str>) -> bool {
+/// True if a host is this machine.
+pub(super) fn is_local(host: Option<&str>) -> bool {
     let Some(host) = host else { return true };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// One look. Without a host, or under this machine's own name, either of its own addresses will do,
-/// even where only one is written down for that name.
+/// One attempt. Without a host, or with the name `localhost`, either loopback address will do, even if only one is in
+/// the hosts file.
 pub(super) async fn open(host: Option<&str>, port: u16) -> io::Result<()> {
     match host.filter(|host| *host != "localhost") {
         Some(host) => connect(host, port).await.map(drop),
@@ -80,29 +84,31 @@ pub(super) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     reach(dns::connect(host, port)).await
 }
 
+/// Waits for a connection, and refuses one that leads to itself.
 async fn reach(connected: impl Future<Output = io::Result<TcpStream>>) -> io::Result<TcpStream> {
     let stream = within(connected).await?;
-    match leads_to_itself(&stream) {
+    match is_self_connected(&stream) {
         true => Err(io::ErrorKind::ConnectionRefused.into()),
         false => Ok(stream),
     }
 }
 
-/// Where nobody listens at a port, the system may lend that very port to whoever looks there, who then
-/// meets nobody but itself.
-fn leads_to_itself(stream: &TcpStream) -> bool {
+/// True if a connection leads to itself: if no process listens at a port, the kernel may assign that very port to the
+/// connecting socket.
+fn is_self_connected(stream: &TcpStream) -> bool {
     let own = stream.local_addr().ok();
     own.is_some() && own == stream.peer_addr().ok()
 }
 
+/// Applies the time limit of an attempt.
 async fn within<T>(what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     tokio::select! {
         done = what => done,
-        () = pause(TRY) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 3s")),
+        () = pause(ANSWER_LIMIT) => Err(io::Error::new(io::ErrorKind::TimedOut, "no answer within 3s")),
     }
 }
 
-/// What went wrong, without the number that the system has for it.
+/// Error text without the errno.
 pub(super) fn reason(e: &io::Error) -> String {
     match e.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".into(),
@@ -117,7 +123,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpSocket};
 
     #[test]
-    fn whoever_meets_itself_has_met_nobody() {
+    fn self_connected_socket_is_detected() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -127,11 +133,11 @@ mod tests {
             socket.bind(any).expect("a port");
             let own = socket.local_addr().expect("an address");
             let alone = socket.connect(own).await.expect("it meets itself");
-            assert!(leads_to_itself(&alone));
+            assert!(is_self_connected(&alone));
             let listener = TcpListener::bind(any).await.expect("a port");
             let there = listener.local_addr().expect("an address");
             let stream = reach(TcpStream::connect(there)).await.expect("a listener");
-            assert!(!leads_to_itself(&stream));
+            assert!(!is_self_connected(&stream));
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a session has ended, or has written something.
+//! Probe for a session that has ended or written a certain output.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,69 +8,69 @@ use anstream::adapter::StripBytes;
 use regex::bytes::Regex;
 
 use super::Owner;
-use super::condition::{Command, SessionWant};
+use super::condition::{Command, SessionCondition};
 use super::pattern::{Window, pattern};
-use super::{Boxed, Slots, Tools};
+use super::{BoxFuture, Impossible, Observations, ProbeServices};
 use crate::clock::pause;
 use crate::keepers::Follower;
 use abide_session::log::{Log, Piece, Pieces};
 
-/// Where sessions can be looked at.
+/// Access to sessions.
 pub trait Sessions: Send + Sync {
-    /// Waits until its leader has ended; says how. `None`: there is no such session.
-    fn ended(&self, session: SessionId) -> Boxed<'_, Option<String>>;
-    /// Follows how far its output has come; `None`: nothing will be added.
+    /// Waits until the leader has ended, and describes how. `None`: there is no such session.
+    fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>>;
+    /// Follows the length of its log; `None`: the log is complete.
     fn follow(&self, session: SessionId) -> Option<Follower>;
-    /// Where its log is.
+    /// Directory of the session.
     fn folder(&self, session: SessionId) -> PathBuf;
-    /// How it ended; `None`: there is no such session.
-    fn closing(&self, session: SessionId) -> Option<Closing>;
-    /// Runs a command as a session, and waits until its whole tree is gone. Where this is given up, it is ended.
+    /// Ending of a session; `None`: there is no such session.
+    fn session_end(&self, session: SessionId) -> Option<SessionEnd>;
+    /// Runs a command as a session, and waits until its whole tree is gone. Dropping the future ends the session.
     fn try_once<'a>(
         &'a self,
-        wanted: &'a Command,
+        condition: &'a Command,
         owner: &'a Owner,
         leaf: usize,
-    ) -> Boxed<'a, Tried>;
+    ) -> BoxFuture<'a, TryResult>;
     /// Follows the sessions of an agent that could open a port for which it has waited since then.
-    fn openers(&self, agent: &Agent, since: Wall) -> Box<dyn Openers>;
+    fn port_candidates(&self, agent: &Agent, since: Wall) -> Box<dyn PortCandidates>;
 }
 
 /// Sessions that could open a port.
-pub trait Openers: Send {
-    /// Waits until all of them are gone; says how the last one ended. Where there were none, that is never.
-    fn gone(&mut self) -> Boxed<'_, Closing>;
+pub trait PortCandidates: Send {
+    /// Waits until all of them have ended, and describes the last one. Never returns if there were none.
+    fn all_ended(&mut self) -> BoxFuture<'_, SessionEnd>;
 }
 
-/// What came of one try of a command.
-pub enum Tried {
-    /// It ran.
+/// Result of one try of a command.
+pub enum TryResult {
+    /// The command ran.
     Ended {
-        /// How it ended.
+        /// Ending of its session.
         ending: Ending,
-        /// The last line that it wrote.
+        /// Last line of its output.
         last_line: String,
     },
-    /// It could not be run, and this is why.
+    /// The command could not be run, for this reason.
     NotRun(String),
 }
 
-/// How a session ended, for those who waited for something of it.
-pub struct Closing {
-    /// Which session.
+/// Ending of a session, for a wait that depends on it.
+pub struct SessionEnd {
+    /// Session.
     pub session: SessionId,
-    /// Its command, on one line.
+    /// Command, on one line.
     pub command: String,
-    /// Whether it ended otherwise than with code 0.
+    /// True unless it exited with code 0.
     pub failed: bool,
-    /// How, in words.
+    /// Description of the ending.
     pub how: String,
-    /// The last lines of its output.
+    /// Last lines of its output.
     pub last_lines: String,
 }
 
-impl Closing {
-    /// A sentence with the last lines of output below it.
+impl SessionEnd {
+    /// Adds the last lines of output to a sentence.
     pub(super) fn with_output(&self, sentence: String) -> String {
         match self.last_lines.as_str() {
             "" => format!("{sentence}. It wrote nothing."),
@@ -79,131 +79,136 @@ impl Closing {
     }
 }
 
-pub(super) async fn until_so(
+/// Waits until the session is in the requested state, or can no longer get there.
+pub(super) async fn until_holds(
     session: SessionId,
-    want: &SessionWant,
-    tools: &Tools,
-    slots: &Slots,
-) -> Result<String, String> {
-    let Some(sessions) = tools.sessions.get() else {
+    want: &SessionCondition,
+    services: &ProbeServices,
+    observations: &Observations,
+) -> Result<String, Impossible> {
+    let Some(sessions) = services.sessions.get() else {
         return std::future::pending().await;
     };
     match want {
-        SessionWant::Ended => {
-            slots.say(format!("{session} has not ended"));
+        SessionCondition::Ended => {
+            observations.set(format!("{session} has not ended"));
             let how = sessions.ended(session).await;
             let how = how.unwrap_or_else(|| "it is no longer known".into());
             let seen = format!("{session} has ended: {how}");
-            slots.say(seen.as_str());
+            observations.set(seen.as_str());
             Ok(seen)
         }
-        SessionWant::Output(text) => match pattern(text) {
-            Ok(pattern) => until_written(session, &pattern, tools, &**sessions, slots).await,
+        SessionCondition::Output(text) => match pattern(text) {
+            Ok(pattern) => {
+                until_written(session, &pattern, services, &**sessions, observations).await
+            }
             Err(_) => std::future::pending().await,
         },
     }
 }
 
+/// Waits until the output matches, or is complete without a match.
 async fn until_written(
     session: SessionId,
     pattern: &Regex,
-    tools: &Tools,
+    services: &ProbeServices,
     sessions: &dyn Sessions,
-    slots: &Slots,
-) -> Result<String, String> {
-    let mut reading = Reading::of(&sessions.folder(session));
+    observations: &Observations,
+) -> Result<String, Impossible> {
+    let mut reader = OutputReader::of(&sessions.folder(session));
     let mut follower = sessions.follow(session);
-    // How much there is: nobody has said yet.
+    // The length is not known yet.
     let mut known = u64::MAX;
     loop {
         let found;
-        (reading, found) = reading.read_aside(known, pattern, tools).await;
+        (reader, found) = reader.read_portion(known, pattern, services).await;
         match found {
-            Found::Match(words) => {
+            ReadOutcome::Match(words) => {
                 let seen = format!("{session} wrote {words:?}");
-                slots.say(seen.as_str());
+                observations.set(seen.as_str());
                 return Ok(seen);
             }
-            Found::More => {
-                // A command may write faster than this reads; others get their turn in between.
+            ReadOutcome::More => {
+                // A command may write faster than this reads; other tasks get a turn in between.
                 tokio::task::yield_now().await;
                 continue;
             }
-            Found::Unreadable(why) => {
-                slots.say(format!("the log of {session} cannot be read: {why}"));
+            ReadOutcome::Unreadable(why) => {
+                observations.set(format!("the log of {session} cannot be read: {why}"));
                 pause(RETRY).await;
                 continue;
             }
-            Found::End => {}
+            ReadOutcome::End => {}
         }
-        let total = reading.total;
+        let total = reader.total;
         match &mut follower {
             Some(follow) => {
-                slots.say(format!("{session} wrote {total} bytes without a match"));
+                observations.set(format!("{session} wrote {total} bytes without a match"));
                 let read = if known == u64::MAX { 0 } else { known };
-                let progress = follow.beyond_the_end(reading.pieces.at().max(read)).await;
+                let progress = follow
+                    .wait_beyond_after_exit(reader.pieces.at().max(read))
+                    .await;
                 known = progress.bytes;
                 if progress.closed {
                     follower = None;
                 }
             }
             None => {
-                slots.say(format!(
+                observations.set(format!(
                     "{session} has ended after {total} bytes without a match"
                 ));
-                // That nothing more will come may be known before how it ended.
+                // The end of the log may be known before the ending.
                 sessions.ended(session).await;
-                return Err(unwritten(session, pattern, sessions));
+                return Err(Impossible(impossible_reason(session, pattern, sessions)));
             }
         }
     }
 }
 
-/// Why output that matches can no longer come.
-fn unwritten(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> String {
-    match sessions.closing(session) {
+/// Reason why matching output can no longer come.
+fn impossible_reason(session: SessionId, pattern: &Regex, sessions: &dyn Sessions) -> String {
+    match sessions.session_end(session) {
         None => format!("{session} is no longer known, so no output of it can match"),
-        Some(closing) => {
-            let how = &closing.how;
+        Some(end) => {
+            let how = &end.how;
             let pattern = pattern.as_str();
-            closing.with_output(format!(
+            end.with_output(format!(
                 "{session} has ended, {how}, without output that matches {pattern:?}"
             ))
         }
     }
 }
 
-/// How long after a failure the log is read again.
+/// Pause after the log could not be read.
 const RETRY: Duration = Duration::from_secs(1);
-/// Output up to this is looked through on the spot; more on a thread of its own.
-const ON_THE_SPOT: u64 = 16 << 10;
-/// So much is looked through at once. A command may write faster than anybody can read, and whoever is not
-/// interested any more is to be heard in between.
-const PORTION: u64 = 1 << 20;
+/// Bytes that are searched on the loop's thread; more are searched on another thread.
+const MAX_INLINE: u64 = 16 << 10;
+/// Bytes searched at once: a command may write faster than the search reads, and a cancelled wait must end.
+const PORTION_SIZE: u64 = 1 << 20;
 
-/// How far a session's output has been looked through.
-struct Reading {
+/// Position of the search in a session's output.
+struct OutputReader {
     pieces: Pieces,
     strip: StripBytes,
     window: Window,
     total: u64,
 }
 
-/// What came of looking through a portion of it.
-enum Found {
-    /// This matches.
+/// Result of searching a portion.
+enum ReadOutcome {
+    /// This text matches.
     Match(String),
-    /// Nothing does, and there may be more.
+    /// No match, and there may be more output.
     More,
-    /// Nothing does, and there is no more yet.
+    /// No match, and no more output yet.
     End,
-    /// The log could not be read, and why.
+    /// The log could not be read, for this reason.
     Unreadable(String),
 }
 
-impl Reading {
+impl OutputReader {
     fn of(folder: &Path) -> Self {
-        Reading {
+        OutputReader {
             pieces: Log::open(folder).pieces(0, None),
             strip: StripBytes::new(),
             window: Window::default(),
@@ -211,27 +216,32 @@ impl Reading {
         }
     }
 
-    /// Looks through a portion of the output, of which there is as much as is `known`.
-    async fn read_aside(mut self, known: u64, pattern: &Regex, tools: &Tools) -> (Self, Found) {
-        if known.saturating_sub(self.pieces.at()) <= ON_THE_SPOT {
-            let found = self.read(ON_THE_SPOT, pattern);
+    /// Searches a portion of the output, of which `known` bytes exist.
+    async fn read_portion(
+        mut self,
+        known: u64,
+        pattern: &Regex,
+        services: &ProbeServices,
+    ) -> (Self, ReadOutcome) {
+        if known.saturating_sub(self.pieces.at()) <= MAX_INLINE {
+            let found = self.read(MAX_INLINE, pattern);
             return (self, found);
         }
         let pattern = pattern.clone();
-        let looking = tools.aside(move || {
-            let found = self.read(PORTION, &pattern);
+        let reading = services.run_blocking(move || {
+            let found = self.read(PORTION_SIZE, &pattern);
             (self, found)
         });
-        looking.await
+        reading.await
     }
 
-    fn read(&mut self, most: u64, pattern: &Regex) -> Found {
-        let until = self.total.saturating_add(most);
+    fn read(&mut self, limit: u64, pattern: &Regex) -> ReadOutcome {
+        let until = self.total.saturating_add(limit);
         loop {
             let piece = match self.pieces.next_within(usize::MAX) {
                 Ok(Some(piece)) => piece,
-                Ok(None) => return Found::End,
-                Err(fault) => return Found::Unreadable(fault.to_string()),
+                Ok(None) => return ReadOutcome::End,
+                Err(fault) => return ReadOutcome::Unreadable(fault.to_string()),
             };
             let Piece::Chunk(chunk) = piece else { continue };
             self.total += chunk.bytes.len() as u64;
@@ -239,11 +249,11 @@ impl Reading {
                 self.window.end().extend_from_slice(part);
             }
             if let Some(words) = self.window.find(pattern) {
-                return Found::Match(words);
+                return ReadOutcome::Match(words);
             }
             self.window.slide();
             if self.total >= until {
-                return Found::More;
+                return ReadOutcome::More;
             }
         }
     }

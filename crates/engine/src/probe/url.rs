@@ -1,4 +1,4 @@
-//! Whether a web server answers as wanted.
+//! Probe for the answer of a web server.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -11,115 +11,123 @@ use regex::bytes::{Match, Regex};
 
 use super::condition::Url;
 use super::pattern::{OVERLAP, pattern};
-use super::{Search, Slots, openers, port};
+use super::{Impossible, Observations, ProbeContext, port, port_candidates};
 use crate::clock::pause;
-use crate::web::{Address, Answer, USER_AGENT, Web};
+use crate::web::{Address, Answer, USER_AGENT, Web, WebFault};
 
-/// So much of a body is looked at.
-const BODY: usize = 1 << 20;
-/// An answer that is not all there by then has failed.
-const TRY: Duration = Duration::from_secs(10);
+/// Bytes of a body that are searched.
+const MAX_BODY: usize = 1 << 20;
+/// Time limit of one request with its answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Waits until the server gives the requested answer, or no session is left that could serve it.
 pub(super) async fn until_answers(
-    wanted: &Url,
-    search: Search<'_>,
-    slots: &Slots,
-) -> Result<String, String> {
-    slots.begin(|| format!("{}: no answer yet", wanted.url));
-    let near = port::is_near(Some(&wanted.host));
-    let mut steps = search.tools.pace.begin(near);
-    let mut openers = pin!(openers::gone(openers::of(search, near)));
-    let mut hopeless = None;
+    condition: &Url,
+    context: ProbeContext<'_>,
+    observations: &Observations,
+) -> Result<String, Impossible> {
+    observations.set_if_empty(|| format!("{}: no answer yet", condition.url));
+    let local = port::is_local(Some(&condition.host));
+    let mut backoff = context.services.active.begin(local);
+    let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
+        context, local
+    )));
+    let mut impossible = None;
     loop {
-        match look(wanted, &search.tools.web).await {
+        match check(condition, &context.services.web).await {
             Ok(seen) => {
-                let seen = format!("{} answered {seen}", wanted.url);
-                slots.say(seen.as_str());
+                let seen = format!("{} answered {seen}", condition.url);
+                observations.set(seen.as_str());
                 return Ok(seen);
             }
-            Err(miss) => {
-                let why = format!("{}: {}", wanted.url, miss.why());
-                slots.say(why.as_str());
-                // This look was the last one, unless something answers that is none of the agent's sessions.
-                if let (Some(gone), Miss::Silent(_)) = (&hopeless, &miss) {
-                    return Err(format!("{why}. {gone}"));
+            Err(mismatch) => {
+                let why = format!("{}: {}", condition.url, mismatch.why());
+                observations.set(why.as_str());
+                // This attempt was the last one, unless something other than the agent's sessions answers.
+                if let (Some(gone), Mismatch::NoAnswer(_)) = (&impossible, &mismatch) {
+                    return Err(Impossible(format!("{why}. {gone}")));
                 }
             }
         }
         tokio::select! {
-            gone = &mut openers, if hopeless.is_none() => hopeless = Some(gone),
-            () = steps.pause() => {}
+            gone = &mut candidates, if impossible.is_none() => impossible = Some(gone),
+            () = backoff.pause() => {}
         }
     }
 }
 
-/// Why a look did not see what was wanted.
-pub(super) enum Miss {
+/// Reason why an attempt did not satisfy the condition.
+pub(super) enum Mismatch {
     /// Nothing answers.
-    Silent(String),
-    /// Something else was answered.
+    NoAnswer(String),
+    /// The answer is another one.
     Other(String),
 }
 
-impl Miss {
+impl Mismatch {
     fn why(&self) -> &str {
         match self {
-            Miss::Silent(why) | Miss::Other(why) => why,
+            Mismatch::NoAnswer(why) | Mismatch::Other(why) => why,
         }
     }
 }
 
-/// One look: what was seen, or why that is not enough.
-pub(super) async fn look(wanted: &Url, web: &Web) -> Result<String, Miss> {
-    let mut late = pin!(pause(TRY));
+/// One attempt: a description of the answer, or why it does not satisfy the condition.
+pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch> {
+    let mut late = pin!(pause(ANSWER_LIMIT));
     let mut answer = tokio::select! {
-        answer = ask(wanted, web) => answer.map_err(Miss::Silent)?,
-        () = &mut late => return Err(Miss::Silent("no answer within 10s".into())),
+        answer = request(condition, web) => answer.map_err(|fault| Mismatch::NoAnswer(fault.to_string()))?,
+        () = &mut late => return Err(Mismatch::NoAnswer("no answer within 10s".into())),
     };
     let status = answer.response.status();
-    let right = wanted
+    let right = condition
         .status
         .map_or(status.is_success(), |want| want == status.as_u16());
     if !right {
-        // What is not followed is told, so that it can be asked for.
+        // Redirects are not followed, so their target is named.
         let headers = answer.response.headers();
         let elsewhere = headers.get(header::LOCATION);
         let elsewhere = elsewhere.and_then(|to| to.to_str().ok());
         let elsewhere = elsewhere.filter(|_| status.is_redirection());
         let elsewhere = elsewhere.map_or(String::new(), |to| format!(", which leads to {to}"));
-        return Err(Miss::Other(format!("answered {status}{elsewhere}")));
+        return Err(Mismatch::Other(format!("answered {status}{elsewhere}")));
     }
-    let Some(body) = wanted.body.as_deref().and_then(|text| pattern(text).ok()) else {
+    let Some(body) = condition
+        .body
+        .as_deref()
+        .and_then(|text| pattern(text).ok())
+    else {
         return Ok(status.to_string());
     };
     let found = find(answer.response.body_mut(), &body, late).await;
-    match found.map_err(Miss::Other)? {
+    match found.map_err(Mismatch::Other)? {
         Ok(words) => Ok(format!("{status} with {words:?}")),
-        Err(bytes) => Err(Miss::Other(format!(
+        Err(bytes) => Err(Mismatch::Other(format!(
             "answered {status}, without a match in {bytes} bytes of its body"
         ))),
     }
 }
 
-async fn ask(wanted: &Url, web: &Web) -> Result<Answer, String> {
+/// Sends one request.
+async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
     let address = Address {
-        tls: wanted.tls,
-        login: wanted.login.clone(),
-        host: wanted.host.trim_matches(['[', ']']).to_owned(),
-        port: wanted.port,
-        path: wanted.path.clone(),
+        tls: condition.tls,
+        login: condition.login.clone(),
+        host: condition.host.trim_matches(['[', ']']).to_owned(),
+        port: condition.port,
+        path: condition.path.clone(),
     };
-    let request = Request::get(&wanted.path)
+    let request = Request::get(&condition.path)
         .header(header::HOST, address.authority())
         .header(header::USER_AGENT, USER_AGENT)
         .header(header::CONNECTION, "close")
         .body(Full::<Bytes>::default())
-        .map_err(|e| e.to_string())?;
+        .map_err(|e| WebFault::Request(e.to_string()))?;
     web.send(&address, request).await
 }
 
-/// The first match in a body, or in how many bytes there is none. A body may be long, or go on for ever:
-/// it is looked at while it comes.
+/// First match in a body, or the number of bytes without one. A body may be endless, so it is searched while it
+/// arrives.
 async fn find(
     body: &mut Incoming,
     pattern: &Regex,
@@ -127,7 +135,7 @@ async fn find(
 ) -> Result<Result<String, usize>, String> {
     let words = |found: Match<'_>| String::from_utf8_lossy(found.as_bytes()).into_owned();
     let mut text = Vec::new();
-    while text.len() < BODY {
+    while text.len() < MAX_BODY {
         let frame = tokio::select! {
             frame = body.frame() => frame,
             () = &mut late => break,
@@ -136,7 +144,7 @@ async fn find(
         let frame = frame.map_err(|e| format!("its body cannot be read: {e}"))?;
         let from = text.len().saturating_sub(OVERLAP);
         text.extend_from_slice(&frame.into_data().unwrap_or_default());
-        // What ends where the text ends may go on otherwise.
+        // A match at the end of the text may grow with the next frame.
         let found = pattern.find_at(&text, from);
         if let Some(found) = found.filter(|found| found.end() < text.len()) {
             return Ok(Ok(words(found)));

@@ -1,45 +1,44 @@
-//! Keeps what a program writes to its terminal within bounds before the emulation sees it:
+//! Filter that bounds what output can do to the emulator:
 //!
-//! - The parser keeps the whole of a title or a colour until its end comes; one that never ends must
-//!   not fill the memory.
-//! - A few bytes must not make the emulation work for long. Most sequences touch each cell once at
-//!   most; repeating a character (REP) and going back by tabs (CBT) would do so 65,535 times.
-//! - A sequence ends where [`Tokenizer`] says so. The parser would go on with some that are broken.
+//! - The parser buffers a title or a colour until its end arrives; an endless one must not fill the memory.
+//! - A few bytes must not keep the emulator busy for long. Most sequences touch each cell at most once; repeating a
+//!   character (REP) and moving back by tabs (CBT) would do so 65,535 times.
+//! - A sequence ends where [`Tokenizer`] says so. The parser would continue some broken ones.
 
 use abide_output::tokenizer::{Token, Tokenizer};
 use memchr::memchr;
 
 use super::Size;
 
-/// Longest string (its begin included) that is passed on; the rest of it is left out.
+/// Longest string (with its begin) that is passed on; the rest is dropped.
 const STRING_LIMIT: usize = 4 << 10;
-/// Characters that one byte of output may have repeated on average. A line of the screen may always
-/// be filled, and the whole screen now and then.
+/// Characters that one byte of output may cause to be repeated on average. Filling one line is always allowed,
+/// filling the screen now and then.
 const REPEATS_PER_BYTE: usize = 32;
-/// Bytes handed on at once: the parser looks through all of them for every byte that is not UTF-8.
+/// Bytes passed on at once: the parser scans all of them for every byte that is not UTF-8.
 const PIECE: usize = 256;
 
 const ESC: u8 = 0x1b;
 const CAN: u8 = 0x18;
 
-/// Watches a stream, wherever its chunks are cut.
+/// Filter of an output stream that may be cut anywhere.
 #[derive(Default)]
 pub struct Guard {
     tokenizer: Tokenizer,
-    /// Bytes of the present string that were passed on.
+    /// Bytes of the current string that were passed on.
     string: usize,
     sequence: Sequence,
-    /// Repeated characters that the bytes since have not made up for.
+    /// Repeated characters that later bytes have not yet paid for.
     repeats: usize,
 }
 
-/// What is known of a control sequence before its last byte.
+/// Control sequence before its last byte.
 #[derive(Clone, Copy, Default)]
 struct Sequence {
-    /// Its first number.
+    /// First number.
     count: usize,
     has_second: bool,
-    /// It has a marker or intermediate bytes, and so another meaning.
+    /// True if it has a marker or intermediate bytes, and so another meaning.
     is_special: bool,
 }
 
@@ -58,14 +57,13 @@ impl Sequence {
 }
 
 impl Guard {
-    /// Hands on what is harmless to a screen of this size, in order. Returns how many characters are
-    /// repeated by it.
+    /// Passes on what is harmless to a screen of this size, in order. Returns the number of repeated characters.
     pub fn pass(&mut self, bytes: &[u8], size: Size, mut on: impl FnMut(&[u8])) -> usize {
         let mut on = |bytes: &[u8]| bytes.chunks(PIECE).for_each(&mut on);
         let mut repeated = 0;
-        // Up to here bytes have made up for repetitions.
+        // Bytes up to here have paid for repetitions.
         let mut counted = 0;
-        // What lies from here up to the present byte is yet to be handed on.
+        // Bytes from here to the current one are not passed on yet.
         let mut from = 0;
         let mut at = 0;
         while at < bytes.len() {
@@ -129,7 +127,7 @@ impl Guard {
         self.repeats = self.repeats.saturating_sub(bytes * REPEATS_PER_BYTE);
     }
 
-    /// The highest number that a control sequence with this last byte may have now.
+    /// Highest number that a control sequence with this last byte may have now.
     fn most(&self, last: u8, size: Size) -> usize {
         let (cols, rows) = (usize::from(size.cols), usize::from(size.rows));
         match last {
@@ -151,13 +149,13 @@ mod tests {
         for part in parts {
             guard.pass(part, SIZE, |bytes| out.extend_from_slice(bytes));
         }
-        // It says nothing by itself.
+        // CAN alone has no effect.
         out.retain(|byte| *byte != CAN);
         out
     }
 
     #[test]
-    fn ordinary_output_passes_unchanged_however_it_is_cut() {
+    fn ordinary_output_passes_unchanged_wherever_it_is_cut() {
         let text =
             b"a\x1b[1mb\x1b]0;title\x07c\x1b]2;t\x1b\\d\x1b\x1b]8;;\x1b\\-\x1b[19b\x1b[2Z\x1b[?9b";
         for cut in 0..text.len() {
@@ -166,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_without_end_is_cut_and_what_follows_it_is_not() {
+    fn endless_string_is_cut_and_later_text_is_not() {
         let mut endless = b"\x1b]0;".to_vec();
         endless.extend(std::iter::repeat_n(b'x', 1 << 20));
         let out = passed(&[&endless[..7], &endless[7..], b"\x07after"]);
@@ -175,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_repetitions_beyond_the_screen_are_lowered_however_they_are_cut() {
+    fn repeat_counts_are_limited_to_the_screen() {
         let text = b"a\x1b[65535b\x1b[\t70000;3b\x1b[999Z";
         for cut in 0..text.len() {
             let mut guard = Guard::default();
@@ -193,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn repeated_characters_stay_in_proportion_to_the_bytes() {
+    fn repeated_characters_are_limited_per_byte_of_output() {
         let size = Size {
             cols: 120,
             rows: 40,
@@ -209,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parser_leaves_a_sequence_where_the_grammar_does() {
+    fn parser_leaves_broken_sequence_where_tokenizer_does() {
         for (broken, passed_on) in [
             (&b"\x1b[\xc3\xa9"[..], &b"\x1b[\x18\xc3\xa9"[..]),
             (b"\x1b[1\n2b", b"\x1b[1\x18\n2b"),

@@ -1,14 +1,14 @@
-//! The emulated screen: what a person would see now, kept from the bytes a terminal's child wrote.
+//! The emulated screen: what a person would see now, computed from the output of a terminal session.
 //!
-//! It also knows what a terminal owes a program that asks it something (what it is, where its cursor
-//! stands). Answers are only handed out for bytes that come live: a screen that is rebuilt from the
-//! log has been asked long ago, and an answer now would be typed into whatever reads today.
+//! The emulator also produces the replies of a terminal to queries (device attributes, cursor position). Replies are
+//! returned only for live output: a screen that is rebuilt from the log was queried long ago, and a reply now would
+//! be typed into whatever program reads.
 //!
-//! Nothing a program writes makes it grow: strings, marks on one cell and answers are all bounded.
+//! Output cannot make it grow: strings, combining marks per cell and replies are all bounded.
 
-mod fold;
+mod compact;
 mod guard;
-mod skim;
+mod mode_scanner;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -21,31 +21,31 @@ use alacritty_terminal::term::cell::{Cell, Flags};
 use alacritty_terminal::term::{Config, Osc52, Term, TermMode};
 use alacritty_terminal::vte::ansi::{NamedColor, Processor, Rgb, Timeout};
 
-pub use fold::Folded;
-pub use skim::Skim;
+pub use compact::CompactScreen;
+pub use mode_scanner::ModeScanner;
 
 use guard::Guard;
 
 /// Columns and rows of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Characters in a line.
+    /// Characters per line.
     pub cols: u16,
     /// Lines.
     pub rows: u16,
 }
 
 impl Size {
-    /// The fewest columns: a wide character must fit.
+    /// Minimum of columns: a wide character must fit.
     pub const LEAST_COLS: u16 = 2;
-    /// The most columns.
+    /// Maximum of columns.
     pub const MOST_COLS: u16 = 1_000;
-    /// The fewest rows.
+    /// Minimum of rows.
     pub const LEAST_ROWS: u16 = 1;
-    /// The most rows.
+    /// Maximum of rows.
     pub const MOST_ROWS: u16 = 500;
 
-    /// The nearest size that can be emulated.
+    /// Nearest size that can be emulated.
     pub fn clamped(self) -> Self {
         Size {
             cols: self.cols.clamp(Self::LEAST_COLS, Self::MOST_COLS),
@@ -68,89 +68,89 @@ impl Dimensions for Size {
     }
 }
 
-/// What is to be seen.
+/// Content of a screen as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The screen's size.
+    /// Size of the screen.
     pub size: Size,
-    /// One text for each row, without the blanks at its end.
+    /// One text per row, without trailing blanks.
     pub lines: Vec<String>,
-    /// Where the cursor is.
+    /// Cursor.
     pub cursor: Cursor,
-    /// The title that the program gave its window.
+    /// Window title that the program set.
     pub title: Option<String>,
-    /// Whether a full-screen program has the alternate screen.
+    /// True if a full-screen program uses the alternate screen.
     pub alternate: bool,
-    /// How the program wants to be talked to.
+    /// Modes that change how input is sent.
     pub modes: Modes,
 }
 
-/// A place on the screen, counted from zero.
+/// Position on the screen, counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// From the top.
+    /// Row from the top.
     pub row: u16,
-    /// From the left.
+    /// Column from the left.
     pub col: u16,
-    /// Whether it is shown.
+    /// True if it is visible.
     pub visible: bool,
 }
 
-/// What changes how keys and text are sent.
+/// Modes that change how keys and text are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modes {
-    /// Pasted text is to be marked as such.
+    /// Pasted text is bracketed.
     pub bracketed_paste: bool,
     /// Cursor keys are sent in their application form.
     pub application_cursor: bool,
-    /// The program wants to hear of the mouse.
+    /// The program receives mouse events.
     pub mouse: bool,
-    /// It paints all of the screen.
+    /// The program uses the alternate screen.
     pub full_screen: bool,
 }
 
-/// Longest title kept, in bytes.
+/// Longest title, in bytes.
 const TITLE_LIMIT: usize = 1_024;
-/// Most bytes of answers to one portion of output.
+/// Maximum bytes of replies to one portion of output.
 const REPLY_LIMIT: usize = 4 << 10;
-/// Bytes fed at once, so that the limits below are looked at often enough.
+/// Bytes fed at once, so that the limits below are checked often enough.
 const PORTION: usize = 64 << 10;
-/// Bytes and repeated characters after which the cells are looked through for too many marks.
-const SWEEP: usize = 1 << 20;
-/// Marks (accents and their like) that one cell may carry.
-const MARKS: usize = 32;
+/// Bytes and repeated characters after which the cells are checked for too many combining marks.
+const MARK_CHECK_INTERVAL: usize = 1 << 20;
+/// Maximum of combining marks per cell.
+const MAX_MARKS: usize = 32;
 
-/// A terminal without a window.
+/// Emulated terminal without a window.
 pub struct Screen {
-    term: Term<Ears>,
-    parser: Processor<AtOnce>,
+    term: Term<TermEvents>,
+    parser: Processor<NoSyncUpdates>,
     guard: Guard,
-    ears: Ears,
-    /// The begin of a sequence or character whose end has not come.
+    events: TermEvents,
+    /// Begin of a sequence or character whose end has not arrived.
     held: Vec<u8>,
-    unswept: usize,
+    since_mark_check: usize,
 }
 
 impl Screen {
     /// An empty screen.
     pub fn new(size: Size) -> Self {
-        let ears = Ears::default();
+        let events = TermEvents::default();
         let config = Config {
             scrolling_history: 0,
             osc52: Osc52::Disabled,
             ..Config::default()
         };
         Screen {
-            term: Term::new(config, &size.clamped(), ears.clone()),
+            term: Term::new(config, &size.clamped(), events.clone()),
             parser: Processor::new(),
             guard: Guard::default(),
-            ears,
+            events,
             held: Vec::new(),
-            unswept: 0,
+            since_mark_check: 0,
         }
     }
 
-    /// Takes output in, and returns what the terminal owes the program in answer to it.
+    /// Feeds output, and returns the replies of the terminal.
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.held);
         all.extend_from_slice(bytes);
@@ -162,29 +162,29 @@ impl Screen {
                 .guard
                 .pass(portion, size, |harmless| parser.advance(term, harmless));
             self.answer_colors();
-            // What is repeated may be a mark.
-            self.unswept += portion.len() + repeated;
-            if self.unswept >= SWEEP {
-                self.unswept = 0;
-                self.sweep();
+            // The repeated character may be a combining mark.
+            self.since_mark_check += portion.len() + repeated;
+            if self.since_mark_check >= MARK_CHECK_INTERVAL {
+                self.since_mark_check = 0;
+                self.remove_excess_marks();
             }
         }
         all.drain(..whole);
         self.held = all;
-        std::mem::take(&mut self.ears.lock().replies)
+        std::mem::take(&mut self.events.lock().replies)
     }
 
-    /// Takes bytes in that were written before: nobody waits for an answer to them.
+    /// Feeds output of the past; its replies are dropped.
     pub fn replay(&mut self, bytes: &[u8]) {
         self.feed(bytes);
     }
 
-    /// Gives the screen another size.
+    /// Changes the size of the screen.
     pub fn resize(&mut self, size: Size) {
         self.term.resize(size.clamped());
     }
 
-    /// The present size.
+    /// Current size.
     pub fn size(&self) -> Size {
         Size {
             cols: self.term.columns() as u16,
@@ -192,7 +192,7 @@ impl Screen {
         }
     }
 
-    /// How the program wants to be talked to.
+    /// Modes that change how input is sent.
     pub fn modes(&self) -> Modes {
         let mode = self.term.mode();
         Modes {
@@ -203,7 +203,7 @@ impl Screen {
         }
     }
 
-    /// What is to be seen now.
+    /// Content as text.
     pub fn snapshot(&self) -> Snapshot {
         let point = self.term.grid().cursor.point;
         Snapshot {
@@ -216,7 +216,7 @@ impl Screen {
                 col: point.column.0 as u16,
                 visible: self.term.mode().contains(TermMode::SHOW_CURSOR),
             },
-            title: self.ears.lock().title.clone(),
+            title: self.events.lock().title.clone(),
             alternate: self.term.mode().contains(TermMode::ALT_SCREEN),
             modes: self.modes(),
         }
@@ -242,8 +242,7 @@ impl Screen {
         text
     }
 
-    /// The cells of a row. Half of a wide character, left by writing over the other half, is blank;
-    /// so is what a tab passed over.
+    /// Cells of a row. Half of a wide character whose other half was overwritten is blank; so is what a tab skipped.
     fn cells(&self, row: usize) -> Vec<Cell> {
         let line = &self.term.grid()[Line(row as i32)];
         let mut cells: Vec<Cell> = (0..self.term.columns())
@@ -266,10 +265,10 @@ impl Screen {
         cells
     }
 
-    /// Colours are asked for to tell a light background from a dark one. What the program has not set
-    /// itself is light on dark; other colours are nobody's business and stay unanswered.
+    /// Replies to queries of colours, which tell a light background from a dark one. Colours that the program has not
+    /// set are light on dark; other colours get no reply.
     fn answer_colors(&mut self) {
-        let asked = std::mem::take(&mut self.ears.lock().colors);
+        let asked = std::mem::take(&mut self.events.lock().colors);
         for (index, answer) in asked {
             let own = self.term.colors()[index];
             let level = match index {
@@ -284,18 +283,21 @@ impl Screen {
                 g: level,
                 b: level,
             });
-            self.ears.reply(&answer(color));
+            self.events.reply(&answer(color));
         }
     }
 
-    /// Takes the marks off cells that carry more than any script needs.
-    fn sweep(&mut self) {
+    /// Removes the combining marks of cells with more than any script needs.
+    fn remove_excess_marks(&mut self) {
         let (rows, cols) = (self.term.screen_lines(), self.term.columns());
         let grid = self.term.grid_mut();
         for row in 0..rows {
             for col in 0..cols {
                 let cell = &mut grid[Line(row as i32)][Column(col)];
-                if cell.zerowidth().is_some_and(|marks| marks.len() > MARKS) {
+                if cell
+                    .zerowidth()
+                    .is_some_and(|marks| marks.len() > MAX_MARKS)
+                {
                     cell.extra = None;
                 }
             }
@@ -305,19 +307,20 @@ impl Screen {
 
 type ColorAnswer = Arc<dyn Fn(Rgb) -> String + Send + Sync>;
 
+/// Replies, queries and title that the emulator reported.
 #[derive(Default)]
-struct Heard {
+struct TermOutput {
     replies: Vec<u8>,
     colors: Vec<(usize, ColorAnswer)>,
     title: Option<String>,
 }
 
-/// What the emulation says besides painting.
+/// Listener for replies, queries and the title that the emulator reports.
 #[derive(Clone, Default)]
-struct Ears(Arc<Mutex<Heard>>);
+struct TermEvents(Arc<Mutex<TermOutput>>);
 
-impl Ears {
-    fn lock(&self) -> MutexGuard<'_, Heard> {
+impl TermEvents {
+    fn lock(&self) -> MutexGuard<'_, TermOutput> {
         self.0.lock().expect("no holder panics")
     }
 
@@ -329,13 +332,13 @@ impl Ears {
     }
 }
 
-impl EventListener for Ears {
+impl EventListener for TermEvents {
     fn send_event(&self, event: Event) {
         match event {
             Event::PtyWrite(text) => self.reply(&text),
             Event::ColorRequest(index, answer) => {
                 let colors = &mut self.lock().colors;
-                // More at once than a program has reason to ask for would not be answered anyway.
+                // More queries than a program has reason to send would not be answered anyway.
                 if colors.len() < REPLY_LIMIT / 16 {
                     colors.push((index, answer));
                 }
@@ -345,7 +348,7 @@ impl EventListener for Ears {
                 self.lock().title = Some(title);
             }
             Event::ResetTitle => self.lock().title = None,
-            // Neither a window nor a clipboard is here, and nobody hears the bell.
+            // There is no window, no clipboard and no bell.
             Event::MouseCursorDirty
             | Event::ClipboardStore(..)
             | Event::ClipboardLoad(..)
@@ -359,12 +362,12 @@ impl EventListener for Ears {
     }
 }
 
-/// Synchronized updates are painted as they come: who looks at a screen that is only text sees no
-/// flicker, and a program that dies in the middle of one hides nothing.
+/// Paints synchronized updates as they arrive: a text screen does not flicker, and a program that dies during an
+/// update hides nothing.
 #[derive(Default)]
-struct AtOnce;
+struct NoSyncUpdates;
 
-impl Timeout for AtOnce {
+impl Timeout for NoSyncUpdates {
     fn set_timeout(&mut self, _: Duration) {}
 
     fn clear_timeout(&mut self) {}

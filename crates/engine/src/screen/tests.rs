@@ -1,4 +1,4 @@
-//! Screens of bytes that are easy to get wrong.
+//! Screens of output that is easy to get wrong.
 
 use super::*;
 use proptest::prelude::*;
@@ -12,14 +12,14 @@ fn shown(bytes: &[u8]) -> Snapshot {
 }
 
 #[test]
-fn text_is_what_a_person_sees() {
+fn snapshot_has_the_visible_text() {
     let seen = shown("ab\tc\r\n\x1b[31mred\x1b[0m  \r\n日本e\u{301}🦀!\x1b[8mhidden".as_bytes());
     assert_eq!(seen.lines, ["ab      c", "red", "日本e\u{301}🦀!", "", ""]);
     assert_eq!((seen.cursor.row, seen.cursor.col), (2, 14));
 }
 
 #[test]
-fn a_title_and_modes_are_kept() {
+fn snapshot_has_title_and_modes() {
     let seen = shown(b"\x1b]2;hello\x07\x1b[?1049h\x1b[?2004h\x1b[?1h\x1b[?1002h\x1b[?25l");
     assert_eq!(seen.title.as_deref(), Some("hello"));
     assert!(seen.alternate && !seen.cursor.visible);
@@ -27,7 +27,7 @@ fn a_title_and_modes_are_kept() {
 }
 
 #[test]
-fn queries_are_answered_once_and_only_live() {
+fn queries_are_answered_once_and_not_on_replay() {
     let mut screen = Screen::new(SIZE);
     assert_eq!(screen.feed(b"ab\x1b[6n"), b"\x1b[1;3R");
     assert_eq!(screen.feed(b"\x1b[c"), b"\x1b[?6c");
@@ -46,7 +46,7 @@ fn queries_are_answered_once_and_only_live() {
 }
 
 #[test]
-fn a_query_is_answered_when_its_last_byte_has_come() {
+fn query_in_two_parts_is_answered_after_its_last_byte() {
     let mut screen = Screen::new(SIZE);
     assert_eq!(screen.feed(b"\x1b["), b"");
     assert_eq!(screen.feed(b"6"), b"");
@@ -54,14 +54,14 @@ fn a_query_is_answered_when_its_last_byte_has_come() {
 }
 
 #[test]
-fn a_flood_of_queries_is_answered_within_bounds() {
+fn replies_to_many_queries_are_limited() {
     let mut screen = Screen::new(SIZE);
     let replies = screen.feed(&b"\x1b[6n".repeat(100_000));
     assert!(replies.len() <= REPLY_LIMIT);
 }
 
 #[test]
-fn the_smallest_and_the_largest_sizes_hold() {
+fn smallest_and_largest_sizes_work() {
     for (cols, rows) in [(0, 0), (1, 1), (u16::MAX, u16::MAX)] {
         let mut screen = Screen::new(Size { cols, rows });
         screen.feed("日本語\u{301}\r\nabc".as_bytes());
@@ -73,32 +73,32 @@ fn the_smallest_and_the_largest_sizes_hold() {
 }
 
 #[test]
-fn marks_on_one_cell_are_bounded() {
+fn combining_marks_per_cell_are_limited() {
     let mut screen = Screen::new(SIZE);
     screen.feed(b"e");
     for _ in 0..40 {
         screen.feed("\u{301}".repeat(30_000).as_bytes());
     }
-    assert!(screen.line(0).len() < 2 * SWEEP);
+    assert!(screen.line(0).len() < 2 * MARK_CHECK_INTERVAL);
 }
 
 #[test]
-fn a_synchronized_update_that_never_ends_hides_nothing() {
+fn synchronized_update_without_end_is_painted() {
     assert_eq!(shown(b"\x1b[?2026hseen").lines[0], "seen");
 }
 
 #[test]
-fn origin_mode_outlives_folding() {
+fn origin_mode_survives_compacting() {
     let mut screen = Screen::new(SIZE);
     screen.feed(b"\x1b[2;4r\x1b[?6h\x1b[2;3Hx");
-    let mut unfolded = screen.fold().unfold();
+    let mut unfolded = screen.compact().expand();
     assert_eq!(unfolded.feed(b"\x1b[6n"), b"\x1b[3;4R");
     unfolded.feed(b"\x1b[1;1Htop");
     assert_eq!(unfolded.snapshot().lines, ["", "top", "  x", "", ""]);
 }
 
-/// Pieces of what programs write, so that random streams do something. Cutting wide characters in
-/// half leaves the emulation with halves that a person sees as blanks; that is left to its own test.
+/// Output in pieces that programs write, so that random streams have an effect. Wide characters are not cut in half
+/// here; another test does that.
 fn output() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         stream("日本🦀", b"ABCDHLMSTdG"),
@@ -128,8 +128,8 @@ fn stream(special: &'static str, moves: &'static [u8]) -> impl Strategy<Value = 
     prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
 
-/// What folding does to halves of wide characters: nobody sees them, but the emulation wipes their
-/// neighbours when they are written over.
+/// Blanks halves of wide characters, as compacting does: they are invisible, but the emulator clears their neighbours
+/// when they are overwritten.
 fn make_halves_blank(screen: &mut Screen) {
     for row in 0..screen.term.screen_lines() {
         for (col, cell) in screen.cells(row).into_iter().enumerate() {
@@ -156,7 +156,7 @@ proptest! {
     })]
 
     #[test]
-    fn a_folded_screen_unfolds_to_an_equal_one_that_behaves_alike(
+    fn compacted_screen_expands_to_an_equal_one(
         stream in output(),
         cut in 0usize..400,
     ) {
@@ -165,7 +165,7 @@ proptest! {
         let mut twin = Screen::new(SIZE);
         screen.feed(before);
         twin.feed(before);
-        let mut unfolded = screen.fold().unfold();
+        let mut unfolded = screen.compact().expand();
         prop_assert_eq!(unfolded.snapshot(), twin.snapshot());
         make_halves_blank(&mut twin);
         prop_assert_eq!(cells(&unfolded), cells(&twin));
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn it_does_not_matter_where_output_is_cut(stream in output(), cuts in prop::collection::vec(0usize..400, 0..8)) {
+    fn output_cut_anywhere_gives_the_same_screen(stream in output(), cuts in prop::collection::vec(0usize..400, 0..8)) {
         let whole = shown(&stream);
         let mut screen = Screen::new(SIZE);
         let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(stream.len())).collect();
@@ -188,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_and_no_size_upset_it(
+    fn any_bytes_and_any_size_do_not_panic(
         stream in prop::collection::vec(any::<u8>(), 0..400),
         cols in 0u16..40,
         rows in 0u16..12,
@@ -197,6 +197,6 @@ proptest! {
         screen.feed(&stream);
         screen.resize(Size { cols: rows, rows: cols });
         screen.feed(&stream);
-        let _ = screen.fold().unfold().snapshot();
+        let _ = screen.compact().expand().snapshot();
     }
 }

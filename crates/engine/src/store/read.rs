@@ -1,4 +1,4 @@
-//! Rows become facts again: at start what is not over yet, later what is asked for.
+//! Reads rows: at start everything that is not over, later what is asked for.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,10 +11,11 @@ use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Ti
 use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::deliver::{self, Delivery};
-use super::write::IN_ANSWER;
-use super::{StoreFault, at_once};
+use super::deliveries::{self, Delivery};
+use super::write::TOLD_BY_CALL;
+use super::{StoreFault, in_transaction};
 
+/// Questions that are not closed.
 pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
     let mut rows =
         db.prepare("SELECT id, session, idle_ms, asked_ms FROM question WHERE closing IS NULL")?;
@@ -42,7 +43,7 @@ pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Questio
 }
 
 /// Timers that have not ended and messages that have not been seen.
-pub(super) fn kept(
+pub(super) fn stored_state(
     db: &Connection,
     shuffle: Shuffle,
     boot_id: u128,
@@ -52,7 +53,7 @@ pub(super) fn kept(
         Ok(db.query_row(&sql, [], |row| row.get(0))?)
     };
     let (timers, conditions) = timers(db, shuffle)?;
-    let kept = StoredState {
+    let state = StoredState {
         shuffle,
         boot_id,
         anchor: anchor(db)?,
@@ -62,10 +63,10 @@ pub(super) fn kept(
         ended: ended(db, shuffle)?,
         messages: messages(db)?,
     };
-    Ok((kept, conditions))
+    Ok((state, conditions))
 }
 
-/// What timers wait for, as it was written.
+/// Conditions of timers, as stored.
 pub(super) type Conditions = Vec<(TimerId, Until)>;
 
 fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
@@ -82,11 +83,11 @@ fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
     Ok(found.optional()?)
 }
 
-/// Agents and conversations of neighbouring rows are mostly the same, and share one name.
+/// Cache of the last name: neighbouring rows mostly have the same agent and conversation, and share one allocation.
 #[derive(Default)]
-struct Names(Option<Arc<str>>);
+struct NameCache(Option<Arc<str>>);
 
-impl Names {
+impl NameCache {
     fn of(&mut self, name: &str) -> Arc<str> {
         match &self.0 {
             Some(last) if **last == *name => last.clone(),
@@ -94,7 +95,7 @@ impl Names {
         }
     }
 
-    fn maybe(&mut self, name: Option<String>) -> Option<Conversation> {
+    fn conversation(&mut self, name: Option<String>) -> Option<Conversation> {
         name.map(|name| Conversation(self.of(&name)))
     }
 }
@@ -103,7 +104,7 @@ fn timers(
     db: &Connection,
     shuffle: Shuffle,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
-    let (mut names, mut conversations) = (Names::default(), Names::default());
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut found = Vec::new();
     let mut conditions = Conditions::new();
     let mut select = db.prepare(
@@ -140,7 +141,7 @@ fn timers(
         found.push(timer::StoredTimer {
             number,
             agent,
-            conversation: conversations.maybe(row.get(12)?),
+            conversation: conversations.conversation(row.get(12)?),
             kind: kind(text(2)?),
             state: State {
                 total: Millis(row.get(3)?),
@@ -159,9 +160,9 @@ fn timers(
     Ok((found, conditions))
 }
 
-/// The timers that ended last, oldest first.
+/// Timers that ended last, oldest first.
 fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
-    let (mut names, mut conversations) = (Names::default(), Names::default());
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut select = db.prepare(
         "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
          completed_by, late_ms, key, conversation, background FROM timer \
@@ -188,7 +189,7 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
             id: TimerId::from_bits(shuffle.mix(number)),
             number,
             agent: Agent(names.of(&agent)),
-            conversation: conversations.maybe(row.get(10)?),
+            conversation: conversations.conversation(row.get(10)?),
             wakes: kind(&word) == Kind::Mission || row.get(11)?,
             kind: kind(&word),
             status,
@@ -217,11 +218,11 @@ fn kind(word: &str) -> Kind {
 }
 
 fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    // The calls whose answers were to tell these are gone. Where a full disk does not let that be noted,
-    // whoever reads them does.
+    // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the call
+    // that reads them next makes it.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
-    db.execute(lost, [IN_ANSWER]).unwrap_or_default();
-    let (mut names, mut conversations) = (Names::default(), Names::default());
+    db.execute(lost, [TOLD_BY_CALL]).unwrap_or_default();
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut found = Vec::new();
     let mut select = db.prepare(
         "SELECT number, agent, about, told_ms IS NOT NULL, conversation, made_ms FROM message \
@@ -237,7 +238,7 @@ fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> 
             number: row.get(0)?,
             agent: Agent(names.of(&agent)),
             about,
-            conversation: conversations.maybe(row.get(4)?),
+            conversation: conversations.conversation(row.get(4)?),
             made: Wall(row.get(5)?),
             told: row.get(3)?,
         });
@@ -250,120 +251,120 @@ fn subject(about: &str) -> Option<About> {
     about.parse().map(About::Timer).or(session).ok()
 }
 
-/// Reads what is over, and the texts that nobody keeps in memory.
-pub struct Past {
+/// Reader of stored timers, messages and questions.
+pub struct StoreReader {
     db: Mutex<Connection>,
-    /// For what reads many rows, so that it holds up nobody who reads one.
-    pub(super) aside: Mutex<Connection>,
+    /// Connection for queries that read many rows, so that they do not block the others.
+    pub(super) scan_db: Mutex<Connection>,
     pub(super) shuffle: Shuffle,
 }
 
-/// A timer's row.
+/// Row of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerRow {
-    /// Its id.
+    /// Timer id.
     pub id: TimerId,
-    /// Whose it is.
+    /// Agent.
     pub agent: String,
-    /// What it is for.
+    /// Kind.
     pub kind: Kind,
-    /// The reason or the mission.
+    /// Reason or mission.
     pub text: String,
-    /// What ends it early, as it was given.
+    /// Condition that completes it early, as given.
     pub condition: Option<String>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Wall,
-    /// When somebody last asked for it.
+    /// Time at which it was last asked for.
     pub checked: Wall,
-    /// How long it runs in all.
+    /// Total duration.
     pub total: Millis,
-    /// How long the last call stood by at most.
+    /// Standby of the last call.
     pub standby: Option<Millis>,
-    /// Where it stood when this was written.
+    /// Status when the row was written.
     pub status: String,
-    /// What was left when it was paused or ended.
+    /// Remaining time when it was paused or ended.
     pub remaining: Option<Millis>,
-    /// Why it was stopped, or what was seen.
+    /// Reason of a stop, or the last observation of its condition.
     pub reason: Option<String>,
-    /// What completed it.
+    /// Cause of its completion.
     pub completed_by: Option<String>,
-    /// How long after it was due.
+    /// Delay after its due time.
     pub late: Option<Millis>,
-    /// When it ended.
+    /// Time at which it ended.
     pub ended: Option<Wall>,
-    /// The name of the call that last did something to it, where that has one.
+    /// Idempotency key of the last call that changed it.
     pub acted: Option<String>,
 }
 
-/// A message's row.
+/// Row of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRow {
-    /// Its number.
+    /// Number of the message.
     pub number: u64,
-    /// Its id.
+    /// Message id.
     pub id: MessageId,
-    /// To whom.
+    /// Agent.
     pub agent: String,
-    /// What about.
+    /// Subject.
     pub about: About,
-    /// The conversation that it belongs to.
+    /// Conversation that it belongs to.
     pub conversation: Option<Conversation>,
-    /// Whether its agent asked to be woken by it.
+    /// True if its agent asked to be woken for it.
     pub wakes: bool,
-    /// When it was made.
+    /// Time of creation.
     pub made: Wall,
-    /// When it was seen.
+    /// Time at which it was seen.
     pub seen: Option<Wall>,
-    /// Whether the answer of a call that stood by tells it, so that nobody else needs to.
+    /// True if the answer of a waiting call carries it, so that no other needs to.
     pub in_answer: bool,
-    /// When its agent was woken for it, where that was before deliveries were kept.
+    /// Time at which its agent was woken, in rows from before deliveries were recorded.
     pub woken: Option<Wall>,
-    /// What came of it, by each waker.
+    /// Deliveries by wakers.
     pub deliveries: Vec<Delivery>,
 }
 
-/// Which messages, from the newest on.
+/// Filter of a list of messages, newest first.
 #[derive(Clone, Copy, Debug)]
-pub struct Page<'a> {
-    /// Of one agent, or of all.
+pub struct MessageQuery<'a> {
+    /// Agent; `None`: all.
     pub agent: Option<&'a str>,
-    /// Only those that were not seen.
+    /// Only messages that were not seen.
     pub unseen: bool,
-    /// Only those before this one.
+    /// Only messages before this number.
     pub before: Option<u64>,
-    /// Only those after this one.
+    /// Only messages after this number.
     pub since: Option<u64>,
-    /// At most so many.
-    pub most: usize,
+    /// Maximum of rows.
+    pub limit: usize,
 }
 
-/// Which rows of the past.
+/// Filter of a list of ended timers.
 #[derive(Clone, Copy, Debug)]
-pub struct Which<'a> {
-    /// Of one agent, or of all.
+pub struct EndedQuery<'a> {
+    /// Agent; `None`: all.
     pub agent: Option<&'a str>,
-    /// At most so many, the newest.
-    pub most: usize,
+    /// Maximum of rows.
+    pub limit: usize,
 }
 
-/// What all timers come to.
+/// Statistics of all timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Made in all, as far as is remembered.
+    /// Number of timers in the database.
     pub made: u64,
-    /// Not ended.
+    /// Timers that have not ended.
     pub running: u64,
-    /// Completed by time.
+    /// Timers completed by time.
     pub by_time: u64,
-    /// Completed because a condition held.
+    /// Timers completed because a condition held.
     pub by_condition: u64,
-    /// Completed because a condition could no longer hold.
+    /// Timers completed because a condition could no longer hold.
     pub by_impossible: u64,
-    /// Stopped.
+    /// Stopped timers.
     pub stopped: u64,
-    /// How long completed timers ran, added up.
+    /// Total time that completed timers ran.
     pub elapsed: Millis,
-    /// How late the latest completion was.
+    /// Longest delay of a completion.
     pub latest: Millis,
 }
 
@@ -373,11 +374,11 @@ pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, cre
 const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms, conversation, wakes \
      FROM message";
 
-impl Past {
-    pub(super) fn new(db: Connection, aside: Connection, shuffle: Shuffle) -> Self {
-        Past {
+impl StoreReader {
+    pub(super) fn new(db: Connection, scan_db: Connection, shuffle: Shuffle) -> Self {
+        StoreReader {
             db: Mutex::new(db),
-            aside: Mutex::new(aside),
+            scan_db: Mutex::new(scan_db),
             shuffle,
         }
     }
@@ -392,13 +393,12 @@ impl Past {
             .optional()?)
     }
 
-    /// Many timers, ended or not, as of one moment. To begin and end each look for itself would cost
-    /// more than the looks.
-    pub fn timers_of(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
+    /// Several timers, ended or not, in one transaction: one per row would cost more than the queries.
+    pub fn timers_by_id(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        at_once(&self.db(), |db| {
+        in_transaction(&self.db(), |db| {
             let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
             let rows = ids.iter().map(|id| {
                 let number = self.shuffle.sort(id.0.bits());
@@ -409,9 +409,9 @@ impl Past {
         })
     }
 
-    /// When these messages were made, as of one moment.
-    pub fn made(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
-        at_once(&self.db(), |db| {
+    /// Creation times of these messages, in one transaction.
+    pub fn messages_created(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
+        in_transaction(&self.db(), |db| {
             let mut select = db.prepare_cached("SELECT made_ms FROM message WHERE number = ?")?;
             let rows = numbers.iter().map(|number| {
                 let made = select.query_row([number], |row| Ok(Wall(row.get(0)?)));
@@ -421,10 +421,10 @@ impl Past {
         })
     }
 
-    /// Timers that have ended, the newest first.
-    pub fn ended(&self, which: Which<'_>) -> Result<Vec<TimerRow>, StoreFault> {
+    /// Ended timers, the newest first.
+    pub fn ended_timers(&self, which: EndedQuery<'_>) -> Result<Vec<TimerRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
-        // Two ways to ask, since each has an index of its own.
+        // Two queries, because each has an index of its own.
         let whose = match which.agent {
             Some(_) => "agent = ?1",
             None => "?1 IS NULL",
@@ -433,13 +433,14 @@ impl Past {
             "{TIMER} WHERE ended_ms IS NOT NULL AND {whose} \
              ORDER BY ended_ms DESC, number DESC LIMIT ?2"
         ))?;
-        let rows = select.query_map(params![which.agent, which.most], |row| self.timer_row(row))?;
+        let rows =
+            select.query_map(params![which.agent, which.limit], |row| self.timer_row(row))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// What all timers come to.
+    /// Statistics of all timers.
     pub fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
              count(*) FILTER (WHERE completed_by = 'time'), \
@@ -473,10 +474,10 @@ impl Past {
             .flatten())
     }
 
-    /// Messages, the newest first, without those that the answer of a call tells.
-    pub fn messages(&self, page: Page<'_>) -> Result<Vec<MessageRow>, StoreFault> {
+    /// Messages, the newest first, without those that the answer of a call carries.
+    pub fn messages(&self, page: MessageQuery<'_>) -> Result<Vec<MessageRow>, StoreFault> {
         let db = self.db.lock().expect("no holder panics");
-        // Said by itself this has an index, however many were seen.
+        // A separate condition can use the index of unseen messages.
         let unseen = if page.unseen {
             "seen_ms IS NULL AND"
         } else {
@@ -487,15 +488,21 @@ impl Past {
              AND (?3 IS NULL OR number < ?3) AND number > COALESCE(?5, -1) \
              AND told_ms IS NOT ?4 ORDER BY number DESC LIMIT ?2"
         ))?;
-        let chosen = params![page.agent, page.most, page.before, IN_ANSWER, page.since];
+        let chosen = params![
+            page.agent,
+            page.limit,
+            page.before,
+            TOLD_BY_CALL,
+            page.since
+        ];
         let rows = select.query_map(chosen, |row| message_row(&db, row))?;
         Ok(rows
             .filter_map(Result::transpose)
             .collect::<Result<Vec<_>, _>>()?)
     }
 
-    /// Of which session a question was that is closed, and how it was, in one word.
-    pub fn closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
+    /// Session and result of a closed question.
+    pub fn question_closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
         let db = self.db();
         let mut select = db.prepare_cached(
             "SELECT session, closing FROM question WHERE id = ? AND closing IS NOT NULL",
@@ -508,8 +515,8 @@ impl Past {
         self.db.lock().expect("no holder panics")
     }
 
-    /// The number under which a message is kept.
-    pub fn number_of(&self, id: MessageId) -> u64 {
+    /// Number of a message with this id.
+    pub fn message_number(&self, id: MessageId) -> u64 {
         self.shuffle.for_messages().sort(id.0.bits())
     }
 
@@ -553,8 +560,8 @@ fn message_row(db: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<Messag
         made: Wall(row.get(4)?),
         seen: row.get::<_, Option<u64>>(5)?.map(Wall),
         woken: row.get::<_, Option<u64>>(6)?.map(Wall),
-        in_answer: row.get::<_, Option<u64>>(7)? == Some(IN_ANSWER),
-        deliveries: deliver::of_message(db, number)?,
+        in_answer: row.get::<_, Option<u64>>(7)? == Some(TOLD_BY_CALL),
+        deliveries: deliveries::of_message(db, number)?,
     }))
 }
 
@@ -566,40 +573,40 @@ mod tests {
     use super::*;
     use crate::store::{connect, schema};
 
-    fn past(folder: &tempfile::TempDir) -> Past {
+    fn reader(folder: &tempfile::TempDir) -> StoreReader {
         let path = folder.path().join("abide.db");
         let mut db = connect(&path).expect("a database");
         schema::migrate(&mut db).expect("tables");
-        let aside = connect(&path).expect("a database");
-        Past::new(db, aside, Shuffle { key: 1 })
+        let scan_db = connect(&path).expect("a database");
+        StoreReader::new(db, scan_db, Shuffle { key: 1 })
     }
 
     #[test]
-    fn who_looks_through_all_timers_holds_up_nobody_who_reads_one() {
+    fn query_over_all_timers_does_not_block_reading_one() {
         let folder = tempfile::tempdir().unwrap();
-        let past = past(&folder);
-        let _reads_one = past.db();
-        assert_eq!(past.stats(None).expect("figures"), Stats::default());
+        let reader = reader(&folder);
+        let _reads_one = reader.db();
+        assert_eq!(reader.stats(None).expect("figures"), Stats::default());
     }
 
-    /// Counts what the database does, in tens of steps.
-    fn counted(past: &Past) -> Arc<AtomicUsize> {
+    /// Counts the steps of the database, in tens.
+    fn counted(reader: &StoreReader) -> Arc<AtomicUsize> {
         let steps = Arc::new(AtomicUsize::new(0));
         let taken = steps.clone();
         let each = move || {
             taken.fetch_add(1, Ordering::Relaxed);
             false
         };
-        let counted = past.db().progress_handler(10, Some(each));
+        let counted = reader.db().progress_handler(10, Some(each));
         counted.expect("a counter");
         steps
     }
 
     #[test]
-    fn what_has_ended_of_one_is_found_among_all_that_has() {
+    fn ended_timers_of_one_agent_are_found_by_index() {
         const ENDED: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
-        let past = past(&folder);
+        let reader = reader(&folder);
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {ENDED})
              INSERT INTO timer (number, id, agent, kind, text, created_ms, checked_ms, total_ms,
@@ -607,10 +614,12 @@ mod tests {
              CASE WHEN n < 3 THEN 'few' ELSE 'many' END, 'waiting', 'x', 1, 1, 1, 'completed', 0, n
              FROM n;"
         );
-        past.db().execute_batch(&fill).expect("rows");
-        let steps = counted(&past);
+        reader.db().execute_batch(&fill).expect("rows");
+        let steps = counted(&reader);
         let ended = |agent, most| {
-            let rows = past.ended(Which { agent, most }).expect("rows");
+            let rows = reader
+                .ended_timers(EndedQuery { agent, limit: most })
+                .expect("rows");
             let ended = rows.iter().map(|row| row.ended.expect("a time").0);
             ended.collect::<Vec<_>>()
         };
@@ -622,26 +631,26 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_seen_is_found_among_all_that_was() {
+    fn unseen_messages_are_found_by_index() {
         const SEEN: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
-        let past = past(&folder);
+        let reader = reader(&folder);
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {SEEN})
              INSERT INTO message SELECT n, 'message_k3v9x2bc', 'a', 'timer_k3v9x2bc', 1, 1,
              CASE WHEN n = 0 THEN NULL ELSE 1 END, NULL, 0, NULL, NULL, 0 FROM n;"
         );
-        past.db().execute_batch(&fill).expect("rows");
-        let steps = counted(&past);
-        let page = |unseen, since| Page {
+        reader.db().execute_batch(&fill).expect("rows");
+        let steps = counted(&reader);
+        let page = |unseen, since| MessageQuery {
             agent: None,
             unseen,
             before: None,
             since,
-            most: 10,
+            limit: 10,
         };
         let numbers = |page| -> Vec<u64> {
-            let found = past.messages(page).expect("messages");
+            let found = reader.messages(page).expect("messages");
             found.iter().map(|row| row.number).collect()
         };
         assert_eq!(numbers(page(true, None)), [0]);

@@ -1,4 +1,4 @@
-//! The tables, and how they came to be.
+//! The schema and its migrations.
 
 use rusqlite::Connection;
 
@@ -6,7 +6,7 @@ use super::StoreFault;
 use crate::entropy;
 use abide_session::crash_point;
 
-/// Each entry brings the tables from one version to the next. Old entries are never edited.
+/// Migrations, each from one version to the next. Old entries are never edited.
 const MIGRATIONS: &[&str] = &[
     "CREATE TABLE question (
         id TEXT PRIMARY KEY,
@@ -17,7 +17,7 @@ const MIGRATIONS: &[&str] = &[
         closed_ms INTEGER
     ) STRICT;
     CREATE INDEX question_open ON question (asked_ms) WHERE closing IS NULL;",
-    // Stamps are of the calendar; due_ms and pause_until_ms are of the time that clock ties to it.
+    // Times are wall time; due_ms and pause_until_ms are steady time, which the table clock relates to wall time.
     "CREATE TABLE timer (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL,
@@ -62,7 +62,7 @@ const MIGRATIONS: &[&str] = &[
         wall_ahead_ms INTEGER NOT NULL,
         reached_ms INTEGER NOT NULL
     ) STRICT;",
-    // What the columns of `message` said of waking is said by waker since.
+    // Replaces the columns of `message` about waking.
     "CREATE TABLE delivery (
         message INTEGER NOT NULL,
         waker TEXT NOT NULL,
@@ -88,16 +88,17 @@ const MIGRATIONS: &[&str] = &[
         at_ms INTEGER NOT NULL,
         PRIMARY KEY (agent, kind)
     ) STRICT;",
-    // Few timers of one agent are found among very many of others.
+    // Finds few timers of one agent among very many of others.
     "CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;",
-    // Which call last did something to a timer: said again, it is answered as before.
+    // Idempotency key of the last call that changed a timer: a repeated call gets the same answer.
     "ALTER TABLE timer ADD COLUMN acted TEXT;",
-    // To which conversation of its agent a message belongs, and whether the agent asked to be woken by it.
+    // Conversation of a message, and if the agent asked to be woken for it.
     "ALTER TABLE timer ADD COLUMN conversation TEXT;
     ALTER TABLE message ADD COLUMN conversation TEXT;
     ALTER TABLE message ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;",
 ];
 
+/// Applies the migrations that are missing. Refuses a schema of a later version.
 pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {
     let version: usize = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version > MIGRATIONS.len() {
@@ -123,7 +124,7 @@ pub(super) fn migrate(db: &mut Connection) -> Result<(), StoreFault> {
     Ok(())
 }
 
-/// What ids are made with in this database.
+/// Key that ids are made with in this database.
 pub(super) fn ids_key(db: &Connection) -> Result<u64, StoreFault> {
     let key: i64 = db.query_row("SELECT key FROM ids", [], |row| row.get(0))?;
     Ok(key.cast_unsigned())

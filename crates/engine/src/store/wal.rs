@@ -1,32 +1,33 @@
-//! The journal of the database (`abide.db-wal`) as SQLite writes it, read before SQLite does: that takes over as
-//! many commits as it finds whole and says nothing of the others.
+//! Check of the WAL (`abide.db-wal`) before SQLite opens it: SQLite takes as many valid commits as it finds and
+//! reports nothing about the others.
 
 use std::path::Path;
 
 /// Bytes before the first frame, and before the page in each frame.
 const HEADER: usize = 32;
 const FRAME: usize = 24;
-/// The two numbers that a journal begins with; the last bit says how its sums are made.
+/// Magic number of a WAL; the last bit is the byte order of its checksums.
 const MAGIC: u32 = 0x377f_0682;
-/// A longer one is not looked at: the daemon keeps its own far shorter.
-const LONGEST: u64 = 256 << 20;
+/// Largest WAL that is checked: the daemon keeps its own far smaller.
+const MAX_SIZE: u64 = 256 << 20;
 
-/// Whether commits are in the journal that SQLite will not take over. One that was being written when the machine
-/// stopped cannot be told from one that was damaged since.
+/// True if the WAL contains commits that SQLite will ignore. A commit that was being written when the machine stopped
+/// cannot be told from one that was damaged later.
 pub(super) fn is_damaged(path: &Path) -> bool {
-    let short = std::fs::metadata(path).is_ok_and(|found| found.len() <= LONGEST);
+    let short = std::fs::metadata(path).is_ok_and(|found| found.len() <= MAX_SIZE);
     let bytes = short.then(|| std::fs::read(path).ok()).flatten();
     bytes.is_some_and(|bytes| has_lost_frames(&bytes))
 }
 
+/// True if a commit follows a frame with a wrong checksum, or the header is not valid.
 fn has_lost_frames(bytes: &[u8]) -> bool {
     let Some((header, mut rest)) = bytes.split_at_checked(HEADER) else {
         return !bytes.is_empty();
     };
-    let (magic, page) = (word(header, 0), word(header, 8) as usize);
+    let (magic, page) = (read_u32(header, 0), read_u32(header, 8) as usize);
     let big_endian = magic & 1 == 1;
-    let mut sum = summed((0, 0), &header[..24], big_endian);
-    let whole = magic & !1 == MAGIC && sum == (word(header, 24), word(header, 28));
+    let mut sum = checksum((0, 0), &header[..24], big_endian);
+    let whole = magic & !1 == MAGIC && sum == (read_u32(header, 24), read_u32(header, 28));
     if !whole || !page.is_power_of_two() || !(512..=65_536).contains(&page) {
         return !rest.is_empty();
     }
@@ -34,14 +35,14 @@ fn has_lost_frames(bytes: &[u8]) -> bool {
     let mut broken = false;
     while let Some((frame, after)) = rest.split_at_checked(FRAME + page) {
         rest = after;
-        // Frames of an earlier round of the journal lie behind those of this one.
+        // Frames of an earlier use of the WAL follow those of this one.
         if &frame[8..16] != salts {
             break;
         }
-        sum = summed(sum, &frame[..8], big_endian);
-        sum = summed(sum, &frame[FRAME..], big_endian);
-        broken |= sum != (word(frame, 16), word(frame, 20));
-        let commits = word(frame, 4) != 0;
+        sum = checksum(sum, &frame[..8], big_endian);
+        sum = checksum(sum, &frame[FRAME..], big_endian);
+        broken |= sum != (read_u32(frame, 16), read_u32(frame, 20));
+        let commits = read_u32(frame, 4) != 0;
         if broken && commits {
             return true;
         }
@@ -49,12 +50,12 @@ fn has_lost_frames(bytes: &[u8]) -> bool {
     false
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap_or_default())
 }
 
-/// The sum over more bytes, of which there are a multiple of eight.
-fn summed((mut one, mut two): (u32, u32), bytes: &[u8], big_endian: bool) -> (u32, u32) {
+/// Checksum over more bytes, a multiple of eight.
+fn checksum((mut one, mut two): (u32, u32), bytes: &[u8], big_endian: bool) -> (u32, u32) {
     let (words, _) = bytes.as_chunks::<4>();
     let read = |word: [u8; 4]| match big_endian {
         true => u32::from_be_bytes(word),
@@ -72,8 +73,8 @@ mod tests {
     use super::*;
     use crate::store::connect;
 
-    /// The journal of a few commits that were not brought into the database.
-    fn journal() -> Vec<u8> {
+    /// WAL of a few commits that were not checkpointed.
+    fn wal() -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         let db = connect(&path).unwrap();
@@ -85,17 +86,17 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_journal_is_not_damaged_and_neither_is_none() {
-        let bytes = journal();
+    fn valid_truncated_or_missing_wal_is_not_damaged() {
+        let bytes = wal();
         assert!(!has_lost_frames(&bytes));
         assert!(!has_lost_frames(&[]));
-        // What was not written to its end was never committed.
+        // A commit that was not written completely was never committed.
         assert!(!has_lost_frames(&bytes[..bytes.len() - 1]));
     }
 
     #[test]
-    fn a_journal_with_a_changed_byte_is_damaged() {
-        let bytes = journal();
+    fn wal_with_a_changed_byte_is_damaged() {
+        let bytes = wal();
         let last = bytes.len() - 100;
         for at in [0, 20, HEADER + 100, HEADER + FRAME + 4_096 + 200, last] {
             let mut bytes = bytes.clone();

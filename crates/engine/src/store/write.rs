@@ -1,4 +1,4 @@
-//! Records become rows.
+//! Writes records as rows.
 
 use abide_core::Record;
 use abide_core::message::{self, About};
@@ -7,27 +7,28 @@ use abide_core::time::{Millis, Wall};
 use abide_core::timer::{self, Course, Place, Status};
 use rusqlite::{Connection, params};
 
-use super::{StoreFault, at_once};
+use super::{StoreFault, in_transaction};
 use abide_session::crash_point;
 
-/// Rows that one round of tidying removes at most, so that it never holds a turn up for long.
-const TIDY_AT_ONCE: usize = 2_000;
+/// Maximum of rows that one prune removes, so that it never blocks a turn for long.
+const PRUNE_BATCH: usize = 2_000;
 
+/// Writes all records in one transaction.
 pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
-    at_once(db, |db| {
+    in_transaction(db, |db| {
         rows(db, records)?;
-        announce(records, |[before, _]| before);
+        crash_points(records, |[before, _]| before);
         Ok(())
     })?;
-    announce(records, |[_, after]| after);
+    crash_points(records, |[_, after]| after);
     Ok(())
 }
 
-fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
+fn rows(transaction: &Connection, records: &[Record]) -> Result<(), StoreFault> {
     for record in records {
         match record {
             Record::Asked { question, state } => {
-                turn.execute(
+                transaction.execute(
                     "INSERT OR REPLACE INTO question (id, session, idle_ms, asked_ms) VALUES (?, ?, ?, ?)",
                     params![
                         question.to_string(),
@@ -42,20 +43,20 @@ fn rows(turn: &Connection, records: &[Record]) -> Result<(), StoreFault> {
                 closing,
                 at,
             } => {
-                turn.execute(
+                transaction.execute(
                     "UPDATE question SET closing = ?, closed_ms = ? WHERE id = ? AND closing IS NULL",
                     params![closing_word(*closing), at.0, question.to_string()],
                 )?;
             }
-            Record::Timer(record) => timer(turn, record)?,
-            Record::Message(record) => message(turn, record)?,
+            Record::Timer(record) => timer(transaction, record)?,
+            Record::Message(record) => message(transaction, record)?,
         }
     }
     Ok(())
 }
 
-/// The places around a commit where a test may have the process die.
-fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
+/// Crash points around a commit, for tests.
+fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     for record in records {
         let what = match record {
             Record::Timer(timer::Record::Created { .. }) => {
@@ -84,7 +85,7 @@ fn announce(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     }
 }
 
-fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
+fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
     match record {
         timer::Record::Created {
             number,
@@ -100,26 +101,27 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             standby,
             at,
         } => {
-            turn.prepare_cached(
-                "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
+            transaction
+                .prepare_cached(
+                    "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
                  checked_ms, total_ms, standby_ms, status, background, due_ms, conversation) \
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?, ?)",
-            )?
-            .execute(params![
-                number,
-                id.to_string(),
-                agent.0.as_ref(),
-                kind.as_str(),
-                text.as_ref(),
-                until.as_deref(),
-                key.as_ref().map(|key| key.0.as_ref()),
-                at.0,
-                at.0,
-                total.0,
-                standby.map(|time| time.0),
-                due.0,
-                conversation.as_ref().map(|of| of.0.as_ref()),
-            ])?;
+                )?
+                .execute(params![
+                    number,
+                    id.to_string(),
+                    agent.0.as_ref(),
+                    kind.as_str(),
+                    text.as_ref(),
+                    until.as_deref(),
+                    key.as_ref().map(|key| key.0.as_ref()),
+                    at.0,
+                    at.0,
+                    total.0,
+                    standby.map(|time| time.0),
+                    due.0,
+                    conversation.as_ref().map(|of| of.0.as_ref()),
+                ])?;
         }
         timer::Record::Changed {
             number,
@@ -128,7 +130,14 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
             reason,
             checked,
         } => {
-            changed(turn, *number, *state, *standby, reason.as_deref(), *checked)?;
+            changed(
+                transaction,
+                *number,
+                *state,
+                *standby,
+                reason.as_deref(),
+                *checked,
+            )?;
         }
         timer::Record::Ended {
             number,
@@ -144,45 +153,48 @@ fn timer(turn: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
                 Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
                 Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
             };
-            turn.prepare_cached(
-                "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
+            transaction
+                .prepare_cached(
+                    "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
                  completed_by = ?, late_ms = ?, checked_ms = ?, ended_ms = ?, due_ms = NULL, \
                  pause_until_ms = NULL WHERE number = ? AND ended_ms IS NULL",
-            )?
-            .execute(params![
-                status.as_str(),
-                total.0,
-                remaining.0,
-                reason.as_deref(),
-                by,
-                late,
-                checked.0,
-                at.0,
-                number,
-            ])?;
+                )?
+                .execute(params![
+                    status.as_str(),
+                    total.0,
+                    remaining.0,
+                    reason.as_deref(),
+                    by,
+                    late,
+                    checked.0,
+                    at.0,
+                    number,
+                ])?;
         }
         timer::Record::Acted { number, key } => {
-            turn.prepare_cached("UPDATE timer SET acted = ? WHERE number = ?")?
+            transaction
+                .prepare_cached("UPDATE timer SET acted = ? WHERE number = ?")?
                 .execute(params![key.0.as_ref(), number])?;
         }
         timer::Record::Anchored(anchor) => {
-            turn.prepare_cached(
-                "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, \
+            transaction
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, \
                  reached_ms) VALUES (1, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                format!("{:032x}", anchor.boot_id),
-                anchor.ahead_of_boot,
-                anchor.wall_ahead,
-                anchor.reached.0,
-            ])?;
+                )?
+                .execute(params![
+                    format!("{:032x}", anchor.boot_id),
+                    anchor.ahead_of_boot,
+                    anchor.wall_ahead,
+                    anchor.reached.0,
+                ])?;
         }
     }
     Ok(())
 }
 
 fn changed(
-    turn: &Connection,
+    transaction: &Connection,
     number: u64,
     state: timer::State,
     standby: Option<Millis>,
@@ -198,32 +210,32 @@ fn changed(
         Course::Running { due } => (Some(due.0), None, None),
         Course::Paused { remaining, until } => (None, Some(until.0), Some(remaining.0)),
     };
-    turn.prepare_cached(
-        "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
+    transaction
+        .prepare_cached(
+            "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
          pause_until_ms = ?, remaining_ms = ?, standby_ms = coalesce(?, standby_ms), reason = ?, \
          checked_ms = ? WHERE number = ?",
-    )?
-    .execute(params![
-        status,
-        background,
-        state.total.0,
-        due,
-        pause_until,
-        remaining,
-        standby.map(|time| time.0),
-        reason,
-        checked.0,
-        number,
-    ])?;
+        )?
+        .execute(params![
+            status,
+            background,
+            state.total.0,
+            due,
+            pause_until,
+            remaining,
+            standby.map(|time| time.0),
+            reason,
+            checked.0,
+            number,
+        ])?;
     Ok(())
 }
 
-/// Stands for the time at which a message was told where the answer of a call that stood by tells it.
-/// Where that answer arrives, nobody needs to hear of the message; where it does not, it is told anew, and
-/// then the time stands there.
-pub(super) const IN_ANSWER: u64 = 0;
+/// Value of `told_ms` for a message that the answer of a waiting call carries. If that answer arrives, no other call
+/// needs the message; if it does not, the message is told again and gets the time.
+pub(super) const TOLD_BY_CALL: u64 = 0;
 
-fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault> {
+fn message(transaction: &Connection, record: &message::Record) -> Result<(), StoreFault> {
     match record {
         message::Record::Posted {
             number,
@@ -237,7 +249,7 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
                 About::Timer(timer) => timer.to_string(),
                 About::Session(session) => session.to_string(),
             };
-            turn.prepare_cached(
+            transaction.prepare_cached(
                 "INSERT INTO message (number, id, agent, about, made_ms, told_ms, conversation, \
                  wakes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             )?
@@ -247,21 +259,21 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
                 agent.0.as_ref(),
                 about,
                 at.0,
-                told.then_some(IN_ANSWER),
+                told.then_some(TOLD_BY_CALL),
                 subject.conversation.as_ref().map(|of| of.0.as_ref()),
                 subject.wakes,
             ])?;
         }
         message::Record::Told { numbers, at } => {
             let mut told =
-                turn.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
+                transaction.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
             for number in numbers {
                 told.execute(params![at.0, number])?;
             }
         }
         message::Record::Seen { numbers, at } => {
             let mut seen =
-                turn.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
+                transaction.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
             for number in numbers {
                 seen.execute(params![at.0, number])?;
             }
@@ -270,37 +282,37 @@ fn message(turn: &Connection, record: &message::Record) -> Result<(), StoreFault
     Ok(())
 }
 
-/// The newest row of each table stays, so that no number is ever given out twice; a timer stays while
-/// a message about it has not been seen.
-pub(super) fn tidy(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
+/// Removes old rows. The newest row of each table stays, so that no number is used twice; a timer stays while a
+/// message about it has not been seen.
+pub(super) fn prune(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {
     let round = db.transaction()?;
     let old = "(SELECT number FROM message \
          WHERE seen_ms < ?1 AND number < (SELECT max(number) FROM message) LIMIT ?2)";
     round.execute(
         &format!("DELETE FROM delivery WHERE message IN {old}"),
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     let messages = round.execute(
         &format!("DELETE FROM message WHERE number IN {old}"),
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     crash_point("gc.mid");
     let timers = round.execute(
         "DELETE FROM timer WHERE number IN (SELECT number FROM timer t \
          WHERE ended_ms < ?1 AND number < (SELECT max(number) FROM timer) AND t.id NOT IN \
          (SELECT about FROM message WHERE seen_ms IS NULL) LIMIT ?2)",
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     let questions = round.execute(
         "DELETE FROM question WHERE id IN \
          (SELECT id FROM question WHERE closed_ms < ?1 LIMIT ?2)",
-        params![before_ms, TIDY_AT_ONCE],
+        params![before_ms, PRUNE_BATCH],
     )?;
     round.commit()?;
     Ok(messages + timers + questions)
 }
 
-/// How a question ended, in one word.
+/// Result of a question, in one word.
 pub fn closing_word(closing: Closing) -> &'static str {
     match closing {
         Closing::Answered(Answer::Yes) => "yes",
@@ -329,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_nobody_reads_do_not_make_tidying_slow() {
+    fn unread_messages_do_not_make_prune_slow() {
         const MANY: usize = 3_000;
         let folder = tempfile::tempdir().unwrap();
         let mut db = database(&folder);
@@ -348,14 +360,14 @@ mod tests {
             false
         };
         db.progress_handler(100, Some(each)).expect("a counter");
-        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
+        assert_eq!(prune(&mut db, 2).expect("tidied"), 0);
         assert_eq!(count(&db, "timer"), MANY + 1, "what was not told stays");
         let for_each = steps.load(Ordering::Relaxed) * 100 / MANY;
         assert!(for_each < 200, "{for_each} steps for each of them");
     }
 
     #[test]
-    fn questions_of_the_past_go_and_open_ones_stay() {
+    fn prune_removes_old_closed_questions_and_keeps_open_ones() {
         let folder = tempfile::tempdir().unwrap();
         let mut db = database(&folder);
         db.execute_batch(
@@ -364,8 +376,8 @@ mod tests {
              INSERT INTO question VALUES ('open', 's', 1, 1, NULL, NULL);",
         )
         .expect("rows");
-        assert_eq!(tidy(&mut db, 2).expect("tidied"), 1);
+        assert_eq!(prune(&mut db, 2).expect("tidied"), 1);
         assert_eq!(count(&db, "question"), 2);
-        assert_eq!(tidy(&mut db, 2).expect("tidied"), 0);
+        assert_eq!(prune(&mut db, 2).expect("tidied"), 0);
     }
 }

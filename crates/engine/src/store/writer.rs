@@ -1,9 +1,8 @@
-//! The one connection that writes, and who does a commit: the store's thread, or whoever wants it.
+//! The one connection that writes, and the choice of the thread that commits: the store's thread or the event loop.
 //!
-//! The loop waits for every commit. To hand one to a thread and to be woken by its answer takes about
-//! as long as a good disk needs to sync, so a small commit is done in passing where the last ones
-//! were quick. A disk that is slow, or becomes so, is left to the thread: then only the loop waits,
-//! and the doors go on.
+//! The loop waits for every commit. Passing one to a thread and back takes about as long as a good disk needs to
+//! sync, so a small commit is made on the loop if the last ones were quick. A slow disk is left to the thread: then
+//! only the loop waits, and the interfaces go on.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,38 +12,39 @@ use abide_core::{Record, message};
 use abide_session::accelerator::Accelerator;
 use rusqlite::Connection;
 
-use super::journal::Journal;
+use super::checkpoint::WalSize;
 use super::{StoreFault, write};
 use crate::clock;
 
-/// Rows that a small commit writes at most. More than one comes of callers at the same time, of which
-/// some can be heard while the thread commits for the others.
-const SMALL: usize = 1;
-/// A small commit that takes no longer was quick.
-const QUICK_US: u64 = 400;
-/// So many in a row must have been.
-const IN_A_ROW: u32 = 8;
+/// Maximum of rows that are committed on the loop. More than one means several callers at a time; while the thread
+/// commits for some, the loop can take calls of others.
+const MAX_INLINE_ROWS: usize = 1;
+/// Duration up to which a small commit counts as quick.
+const QUICK_COMMIT_US: u64 = 400;
+/// Number of quick commits in a row before the loop commits itself.
+const MIN_QUICK_COMMITS: u32 = 8;
 
+/// Connection that writes, with statistics of its commits.
 pub(super) struct Writer {
     db: Mutex<Connection>,
-    /// How many commits were small and quick since one was not.
+    /// Quick commits since the last one that was not.
     quick: AtomicU32,
-    pub(super) journal: Arc<Journal>,
+    pub(super) wal_size: Arc<WalSize>,
 }
 
 impl Writer {
     pub(super) fn new(mut db: Connection) -> Result<Self, StoreFault> {
-        let journal = Arc::new(Journal::default());
-        let grown = journal.clone();
-        // This takes the place of SQLite's own checkpoint, for which a commit would have to wait.
+        let wal_size = Arc::new(WalSize::default());
+        let grown = wal_size.clone();
+        // Replaces SQLite's automatic checkpoint, for which a commit would have to wait.
         db.wal_hook(Some(move |_: &mut _, pages| {
-            grown.has(pages);
+            grown.set_pages(pages);
             Ok(())
         }))?;
         Ok(Writer {
             db: Mutex::new(db),
             quick: AtomicU32::new(0),
-            journal,
+            wal_size,
         })
     }
 
@@ -57,19 +57,19 @@ impl Writer {
         self.with(|db| self.timed(db, records))
     }
 
-    /// Commits here and now, unless that may take long or something else is being written.
-    pub(super) fn commit_in_passing(&self, records: &[Record]) -> Option<Result<(), StoreFault>> {
+    /// Commits on this thread. `None`: it may take long, or another write is running.
+    pub(super) fn try_commit_inline(&self, records: &[Record]) -> Option<Result<(), StoreFault>> {
         if !Accelerator::LoopCommits.is_on()
-            || rows(records) > SMALL
-            || self.quick.load(Ordering::Relaxed) < IN_A_ROW
+            || rows(records) > MAX_INLINE_ROWS
+            || self.quick.load(Ordering::Relaxed) < MIN_QUICK_COMMITS
         {
             return None;
         }
         let db = self.db.try_lock().ok()?;
-        // Another program that holds the database is waited for by the thread.
+        // The thread waits for another program that holds the database.
         db.busy_timeout(Duration::ZERO).ok()?;
         let result = self.timed(&db, records);
-        db.busy_timeout(super::BUSY_PATIENCE).ok()?;
+        db.busy_timeout(super::BUSY_TIMEOUT).ok()?;
         match result {
             Err(StoreFault::Unwritable(_) | StoreFault::Unopenable(_)) => None,
             result => Some(result),
@@ -79,8 +79,9 @@ impl Writer {
     fn timed(&self, db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
         let begun = clock::micros();
         let result = write::commit(db, records);
-        // Much at once means that many call: while the thread commits for some, the loop hears the others.
-        let quick = rows(records) <= SMALL && clock::micros().saturating_sub(begun) <= QUICK_US;
+        // Many rows mean many callers: while the thread commits for some, the loop takes calls of others.
+        let quick = rows(records) <= MAX_INLINE_ROWS
+            && clock::micros().saturating_sub(begun) <= QUICK_COMMIT_US;
         let before = self.quick.load(Ordering::Relaxed);
         let now = if quick { before.saturating_add(1) } else { 0 };
         self.quick.store(now, Ordering::Relaxed);
@@ -88,7 +89,7 @@ impl Writer {
     }
 }
 
-/// How many rows some records write.
+/// Number of rows that these records write.
 fn rows(records: &[Record]) -> usize {
     let rows = records.iter().map(|record| match record {
         Record::Message(message::Record::Told { numbers, .. })
@@ -139,45 +140,45 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_has_to_show_that_it_is_quick() {
+    fn inline_commit_needs_quick_commits_before() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
-        assert!(writer.commit_in_passing(&[made(1, "m")]).is_none());
-        writer.quick.store(IN_A_ROW, Ordering::Relaxed);
-        let done = writer.commit_in_passing(&[made(1, "m")]);
+        assert!(writer.try_commit_inline(&[made(1, "m")]).is_none());
+        writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);
+        let done = writer.try_commit_inline(&[made(1, "m")]);
         assert!(matches!(done, Some(Ok(()))), "{done:?}");
         assert_eq!(timers(&writer), 1);
     }
 
     #[test]
-    fn what_is_large_or_would_have_to_wait_is_not_done_in_passing() {
+    fn large_or_locked_commit_is_not_made_inline() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
-        writer.quick.store(IN_A_ROW, Ordering::Relaxed);
-        let many: Vec<Record> = (0..=SMALL as u64).map(|n| made(n, "m")).collect();
-        assert!(writer.commit_in_passing(&many).is_none());
-        let numbers = (0..=SMALL as u64).collect();
+        writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);
+        let many: Vec<Record> = (0..=MAX_INLINE_ROWS as u64).map(|n| made(n, "m")).collect();
+        assert!(writer.try_commit_inline(&many).is_none());
+        let numbers = (0..=MAX_INLINE_ROWS as u64).collect();
         let seen = message::Record::Seen {
             numbers,
             at: Wall(0),
         };
         let seen = [Record::Message(seen)];
-        assert!(writer.commit_in_passing(&seen).is_none());
-        writer.with(|_| assert!(writer.commit_in_passing(&[made(1, "m")]).is_none()));
+        assert!(writer.try_commit_inline(&seen).is_none());
+        writer.with(|_| assert!(writer.try_commit_inline(&[made(1, "m")]).is_none()));
         assert_eq!(timers(&writer), 0);
         writer.commit(&many).unwrap();
-        let after_many = writer.commit_in_passing(&[made(9, "m")]);
+        let after_many = writer.try_commit_inline(&[made(9, "m")]);
         assert!(after_many.is_none(), "many call: the loop has to hear them");
     }
 
     #[test]
-    fn another_program_that_writes_is_not_waited_for_in_passing() {
+    fn inline_commit_does_not_wait_for_another_program() {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(folder.path());
-        writer.quick.store(IN_A_ROW, Ordering::Relaxed);
+        writer.quick.store(MIN_QUICK_COMMITS, Ordering::Relaxed);
         let other = connect(&folder.path().join("abide.db")).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
-        assert!(writer.commit_in_passing(&[made(1, "m")]).is_none());
+        assert!(writer.try_commit_inline(&[made(1, "m")]).is_none());
         other.execute_batch("ROLLBACK").unwrap();
         writer.commit(&[made(1, "m")]).unwrap();
         assert_eq!(timers(&writer), 1);

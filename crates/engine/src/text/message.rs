@@ -10,14 +10,14 @@ use super::{ending_line, seconds};
 use crate::Handle;
 use crate::store::TimerRow;
 
-/// A timer that completed at least this late says so.
+/// Delay from which the completion of a timer says that it was late.
 const LATE: Millis = Millis::from_secs(1);
 
 /// The text of one message.
 pub fn message_text(handle: &Handle, about: About) -> String {
     match about {
         About::Timer(id) => {
-            let row = handle.past().timer(id).ok().flatten();
+            let row = handle.store_reader().timer(id).ok().flatten();
             timer_message(id, row.as_ref())
         }
         About::Session(id) => {

@@ -1,5 +1,4 @@
-//! Wakes the clients that agents speak through: a session that is open takes a message, one that was
-//! closed is taken up again.
+//! Wakes MCP clients: an open session gets a message, a closed one is resumed.
 
 use std::io;
 use std::path::Path;
@@ -9,55 +8,55 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 
-use super::attempt::{Attempt, Errand, Fault};
+use super::attempt::{Attempt, WakeCommand, WakeFault};
 use crate::Handle;
 use crate::clients::{Client, ClientKind};
 use crate::clock::pause;
 use crate::config::WakerConfig;
 use crate::socket;
 
-/// An inbox that has not taken a message by then is not one.
-const INBOX: Duration = Duration::from_secs(5);
+/// Time limit for an inbox to accept a message.
+const INBOX_LIMIT: Duration = Duration::from_secs(5);
 
-/// A session of Claude Code, of several the one that the messages come of: by its inbox while it is open, else it is taken up again.
+/// Wakes the session of Claude Code that the messages belong to: by its inbox while it is open, else by resuming it.
 pub(super) async fn claude_code(
     attempt: &Attempt,
     config: &WakerConfig,
     handle: &Handle,
-) -> Result<(), Fault> {
+) -> Result<(), WakeFault> {
     let (client, live) = client(attempt, handle, ClientKind::ClaudeCode)?;
     let text = attempt.text(handle);
     let sent = match &client.inbox {
-        Some(inbox) => post(inbox, &text).await.map_err(|e| e.to_string()),
+        Some(inbox) => send_to_inbox(inbox, &text).await.map_err(|e| e.to_string()),
         None => Err("this version of Claude Code has none".into()),
     };
     match sent {
         Ok(()) => Ok(()),
-        // Two processes would write one conversation.
-        Err(why) if live => Err(Fault::Again(format!(
+        // Two processes would write to one conversation.
+        Err(why) if live => Err(WakeFault::Retry(format!(
             "session {} is open, but its inbox cannot be reached: {why}; the message comes with its next call or by a hook (abide messages --help)",
             client.session
         ))),
         Err(_) => {
             let argv = ["claude", "-p", "--resume", &client.session, &text];
-            let errand = errand(&argv, client.clone());
-            attempt.run(errand, config, handle).await
+            let command = command(&argv, client.clone());
+            attempt.run(command, config, handle).await
         }
     }
 }
 
-/// A thread of Codex, chosen likewise: queued while it is open, else taken up again.
+/// Wakes a thread of Codex in the same way: by its queue while it is open, else by resuming it.
 pub(super) async fn codex(
     attempt: &Attempt,
     config: &WakerConfig,
     handle: &Handle,
-) -> Result<(), Fault> {
+) -> Result<(), WakeFault> {
     let (client, live) = client(attempt, handle, ClientKind::Codex)?;
     let text = attempt.text(handle);
     let thread = client.session.clone();
     let argv: Vec<&str> = match live {
         true => vec!["codex", "queue", "--thread", &thread, "--message", &text],
-        // The thread was begun there, so whether it is a repository has been settled.
+        // The thread was started in this directory, so the check for a repository is not needed.
         false => vec![
             "codex",
             "exec",
@@ -67,18 +66,23 @@ pub(super) async fn codex(
             &text,
         ],
     };
-    attempt.run(errand(&argv, client), config, handle).await
+    attempt.run(command(&argv, client), config, handle).await
 }
 
-fn client(attempt: &Attempt, handle: &Handle, kind: ClientKind) -> Result<(Client, bool), Fault> {
+/// Client of an attempt; the flag says if it is connected now.
+fn client(
+    attempt: &Attempt,
+    handle: &Handle,
+    kind: ClientKind,
+) -> Result<(Client, bool), WakeFault> {
     let conversation = attempt.conversation.as_deref();
-    let found = handle.clients().of(&attempt.agent.0, kind, conversation);
+    let found = handle.clients().find(&attempt.agent.0, kind, conversation);
     found.ok_or_else(|| {
         let name = match kind {
             ClientKind::ClaudeCode => "Claude Code",
             ClientKind::Codex => "Codex",
         };
-        Fault::Again(match conversation {
+        WakeFault::Retry(match conversation {
             Some(session) => format!("{name} session {session} no longer exists"),
             None => format!(
                 "no {name} has called abide as agent {} yet",
@@ -88,19 +92,19 @@ fn client(attempt: &Attempt, handle: &Handle, kind: ClientKind) -> Result<(Clien
     })
 }
 
-fn errand(argv: &[&str], client: Client) -> Errand {
-    Errand {
+fn command(argv: &[&str], client: Client) -> WakeCommand {
+    WakeCommand {
         argv: argv.iter().map(|&word| word.to_owned()).collect(),
         cwd: Some(client.cwd),
         env: client.env,
-        // The words have it; a client that finds input besides takes it for more of the prompt.
+        // The text is an argument; a client that finds input too would add it to the prompt.
         input: None,
     }
 }
 
-/// Puts a message into a session's inbox, one line of JSON. There is no receipt: whether it was read
-/// shows when the message is seen.
-async fn post(inbox: &Path, text: &str) -> io::Result<()> {
+/// Sends a message to the inbox of a session, as one line of JSON. There is no receipt: it was read when the message
+/// is marked as seen.
+async fn send_to_inbox(inbox: &Path, text: &str) -> io::Result<()> {
     let line = json!({"type": "user", "message": {"role": "user", "content": text}});
     let line = format!("{line}\n");
     let stream = socket::connect(inbox)?;
@@ -112,6 +116,6 @@ async fn post(inbox: &Path, text: &str) -> io::Result<()> {
     };
     tokio::select! {
         sent = sending => sent,
-        () = pause(INBOX) => Err(io::ErrorKind::TimedOut.into()),
+        () = pause(INBOX_LIMIT) => Err(io::ErrorKind::TimedOut.into()),
     }
 }

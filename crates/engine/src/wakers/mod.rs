@@ -1,6 +1,5 @@
-//! Wakes agents that do not read their messages, by the wakers of the configuration. What came of
-//! each try is a row in the database before the next is made, so that nothing is silent and a restart
-//! goes on where the last daemon was.
+//! Wakers: wake agents that do not read their messages, as configured. The result of each attempt is stored before
+//! the next one, so that every failure is visible and a restart continues where the last daemon stopped.
 
 mod attempt;
 mod clients;
@@ -17,63 +16,69 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::clock::{Clock, sleep_until};
-use crate::config::{WakerConfig, WakesFor, WakingWay};
+use crate::config::{WakerConfig, WakerKind, WakesFor};
 use crate::entropy;
-use crate::store::{Delivery, DeliveryState, MessageRow, Note, Page};
+use crate::store::{Delivery, DeliveryState, MessageQuery, MessageRow, WakerRecord};
 use crate::web::Web;
-use crate::{Change, Handle, SendAgain};
-use attempt::{Attempt, Fault};
+use crate::{Change, Handle, ResendRequest};
+use attempt::{Attempt, WakeFault};
 
-/// Messages that one waker keeps in mind; the rest stays in the database until these are through.
-const IN_MIND: usize = 1_000;
-/// Pages of so many messages that are looked through for those that somebody is to be woken for.
-const PAGES: usize = 1_000;
+/// Messages that one waker queues in memory; the others stay in the database.
+const MAX_QUEUED: usize = 1_000;
+/// Maximum of pages of messages that are read at start.
+const MAX_PAGES: usize = 1_000;
 
-/// Wakes for as long as the daemon lives.
-pub async fn keep_awake(
+/// Runs the wakers for as long as the daemon runs.
+pub async fn run(
     handle: Handle,
     clock: Arc<dyn Clock>,
     web: Arc<Web>,
-    mut again: mpsc::Receiver<SendAgain>,
+    mut resend_requests: mpsc::Receiver<ResendRequest>,
 ) {
     if handle.config().wakers.is_empty() {
         return;
     }
     let mut changes = handle.published().follow();
-    let ended = handle.past().ended_wakers().unwrap_or_default();
-    let mut watch = Watch {
+    let disabled = handle.store_reader().disabled_wakers().unwrap_or_default();
+    let mut task = WakerTask {
         handle,
         clock,
         wakers: BTreeMap::new(),
-        ended: ended.into_iter().collect(),
+        disabled: disabled.into_iter().collect(),
     };
-    watch.catch_up();
+    task.catch_up();
     let mut tries = JoinSet::new();
     loop {
-        watch.forget_spent();
-        watch.note_held_back().await;
-        let alarm = watch.wakers.values().filter_map(|w| w.waker.alarm()).min();
-        let alarm = alarm.map(|at| watch.on_the_clock(at));
+        task.drop_idle();
+        task.record_held_back().await;
+        let alarm = task.wakers.values().filter_map(|w| w.waker.alarm()).min();
+        let alarm = alarm.map(|at| task.to_mono(at));
         tokio::select! {
             change = changes.recv() => match change {
                 Ok(Change::Message(agent, id)) => {
-                    let number = watch.handle.past().number_of(id);
-                    watch.posted(&agent, number).await;
+                    let number = task.handle.store_reader().message_number(id);
+                    task.posted(&agent, number).await;
                 }
-                Ok(_) => {}
-                Err(RecvError::Lagged(_)) => watch.catch_up_missed(),
+                Ok(
+                    Change::Session(_)
+                    | Change::Asked(_)
+                    | Change::Closed(..)
+                    | Change::Timer(_)
+                    | Change::MessageUpdated(_),
+                ) => {}
+                Err(RecvError::Lagged(_)) => task.catch_up_missed(),
                 Err(RecvError::Closed) => return,
             },
-            () = watch.handle.clients().came() => watch.look_again(),
-            Some(wanted) = again.recv() => watch.send_again(&wanted).await,
-            Some(Ok(tried)) = tries.join_next() => watch.tried(tried).await,
-            () = sleep_until(&*watch.clock, alarm) => {
-                for attempt in watch.due().await {
-                    let (handle, web) = (watch.handle.clone(), web.clone());
-                    let at_ms = watch.clock.now().wall.0;
+            () = task.handle.clients().new_connection() => task.queue_for_open_conversations(),
+            Some(request) = resend_requests.recv() => task.resend(&request).await,
+            Some(Ok(finished)) = tries.join_next() => task.attempt_finished(finished).await,
+            () = sleep_until(&*task.clock, alarm) => {
+                for attempt in task.due().await {
+                    let (handle, web) = (task.handle.clone(), web.clone());
+                    let at_ms = task.clock.now().wall.0;
                     tries.spawn(async move {
                         let outcome = attempt.wake(&handle, &web, at_ms).await;
-                        Tried { attempt, outcome }
+                        FinishedAttempt { attempt, outcome }
                     });
                 }
             }
@@ -81,113 +86,118 @@ pub async fn keep_awake(
     }
 }
 
-struct Watch {
+/// State of the task that runs the wakers.
+struct WakerTask {
     handle: Handle,
     clock: Arc<dyn Clock>,
-    /// By the waker's place in the configuration, the agent, and where a client is woken its
-    /// conversation.
-    wakers: BTreeMap<Place, Watched>,
-    /// Wakers that are wanted no more, and why.
-    ended: HashMap<String, String>,
+    /// State by waker, agent and, for clients, conversation.
+    wakers: BTreeMap<WakerKey, WakerState>,
+    /// Disabled wakers, with the reason.
+    disabled: HashMap<String, String>,
 }
 
-type Place = (usize, Agent, Option<String>);
+/// Index of a waker, agent and client session.
+type WakerKey = (usize, Agent, Option<String>);
 
-struct Watched {
+/// Queue of one waker for one agent or conversation.
+struct WakerState {
     waker: Waker,
-    /// There are more messages than it keeps in mind.
+    /// True if there are more messages in the database than in the queue.
     more: bool,
-    /// That the budget holds these back has been noted.
+    /// Time until which the budget holds the queue back, once that has been recorded.
     held_back: Option<Steady>,
-    /// Those that a person wants sent, whatever wakes otherwise.
-    wanted: BTreeSet<u64>,
+    /// Messages that a person asked to send again, regardless of the settings.
+    requested: BTreeSet<u64>,
 }
 
-impl Watched {
+impl WakerState {
     fn new(config: &WakerConfig) -> Self {
-        Watched {
+        WakerState {
             waker: Waker::new(rules(config)),
             more: false,
             held_back: None,
-            wanted: BTreeSet::new(),
+            requested: BTreeSet::new(),
         }
     }
 }
 
-struct Tried {
+/// Attempt with its result.
+struct FinishedAttempt {
     attempt: Attempt,
-    outcome: Result<(), Fault>,
+    outcome: Result<(), WakeFault>,
 }
 
-impl Watch {
+impl WakerTask {
     fn now(&self) -> Steady {
         Steady(self.clock.now().boot.0)
     }
 
-    /// When the runtime's own clock shows what this names.
-    fn on_the_clock(&self, at: Steady) -> Mono {
+    /// Monotonic time of a steady time.
+    fn to_mono(&self, at: Steady) -> Mono {
         let now = self.clock.now();
         Mono(now.mono.0 + at.since(Steady(now.boot.0)).0)
     }
 
-    /// When the calendar does.
-    fn on_the_calendar(&self, at: Steady) -> u64 {
+    /// Wall time of a steady time.
+    fn to_wall_ms(&self, at: Steady) -> u64 {
         let now = self.clock.now();
         now.wall.0 + at.since(Steady(now.boot.0)).0
     }
 
-    /// Messages that nobody has been woken for yet, from before: the oldest first, and behind however
-    /// many that are nobody's business here.
+    /// Queues the messages of earlier daemons, the oldest first.
     fn catch_up(&mut self) {
         let mut begins = vec![None];
-        while begins.len() < PAGES
+        while begins.len() < MAX_PAGES
             && let Some(oldest) = self.unseen(begins[begins.len() - 1]).last()
         {
             begins.push(Some(oldest.number));
         }
         for before in begins.into_iter().rev() {
             let rows = self.unseen(before);
-            self.take_up_all(&rows);
+            self.queue_all(&rows);
         }
     }
 
-    /// Some may have been missed. Those that are far behind wait until a waker has room again, where one
-    /// has more to do than it keeps in mind.
+    /// Queues messages after the receiver lagged. If a waker has more than it can queue, older ones wait until it has
+    /// room.
     fn catch_up_missed(&mut self) {
-        if self.wakers.values().any(|watched| watched.more) {
+        if self.wakers.values().any(|state| state.more) {
             let rows = self.unseen(None);
-            self.take_up_all(&rows);
+            self.queue_all(&rows);
         } else {
             self.catch_up();
         }
     }
 
-    /// A page of messages that their agents have not seen, the newest first.
+    /// Page of messages that their agents have not seen, the newest first.
     fn unseen(&self, before: Option<u64>) -> Vec<MessageRow> {
-        let page = Page {
+        let page = MessageQuery {
             agent: None,
             unseen: true,
             before,
             since: None,
-            most: IN_MIND,
+            limit: MAX_QUEUED,
         };
-        self.handle.past().messages(page).unwrap_or_default()
+        self.handle
+            .store_reader()
+            .messages(page)
+            .unwrap_or_default()
     }
 
-    fn take_up_all(&mut self, rows: &[MessageRow]) {
+    fn queue_all(&mut self, rows: &[MessageRow]) {
         let wakers = self.handle.config().wakers.clone();
         for row in rows.iter().rev().filter(|row| row.woken.is_none()) {
-            for (place, config) in wakers.iter().enumerate() {
-                self.take_up(place, config, row);
+            for (index, config) in wakers.iter().enumerate() {
+                self.queue(index, config, row);
             }
         }
     }
 
-    fn take_up(&mut self, place: usize, config: &WakerConfig, row: &MessageRow) {
-        if !self.is_woken_by(config, &row.agent) || !self.wakes_for(config, row) {
+    fn queue(&mut self, index: usize, config: &WakerConfig, row: &MessageRow) {
+        if !self.is_active_for(config, &row.agent) || !self.wakes_for(config, row) {
             return;
         }
-        let Some(place) = self.place(place, config, row) else {
+        let Some(key) = self.key(index, config, row) else {
             return;
         };
         let id = config.id();
@@ -202,27 +212,26 @@ impl Watch {
         };
         let now = self.clock.now();
         let hold = hold.map(|at| Steady(now.boot.0 + at.saturating_sub(now.wall.0)));
-        if let Some(watched) = self.watched(place, config) {
+        if let Some(state) = self.state(key, config) {
             let now = Steady(now.boot.0);
-            watched.waker.kept(now, row.number, failures, hold);
+            state.waker.kept(now, row.number, failures, hold);
         }
     }
 
-    fn is_woken_by(&self, config: &WakerConfig, agent: &str) -> bool {
-        agent != OWNER && config.is_for(agent) && !self.ended.contains_key(&config.id())
+    fn is_active_for(&self, config: &WakerConfig, agent: &str) -> bool {
+        agent != OWNER && config.is_for(agent) && !self.disabled.contains_key(&config.id())
     }
 
-    /// Whether a message is one that this waker wakes for, as things stand. Into a conversation that is
-    /// open it brings every one; a closed one is resumed only for what its agent asked for, unless the
-    /// configuration says otherwise.
+    /// True if this waker delivers a message now. An open conversation gets every message; a closed one is resumed
+    /// only for messages that its agent asked for, unless the configuration says otherwise.
     fn wakes_for(&self, config: &WakerConfig, row: &MessageRow) -> bool {
         let is_open = || {
-            let kind = config.way.client()?;
+            let kind = config.kind.client()?;
             let session = match &row.conversation {
                 Some(of) => Some(kind.session_of(of)?),
                 None => None,
             };
-            let (_, open) = self.handle.clients().of(&row.agent, kind, session)?;
+            let (_, open) = self.handle.clients().find(&row.agent, kind, session)?;
             Some(open)
         };
         match config.wakes_for {
@@ -231,43 +240,43 @@ impl Watch {
         }
     }
 
-    /// A conversation has been opened: what waited for that is brought now.
-    fn look_again(&mut self) {
+    /// Queues messages that waited for a conversation to be opened.
+    fn queue_for_open_conversations(&mut self) {
         let rows = self.unseen(None);
-        self.take_up_all(&rows);
+        self.queue_all(&rows);
     }
 
     async fn posted(&mut self, agent: &Agent, message: u64) {
-        let Ok(Some(row)) = self.handle.past().message(message) else {
+        let Ok(Some(row)) = self.handle.store_reader().message(message) else {
             return;
         };
         let now = self.now();
         let wakers = self.handle.config().wakers.clone();
-        let mut unwanted = Vec::new();
-        for (place, config) in wakers.iter().enumerate() {
-            if !self.is_woken_by(config, &agent.0) {
-                unwanted.extend(self.unwanted(config, agent, message));
+        let mut given_up = Vec::new();
+        for (index, config) in wakers.iter().enumerate() {
+            if !self.is_active_for(config, &agent.0) {
+                given_up.extend(self.disabled_delivery(config, agent, message));
                 continue;
             }
-            let place = self.place(place, config, &row);
-            let place = place.filter(|_| self.wakes_for(config, &row));
-            if let Some(watched) = place.and_then(|place| self.watched(place, config)) {
-                watched.waker.posted(now, message);
+            let key = self.key(index, config, &row);
+            let key = key.filter(|_| self.wakes_for(config, &row));
+            if let Some(state) = key.and_then(|key| self.state(key, config)) {
+                state.waker.posted(now, message);
             }
         }
-        if !unwanted.is_empty() {
-            self.note(Note::Deliveries(unwanted)).await;
+        if !given_up.is_empty() {
+            self.record(WakerRecord::Deliveries(given_up)).await;
         }
     }
 
-    /// What is said of a message that would be sent, were its waker not wanted no more.
-    fn unwanted(
+    /// Delivery that is given up because its waker is disabled.
+    fn disabled_delivery(
         &self,
         config: &WakerConfig,
         agent: &Agent,
         message: u64,
     ) -> Option<(u64, Delivery)> {
-        let why = self.ended.get(&config.id())?;
+        let why = self.disabled.get(&config.id())?;
         let delivery = self.delivery(message, config);
         let would = *agent.0 != *OWNER && config.is_for(&agent.0);
         (would && delivery.state == DeliveryState::Waiting).then(|| {
@@ -281,53 +290,53 @@ impl Watch {
         })
     }
 
-    /// Who is woken for a message: where a client is, the conversation that the message belongs to, and
-    /// no other. `None`: that is not one of this client.
-    fn place(&self, place: usize, config: &WakerConfig, row: &MessageRow) -> Option<Place> {
-        let session = match (config.way.client(), &row.conversation) {
+    /// Key of the state for a message: for a client, the conversation that the message belongs to. `None`: the
+    /// message belongs to another kind of client.
+    fn key(&self, index: usize, config: &WakerConfig, row: &MessageRow) -> Option<WakerKey> {
+        let session = match (config.kind.client(), &row.conversation) {
             (Some(kind), Some(of)) => Some(kind.session_of(of)?.to_owned()),
             (Some(_), None) | (None, _) => None,
         };
-        Some((place, Agent(row.agent.as_str().into()), session))
+        Some((index, Agent(row.agent.as_str().into()), session))
     }
 
-    /// Agents come and go; what is kept of one that needs nothing is let go of.
-    fn forget_spent(&mut self) {
+    /// Drops the state of agents with nothing to deliver.
+    fn drop_idle(&mut self) {
         let now = self.now();
         self.wakers
-            .retain(|_, watched| watched.more || !watched.waker.is_spent(now));
+            .retain(|_, state| state.more || !state.waker.is_spent(now));
     }
 
-    /// The waker of one agent or conversation; `None`: it has enough in mind.
-    fn watched(&mut self, place: Place, config: &WakerConfig) -> Option<&mut Watched> {
-        let entry = self.wakers.entry(place);
-        let watched = entry.or_insert_with(|| Watched::new(config));
-        watched.more |= watched.waker.len() >= IN_MIND;
-        (!watched.more).then_some(watched)
+    /// State of one waker; `None`: its queue is full.
+    fn state(&mut self, key: WakerKey, config: &WakerConfig) -> Option<&mut WakerState> {
+        let entry = self.wakers.entry(key);
+        let state = entry.or_insert_with(|| WakerState::new(config));
+        state.more |= state.waker.len() >= MAX_QUEUED;
+        (!state.more).then_some(state)
     }
 
-    /// Somebody wants a message sent again, seen or not, by every waker of its agent.
-    async fn send_again(&mut self, wanted: &SendAgain) {
-        let Ok(Some(row)) = self.handle.past().message(wanted.message) else {
+    /// Queues a message again, seen or not, for every waker of its agent.
+    async fn resend(&mut self, request: &ResendRequest) {
+        let Ok(Some(row)) = self.handle.store_reader().message(request.message) else {
             return;
         };
         let (now, agent) = (self.now(), Agent(row.agent.as_str().into()));
         let wakers = self.handle.config().wakers.clone();
-        let mut notes = Vec::new();
-        for (place, config) in wakers.iter().enumerate() {
+        let mut deliveries = Vec::new();
+        for (index, config) in wakers.iter().enumerate() {
             if *agent.0 == *OWNER || !config.is_for(&agent.0) {
                 continue;
             }
             let id = config.id();
-            if self.ended.remove(&id).is_some() {
-                self.note(Note::WakerBack(id)).await;
+            if self.disabled.remove(&id).is_some() {
+                self.record(WakerRecord::Enabled(id)).await;
             }
-            let Some(place) = self.place(place, config, &row) else {
+            let Some(key) = self.key(index, config, &row) else {
                 continue;
             };
-            if let Some(watched) = self.watched(place, config) {
-                watched.waker.urge(now, row.number);
-                watched.wanted.insert(row.number);
+            if let Some(state) = self.state(key, config) {
+                state.waker.urge(now, row.number);
+                state.requested.insert(row.number);
                 let delivery = self.delivery(row.number, config);
                 let again = Delivery {
                     failures: 0,
@@ -336,55 +345,54 @@ impl Watch {
                     hold_ms: None,
                     ..delivery
                 };
-                notes.push((row.number, again));
+                deliveries.push((row.number, again));
             }
         }
-        self.note(Note::Deliveries(notes)).await;
+        self.record(WakerRecord::Deliveries(deliveries)).await;
     }
 
-    /// The tries that are to be made now.
+    /// Attempts that are due.
     async fn due(&mut self) -> Vec<Attempt> {
         let now = self.now();
         let mut due = Vec::new();
         let mut seen = Vec::new();
-        let is_due = |watched: &Watched| watched.waker.alarm().is_some_and(|at| at <= now);
-        let keys: Vec<Place> = (self.wakers.iter())
-            .filter(|(_, watched)| is_due(watched))
+        let is_due = |state: &WakerState| state.waker.alarm().is_some_and(|at| at <= now);
+        let keys: Vec<WakerKey> = (self.wakers.iter())
+            .filter(|(_, state)| is_due(state))
             .map(|(key, _)| key.clone())
             .collect();
         for key in keys {
-            let Some(mut watched) = self.wakers.remove(&key) else {
+            let Some(mut state) = self.wakers.remove(&key) else {
                 continue;
             };
-            self.drop_needless(&key, &mut watched, &mut seen);
-            if let Some(messages) = watched.waker.take(now) {
+            self.drop_unneeded(&key, &mut state, &mut seen);
+            if let Some(messages) = state.waker.take(now) {
                 due.push((key.clone(), messages));
             }
-            self.wakers.insert(key, watched);
+            self.wakers.insert(key, state);
         }
-        self.note_seen(seen).await;
+        self.record_seen(seen).await;
         let attempts = due.into_iter().filter_map(|(key, messages)| {
-            let (place, agent, conversation) = key;
-            let config = self.handle.config().wakers.get(place)?;
+            let (index, agent, conversation) = key;
+            let config = self.handle.config().wakers.get(index)?;
             let tries = |number: &u64| (*number, self.delivery(*number, config).attempts);
             let messages = messages.iter().map(tries).collect();
-            Some(Attempt::new(place, agent, conversation, messages))
+            Some(Attempt::new(index, agent, conversation, messages))
         });
         attempts.collect()
     }
 
-    /// Nobody is woken for messages that have been read meanwhile, nor for those whose conversation has
-    /// been closed, where they do not wake a closed one.
-    fn drop_needless(&self, key: &Place, watched: &mut Watched, seen: &mut Vec<(usize, u64)>) {
+    /// Drops messages that were read meanwhile, and those whose conversation was closed and is not resumed for them.
+    fn drop_unneeded(&self, key: &WakerKey, state: &mut WakerState, seen: &mut Vec<(usize, u64)>) {
         let config = self.handle.config().wakers.get(key.0);
-        let waiting: Vec<u64> = watched.waker.waiting().collect();
+        let waiting: Vec<u64> = state.waker.waiting().collect();
         for number in waiting {
-            if watched.waker.is_urged(number) {
+            if state.waker.is_urged(number) {
                 continue;
             }
-            let row = self.handle.past().message(number).ok().flatten();
+            let row = self.handle.store_reader().message(number).ok().flatten();
             let unseen = row.as_ref().is_some_and(|row| row.seen.is_none());
-            let wakes = watched.wanted.contains(&number)
+            let wakes = state.requested.contains(&number)
                 || config
                     .zip(row.as_ref())
                     .is_some_and(|(config, row)| self.wakes_for(config, row));
@@ -392,22 +400,22 @@ impl Watch {
                 seen.push((key.0, number));
             }
             if !unseen || !wakes {
-                watched.waker.settled(number);
+                state.waker.settled(number);
             }
         }
-        watched
-            .wanted
-            .retain(|number| watched.waker.waiting().any(|waits| waits == *number));
+        state
+            .requested
+            .retain(|number| state.waker.waiting().any(|waits| waits == *number));
     }
 
-    /// Messages that were read before anybody was woken need nothing more.
-    async fn note_seen(&self, seen: Vec<(usize, u64)>) {
+    /// Records messages that were read before the agent was woken.
+    async fn record_seen(&self, seen: Vec<(usize, u64)>) {
         let wakers = &self.handle.config().wakers;
-        let begun = seen.into_iter().filter_map(|(place, number)| {
+        let deliveries = seen.into_iter().filter_map(|(index, number)| {
             let known = self
                 .handle
-                .past()
-                .delivery(number, &wakers.get(place)?.id());
+                .store_reader()
+                .delivery(number, &wakers.get(index)?.id());
             let delivery = Delivery {
                 state: DeliveryState::Seen,
                 next_ms: None,
@@ -415,45 +423,45 @@ impl Watch {
             };
             Some((number, delivery))
         });
-        let begun: Vec<_> = begun.collect();
-        if !begun.is_empty() {
-            self.note(Note::Deliveries(begun)).await;
+        let deliveries: Vec<_> = deliveries.collect();
+        if !deliveries.is_empty() {
+            self.record(WakerRecord::Deliveries(deliveries)).await;
         }
     }
 
-    async fn tried(&mut self, tried: Tried) {
-        let Tried { attempt, outcome } = tried;
-        let config = self.handle.config().wakers.get(attempt.place).cloned();
+    async fn attempt_finished(&mut self, finished: FinishedAttempt) {
+        let FinishedAttempt { attempt, outcome } = finished;
+        let config = self.handle.config().wakers.get(attempt.index).cloned();
         let (now, numbers) = (self.now(), attempt.numbers());
-        let place = (
-            attempt.place,
+        let key = (
+            attempt.index,
             attempt.agent.clone(),
             attempt.conversation.clone(),
         );
-        let (Some(config), Some(watched)) = (config, self.wakers.get_mut(&place)) else {
+        let (Some(config), Some(state)) = (config, self.wakers.get_mut(&key)) else {
             return;
         };
         let (name, agent) = (config.name(), attempt.agent.clone());
-        let notes = match outcome {
+        let deliveries = match outcome {
             Ok(()) => {
-                watched.waker.done(now, &numbers);
-                if config.way.tells_the_agent() {
+                state.waker.done(now, &numbers);
+                if config.kind.reaches_agent() {
                     let messages = numbers.clone();
-                    let told = Event::Woken { agent, messages };
-                    self.handle.tell(told).await;
+                    let event = Event::Woken { agent, messages };
+                    self.handle.send_event(event).await;
                 }
-                self.made(&config, &numbers)
+                self.delivered(&config, &numbers)
             }
-            Err(Fault::Ended(why)) => {
+            Err(WakeFault::Disabled(why)) => {
                 tracing::error!("{name} is disabled: {why}");
-                watched.waker.done(now, &numbers);
-                self.end(&config, &why).await;
+                state.waker.done(now, &numbers);
+                self.disable(&config, &why).await;
                 self.given_up(&config, &numbers, &why)
             }
-            Err(fault) => {
-                let (why, no_sooner) = fault.parts();
+            Err(fault @ (WakeFault::Retry(_) | WakeFault::RetryAfter(..))) => {
+                let (why, retry_after) = fault.into_parts();
                 let jitter = (entropy::bits() % 1_000) as u16;
-                let verdicts = watched.waker.failed(now, &numbers, no_sooner, jitter);
+                let verdicts = state.waker.failed(now, &numbers, retry_after, jitter);
                 for (number, failed) in &verdicts {
                     let what = match failed {
                         Failed::Again(at) => format!("next try in {}", at.since(now)),
@@ -461,18 +469,18 @@ impl Watch {
                     };
                     tracing::warn!("message {number} to {}: {name}: {why}; {what}", agent.0);
                 }
-                self.missed(&config, &verdicts, &why, no_sooner.is_some())
+                self.failed(&config, &verdicts, &why, retry_after.is_some())
             }
         };
-        self.note(Note::Deliveries(notes)).await;
-        let watched = self.wakers.get_mut(&place);
-        if let Some(watched) = watched.filter(|watched| watched.more && watched.waker.is_empty()) {
-            watched.more = false;
+        self.record(WakerRecord::Deliveries(deliveries)).await;
+        let state = self.wakers.get_mut(&key);
+        if let Some(state) = state.filter(|state| state.more && state.waker.is_empty()) {
+            state.more = false;
             self.catch_up();
         }
     }
 
-    fn made(&self, config: &WakerConfig, numbers: &[u64]) -> Vec<(u64, Delivery)> {
+    fn delivered(&self, config: &WakerConfig, numbers: &[u64]) -> Vec<(u64, Delivery)> {
         let made = |number: &u64| {
             let made = Delivery {
                 state: DeliveryState::Done,
@@ -480,7 +488,7 @@ impl Watch {
                 fault: None,
                 next_ms: None,
                 hold_ms: None,
-                ..self.one_more(*number, config)
+                ..self.next_attempt(*number, config)
             };
             (*number, made)
         };
@@ -494,36 +502,36 @@ impl Watch {
                 fault: Some(why.to_owned()),
                 next_ms: None,
                 hold_ms: None,
-                ..self.one_more(*number, config)
+                ..self.next_attempt(*number, config)
             };
             (*number, over)
         };
         numbers.iter().map(over).collect()
     }
 
-    fn missed(
+    fn failed(
         &self,
         config: &WakerConfig,
         verdicts: &[(u64, Failed)],
         why: &str,
-        on_request: bool,
+        by_retry_after: bool,
     ) -> Vec<(u64, Delivery)> {
         let missed = |(number, failed): &(u64, Failed)| {
             let next_ms = match failed {
-                Failed::Again(at) => Some(self.on_the_calendar(*at)),
+                Failed::Again(at) => Some(self.to_wall_ms(*at)),
                 Failed::GivenUp => None,
             };
             let state = match failed {
                 Failed::Again(_) => DeliveryState::Waiting,
                 Failed::GivenUp => DeliveryState::GivenUp,
             };
-            let before = self.one_more(*number, config);
+            let before = self.next_attempt(*number, config);
             let missed = Delivery {
                 state,
                 failures: before.failures + 1,
                 fault: Some(why.to_owned()),
                 next_ms,
-                hold_ms: next_ms.filter(|_| on_request),
+                hold_ms: next_ms.filter(|_| by_retry_after),
                 ..before
             };
             (*number, missed)
@@ -531,8 +539,8 @@ impl Watch {
         verdicts.iter().map(missed).collect()
     }
 
-    /// What is known of a delivery, tried once more just now.
-    fn one_more(&self, message: u64, config: &WakerConfig) -> Delivery {
+    /// Delivery with one more attempt, made now.
+    fn next_attempt(&self, message: u64, config: &WakerConfig) -> Delivery {
         let before = self.delivery(message, config);
         Delivery {
             attempts: before.attempts + 1,
@@ -543,7 +551,7 @@ impl Watch {
 
     fn delivery(&self, message: u64, config: &WakerConfig) -> Delivery {
         let id = config.id();
-        let known = self.handle.past().delivery(message, &id);
+        let known = self.handle.store_reader().delivery(message, &id);
         known.ok().flatten().unwrap_or_else(|| Delivery {
             waker: id,
             name: config.name(),
@@ -557,28 +565,28 @@ impl Watch {
         })
     }
 
-    /// Says of what the budget holds back that it does, and until when.
-    async fn note_held_back(&mut self) {
+    /// Records that the budget holds messages back, and until when.
+    async fn record_held_back(&mut self) {
         let mut held = Vec::new();
-        for ((place, ..), watched) in &mut self.wakers {
-            let until = watched.waker.held_back();
-            if until != watched.held_back {
-                watched.held_back = until;
-                let messages = watched.waker.waiting().collect::<Vec<_>>();
-                held.extend(until.map(|until| (*place, until, messages)));
+        for ((index, ..), state) in &mut self.wakers {
+            let until = state.waker.held_back();
+            if until != state.held_back {
+                state.held_back = until;
+                let messages = state.waker.waiting().collect::<Vec<_>>();
+                held.extend(until.map(|until| (*index, until, messages)));
             }
         }
-        let mut notes = Vec::new();
-        for (place, until, messages) in held {
-            let Some(config) = self.handle.config().wakers.get(place) else {
+        let mut deliveries = Vec::new();
+        for (index, until, messages) in held {
+            let Some(config) = self.handle.config().wakers.get(index) else {
                 continue;
             };
-            let next_ms = Some(self.on_the_calendar(until));
+            let next_ms = Some(self.to_wall_ms(until));
             let fault = format!(
                 "held back: at most {} per hour (most_per_hour)",
                 config.most_per_hour
             );
-            notes.extend(messages.into_iter().map(|number| {
+            deliveries.extend(messages.into_iter().map(|number| {
                 let fault = Some(fault.clone());
                 let before = self.delivery(number, config);
                 let held = Delivery {
@@ -589,24 +597,24 @@ impl Watch {
                 (number, held)
             }));
         }
-        if !notes.is_empty() {
-            self.note(Note::Deliveries(notes)).await;
+        if !deliveries.is_empty() {
+            self.record(WakerRecord::Deliveries(deliveries)).await;
         }
     }
 
-    /// A waker is wanted no more: nothing waits for it any longer.
-    async fn end(&mut self, config: &WakerConfig, why: &str) {
+    /// Disables a waker and gives up its queue.
+    async fn disable(&mut self, config: &WakerConfig, why: &str) {
         let (id, at_ms) = (config.id(), self.clock.now().wall.0);
-        self.ended.insert(id.clone(), why.to_owned());
+        self.disabled.insert(id.clone(), why.to_owned());
         let wakers = &self.handle.config().wakers;
-        let mut notes = Vec::new();
-        for ((place, ..), watched) in &mut self.wakers {
-            if wakers.get(*place).is_some_and(|other| other.id() == id) {
-                notes.extend(watched.waker.waiting());
-                *watched = Watched::new(config);
+        let mut deliveries = Vec::new();
+        for ((index, ..), state) in &mut self.wakers {
+            if wakers.get(*index).is_some_and(|other| other.id() == id) {
+                deliveries.extend(state.waker.waiting());
+                *state = WakerState::new(config);
             }
         }
-        let notes = notes.into_iter().map(|number| {
+        let deliveries = deliveries.into_iter().map(|number| {
             let over = Delivery {
                 state: DeliveryState::GivenUp,
                 fault: Some(why.to_owned()),
@@ -615,9 +623,9 @@ impl Watch {
             };
             (number, over)
         });
-        let notes = notes.collect();
-        self.note(Note::Deliveries(notes)).await;
-        self.note(Note::WakerEnded {
+        let deliveries = deliveries.collect();
+        self.record(WakerRecord::Deliveries(deliveries)).await;
+        self.record(WakerRecord::Disabled {
             waker: id,
             at_ms,
             fault: why.to_owned(),
@@ -625,22 +633,24 @@ impl Watch {
         .await;
     }
 
-    async fn note(&self, note: Note) {
-        let numbers: Vec<u64> = match &note {
-            Note::Deliveries(all) => all.iter().map(|(number, _)| *number).collect(),
-            _ => Vec::new(),
+    async fn record(&self, record: WakerRecord) {
+        let numbers: Vec<u64> = match &record {
+            WakerRecord::Deliveries(all) => all.iter().map(|(number, _)| *number).collect(),
+            WakerRecord::Disabled { .. } | WakerRecord::Enabled(_) | WakerRecord::Client(..) => {
+                Vec::new()
+            }
         };
-        let fault = match self.handle.store().note(note).await {
+        let fault = match self.handle.store().write_waker_record(record).await {
             Ok(Ok(())) => {
                 for number in numbers {
-                    self.handle.published().handled(number);
+                    self.handle.published().message_updated(number);
                 }
                 return;
             }
             Ok(Err(fault)) => fault.to_string(),
-            Err(_) => "the database's writer is gone".into(),
+            Err(_) => "the writer thread of the database has ended".into(),
         };
-        tracing::warn!("a delivery could not be noted: {fault}");
+        tracing::warn!("cannot store a delivery: {fault}");
     }
 }
 
@@ -648,9 +658,12 @@ fn rules(config: &WakerConfig) -> Rules {
     Rules {
         after: Millis((config.after * 1_000.0) as u64),
         budget: config.most_per_hour,
-        at_once: match config.way {
-            WakingWay::Webhook(_) => 1,
-            _ => usize::MAX,
+        at_once: match config.kind {
+            WakerKind::Webhook(_) => 1,
+            WakerKind::Command(_)
+            | WakerKind::Desktop
+            | WakerKind::ClaudeCode
+            | WakerKind::Codex => usize::MAX,
         },
     }
 }

@@ -1,5 +1,5 @@
-//! Sends messages to web servers, each by itself, signed as Standard Webhooks has it: the message's id
-//! is the id of the delivery, so that whoever gets it twice knows.
+//! Sends messages to web servers, one request each, signed according to Standard Webhooks. The id of the message is
+//! the id of the delivery, so that a receiver can detect repetitions.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use hyper::{HeaderMap, Request, StatusCode, header};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use super::attempt::Fault;
+use super::attempt::WakeFault;
 use crate::Handle;
 use crate::clock::pause;
 use crate::config::Webhook;
@@ -23,10 +23,10 @@ use crate::text::message_text;
 use crate::timestamp;
 use crate::web::{USER_AGENT, Web};
 
-/// A server that has not answered by then has failed.
-const TRY: Duration = Duration::from_secs(20);
-/// The longest text that is sent, so that a payload stays below what receivers take.
-const TEXT: usize = 12_000;
+/// Time limit for the answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// Maximum of bytes of text, so that a payload stays below what receivers accept.
+const MAX_TEXT: usize = 12_000;
 
 /// Sends one message.
 pub(super) async fn send(
@@ -35,10 +35,13 @@ pub(super) async fn send(
     hook: &Webhook,
     number: u64,
     at_ms: u64,
-) -> Result<(), Fault> {
-    let row = handle.past().message(number).ok().flatten();
-    let row = row.ok_or_else(|| Fault::Again("the message no longer exists".into()))?;
-    let secret = hook.secret.bytes().map_err(Fault::Again)?;
+) -> Result<(), WakeFault> {
+    let row = handle.store_reader().message(number).ok().flatten();
+    let row = row.ok_or_else(|| WakeFault::Retry("the message no longer exists".into()))?;
+    let secret = hook
+        .secret
+        .bytes()
+        .map_err(|fault| WakeFault::Retry(fault.to_string()))?;
     let body = payload(handle, &row).to_string();
     let (id, time) = (row.id.to_string(), (at_ms / 1_000).to_string());
     let signature = signature(&secret, &id, &time, &body);
@@ -52,21 +55,21 @@ pub(super) async fn send(
         .header("webhook-timestamp", time)
         .header("webhook-signature", format!("v1,{signature}"))
         .body(Full::new(Bytes::from(body)))
-        .map_err(|e| Fault::Again(e.to_string()))?;
+        .map_err(|e| WakeFault::Retry(e.to_string()))?;
     let answer = tokio::select! {
-        answer = web.send(address, request) => answer.map_err(Fault::Again)?,
-        () = pause(TRY) => {
-            return Err(Fault::Again(format!("no answer within {}s", TRY.as_secs())));
+        answer = web.send(address, request) => answer.map_err(|fault| WakeFault::Retry(fault.to_string()))?,
+        () = pause(ANSWER_LIMIT) => {
+            return Err(WakeFault::Retry(format!("no answer within {}s", ANSWER_LIMIT.as_secs())));
         }
     };
-    verdict(answer.response.status(), answer.response.headers(), at_ms)
+    check_status(answer.response.status(), answer.response.headers(), at_ms)
 }
 
-/// What the server is told.
+/// Body of the request.
 fn payload(handle: &Handle, row: &MessageRow) -> Value {
     let mut text = message_text(handle, row.about);
-    if text.len() > TEXT {
-        let end = (0..=TEXT).rev().find(|end| text.is_char_boundary(*end));
+    if text.len() > MAX_TEXT {
+        let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or(0));
         text.push_str(" …");
     }
@@ -89,6 +92,7 @@ fn payload(handle: &Handle, row: &MessageRow) -> Value {
     json!({"type": kind, "timestamp": timestamp::rfc3339(row.made.0), "data": data})
 }
 
+/// Signature of a request according to Standard Webhooks.
 fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key of any length will do");
     for part in [id, ".", time, ".", body] {
@@ -97,30 +101,30 @@ fn signature(secret: &[u8], id: &str, time: &str, body: &str) -> String {
     BASE64_STANDARD.encode(mac.finalize().into_bytes())
 }
 
-/// What an answer means.
-fn verdict(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<(), Fault> {
+/// Interprets the status of an answer.
+fn check_status(status: StatusCode, headers: &HeaderMap, now_ms: u64) -> Result<(), WakeFault> {
     match status {
         good if good.is_success() => Ok(()),
-        StatusCode::GONE => Err(Fault::Ended(
+        StatusCode::GONE => Err(WakeFault::Disabled(
             "it answered 410 Gone; nothing more is sent until its settings change or a message is sent again by hand"
                 .into(),
         )),
-        elsewhere if elsewhere.is_redirection() => Err(Fault::Again(format!(
+        elsewhere if elsewhere.is_redirection() => Err(WakeFault::Retry(format!(
             "it answered {elsewhere}; redirects are not followed, so configure the final URL"
         ))),
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             let why = format!("it answered {status}");
-            Err(match wanted_pause(headers, now_ms) {
-                Some(pause) => Fault::NotBefore(why, pause),
-                None => Fault::Again(why),
+            Err(match retry_after(headers, now_ms) {
+                Some(pause) => WakeFault::RetryAfter(why, pause),
+                None => WakeFault::Retry(why),
             })
         }
-        other => Err(Fault::Again(format!("it answered {other}"))),
+        other => Err(WakeFault::Retry(format!("it answered {other}"))),
     }
 }
 
-/// How long the server wants to be left alone: so many seconds, or until a date.
-fn wanted_pause(headers: &HeaderMap, now_ms: u64) -> Option<Millis> {
+/// Value of `Retry-After`: seconds, or a date.
+fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Millis> {
     let said = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     match said.parse() {
         Ok(seconds) => Some(Millis::from_secs(seconds)),
@@ -133,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_as_others_check() {
+    fn signature_equals_reference_signature() {
         let secret = BASE64_STANDARD.decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
         let signed = signature(
             &secret.unwrap(),
@@ -145,10 +149,10 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_understood() {
+    fn status_gives_success_retry_retry_after_or_disabled() {
         let mut headers = HeaderMap::new();
         let of = |status: u16, headers: &HeaderMap| {
-            verdict(
+            check_status(
                 StatusCode::from_u16(status).unwrap(),
                 headers,
                 784_111_776_000,
@@ -157,16 +161,16 @@ mod tests {
         assert_eq!(of(204, &headers), Ok(()));
         for status in [302, 400, 404, 429, 500, 503] {
             let fault = of(status, &headers).unwrap_err();
-            assert!(matches!(fault, Fault::Again(_)), "{status}: {fault:?}");
+            assert!(matches!(fault, WakeFault::Retry(_)), "{status}: {fault:?}");
         }
-        assert!(matches!(of(410, &headers), Err(Fault::Ended(_))));
+        assert!(matches!(of(410, &headers), Err(WakeFault::Disabled(_))));
         for (said, pause) in [("120", 120), ("Sun, 06 Nov 1994 08:49:37 GMT", 1)] {
             headers.insert(header::RETRY_AFTER, said.parse().unwrap());
             for status in [429, 503] {
-                let (_, wanted) = of(status, &headers).unwrap_err().parts();
-                assert_eq!(wanted, Some(Millis::from_secs(pause)), "{said}");
+                let (_, request) = of(status, &headers).unwrap_err().into_parts();
+                assert_eq!(request, Some(Millis::from_secs(pause)), "{said}");
             }
-            assert_eq!(of(500, &headers).unwrap_err().parts().1, None);
+            assert_eq!(of(500, &headers).unwrap_err().into_parts().1, None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One connection to one keeper: frames out without a task in between, frames in as events.
+//! Connection to one keeper: writes frames without a task in between, and turns received frames into events.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -9,7 +9,7 @@ use abide_core::{Containment, End, Event, Millis, Mono, SessionId, Wall};
 use rustix::process::Signal;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use super::{Keepers, forced, starting};
+use super::{Keepers, failed_keeper, starting};
 use crate::clock::SystemClock;
 use crate::stream::Stream;
 use abide_session::crash_point;
@@ -17,42 +17,43 @@ use abide_session::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
 use abide_session::proc::{self, ProcessHandle};
 
 /// Bytes read from a keeper at once; its frames are small.
-const READ: usize = 4 << 10;
+const READ_SIZE: usize = 4 << 10;
 
-pub(super) struct Link {
+/// Connection to the keeper of one session.
+pub(super) struct KeeperConnection {
     stream: Arc<Stream>,
-    out: Mutex<Out>,
-    kick: Notify,
-    watched: Mutex<Watched>,
+    out: Mutex<Outgoing>,
+    unsent_added: Notify,
+    watched: Mutex<WatchedLengths>,
     progress: watch::Sender<LogProgress>,
-    /// Progress for followers that no caller waits for: they are notified after the others.
-    later: watch::Sender<LogProgress>,
+    /// Progress for followers that no caller waits for: they are notified last.
+    background_progress: watch::Sender<LogProgress>,
     credit: Semaphore,
     /// Pid of the keeper, once it has sent it.
     keeper: AtomicU32,
-    /// State of the start: `EXPECTED`, `HEARD_OF` or `GIVEN_UP`.
+    /// State of the start: [`START_PENDING`], [`START_REPORTED`] or [`START_ABANDONED`].
     start_state: AtomicU8,
     /// Notified on each frame of the keeper.
-    pub heard: Notify,
+    pub frame_received: Notify,
     /// Reason, if the daemon has ended the session itself.
-    pub forced: Mutex<Option<End>>,
+    pub forced_end: Mutex<Option<End>>,
 }
 
-/// A keeper takes less than this to become idle again.
-const RENEWAL: Millis = Millis(3);
+/// Upper bound of the time that a keeper needs to become idle again.
+const RECYCLE_TIME: Millis = Millis(3);
 
 /// The start has not been reported yet.
-const EXPECTED: u8 = 0;
+const START_PENDING: u8 = 0;
 /// The start has succeeded or failed.
-const HEARD_OF: u8 = 1;
+const START_REPORTED: u8 = 1;
 /// The daemon has stopped waiting for the start.
-const GIVEN_UP: u8 = 2;
+const START_ABANDONED: u8 = 2;
 
-/// Outgoing bytes of a link.
-struct Out {
+/// Outgoing bytes of a connection.
+struct Outgoing {
     unsent: Vec<u8>,
-    /// Frames that are sent with the next one, or on [`Link::release`].
-    held: Vec<u8>,
+    /// Frames that are sent with the next one, or on [`KeeperConnection::send_queued`].
+    queued: Vec<u8>,
     /// Time of the last recycling. An idle keeper sends no frame when it is ready, because that would wake
     /// the daemon for nothing.
     since: Mono,
@@ -60,11 +61,11 @@ struct Out {
     reassigned: bool,
 }
 
-impl Out {
+impl Outgoing {
     fn new() -> Self {
-        Out {
+        Outgoing {
             unsent: Vec::new(),
-            held: Vec::new(),
+            queued: Vec::new(),
             since: SystemClock.mono(),
             reassigned: false,
         }
@@ -73,11 +74,11 @@ impl Out {
 
 /// Log lengths that readers wait to be exceeded.
 #[derive(Default)]
-struct Watched(Vec<u64>);
+struct WatchedLengths(Vec<u64>);
 
-impl Watched {
+impl WatchedLengths {
     /// The `Watch` frame for the lowest length: the keeper answers once, and is asked again for the others.
-    fn wanted(&self) -> Option<ToKeeper> {
+    fn lowest(&self) -> Option<ToKeeper> {
         let beyond = *self.0.iter().min()?;
         Some(ToKeeper::Watch { beyond })
     }
@@ -94,40 +95,40 @@ pub struct LogProgress {
     pub closed: bool,
 }
 
-impl Link {
+impl KeeperConnection {
     pub fn new(stream: Stream) -> Self {
-        Link::over(Arc::new(stream))
+        KeeperConnection::with_stream(Arc::new(stream))
     }
 
-    fn over(stream: Arc<Stream>) -> Self {
-        Link {
+    fn with_stream(stream: Arc<Stream>) -> Self {
+        KeeperConnection {
             stream,
-            out: Mutex::new(Out::new()),
-            kick: Notify::new(),
+            out: Mutex::new(Outgoing::new()),
+            unsent_added: Notify::new(),
             watched: Mutex::default(),
             progress: watch::channel(LogProgress::default()).0,
-            later: watch::channel(LogProgress::default()).0,
+            background_progress: watch::channel(LogProgress::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
-            start_state: AtomicU8::new(EXPECTED),
-            heard: Notify::new(),
-            forced: Mutex::default(),
+            start_state: AtomicU8::new(START_PENDING),
+            frame_received: Notify::new(),
+            forced_end: Mutex::default(),
         }
     }
 
     /// Kills a keeper whose command should have started by now. The keeper may be stopped, so it gets
     /// SIGKILL.
-    pub fn give_up_unless_started(&self) {
-        let (expected, given_up) = (EXPECTED, GIVEN_UP);
+    pub fn abandon_start(&self) {
+        let (expected, abandoned) = (START_PENDING, START_ABANDONED);
         let order = Ordering::Relaxed;
         let still = self
             .start_state
-            .compare_exchange(expected, given_up, order, order);
+            .compare_exchange(expected, abandoned, order, order);
         if still.is_err() {
             return;
         }
         let keeper = self.keeper.load(order).cast_signed();
-        // While the connection is there, so is whoever has the other end, and the number is its own.
+        // While the connection is open, the process at its other end is alive and its pid is not reused.
         if let Some(process) = ProcessHandle::open(keeper).filter(|_| !self.stream.is_closed()) {
             process.signal(Signal::KILL);
         }
@@ -138,13 +139,13 @@ impl Link {
     pub fn is_ready(&self, now: Mono) -> bool {
         let out = self.outgoing();
         self.keeper.load(Ordering::Relaxed) != 0
-            && out.held.is_empty()
-            && now.since(out.since) >= RENEWAL
+            && out.queued.is_empty()
+            && now.since(out.since) >= RECYCLE_TIME
     }
 
-    /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits
-    /// for a CPU, as it does when very many commands start at once.
-    pub fn is_on_its_way(&self) -> bool {
+    /// True if the keeper is not forked yet, or the process that starts the command is runnable and waits for a CPU,
+    /// as happens when very many commands start at once.
+    pub fn may_still_start(&self) -> bool {
         match self.keeper.load(Ordering::Relaxed).cast_signed() {
             0 => true,
             keeper => {
@@ -158,22 +159,22 @@ impl Link {
 
     /// True until the start was reported.
     pub fn is_starting(&self) -> bool {
-        self.start_state.load(Ordering::Relaxed) == EXPECTED
+        self.start_state.load(Ordering::Relaxed) == START_PENDING
     }
 
-    fn is_given_up(&self) -> bool {
-        self.start_state.load(Ordering::Relaxed) == GIVEN_UP
+    fn is_abandoned(&self) -> bool {
+        self.start_state.load(Ordering::Relaxed) == START_ABANDONED
     }
 
-    fn is_heard_of(&self) {
-        let (expected, heard_of) = (EXPECTED, HEARD_OF);
+    fn mark_start_reported(&self) {
+        let (expected, reported) = (START_PENDING, START_REPORTED);
         let order = Ordering::Relaxed;
         let _ = self
             .start_state
-            .compare_exchange(expected, heard_of, order, order);
+            .compare_exchange(expected, reported, order, order);
     }
 
-    /// Writes a frame at once where the socket takes it; the rest follows as soon as it can.
+    /// Sends a frame: at once if the socket has room, else as soon as it has.
     pub fn send(&self, frame: &ToKeeper) {
         let mut out = self.outgoing();
         if !out.reassigned {
@@ -181,49 +182,49 @@ impl Link {
         }
     }
 
-    /// Keeps a frame back until there is another one, or until [`Link::release`].
-    pub fn hold(&self, frame: &ToKeeper) {
+    /// Queues a frame until the next one is sent, or until [`KeeperConnection::send_queued`].
+    pub fn queue(&self, frame: &ToKeeper) {
         let mut out = self.outgoing();
-        frame.encode(&mut out.held);
+        frame.encode(&mut out.queued);
     }
 
-    /// Sends what was kept back.
-    pub fn release(&self) {
+    /// Sends the queued frames.
+    pub fn send_queued(&self) {
         let mut out = self.outgoing();
-        if !out.held.is_empty() {
+        if !out.queued.is_empty() {
             out.since = SystemClock.mono();
             self.write(&mut out, |_| ());
         }
     }
 
-    fn write(&self, out: &mut Out, what: impl FnOnce(&mut Vec<u8>)) {
+    fn write(&self, out: &mut Outgoing, what: impl FnOnce(&mut Vec<u8>)) {
         let idle = out.unsent.is_empty();
-        out.unsent.append(&mut out.held);
+        out.unsent.append(&mut out.queued);
         what(&mut out.unsent);
         if idle {
             if let Ok(written) = self.stream.write_now(&out.unsent) {
                 out.unsent.drain(..written);
             }
             if !out.unsent.is_empty() {
-                self.kick.notify_one();
+                self.unsent_added.notify_one();
             }
         }
     }
 
-    /// A link over the same connection, for the session that its keeper keeps next. `None`: something
-    /// of this one is still on its way.
-    pub fn reassign(&self) -> Option<Link> {
+    /// Connection over the same socket for the next session of the keeper. `None`: frames of this session are still
+    /// unsent.
+    pub fn reassign(&self) -> Option<KeeperConnection> {
         let mut out = self.outgoing();
         out.reassigned = out.unsent.is_empty();
         out.reassigned.then(|| {
-            let link = Link::over(self.stream.clone());
+            let connection = KeeperConnection::with_stream(self.stream.clone());
             let keeper = self.keeper.load(Ordering::Relaxed);
-            link.keeper.store(keeper, Ordering::Relaxed);
-            link
+            connection.keeper.store(keeper, Ordering::Relaxed);
+            connection
         })
     }
 
-    fn outgoing(&self) -> MutexGuard<'_, Out> {
+    fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
         self.out.lock().expect("no holder panics")
     }
 
@@ -244,20 +245,20 @@ impl Link {
     /// Publishes a change to all followers.
     fn update_progress(&self, change: impl FnOnce(&mut LogProgress)) {
         self.progress.send_modify(change);
-        self.tell_the_others();
+        self.publish_to_background();
     }
 
     /// Publishes the progress to the followers that no caller waits for.
-    fn tell_the_others(&self) {
+    fn publish_to_background(&self) {
         let progress = *self.progress.borrow();
-        self.later.send_replace(progress);
+        self.background_progress.send_replace(progress);
     }
 
-    /// Asks to be told once there are more bytes than `beyond`.
+    /// Asks the keeper to report when the log is longer than `beyond`.
     pub fn watch(&self, beyond: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
         watched.0.push(beyond);
-        let wanted = watched.wanted();
+        let wanted = watched.lowest();
         drop(watched);
         wanted.iter().for_each(|wanted| self.send(wanted));
     }
@@ -284,7 +285,7 @@ impl Link {
     }
 
     /// Sends input if all of it can be sent at once.
-    pub fn answer(&self, bytes: &[u8]) {
+    pub fn send_reply(&self, bytes: &[u8]) {
         let room = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if let Ok(permit) = self.credit.try_acquire_many(room) {
             permit.forget();
@@ -298,17 +299,17 @@ impl Link {
     fn grew(&self, bytes: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
         watched.0.retain(|beyond| *beyond >= bytes);
-        let wanted = watched.wanted();
+        let wanted = watched.lowest();
         drop(watched);
         wanted.iter().for_each(|wanted| self.send(wanted));
         self.progress
             .send_modify(|progress| progress.bytes = progress.bytes.max(bytes));
     }
 
-    /// Writes what did not fit before.
+    /// Writes the bytes that did not fit before.
     async fn flush(&self) -> io::Result<()> {
         loop {
-            self.kick.notified().await;
+            self.unsent_added.notified().await;
             loop {
                 self.stream.writable().await?;
                 let mut out = self.outgoing();
@@ -324,41 +325,46 @@ impl Link {
 
 /// Follows the length of one session's log.
 pub struct Follower {
-    link: Arc<Link>,
+    connection: Arc<KeeperConnection>,
     progress: watch::Receiver<LogProgress>,
 }
 
 impl Follower {
-    /// A follower that no caller waits for.
-    pub(super) fn new(link: Arc<Link>) -> Self {
-        let progress = link.later.subscribe();
-        Follower { link, progress }
+    /// Follower that no caller waits for.
+    pub(super) fn new(connection: Arc<KeeperConnection>) -> Self {
+        let progress = connection.background_progress.subscribe();
+        Follower {
+            connection,
+            progress,
+        }
     }
 
-    /// A follower for a reader that a caller waits for.
-    pub(super) fn close(link: Arc<Link>) -> Self {
-        let progress = link.progress.subscribe();
-        Follower { link, progress }
+    /// Follower for a reader that a caller waits for.
+    pub(super) fn with_priority(connection: Arc<KeeperConnection>) -> Self {
+        let progress = connection.progress.subscribe();
+        Follower {
+            connection,
+            progress,
+        }
     }
 
-    /// Waits until there are more bytes than `offset`, or the leader has ended, or nobody keeps the
-    /// session any more.
-    pub async fn beyond(&mut self, offset: u64) -> LogProgress {
+    /// Waits until the log is longer than `offset`, the leader has ended, or the keeper is gone.
+    pub async fn wait_beyond(&mut self, offset: u64) -> LogProgress {
         self.until(offset, |progress| progress.ended).await
     }
 
-    /// The same, but what the command left behind may go on writing: waits until there are more bytes,
-    /// or there never will be.
-    pub async fn beyond_the_end(&mut self, offset: u64) -> LogProgress {
+    /// Waits until the log is longer than `offset`, or is closed: processes that the leader left behind may go on
+    /// writing.
+    pub async fn wait_beyond_after_exit(&mut self, offset: u64) -> LogProgress {
         self.until(offset, |progress| progress.closed).await
     }
 
-    async fn until(&mut self, offset: u64, over: fn(&LogProgress) -> bool) -> LogProgress {
+    async fn until(&mut self, offset: u64, is_over: fn(&LogProgress) -> bool) -> LogProgress {
         let now = *self.progress.borrow_and_update();
-        if now.bytes > offset || over(&now) {
+        if now.bytes > offset || is_over(&now) {
             return now;
         }
-        self.link.watch(offset);
+        self.connection.watch(offset);
         loop {
             if self.progress.changed().await.is_err() {
                 let last = *self.progress.borrow();
@@ -369,36 +375,41 @@ impl Follower {
                 };
             }
             let now = *self.progress.borrow_and_update();
-            if now.bytes > offset || over(&now) {
+            if now.bytes > offset || is_over(&now) {
                 return now;
             }
         }
     }
 }
 
-/// Reads a keeper's frames for as long as it lives, and makes events of them. A keeper of this daemon's
-/// own making (`ours`) keeps one session after the other.
-pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<Link>, ours: bool) {
-    let mut task = KeeperTask::new(link, ours);
+/// Reads the frames of a keeper until it exits, and turns them into events. A keeper that this daemon made
+/// (`made_here`) serves one session after the other.
+pub(super) async fn read_connection(
+    keepers: Arc<Keepers>,
+    mut id: SessionId,
+    connection: Arc<KeeperConnection>,
+    made_here: bool,
+) {
+    let mut task = KeeperTask::new(connection, made_here);
     loop {
-        let (link, next) = (task.link.clone(), task.read_frames(&keepers, id));
+        let (connection, next) = (task.connection.clone(), task.read_frames(&keepers, id));
         let next = tokio::select! {
             biased;
-            () = keepers.leaving.cancelled() => return,
+            () = keepers.shutdown.cancelled() => return,
             next = next => next.ok().flatten(),
-            _ = link.flush() => None,
+            _ = connection.flush() => None,
         };
-        link.end();
+        connection.end();
         keepers.forget(id);
         match next {
-            Some((next, link)) => {
-                (id, task.link, task.life) = (next, link, Lifecycle::default());
+            Some((next, connection)) => {
+                (id, task.connection, task.life) = (next, connection, Lifecycle::default());
             }
-            None if link.is_given_up() && !task.life.started => {
+            None if connection.is_abandoned() && !task.life.started => {
                 keepers.drop_idle(id);
-                return starting::given_up(&keepers, id).await;
+                return starting::record_abandoned_start(&keepers, id).await;
             }
-            None => return forced::gone(&keepers, id, &link, &task.life).await,
+            None => return failed_keeper::keeper_gone(&keepers, id, &connection, &task.life).await,
         }
     }
 }
@@ -406,67 +417,68 @@ pub(super) async fn attend(keepers: Arc<Keepers>, mut id: SessionId, link: Arc<L
 /// Events of the present session that the keeper has reported.
 #[derive(Default)]
 pub(super) struct Lifecycle {
-    /// Until the keeper is ready, its frames are about the session before.
+    /// False until the keeper is ready: its frames are about the previous session.
     ready: bool,
     pub started: bool,
     pub ended: bool,
-    /// None of its processes is left.
+    /// True if no process of the tree is left.
     pub empty: bool,
-    /// Nothing of it is left.
-    over: bool,
+    /// True if the tree is empty and the log is closed.
+    finished: bool,
 }
 
 /// State of the task that reads the frames of one keeper.
 struct KeeperTask {
-    link: Arc<Link>,
+    connection: Arc<KeeperConnection>,
     life: Lifecycle,
-    ours: bool,
+    made_here: bool,
     inbox: Vec<u8>,
 }
 
 impl KeeperTask {
-    fn new(link: Arc<Link>, ours: bool) -> Self {
+    fn new(connection: Arc<KeeperConnection>, made_here: bool) -> Self {
         KeeperTask {
-            link,
+            connection,
             life: Lifecycle::default(),
-            ours,
+            made_here,
             inbox: Vec::new(),
         }
     }
 
-    /// Reads frames until the keeper exits or is reassigned: then returns the next session and its link.
+    /// Reads frames until the keeper exits or is reassigned: then returns the next session and its connection.
     async fn read_frames(
         &mut self,
         keepers: &Arc<Keepers>,
         id: SessionId,
-    ) -> io::Result<Option<(SessionId, Arc<Link>)>> {
-        let mut chunk = [0; READ];
+    ) -> io::Result<Option<(SessionId, Arc<KeeperConnection>)>> {
+        let mut chunk = [0; READ_SIZE];
         loop {
             while let Some(frame) =
                 FromKeeper::take_from(&mut self.inbox).map_err(|_| io::ErrorKind::InvalidData)?
             {
                 let ended = self.life.ended;
-                self.link.heard.notify_waiters();
-                if let Some(event) = translate(keepers, id, &self.link, &mut self.life, frame) {
+                self.connection.frame_received.notify_waiters();
+                if let Some(event) = to_event(keepers, id, &self.connection, &mut self.life, frame)
+                {
                     if matches!(event, Event::Grew { .. }) {
                         if self.inbox.is_empty() {
-                            // Whoever waits for the bytes knows of them now, and comes before the engine.
+                            // Readers that wait for the bytes run before the engine.
                             tokio::task::yield_now().await;
                         }
-                        self.link.tell_the_others();
+                        self.connection.publish_to_background();
                     }
                     let _ = keepers.events.send(event).await;
                 }
                 if self.life.ended && !ended {
-                    // Whoever waits for the ending comes first.
+                    // Calls that wait for the ending run first.
                     tokio::task::yield_now().await;
-                    if let Some(next) = self.dismiss(keepers, id) {
+                    if let Some(next) = self.release_keeper(keepers, id) {
                         return Ok(Some(next));
                     }
                 }
             }
-            keepers.starting.tidy_later(keepers);
-            let count = self.link.stream.read(&mut chunk).await?;
+            keepers.starting.stop_watch_later(keepers);
+            let count = self.connection.stream.read(&mut chunk).await?;
             match count {
                 0 => return Ok(None),
                 count => self.inbox.extend_from_slice(&chunk[..count]),
@@ -474,26 +486,30 @@ impl KeeperTask {
         }
     }
 
-    /// The ending was taken. The keeper may go, or stay as an idle keeper.
-    fn dismiss(&self, keepers: &Arc<Keepers>, id: SessionId) -> Option<(SessionId, Arc<Link>)> {
-        // Where nothing but the keeper itself holds a tree together, it must not hold two of them.
+    /// Releases the keeper after its session has ended: it becomes idle, or may exit.
+    fn release_keeper(
+        &self,
+        keepers: &Arc<Keepers>,
+        id: SessionId,
+    ) -> Option<(SessionId, Arc<KeeperConnection>)> {
+        // Without a control group the keeper itself holds the tree together, so it must not serve a second session.
         let clean = keepers.contained_by(id) == Some(Containment::Cgroup);
-        if self.ours && self.life.over && clean {
-            let next = keepers.reassign(&self.link);
+        if self.made_here && self.life.finished && clean {
+            let next = keepers.reassign(&self.connection);
             if next.is_some() {
                 return next;
             }
         }
-        self.link.send(&ToKeeper::Ack);
+        self.connection.send(&ToKeeper::Ack);
         None
     }
 }
 
 /// Translates a frame into an event of the core.
-fn translate(
+fn to_event(
     keepers: &Keepers,
     session: SessionId,
-    link: &Link,
+    connection: &KeeperConnection,
     life: &mut Lifecycle,
     frame: FromKeeper,
 ) -> Option<Event> {
@@ -501,8 +517,8 @@ fn translate(
         FromKeeper::Ready {
             contained_by, pid, ..
         } => {
-            keepers.hold(session, contained_by);
-            link.keeper.store(pid, Ordering::Relaxed);
+            keepers.set_containment(session, contained_by);
+            connection.keeper.store(pid, Ordering::Relaxed);
             life.ready = true;
             None
         }
@@ -512,10 +528,10 @@ fn translate(
             ..
         } => {
             if !life.ready {
-                tracing::warn!("a keeper could not be made: {sentence}");
+                tracing::warn!("cannot start a keeper: {sentence}");
             }
-            link.is_heard_of();
-            keepers.starting.over(session);
+            connection.mark_start_reported();
+            keepers.starting.remove(session);
             life.started = true;
             life.ended = true;
             life.empty = true;
@@ -527,9 +543,9 @@ fn translate(
         }
         _ if !life.ready => None,
         FromKeeper::Started { contained_by, .. } => {
-            keepers.hold(session, contained_by);
-            link.is_heard_of();
-            keepers.starting.over(session);
+            keepers.set_containment(session, contained_by);
+            connection.mark_start_reported();
+            keepers.starting.remove(session);
             life.started = true;
             Some(Event::Started { session })
         }
@@ -537,7 +553,7 @@ fn translate(
             bytes,
             quiet_since_mono_ms,
         } => {
-            link.grew(bytes);
+            connection.grew(bytes);
             Some(Event::Grew {
                 session,
                 bytes,
@@ -547,8 +563,8 @@ fn translate(
         FromKeeper::Exited(exited) => {
             life.ended = true;
             life.empty = exited.empty;
-            life.over = exited.empty && exited.closed;
-            link.update_progress(|progress| {
+            life.finished = exited.empty && exited.closed;
+            connection.update_progress(|progress| {
                 progress.bytes = progress.bytes.max(exited.bytes);
                 progress.ended = true;
                 progress.closed |= exited.closed;
@@ -571,16 +587,18 @@ fn translate(
             Some(Event::Emptied { session })
         }
         FromKeeper::Closed => {
-            link.update_progress(|progress| progress.closed = true);
+            connection.update_progress(|progress| progress.closed = true);
             None
         }
         FromKeeper::InputTaken { bytes } => {
-            link.credit.add_permits(usize::try_from(bytes).unwrap_or(0));
+            connection
+                .credit
+                .add_permits(usize::try_from(bytes).unwrap_or(0));
             None
         }
         FromKeeper::KillPending { left } => {
             tracing::warn!(
-                "{left} processes of {session} outlive SIGKILL; its keeper goes on trying"
+                "{left} processes of {session} survive SIGKILL; its keeper keeps trying"
             );
             Some(Event::Undying { session })
         }

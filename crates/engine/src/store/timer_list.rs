@@ -1,115 +1,115 @@
-//! Lists over all timers, ended or not: filtered, sorted, a page at a time. They may look at every
-//! row there is, so they have a connection of their own.
+//! Lists of all timers, ended or not: filtered, sorted, in pages. They may read every row, so they use a connection
+//! of their own.
 
 use abide_core::time::Wall;
 use abide_core::{Millis, TimerId};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
 
-use super::read::{Past, TIMER, TimerRow};
+use super::read::{StoreReader, TIMER, TimerRow};
 use super::{DeliveryState, StoreFault};
 
-/// Which timers, and in what order.
+/// Filter, order and page of a list of timers.
 #[derive(Clone, Debug, Default)]
-pub struct TimersWanted {
-    /// Of one agent, or of all.
+pub struct TimerQuery {
+    /// Agent; `None`: all.
     pub agent: Option<String>,
-    /// Only those in one of these states; empty: in any.
+    /// Statuses; empty: any.
     pub statuses: Vec<String>,
-    /// Whether those that have ended are wanted, where no states are named.
-    pub ended: Ended,
-    /// Only those with this in their text or their id, large and small letters alike.
+    /// Filter for ended timers, if no statuses are given.
+    pub ended: EndedFilter,
+    /// Text that the timer's text or id contains, ignoring case.
     pub text: Option<String>,
-    /// In what order.
-    pub order: Order,
-    /// Only those that come after this one.
+    /// Order of the list.
+    pub order: TimerOrder,
+    /// Timer after which the page begins.
     pub after: Option<TimerId>,
-    /// At most so many.
-    pub most: usize,
+    /// Maximum of rows.
+    pub limit: usize,
 }
 
-/// Whether timers are wanted that have ended.
+/// Filter for ended timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ended {
-    /// They are not.
+pub enum EndedFilter {
+    /// Timers that have not ended.
     #[default]
-    No,
-    /// They are, too.
-    Too,
-    /// Only they.
+    Exclude,
+    /// All timers.
+    Include,
+    /// Ended timers.
     Only,
 }
 
 /// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The newest first.
+pub enum TimerOrder {
+    /// Newest first.
     #[default]
     Created,
-    /// What is due soonest first, then what is paused, then what has ended, the last first.
+    /// Due soonest first, then paused, then ended, the last first.
     Remaining,
-    /// By state, those that run first.
+    /// By status, running first.
     Status,
-    /// Those first that ended last.
+    /// Ended last first.
     Ended,
 }
 
-impl Order {
-    /// Two numbers by which rows are sorted; those that are equal in both go by their age.
+impl TimerOrder {
+    /// Two SQL expressions to sort by; equal rows are sorted by age.
     fn keys(self) -> (&'static str, &'static str) {
         match self {
-            Order::Created => ("0", "-number"),
-            Order::Remaining => (
+            TimerOrder::Created => ("0", "-number"),
+            TimerOrder::Remaining => (
                 "CASE WHEN ended_ms IS NOT NULL THEN 2 WHEN due_ms IS NULL THEN 1 ELSE 0 END",
                 "CASE WHEN ended_ms IS NOT NULL THEN -ended_ms \
                  ELSE coalesce(due_ms, remaining_ms, 0) END",
             ),
-            Order::Status => (
+            TimerOrder::Status => (
                 "CASE status WHEN 'running' THEN 0 WHEN 'running_background' THEN 1 \
                  WHEN 'paused' THEN 2 WHEN 'completed' THEN 3 ELSE 4 END",
                 "-number",
             ),
-            Order::Ended => ("ended_ms IS NULL", "-coalesce(ended_ms, 0)"),
+            TimerOrder::Ended => ("ended_ms IS NULL", "-coalesce(ended_ms, 0)"),
         }
     }
 }
 
-/// A page of a list.
+/// Page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct TimerPage {
-    /// In order.
+    /// Rows in order.
     pub rows: Vec<TimerRow>,
-    /// Whether there are more after these.
+    /// True if there are more after these.
     pub more: bool,
-    /// How many there are in all.
+    /// Number of timers that match.
     pub total: u64,
 }
 
-/// What became of timers on one day (of the calendar in Greenwich).
+/// Ended timers of one day (UTC).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Day {
-    /// As `2026-11-15`.
+pub struct TimerDay {
+    /// Date such as `2026-11-15`.
     pub day: String,
-    /// Completed on it.
+    /// Number of completed timers.
     pub completed: u64,
-    /// Stopped on it.
+    /// Number of stopped timers.
     pub stopped: u64,
-    /// How long the completed ones ran, added up.
+    /// Total time that the completed ones ran.
     pub waited: Millis,
 }
 
-/// Messages, counted.
+/// Counts of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
-    /// Not seen by their agent.
+    /// Messages that their agents have not seen.
     pub unseen: u64,
-    /// Brought by a waker.
+    /// Deliveries by wakers.
     pub woken: u64,
-    /// Given up by a waker.
+    /// Deliveries that wakers gave up.
     pub not_woken: u64,
 }
 
-/// A condition on rows, piece by piece, with what it is filled in with.
+/// SQL condition with its values.
 #[derive(Default)]
 struct Filter {
     sql: String,
@@ -117,23 +117,23 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(wanted: &TimersWanted) -> Self {
+    fn new(query: &TimerQuery) -> Self {
         let mut filter = Filter::default();
-        if let Some(agent) = &wanted.agent {
+        if let Some(agent) = &query.agent {
             filter.and("agent = ?", [Value::from(agent.clone())]);
         }
-        if wanted.statuses.is_empty() {
-            match wanted.ended {
-                Ended::No => filter.and("ended_ms IS NULL", []),
-                Ended::Only => filter.and("ended_ms IS NOT NULL", []),
-                Ended::Too => {}
+        if query.statuses.is_empty() {
+            match query.ended {
+                EndedFilter::Exclude => filter.and("ended_ms IS NULL", []),
+                EndedFilter::Only => filter.and("ended_ms IS NOT NULL", []),
+                EndedFilter::Include => {}
             }
         } else {
-            let marks = vec!["?"; wanted.statuses.len()].join(", ");
-            let words = wanted.statuses.iter().cloned().map(Value::from);
+            let marks = vec!["?"; query.statuses.len()].join(", ");
+            let words = query.statuses.iter().cloned().map(Value::from);
             filter.and(&format!("status IN ({marks})"), words);
         }
-        if let Some(text) = &wanted.text {
+        if let Some(text) = &query.text {
             let like = Value::from(format!("%{}%", escaped(text)));
             filter.and(
                 "(text LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\')",
@@ -154,7 +154,7 @@ impl Filter {
     }
 }
 
-/// Text in which nothing stands for anything else.
+/// Text with the wildcards of LIKE escaped.
 fn escaped(text: &str) -> String {
     text.chars().fold(String::new(), |mut escaped, c| {
         if matches!(c, '%' | '_' | '\\') {
@@ -165,17 +165,17 @@ fn escaped(text: &str) -> String {
     })
 }
 
-impl Past {
-    /// A page of timers; `None`: there is no such timer as the page is to come after.
-    pub fn timers(&self, wanted: &TimersWanted) -> Result<Option<TimerPage>, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
-        let mut filter = Filter::new(wanted);
+impl StoreReader {
+    /// Page of timers; `None`: the timer in `after` does not exist.
+    pub fn timers(&self, query: &TimerQuery) -> Result<Option<TimerPage>, StoreFault> {
+        let db = self.scan_db.lock().expect("no holder panics");
+        let mut filter = Filter::new(query);
         let count = format!("SELECT count(*) FROM timer{}", filter.sql);
         let total = db
             .prepare_cached(&count)?
             .query_row(params_from_iter(&filter.values), |row| row.get(0))?;
-        let (first, second) = wanted.order.keys();
-        if let Some(after) = wanted.after {
+        let (first, second) = query.order.keys();
+        if let Some(after) = query.after {
             let number = self.shuffle.sort(after.0.bits());
             let find = format!("SELECT {first}, {second} FROM timer WHERE number = ?");
             let place = db
@@ -186,32 +186,34 @@ impl Past {
                 return Ok(None);
             };
             let number = Value::from(number.cast_signed());
-            match wanted.order {
-                Order::Created => filter.and("number < ?", [number]),
-                Order::Remaining | Order::Status | Order::Ended => filter.and(
+            match query.order {
+                TimerOrder::Created => filter.and("number < ?", [number]),
+                TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => filter.and(
                     &format!("({first}, {second}, -number) > (?, ?, -?)"),
                     [group.into(), rank.into(), number],
                 ),
             }
         }
-        let order = match wanted.order {
-            Order::Created => "number DESC".to_owned(),
-            _ => format!("{first}, {second}, number DESC"),
+        let order = match query.order {
+            TimerOrder::Created => "number DESC".to_owned(),
+            TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => {
+                format!("{first}, {second}, number DESC")
+            }
         };
         let select = format!("{TIMER}{} ORDER BY {order} LIMIT ?", filter.sql);
-        let most = i64::try_from(wanted.most).unwrap_or(i64::MAX - 1) + 1;
-        filter.values.push(most.into());
+        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX - 1) + 1;
+        filter.values.push(limit.into());
         let mut select = db.prepare_cached(&select)?;
         let rows = select.query_map(params_from_iter(&filter.values), |row| self.timer_row(row))?;
         let mut rows: Vec<TimerRow> = rows.collect::<Result<_, _>>()?;
-        let more = rows.len() > wanted.most;
-        rows.truncate(wanted.most);
+        let more = rows.len() > query.limit;
+        rows.truncate(query.limit);
         Ok(Some(TimerPage { rows, more, total }))
     }
 
-    /// How many messages there are that were not seen, and what became of bringing them.
+    /// Number of unseen messages, and of deliveries by state.
     pub fn message_counts(&self) -> Result<MessageCounts, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT (SELECT count(*) FROM message WHERE seen_ms IS NULL), \
              (SELECT count(*) FROM delivery WHERE state = ?1), \
@@ -227,11 +229,11 @@ impl Past {
         })?)
     }
 
-    /// How many calls all ended timers have saved, next to a loop that looks every `every`: its looks
-    /// for as long as each ran, less the calls that were made. Those are not counted one by one; a
-    /// wait is taken to have been called for again after each standby of the last call's length.
+    /// Calls that all ended timers have saved compared with polling every `every`: the polls while each ran, less the
+    /// calls that were made. Those are not counted one by one; a wait is assumed to be called again after each
+    /// standby of the last call's length.
     pub fn calls_saved(&self, agent: Option<&str>, every: Millis) -> Result<u64, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT coalesce(sum(max(0, ran / ?1 - CASE WHEN standby_ms > 0 \
              THEN max(1, (ran + standby_ms - 1) / standby_ms) ELSE 1 END)), 0) FROM \
@@ -241,9 +243,9 @@ impl Past {
         Ok(select.query_row(rusqlite::params![every.0, agent], |row| row.get(0))?)
     }
 
-    /// What became of timers on each day since `from` on which something did.
-    pub fn timer_days(&self, agent: Option<&str>, from: Wall) -> Result<Vec<Day>, StoreFault> {
-        let db = self.aside.lock().expect("no holder panics");
+    /// Ended timers per day since `from`; days without any are left out.
+    pub fn timer_days(&self, agent: Option<&str>, from: Wall) -> Result<Vec<TimerDay>, StoreFault> {
+        let db = self.scan_db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(
             "SELECT date(ended_ms / 1000, 'unixepoch') AS day, \
              count(*) FILTER (WHERE status = 'completed'), \
@@ -253,7 +255,7 @@ impl Past {
              GROUP BY day ORDER BY day",
         )?;
         let rows = select.query_map(rusqlite::params![from.0, agent], |row| {
-            Ok(Day {
+            Ok(TimerDay {
                 day: row.get(0)?,
                 completed: row.get(1)?,
                 stopped: row.get(2)?,

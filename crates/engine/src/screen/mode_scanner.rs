@@ -1,24 +1,23 @@
-//! A quick look over output that is too much to be emulated: only what stays in force is picked out
-//! (modes, the alternate screen, a full reset). Everything it painted has been scrolled away by the
-//! output after it.
+//! Scanner for output that is too long to be emulated: picks out only sequences with a lasting effect (modes, the
+//! alternate screen, full reset). Everything else has been scrolled away by later output.
 
 use abide_output::tokenizer::{Token, Tokenizer};
 use memchr::memchr;
 
-/// Longest sequence that is looked at.
+/// Longest sequence that is examined.
 const SEQUENCE: usize = 64;
 const ESC: u8 = 0x1b;
 
-/// Picks the lasting sequences out of a stream, wherever its chunks are cut.
+/// Scanner of a stream that may be cut anywhere.
 #[derive(Default)]
-pub struct Skim {
+pub struct ModeScanner {
     tokenizer: Tokenizer,
-    /// The sequence whose end has not come yet.
+    /// Sequence whose end has not arrived.
     held: Vec<u8>,
 }
 
-impl Skim {
-    /// Hands on every lasting sequence in `bytes`.
+impl ModeScanner {
+    /// Passes on every lasting sequence in `bytes`.
     pub fn pass(&mut self, mut bytes: &[u8], mut on: impl FnMut(&[u8])) {
         while !bytes.is_empty() {
             if self.tokenizer.is_ground() {
@@ -38,7 +37,7 @@ impl Skim {
             }
             let lasts = match token {
                 Token::CsiEnd => is_private_mode(&self.held),
-                // Full reset, and the two forms of the keypad.
+                // Full reset, and the two keypad modes.
                 Token::EscapeEnd(0) => matches!(byte, b'c' | b'=' | b'>'),
                 _ => false,
             };
@@ -49,7 +48,7 @@ impl Skim {
     }
 }
 
-/// Whether a control sequence sets or resets private modes.
+/// True if a control sequence sets or resets private modes.
 fn is_private_mode(sequence: &[u8]) -> bool {
     let numbers = match sequence {
         [ESC, b'[', b'?', numbers @ .., b'h' | b'l'] => numbers,
@@ -63,14 +62,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_lasts_is_picked_out_wherever_the_stream_is_cut() {
+    fn lasting_sequences_are_found_wherever_the_stream_is_cut() {
         let stream = b"x\x1b[31my\x1b[?1049h\x1b[2Jzz\x1b\x1b[?2004;1h\x1b=\x1b]0;t\x07\x1b[?6nq\x1b[?2\r5l\x1bP\x0cc";
         let wanted = b"\x1b[?1049h\x1b[?2004;1h\x1b=\x1b[?25l";
         for cut in 0..=stream.len() {
-            let mut skim = Skim::default();
+            let mut mode_scanner = ModeScanner::default();
             let mut out = Vec::new();
-            skim.pass(&stream[..cut], |found| out.extend_from_slice(found));
-            skim.pass(&stream[cut..], |found| out.extend_from_slice(found));
+            mode_scanner.pass(&stream[..cut], |found| out.extend_from_slice(found));
+            mode_scanner.pass(&stream[cut..], |found| out.extend_from_slice(found));
             assert_eq!(out, wanted, "cut at {cut}");
         }
     }

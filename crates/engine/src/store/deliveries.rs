@@ -1,50 +1,49 @@
-//! Deliveries: what came of each try to bring a message to its agent, by each waker. And what the
-//! wakers need to know after a restart: which web servers want no more, and through which clients the
-//! agents last spoke.
+//! Deliveries: the result of each attempt of each waker to deliver a message. Also what wakers need after a restart:
+//! disabled wakers, and the clients of agents.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::StoreFault;
-use super::read::Past;
+use super::read::StoreReader;
 
-/// Where the delivery of one message by one waker stands.
+/// Delivery of one message by one waker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The waker, as the database names it.
+    /// Id of the waker.
     pub waker: String,
-    /// And as people do.
+    /// Name of the waker for people.
     pub name: String,
-    /// How often it was tried in all.
+    /// Number of attempts.
     pub attempts: u64,
-    /// How often it has failed since it was posted, or sent again.
+    /// Number of failures since the message was posted or sent again.
     pub failures: u64,
-    /// Where it stands.
+    /// State of the delivery.
     pub state: DeliveryState,
-    /// When it was tried last.
+    /// Time of the last attempt.
     pub at_ms: Option<u64>,
-    /// What went wrong then, or what holds it back.
+    /// Fault of the last attempt, or what holds the next one back.
     pub fault: Option<String>,
-    /// When it is tried again.
+    /// Time of the next attempt.
     pub next_ms: Option<u64>,
-    /// The other side wants no try before then.
+    /// Time before which the receiver wants no attempt.
     pub hold_ms: Option<u64>,
 }
 
-/// Where a delivery stands.
+/// State of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// It is yet to be made.
+    /// Not delivered yet.
     Waiting,
-    /// It was made.
+    /// Delivered.
     Done,
-    /// The agent read the message by itself.
+    /// The agent has read the message by itself.
     Seen,
-    /// It was tried often enough, or is wanted no more.
+    /// Too many failures, or the waker is disabled.
     GivenUp,
 }
 
 impl DeliveryState {
-    /// As it is kept and shown.
+    /// Name in the database and in results.
     pub const fn as_str(self) -> &'static str {
         match self {
             DeliveryState::Waiting => "waiting",
@@ -62,71 +61,75 @@ impl DeliveryState {
     }
 }
 
-/// The client through which an agent last spoke.
+/// Row of the clients of one agent and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRow {
-    /// Whose it is.
+    /// Agent.
     pub agent: String,
-    /// What kind of client.
+    /// Kind of client.
     pub kind: String,
-    /// All that is known of it, as it was written.
+    /// Clients as JSON.
     pub facts: String,
 }
 
-/// Something about wakers that is to be kept.
+/// Record about wakers.
 #[derive(Clone, Debug)]
-pub enum Note {
-    /// How the deliveries of these messages stand.
+pub enum WakerRecord {
+    /// Deliveries of these messages.
     Deliveries(Vec<(u64, Delivery)>),
-    /// A waker is wanted no more, because of this.
-    WakerEnded {
-        /// Which.
+    /// A waker was disabled.
+    Disabled {
+        /// Id of the waker.
         waker: String,
-        /// Since when.
+        /// Time.
         at_ms: u64,
-        /// Why.
+        /// Reason.
         fault: String,
     },
-    /// It is wanted again.
-    WakerBack(String),
-    /// An agent speaks through this client.
+    /// The waker with this id is enabled again.
+    Enabled(String),
+    /// Clients of an agent, and the time.
     Client(ClientRow, u64),
 }
 
-pub(super) fn note(db: &mut Connection, note: &Note) -> Result<(), StoreFault> {
-    let turn = db.transaction()?;
+/// Writes a record about wakers in one transaction.
+pub(super) fn write_waker_record(
+    db: &mut Connection,
+    note: &WakerRecord,
+) -> Result<(), StoreFault> {
+    let transaction = db.transaction()?;
     match note {
-        Note::Deliveries(all) => {
+        WakerRecord::Deliveries(all) => {
             for (message, delivery) in all {
-                put(&turn, *message, delivery)?;
+                put(&transaction, *message, delivery)?;
             }
         }
-        Note::WakerEnded {
+        WakerRecord::Disabled {
             waker,
             at_ms,
             fault,
         } => {
-            turn.execute(
+            transaction.execute(
                 "INSERT OR REPLACE INTO waker (id, ended_ms, fault) VALUES (?, ?, ?)",
                 params![waker, at_ms, fault],
             )?;
         }
-        Note::WakerBack(waker) => {
-            turn.execute("DELETE FROM waker WHERE id = ?", [waker])?;
+        WakerRecord::Enabled(waker) => {
+            transaction.execute("DELETE FROM waker WHERE id = ?", [waker])?;
         }
-        Note::Client(client, at_ms) => {
-            turn.execute(
+        WakerRecord::Client(client, at_ms) => {
+            transaction.execute(
                 "INSERT OR REPLACE INTO client (agent, kind, facts, at_ms) VALUES (?, ?, ?, ?)",
                 params![client.agent, client.kind, client.facts, at_ms],
             )?;
         }
     }
-    turn.commit()?;
+    transaction.commit()?;
     Ok(())
 }
 
-fn put(turn: &Connection, message: u64, delivery: &Delivery) -> Result<(), StoreFault> {
-    turn.prepare_cached(
+fn put(transaction: &Connection, message: u64, delivery: &Delivery) -> Result<(), StoreFault> {
+    transaction.prepare_cached(
         "INSERT OR REPLACE INTO delivery (message, waker, name, attempts, failures, state, at_ms, \
          fault, next_ms, hold_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )?
@@ -167,8 +170,8 @@ fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     })
 }
 
-impl Past {
-    /// The delivery of one message by one waker.
+impl StoreReader {
+    /// Delivery of one message by one waker.
     pub fn delivery(&self, message: u64, waker: &str) -> Result<Option<Delivery>, StoreFault> {
         let db = self.db();
         let mut select = db.prepare_cached(&format!("{DELIVERY} AND waker = ?2"))?;
@@ -177,15 +180,15 @@ impl Past {
             .optional()?)
     }
 
-    /// The wakers that are wanted no more, and why.
-    pub fn ended_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
+    /// Disabled wakers, with the reason.
+    pub fn disabled_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
         let db = self.db();
         let mut select = db.prepare_cached("SELECT id, fault FROM waker")?;
         let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The clients through which agents last spoke.
+    /// Clients of all agents.
     pub fn clients(&self) -> Result<Vec<ClientRow>, StoreFault> {
         let db = self.db();
         let mut select = db.prepare_cached("SELECT agent, kind, facts FROM client")?;

@@ -1,5 +1,5 @@
-//! A database that is damaged or gone. It is said, nothing of it is deleted, and the daemon goes on with what
-//! can be read: commands do not depend on it.
+//! A database that is damaged or missing. The fault is reported, nothing is deleted, and the daemon continues with
+//! what can be read: commands do not depend on the database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,91 +10,97 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 use tokio::sync::oneshot;
 
-use super::{Note, Opened, Past, Sqlite, Store, StoreFault, connect, read, schema, wal};
+use super::{
+    Opened, Sqlite, Store, StoreFault, StoreReader, WakerRecord, connect, read, schema, wal,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::secret;
 
-/// A database up to this size is checked as a whole at every start, which takes a few milliseconds a MiB.
-const CHECKED: u64 = 32 << 20;
-/// Follows the name of a database that was set aside, and is followed by the time.
-const ASIDE: &str = "damaged-";
-/// Ends the names of the files that SQLite keeps beside a database.
-const BESIDE: [&str; 2] = ["-wal", "-shm"];
+/// Largest database that is checked completely at every start, which takes a few milliseconds per MiB.
+const MAX_CHECKED: u64 = 32 << 20;
+/// Suffix of a damaged database that was renamed, followed by the time.
+const DAMAGED_SUFFIX: &str = "damaged-";
+/// Suffixes of the files that SQLite keeps beside a database.
+const COMPANION_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
 
-/// Opens the database. One that is damaged is set aside first, and what can be read of it is taken over. One that
-/// cannot be opened at all is done without. What is wrong, if anything, is a sentence.
+/// Opens the database. A damaged one is renamed first, and its readable rows are copied. Without a database that can
+/// be opened, nothing is stored. Returns a sentence about the fault, if there is one.
 pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), StoreFault> {
     let known = known_key(path);
-    let journal = journal_is_damaged(path);
-    let opened = checked(path).and_then(|()| Sqlite::open(path, boot_id));
-    let (opened, trouble) = match opened {
+    let wal_damaged = wal_is_damaged(path);
+    let opened = check_at_start(path).and_then(|()| Sqlite::open(path, boot_id));
+    let (opened, fault_text) = match opened {
         Ok(opened) => {
-            let trouble = match known {
-                Some(known) if known != opened.kept.shuffle.key => Some(format!(
+            let fault_text = match known {
+                Some(known) if known != opened.state.shuffle.key => Some(format!(
                     "the database {} was lost: it was missing, or empty. The timers, questions and messages in it \
                      are gone",
                     path.display()
                 )),
-                _ if journal => Some(format!(
+                _ if wal_damaged => Some(format!(
                     "the journal of the database, {}-wal, was damaged: what was recorded last may be lost",
                     path.display()
                 )),
                 _ => None,
             };
-            (opened, trouble)
+            (opened, fault_text)
         }
         Err(StoreFault::Damaged(why)) => {
-            let (opened, trouble) = begin_again(path, boot_id, &why)?;
-            (opened, Some(trouble))
+            let (opened, fault_text) = replace_damaged(path, boot_id, &why)?;
+            (opened, Some(fault_text))
         }
         Err(fault @ (StoreFault::Unopenable(_) | StoreFault::Broken(_))) => {
-            let trouble = format!(
+            let fault_text = format!(
                 "{fault} ({}). Timers and messages are refused until that is put right and the daemon is started \
                  again; commands run",
                 path.display()
             );
-            return Ok((without(boot_id, &trouble)?, Some(trouble)));
+            return Ok((
+                open_without_database(boot_id, &fault_text)?,
+                Some(fault_text),
+            ));
         }
         Err(fault) => return Err(fault),
     };
-    let key = opened.kept.shuffle.key;
+    let key = opened.state.shuffle.key;
     if known != Some(key)
         && let Err(fault) = secret::write(&key_file(path), &format!("{key:016x}"))
     {
-        tracing::warn!("a database that gets lost will not be noticed: {fault}");
+        tracing::warn!(
+            "cannot store the id of the database, so its loss will not be noticed: {fault}"
+        );
     }
-    Ok((opened, trouble))
+    Ok((opened, fault_text))
 }
 
-/// Says whether the database that lies there is whole. Changes nothing.
-pub fn check(path: &Path) -> Result<(), String> {
+/// Checks the database without changing it.
+pub fn check(path: &Path) -> Result<(), StoreFault> {
     if std::fs::metadata(path).map_or(0, |found| found.len()) == 0 {
         return match known_key(path) {
-            Some(_) => Err("the database is missing or empty, though there was one".into()),
+            Some(_) => Err(StoreFault::Missing),
             None => Ok(()),
         };
     }
-    let whole = read_only(path).and_then(|db| quick_check(&db));
-    whole.map_err(|fault| fault.to_string())
+    read_only(path).and_then(|db| quick_check(&db))
 }
 
-/// Says whether commits are lost from the journal of a database that no daemon has open.
-pub fn journal_is_damaged(path: &Path) -> bool {
-    wal::is_damaged(&beside(path, BESIDE[0]))
+/// True if commits are missing in the WAL of a database that no daemon has open.
+pub fn wal_is_damaged(path: &Path) -> bool {
+    wal::is_damaged(&companion(path, COMPANION_SUFFIXES[0]))
 }
 
-/// The databases that were set aside.
-pub fn set_aside(path: &Path) -> Vec<PathBuf> {
+/// Damaged databases that were renamed.
+pub fn damaged_copies(path: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Vec::new();
     };
-    let begin = format!("{}.{ASIDE}", name.to_string_lossy());
+    let begin = format!("{}.{DAMAGED_SUFFIX}", name.to_string_lossy());
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     found.retain(|path| {
         let name = path.file_name().map(|name| name.to_string_lossy());
         name.is_some_and(|name| {
-            name.starts_with(&begin) && !BESIDE.iter().any(|end| name.ends_with(end))
+            name.starts_with(&begin) && !COMPANION_SUFFIXES.iter().any(|end| name.ends_with(end))
         })
     });
     found.sort();
@@ -102,18 +108,18 @@ pub fn set_aside(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Finds damage that would only show when a page is needed.
-fn checked(path: &Path) -> Result<(), StoreFault> {
+fn check_at_start(path: &Path) -> Result<(), StoreFault> {
     match std::fs::metadata(path) {
-        Ok(found) if (1..=CHECKED).contains(&found.len()) => quick_check(&connect(path)?),
+        Ok(found) if (1..=MAX_CHECKED).contains(&found.len()) => quick_check(&connect(path)?),
         _ => Ok(()),
     }
 }
 
 fn quick_check(db: &Connection) -> Result<(), StoreFault> {
-    let said: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    match said.as_str() {
+    let result: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    match result.as_str() {
         "ok" => Ok(()),
-        _ => Err(StoreFault::Damaged(said)),
+        _ => Err(StoreFault::Damaged(result)),
     }
 }
 
@@ -122,14 +128,14 @@ fn read_only(path: &Path) -> Result<Connection, StoreFault> {
     Ok(Connection::open_with_flags(path, flags)?)
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
+/// File that SQLite keeps beside a database.
+fn companion(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()
 }
 
-/// The file that holds the key of the ids of the database, which is made once with it. A database with another key
-/// is another one.
+/// File with the id key of the database, which is created with it. A database with another key is another one.
 fn key_file(path: &Path) -> PathBuf {
     path.with_added_extension("id")
 }
@@ -139,10 +145,11 @@ fn known_key(path: &Path) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(&text).ok()?.trim(), 16).ok()
 }
 
-/// Sets a damaged database aside and opens a new one with what could be read of it.
-fn begin_again(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
-    let aside = path.with_added_extension(format!("{ASIDE}{}", SystemClock.now().wall.0));
-    let moved = |from: &Path, to: &Path| {
+/// Renames a damaged database, and opens a new one with the rows that could be read.
+fn replace_damaged(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String), StoreFault> {
+    let renamed =
+        path.with_added_extension(format!("{DAMAGED_SUFFIX}{}", SystemClock.now().wall.0));
+    let rename = |from: &Path, to: &Path| {
         std::fs::rename(from, to).map_err(|fault| {
             StoreFault::Broken(format!(
                 "{} is damaged ({why}) and cannot be set aside: {fault}",
@@ -150,18 +157,18 @@ fn begin_again(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String)
             ))
         })
     };
-    moved(path, &aside)?;
-    for end in BESIDE {
-        if beside(path, end).exists() {
-            moved(&beside(path, end), &beside(&aside, end))?;
+    rename(path, &renamed)?;
+    for end in COMPANION_SUFFIXES {
+        if companion(path, end).exists() {
+            rename(&companion(path, end), &companion(&renamed, end))?;
         }
     }
-    let saved = salvage(&aside, path);
+    let saved = copy_readable(&renamed, path);
     let opened = match Sqlite::open(path, boot_id) {
         Err(StoreFault::Damaged(_)) => {
-            // What was taken over makes no sense either.
-            for end in ["", BESIDE[0], BESIDE[1]] {
-                let _ = std::fs::remove_file(beside(path, end));
+            // The copied rows are not valid either.
+            for end in ["", COMPANION_SUFFIXES[0], COMPANION_SUFFIXES[1]] {
+                let _ = std::fs::remove_file(companion(path, end));
             }
             Sqlite::open(path, boot_id)?
         }
@@ -170,24 +177,24 @@ fn begin_again(path: &Path, boot_id: u128, why: &str) -> Result<(Opened, String)
     let found = match saved {
         Ok(()) => format!(
             "{} timers that have not ended, {} unseen messages and {} open questions could be read and were taken over",
-            opened.kept.timers.len(),
-            opened.kept.messages.len(),
+            opened.state.timers.len(),
+            opened.state.messages.len(),
             opened.questions.len()
         ),
         Err(_) => {
             "nothing in it could be read, so there are no timers, questions and messages".into()
         }
     };
-    let trouble = format!(
+    let fault_text = format!(
         "the database {} was damaged ({why}). It was set aside as {}; {found}. Sessions are not affected",
         path.display(),
-        aside.display()
+        renamed.display()
     );
-    Ok((opened, trouble))
+    Ok((opened, fault_text))
 }
 
-/// Copies whatever rows can be read from one database into a new one.
-fn salvage(from: &Path, to: &Path) -> Result<(), StoreFault> {
+/// Copies all readable rows of one database into a new one.
+fn copy_readable(from: &Path, to: &Path) -> Result<(), StoreFault> {
     let mut new = connect(to)?;
     schema::migrate(&mut new)?;
     let old = connect(from)?;
@@ -201,26 +208,26 @@ fn salvage(from: &Path, to: &Path) -> Result<(), StoreFault> {
         names.collect::<Result<Vec<_>, _>>()?
     };
     old.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
-    let turn = new.transaction()?;
+    let transaction = new.transaction()?;
     for table in tables {
-        // From both ends: a page that cannot be read hides what lies behind it.
+        // From both ends: an unreadable page hides the rows behind it.
         for order in ["", "ORDER BY rowid DESC"] {
-            copy_rows(&old, &turn, &table, order);
+            copy_rows(&old, &transaction, &table, order);
         }
     }
-    turn.commit()?;
+    transaction.commit()?;
     Ok(())
 }
 
-/// Copies rows until one cannot be read. One that the new table does not take is passed over.
+/// Copies rows until one cannot be read. Rows that the new table does not accept are skipped.
 fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Option<()> {
     let columns = new
         .prepare(&format!("SELECT * FROM {table} LIMIT 0"))
         .ok()?;
     let names: Vec<&str> = columns.column_names().collect();
     let names = names.join(", ");
-    let places = vec!["?"; columns.column_count()].join(", ");
-    let insert = format!("INSERT OR IGNORE INTO {table} ({names}) VALUES ({places})");
+    let placeholders = vec!["?"; columns.column_count()].join(", ");
+    let insert = format!("INSERT OR IGNORE INTO {table} ({names}) VALUES ({placeholders})");
     let mut insert = new.prepare(&insert).ok()?;
     let mut select = old
         .prepare(&format!("SELECT {names} FROM {table} {order}"))
@@ -236,16 +243,16 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
     Some(())
 }
 
-/// Does without a database: nothing is kept, and nothing is taken that would have to be.
-fn without(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
+/// Opens without a database: nothing is stored, and calls that need storage are refused.
+fn open_without_database(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
     let db = in_memory()?;
     let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
-    let (kept, conditions) = read::kept(&db, shuffle, boot_id)?;
+    let (state, conditions) = read::stored_state(&db, shuffle, boot_id)?;
     Ok(Opened {
-        store: Arc::new(Nowhere(why.to_owned())),
-        past: Past::new(db, in_memory()?, shuffle),
+        store: Arc::new(NoDatabase(why.to_owned())),
+        reader: StoreReader::new(db, in_memory()?, shuffle),
         questions: Vec::new(),
-        kept,
+        state,
         conditions,
     })
 }
@@ -256,10 +263,10 @@ fn in_memory() -> Result<Connection, StoreFault> {
     Ok(db)
 }
 
-/// Where there is no database. Says why to whoever wants something kept.
-struct Nowhere(String);
+/// Store without a database. Refuses with the reason.
+struct NoDatabase(String);
 
-impl Nowhere {
+impl NoDatabase {
     fn refuse<T>(&self) -> oneshot::Receiver<Result<T, StoreFault>> {
         let (done, answer) = oneshot::channel();
         let _ = done.send(Err(StoreFault::Unopenable(self.0.clone())));
@@ -267,16 +274,16 @@ impl Nowhere {
     }
 }
 
-impl Store for Nowhere {
+impl Store for NoDatabase {
     fn commit(&self, _: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
         self.refuse()
     }
 
-    fn note(&self, _: Note) -> oneshot::Receiver<Result<(), StoreFault>> {
+    fn write_waker_record(&self, _: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
         self.refuse()
     }
 
-    fn tidy(&self, _: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
+    fn prune(&self, _: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {
         let (done, answer) = oneshot::channel();
         let _ = done.send(Ok(0));
         answer
@@ -291,10 +298,10 @@ mod tests {
 
     const PAGE: u64 = 4_096;
 
-    /// A database with so many timers, and with nothing in its journal.
+    /// Database with this many timers and an empty WAL.
     fn filled(path: &Path, timers: u64) {
-        let (opened, trouble) = open(path, 1).unwrap();
-        assert_eq!(trouble, None);
+        let (opened, fault_text) = open(path, 1).unwrap();
+        assert_eq!(fault_text, None);
         drop(opened);
         let db = connect(path).unwrap();
         db.execute_batch("BEGIN").unwrap();
@@ -315,13 +322,13 @@ mod tests {
     fn damage(path: &Path, at: u64) {
         let file = std::fs::File::options().write(true).open(path).unwrap();
         file.write_all_at(&[0xa5; 200], at).unwrap();
-        for end in BESIDE {
-            let _ = std::fs::remove_file(beside(path, end));
+        for end in COMPANION_SUFFIXES {
+            let _ = std::fs::remove_file(companion(path, end));
         }
     }
 
     #[test]
-    fn a_damaged_page_costs_the_rows_on_it_and_no_others() {
+    fn damaged_page_loses_only_its_own_rows() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         filled(&path, 1_000);
@@ -329,14 +336,17 @@ mod tests {
         damage(&path, pages / 2 * PAGE);
         let before = std::fs::read(&path).unwrap();
         assert!(check(&path).is_err());
-        let (opened, trouble) = open(&path, 1).unwrap();
-        let left = opened.kept.timers.len();
+        let (opened, fault_text) = open(&path, 1).unwrap();
+        let left = opened.state.timers.len();
         assert!((900..1_000).contains(&left), "{left}");
-        let trouble = trouble.expect("it is said");
-        assert!(trouble.contains(&format!("{left} timers")), "{trouble}");
-        let aside = set_aside(&path);
+        let fault_text = fault_text.expect("it is said");
+        assert!(
+            fault_text.contains(&format!("{left} timers")),
+            "{fault_text}"
+        );
+        let renamed = damaged_copies(&path);
         assert_eq!(
-            std::fs::read(&aside[0]).unwrap(),
+            std::fs::read(&renamed[0]).unwrap(),
             before,
             "it is kept as it was"
         );
@@ -345,20 +355,23 @@ mod tests {
     }
 
     #[test]
-    fn a_database_without_a_header_is_set_aside_and_a_new_one_begun() {
+    fn database_without_header_is_renamed_and_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         filled(&path, 10);
         damage(&path, 0);
-        let (opened, trouble) = open(&path, 1).unwrap();
-        assert!(opened.kept.timers.is_empty());
-        let trouble = trouble.expect("it is said");
-        assert!(trouble.contains("nothing in it could be read"), "{trouble}");
-        assert_eq!(set_aside(&path).len(), 1);
+        let (opened, fault_text) = open(&path, 1).unwrap();
+        assert!(opened.state.timers.is_empty());
+        let fault_text = fault_text.expect("it is said");
+        assert!(
+            fault_text.contains("nothing in it could be read"),
+            "{fault_text}"
+        );
+        assert_eq!(damaged_copies(&path).len(), 1);
     }
 
     #[test]
-    fn a_database_that_is_gone_or_empty_is_told_from_a_first_one() {
+    fn missing_or_emptied_database_is_reported_as_lost() {
         for empty in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("abide.db");
@@ -368,9 +381,9 @@ mod tests {
             if empty {
                 std::fs::write(&path, "").unwrap();
             }
-            let (_, trouble) = open(&path, 1).unwrap();
+            let (_, fault_text) = open(&path, 1).unwrap();
             assert!(
-                trouble.is_some_and(|said| said.contains("was lost")),
+                fault_text.is_some_and(|result| result.contains("was lost")),
                 "{empty}"
             );
             assert_eq!(open(&path, 1).unwrap().1, None, "it is said once");
@@ -378,12 +391,12 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_cannot_be_opened_is_done_without() {
+    fn unopenable_database_gives_a_store_that_refuses() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         std::fs::create_dir(&path).unwrap();
-        let (opened, trouble) = open(&path, 1).unwrap();
-        assert!(trouble.is_some_and(|said| said.contains("commands run")));
+        let (opened, fault_text) = open(&path, 1).unwrap();
+        assert!(fault_text.is_some_and(|result| result.contains("commands run")));
         let refused = opened.store.commit(Vec::new()).blocking_recv().unwrap();
         assert!(
             matches!(refused, Err(StoreFault::Unopenable(_))),
@@ -392,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_of_a_newer_version_is_neither_used_nor_set_aside() {
+    fn newer_database_is_refused_and_left_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("abide.db");
         filled(&path, 1);
@@ -400,6 +413,6 @@ mod tests {
         db.pragma_update(None, "user_version", 999).unwrap();
         drop(db);
         assert!(matches!(open(&path, 1), Err(StoreFault::Newer(_))));
-        assert!(set_aside(&path).is_empty());
+        assert!(damaged_copies(&path).is_empty());
     }
 }

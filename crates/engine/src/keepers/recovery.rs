@@ -1,5 +1,5 @@
-//! What earlier daemons left: sessions whose keepers live, sessions that have ended, and sessions that
-//! nobody saw end. Nothing is invented: an exit code that nobody saw stays unknown.
+//! Recovery of the sessions of earlier daemons: those whose keepers are alive, those that have ended, and those whose
+//! ending no process saw. An exit code that no process saw stays unknown.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
@@ -12,7 +12,7 @@ use abide_core::session::{Ending, Phase, Session, StartedBy};
 use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 
-use super::{Found, Keepers, Recalled, hello};
+use super::{Keepers, RecoveredDetails, RecoveredSession, hello};
 use crate::socket;
 use abide_session::changed_limits::{self, ChangedLimits};
 use abide_session::folder::{self, EndingFile, Meta, MetaState};
@@ -21,9 +21,10 @@ use abide_session::log::Log;
 use abide_session::{cgroup, tree};
 
 /// Time for a keeper to greet after a connection.
-const GREETING: Duration = Duration::from_secs(10);
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
 
-pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
+/// Reads all session directories, and connects to the keepers that are alive.
+pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
     let Ok(entries) = std::fs::read_dir(&keepers.sessions) else {
         return Vec::new();
     };
@@ -37,30 +38,30 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
             continue;
         };
         let path = entry.path();
-        let (mut record, mut kept) = (folder::read_all(&path), true);
+        let (mut record, mut has_keeper) = (folder::read_all(&path), true);
         if !matches!(record.meta, MetaState::Whole(_)) {
             // An idle keeper exits with its daemon, unless the daemon gave it a command in its last moment. A
             // keeper that greets has carried out its earlier orders.
-            kept = greets(&path);
+            has_keeper = has_living_keeper(&path);
             record = folder::read_all(&path);
         }
-        let heard = record.heard;
+        let ending_delivered = record.ending_delivered;
         match record.meta {
             MetaState::Whole(meta) => {
-                keepers.hold(id, meta.contained_by);
-                let complete = complete(record.ending.as_ref());
+                keepers.set_containment(id, meta.contained_by);
+                let complete_length = complete_length(record.ending.as_ref());
                 let phase = phase(keepers, id, &path, &meta, record.ending);
-                let bytes = complete.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
-                let session = recalled(keepers, id, meta, phase, bytes, None);
+                let bytes = complete_length.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));
+                let session = recovered_session(keepers, id, meta, phase, bytes, None);
                 let deadline = keepers.deadline(id, session.created);
-                found.push(Found {
+                found.push(RecoveredSession {
                     id,
                     session,
-                    heard,
+                    ending_delivered,
                     deadline,
                 });
             }
-            MetaState::Unused if !kept => remove_unused(id, &path),
+            MetaState::Unused if !has_keeper => remove_unused(id, &path),
             MetaState::Unused => {}
             MetaState::Damaged { remnant, why } => {
                 let shown = path.display();
@@ -70,11 +71,11 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
                 );
                 tracing::error!("{id}: {damage}");
                 // An owner that is not known for certain gets no message about the end.
-                let session = damaged(keepers, id, &path, remnant, record.ending, damage);
-                found.push(Found {
+                let session = damaged_session(keepers, id, &path, remnant, record.ending, damage);
+                found.push(RecoveredSession {
                     id,
                     session,
-                    heard: true,
+                    ending_delivered: true,
                     deadline: None,
                 });
             }
@@ -83,8 +84,8 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<Found> {
     found
 }
 
-/// Removes the folder and the control group of a keeper that never got a command. Whatever else is in the folder
-/// stays.
+/// Removes the directory and the control group of a keeper that never got a command. Other files in the directory
+/// stay.
 pub(super) fn remove_unused(id: SessionId, path: &Path) {
     if !matches!(folder::read_all(path).meta, MetaState::Unused) {
         return;
@@ -96,8 +97,8 @@ pub(super) fn remove_unused(id: SessionId, path: &Path) {
     let _ = std::fs::remove_dir(path);
 }
 
-/// A session whose record is damaged. Nothing is written or ended because of what such a record says.
-fn damaged(
+/// Session whose record is damaged. Such a record causes no write and no kill.
+fn damaged_session(
     keepers: &Arc<Keepers>,
     id: SessionId,
     path: &Path,
@@ -145,19 +146,19 @@ fn damaged(
             },
         },
     };
-    recalled(keepers, id, remnant, phase, bytes, Some(damage.into()))
+    recovered_session(keepers, id, remnant, phase, bytes, Some(damage.into()))
 }
 
 /// True if the session in a directory has a keeper. Waits until the keeper has greeted.
-fn greets(path: &Path) -> bool {
+fn has_living_keeper(path: &Path) -> bool {
     let Ok(mut stream) = socket::connect(&path.join(folder::CTL)) else {
         return false;
     };
-    let _ = stream.set_read_timeout(Some(GREETING));
-    // One that goes at this moment tells by what is read.
+    let _ = stream.set_read_timeout(Some(GREETING_LIMIT));
+    // If the keeper exits at this moment, the read below fails.
     let _ = stream.write_all(&hello());
     match stream.read(&mut [0]) {
-        Ok(said) => said > 0,
+        Ok(read) => read > 0,
         Err(e) if e.kind() == ErrorKind::ConnectionReset => false,
         Err(e) => {
             tracing::warn!("the keeper of {} does not answer: {e}", path.display());
@@ -167,13 +168,14 @@ fn greets(path: &Path) -> bool {
 }
 
 /// Length of a log that is complete, so that the log need not be read.
-fn complete(ending: Option<&EndingFile>) -> Option<u64> {
+fn complete_length(ending: Option<&EndingFile>) -> Option<u64> {
     match ending {
         Some(EndingFile::Ended(over)) if over.empty && over.closed => Some(over.bytes),
         _ => None,
     }
 }
 
+/// Phase of a session from its record, after an attempt to connect to its keeper.
 fn phase(
     keepers: &Arc<Keepers>,
     id: SessionId,
@@ -212,16 +214,18 @@ fn phase(
                 },
             }
         }
-        (Err(_), Some(EndingFile::Ended(exited))) => over(ending(&exited), tree::end_orphans(meta)),
+        (Err(_), Some(EndingFile::Ended(exited))) => {
+            ended_phase(ending(&exited), tree::end_orphans(meta))
+        }
         (Err(_), _) => {
-            let (ending, empty) = lost(path, None, None);
-            over(ending, empty)
+            let (ending, empty) = record_lost_ending(path, None, None);
+            ended_phase(ending, empty)
         }
     }
 }
 
-/// The session as it is known now; what only lists show of it is kept for those.
-fn recalled(
+/// Session state from its record. Details that only lists show are kept in `keepers`.
+fn recovered_session(
     keepers: &Keepers,
     id: SessionId,
     meta: Meta,
@@ -235,14 +239,14 @@ fn recalled(
         deadline: meta.deadline_ms.map(Millis),
         unasked_until: Mono(0),
     });
-    let recalled = Recalled {
+    let details = RecoveredDetails {
         cwd: OsString::from_vec(meta.cwd).into(),
         pty: meta.pty.is_some(),
         deadline: limits.deadline,
         secrets: SecretFingerprints::from_bytes(&meta.secret_fingerprints),
         damage,
     };
-    keepers.recall(id, recalled);
+    keepers.set_recovered_details(id, details);
     Session {
         agent: Agent(meta.agent.as_str().into()),
         command: String::from_utf8_lossy(&meta.command).into(),
@@ -269,17 +273,22 @@ fn ending(exited: &Exited) -> Ending {
     }
 }
 
-fn over(ending: Ending, empty: bool) -> Phase {
+/// Phase of an ended session; `empty`: none of its processes is left.
+fn ended_phase(ending: Ending, empty: bool) -> Phase {
     match empty {
         true => Phase::Ended { ending },
         false => Phase::Leftover { ending },
     }
 }
 
-/// The end of a session whose keeper is gone, and whether none of its processes is left. The end is as it was written
-/// down, else lost, or `forced` where the daemon has ended the session itself. Whatever of the tree is still alive is
-/// killed, since nothing else holds it any more. It is known to have run until `seen`, or else until it wrote last.
-pub(super) fn lost(path: &Path, seen: Option<Wall>, forced: Option<End>) -> (Ending, bool) {
+/// Ending of a session whose keeper is gone, and true if none of its processes is left. The ending is the recorded
+/// one, else `Lost`, or `forced` if the daemon ended the session itself. Kills what is left of the tree, because
+/// nothing else controls it. The session is known to have run until `seen`, else until its last output.
+pub(super) fn record_lost_ending(
+    path: &Path,
+    seen: Option<Wall>,
+    forced: Option<End>,
+) -> (Ending, bool) {
     let meta = folder::read_meta(path).ok().flatten();
     let empty = meta.as_ref().is_none_or(tree::end_orphans);
     if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
@@ -292,8 +301,8 @@ pub(super) fn lost(path: &Path, seen: Option<Wall>, forced: Option<End>) -> (End
         seen.0.saturating_sub(meta.created_wall_ms)
     });
     let end = forced.unwrap_or(End::Lost);
-    let lost = EndingFile::unseen(end, ran, bytes, dropped, empty);
-    if let Err(e) = folder::write_ending(path, &lost) {
+    let record_lost_ending = EndingFile::unseen(end, ran, bytes, dropped, empty);
+    if let Err(e) = folder::write_ending(path, &record_lost_ending) {
         tracing::warn!("cannot write the ending of {}: {e}", path.display());
     }
     let ending = Ending {

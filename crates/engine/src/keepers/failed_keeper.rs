@@ -1,5 +1,5 @@
-//! Sessions whose keeper is gone or does nothing. A command can kill or stop its own keeper; its limits hold all the same,
-//! because then the daemon ends its tree itself.
+//! Sessions whose keeper is gone or does not respond. A command can kill or stop its own keeper; its limits hold
+//! anyway, because the daemon then ends its process tree.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,62 +7,63 @@ use std::time::Duration;
 use abide_core::{End, Event, SessionId};
 use rustix::process::Signal;
 
-use super::link::{Lifecycle, Link};
-use super::{Keepers, found};
+use super::connection::{KeeperConnection, Lifecycle};
+use super::{Keepers, recovery};
 use crate::clock::{Clock, SystemClock, pause};
 use abide_session::frame::ToKeeper;
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{folder, tree};
 
 /// Time for a keeper to answer.
-const ANSWER: Duration = Duration::from_secs(1);
-/// Number of such waits while the keeper only waits for a CPU, and after its tree was ended.
-const IN_A_CROWD: u32 = 10;
-const AFTER_THE_TREE: u32 = 5;
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
+/// Maximum of such waits while the keeper is runnable and only waits for a CPU.
+const MAX_BUSY_WAITS: u32 = 10;
+/// Number of such waits after the tree was ended.
+const WAITS_AFTER_KILL: u32 = 5;
 
-/// Ends a session that should have ended, unless its keeper answers and so sees to it. A keeper that was only
-/// stopped goes on once its tree is gone, and records the end with all output; one that does not is killed.
-pub(super) async fn end(keepers: Arc<Keepers>, id: SessionId, end: End) {
-    let Some(link) = keepers.link(id) else {
+/// Ends an overdue session unless its keeper answers and so handles it. A keeper that was only stopped continues once
+/// its tree is gone, and records the ending with all output. A keeper that does not is killed.
+pub(super) async fn end_session(keepers: Arc<Keepers>, id: SessionId, end: End) {
+    let Some(connection) = keepers.connection(id) else {
         return end_without_keeper(&keepers, id).await;
     };
     let meta = folder::read_meta(&keepers.folder(id)).ok().flatten();
     let Some(keeper) = meta.as_ref().and_then(tree::keeper) else {
         return;
     };
-    // One that is starting its command hears nothing; should that take for ever, it is given up.
+    // A keeper that is starting its command reads no frames; a start that takes too long is abandoned elsewhere.
     let stopped = proc::stat(keeper.pid).is_some_and(|stat| stat.is_stopped());
-    if link.is_starting() && !stopped || answers(&link, &keeper, 1).await {
+    if connection.is_starting() && !stopped || answers(&connection, &keeper, 1).await {
         return;
     }
     tracing::warn!("the keeper of {id} does not answer; the daemon ends the session itself");
-    *link.forced.lock().expect("no holder panics") = Some(end);
-    link.send(&ToKeeper::Forced { end });
+    *connection.forced_end.lock().expect("no holder panics") = Some(end);
+    connection.send(&ToKeeper::Forced { end });
     end_tree(&keepers, id).await;
     keeper.signal(Signal::CONT);
-    if !answers(&link, &keeper, AFTER_THE_TREE).await {
+    if !answers(&connection, &keeper, WAITS_AFTER_KILL).await {
         keeper.signal(Signal::KILL);
-        // One that the kernel holds does not even die; nothing is waited for that it might still say.
-        link.close();
+        // A process in an uninterruptible wait does not even die of SIGKILL, so the daemon stops waiting for it.
+        connection.close();
     }
 }
 
 /// True if the keeper sends a frame within this number of waits, or is gone.
-async fn answers(link: &Link, keeper: &ProcessHandle, waits: u32) -> bool {
+async fn answers(connection: &KeeperConnection, keeper: &ProcessHandle, waits: u32) -> bool {
     let mut waited = 0;
     loop {
         match proc::stat(keeper.pid).filter(|_| keeper.lives()) {
             Some(stat) if stat.is_stopped() => return false,
-            Some(stat) if stat.state == b'R' && waited < IN_A_CROWD => {}
+            Some(stat) if stat.state == b'R' && waited < MAX_BUSY_WAITS => {}
             Some(_) if waited < waits => {}
             Some(_) => return false,
             None => return true,
         }
-        let heard = link.heard.notified();
-        link.send(&ToKeeper::Look);
+        let answer = connection.frame_received.notified();
+        connection.send(&ToKeeper::Look);
         tokio::select! {
-            () = heard => return true,
-            () = pause(ANSWER) => waited += 1,
+            () = answer => return true,
+            () = pause(ANSWER_LIMIT) => waited += 1,
         }
     }
 }
@@ -77,6 +78,7 @@ async fn end_tree(keepers: &Keepers, id: SessionId) -> bool {
     tokio::task::spawn_blocking(end).await.unwrap_or(false)
 }
 
+/// Ends the tree of a session without a keeper, and reports the result.
 async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
     let event = match end_tree(keepers, session).await {
         true => Event::Emptied { session },
@@ -85,17 +87,22 @@ async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
     let _ = keepers.events.send(event).await;
 }
 
-/// A keeper has gone.
-pub(super) async fn gone(keepers: &Arc<Keepers>, id: SessionId, link: &Link, life: &Lifecycle) {
+/// Handles the exit of a keeper.
+pub(super) async fn keeper_gone(
+    keepers: &Arc<Keepers>,
+    id: SessionId,
+    connection: &KeeperConnection,
+    life: &Lifecycle,
+) {
     keepers.drop_idle(id);
     let folder = keepers.folder(id);
     let meta = folder::read_meta(&folder).ok().flatten();
-    // A keeper that wrote down what it was to run may have run it, whatever it managed to say.
+    // A keeper that wrote `meta` may have started the command, even if it could not report it.
     let ran = life.started || meta.is_some();
     if ran && !life.ended {
-        let forced = *link.forced.lock().expect("no holder panics");
+        let forced = *connection.forced_end.lock().expect("no holder panics");
         let now = SystemClock.now().wall;
-        let lost = move || found::lost(&folder, Some(now), forced);
+        let lost = move || recovery::record_lost_ending(&folder, Some(now), forced);
         if let Ok((ending, empty)) = tokio::task::spawn_blocking(lost).await {
             let ended = Event::Exited {
                 session: id,
@@ -107,11 +114,11 @@ pub(super) async fn gone(keepers: &Arc<Keepers>, id: SessionId, link: &Link, lif
     } else if ran && life.empty {
         meta.iter().for_each(tree::discard_group);
     } else if ran {
-        // A keeper goes when nothing of the tree is left, unless it is killed.
+        // A keeper exits when its tree is empty, unless it is killed.
         end_without_keeper(keepers, id).await;
     } else {
         keepers.fail(id, "its keeper ended before the command was started");
-        // One that was killed has left its folder and its control group.
-        let _ = tokio::task::spawn_blocking(move || found::remove_unused(id, &folder)).await;
+        // A killed keeper has left its directory and its control group.
+        let _ = tokio::task::spawn_blocking(move || recovery::remove_unused(id, &folder)).await;
     }
 }

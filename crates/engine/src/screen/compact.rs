@@ -1,9 +1,9 @@
-//! A screen folded into the few bytes that paint it again: what is kept of one that nobody looks at,
-//! and what a person's terminal is shown first when they join.
+//! Compact form of a screen: the few bytes that paint it again. Kept for screens that are not in use, and sent first
+//! to a person's terminal that attaches.
 //!
-//! Some of what must be kept can only be asked of the emulation by making it move, so folding uses
-//! the screen up; unfolding gives an equal one back. One thing is not kept: that a blank was half of a
-//! wide character whose other half is gone.
+//! Some of the state can only be read from the emulator by moving its cursor, so compacting consumes the screen;
+//! expanding gives an equal one back. One thing is lost: that a blank was half of a wide character whose other half
+//! was overwritten.
 
 use std::io::Write;
 
@@ -15,72 +15,72 @@ use alacritty_terminal::vte::ansi::{CharsetIndex, Color, NamedColor, StandardCha
 
 use super::{Screen, Size};
 
-/// A screen, small.
+/// Screen in compact form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folded {
+pub struct CompactScreen {
     size: Size,
     paint: Vec<u8>,
     held: Vec<u8>,
 }
 
-impl Folded {
+impl CompactScreen {
     /// An empty screen, before anything was written.
     pub fn empty(size: Size) -> Self {
-        Folded {
+        CompactScreen {
             size: size.clamped(),
             paint: Vec::new(),
             held: Vec::new(),
         }
     }
 
-    /// The screen again.
-    pub fn unfold(&self) -> Screen {
+    /// Screen with the same content.
+    pub fn expand(&self) -> Screen {
         let mut screen = Screen::new(self.size);
         screen.replay(&self.paint);
         screen.replay(&self.held);
         screen
     }
 
-    /// The bytes that paint it on an empty terminal of its size.
+    /// Bytes that paint the screen on an empty terminal of its size.
     pub fn paint(&self) -> &[u8] {
         &self.paint
     }
 
-    /// How much memory it takes.
+    /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         self.paint.len() + self.held.len()
     }
 
-    /// The size of the screen.
+    /// Size of the screen.
     pub fn size(&self) -> Size {
         self.size
     }
 }
 
 impl Screen {
-    /// Folds the screen.
-    pub fn fold(mut self) -> Folded {
+    /// Compacts the screen.
+    pub fn compact(mut self) -> CompactScreen {
         let size = self.size();
         let held = std::mem::take(&mut self.held);
         let mode = *self.term.mode();
-        let title = self.ears.lock().title.clone();
-        let front = Picture::of(&self);
+        let title = self.events.lock().title.clone();
+        let front = Buffer::of(&self);
         let region = self.region();
         let shifted = self.is_shifted();
-        let mut paint = Paint::default();
+        let mut paint = EscapeWriter::default();
         if mode.contains(TermMode::ALT_SCREEN) {
             self.replay(b"\x1b[?6l\x1b[?1049l");
-            Picture::of(&self).paint(&mut paint);
+            Buffer::of(&self).paint(&mut paint);
             paint.put(b"\x1b[?1049h");
         }
         front.paint(&mut paint);
         match region {
             (0, bottom) if bottom + 1 == size.rows => {}
-            // A region of the last row alone is refused unless it reaches beyond the screen.
+            // A region of the last row alone is accepted only if it reaches beyond the screen.
             (top, bottom) if bottom + 1 == size.rows => {
-                paint.say(format_args!("\x1b[{};{}r", top + 1, size.rows + 1));
+                paint.put_fmt(format_args!("\x1b[{};{}r", top + 1, size.rows + 1));
             }
-            (top, bottom) => paint.say(format_args!("\x1b[{};{}r", top + 1, bottom + 1)),
+            (top, bottom) => paint.put_fmt(format_args!("\x1b[{};{}r", top + 1, bottom + 1)),
         }
         let top = if mode.contains(TermMode::ORIGIN) {
             paint.put(b"\x1b[?6h");
@@ -94,14 +94,14 @@ impl Screen {
         }
         paint_modes(mode, &mut paint);
         if let Some(title) = title {
-            paint.say(format_args!("\x1b]2;{title}\x07"));
+            paint.put_fmt(format_args!("\x1b]2;{title}\x07"));
         }
         let mut paint = paint.out;
         paint.shrink_to_fit();
-        Folded { size, paint, held }
+        CompactScreen { size, paint, held }
     }
 
-    /// Top and bottom row of the part that scrolls. Moves the cursor.
+    /// Top and bottom row of the scrolling region. Moves the cursor.
     fn region(&mut self) -> (u16, u16) {
         self.replay(b"\x1b[?6h");
         let top = self.term.grid().cursor.point.line.0;
@@ -111,15 +111,14 @@ impl Screen {
         (top as u16, bottom as u16)
     }
 
-    /// Whether the second character set is the one in use. Writes a character.
+    /// True if character set G1 is in use. Writes a character.
     fn is_shifted(&mut self) -> bool {
         self.replay(b"\x1b(B\x1b)0\x1b[Hq");
         self.term.grid()[Line(0)][Column(0)].c != 'q'
     }
 }
 
-/// Modes, how they are switched on, and how off. A fresh terminal has none of those that are listed
-/// as on.
+/// Modes with the value that differs from a fresh terminal, and the sequence that sets it.
 const MODES: &[(TermMode, bool, &[u8])] = &[
     (TermMode::LINE_WRAP, false, b"\x1b[?7l"),
     (TermMode::INSERT, true, b"\x1b[4h"),
@@ -138,7 +137,7 @@ const MODES: &[(TermMode, bool, &[u8])] = &[
     (TermMode::SHOW_CURSOR, false, b"\x1b[?25l"),
 ];
 
-fn paint_modes(mode: TermMode, paint: &mut Paint) {
+fn paint_modes(mode: TermMode, paint: &mut EscapeWriter) {
     for (flag, said_when, sequence) in MODES {
         if mode.contains(*flag) == *said_when {
             paint.put(sequence);
@@ -146,17 +145,17 @@ fn paint_modes(mode: TermMode, paint: &mut Paint) {
     }
 }
 
-/// One of the two screens with its cursors.
-struct Picture {
+/// Primary or alternate screen with its cursors.
+struct Buffer {
     rows: Vec<Vec<Cell>>,
     cursor: Cursor<Cell>,
     saved: Cursor<Cell>,
 }
 
-impl Picture {
+impl Buffer {
     fn of(screen: &Screen) -> Self {
         let grid = screen.term.grid();
-        Picture {
+        Buffer {
             rows: (0..screen.term.screen_lines())
                 .map(|row| screen.cells(row))
                 .collect(),
@@ -165,7 +164,7 @@ impl Picture {
         }
     }
 
-    fn paint(&self, paint: &mut Paint) {
+    fn paint(&self, paint: &mut EscapeWriter) {
         paint.pen(&Cell::default());
         paint.charsets(&Cursor::default());
         paint.put(b"\x1b[H\x1b[2J");
@@ -178,17 +177,17 @@ impl Picture {
             // A wide character that does not fit leaves a blank in its own colours before it wraps.
             let leaves_a_blank = |blank: &Cell| {
                 next.is_some_and(|wide| {
-                    wide.flags.contains(Flags::WIDE_CHAR) && same_pen(wide, blank)
+                    wide.flags.contains(Flags::WIDE_CHAR) && same_style(wide, blank)
                 })
             };
             let written = match row.iter().rposition(|cell| *cell != Cell::default()) {
                 _ if wraps => row.len(),
                 Some(last) => last + 1,
-                // What flows on from the row above must be written, blank or not.
+                // A row that continues the row above must be written, blank or not.
                 None => usize::from(flows_on),
             };
             if written > 0 && !flows_on {
-                paint.say(format_args!("\x1b[{};1H", at + 1));
+                paint.put_fmt(format_args!("\x1b[{};1H", at + 1));
             }
             for cell in &row[..written] {
                 let left = cell.flags.contains(Flags::LEADING_WIDE_CHAR_SPACER);
@@ -205,40 +204,40 @@ impl Picture {
         self.place(&self.cursor, paint, 0);
     }
 
-    /// Puts the cursor where it was, counted from the row `top`.
-    fn place_cursor(&self, paint: &mut Paint, top: u16) {
+    /// Puts the cursor at its position, counted from the row `top`.
+    fn place_cursor(&self, paint: &mut EscapeWriter, top: u16) {
         self.place(&self.cursor, paint, top);
     }
 
-    fn place(&self, cursor: &Cursor<Cell>, paint: &mut Paint, top: u16) {
+    fn place(&self, cursor: &Cursor<Cell>, paint: &mut EscapeWriter, top: u16) {
         let Point { line, column } = cursor.point;
         let row = line.0 - i32::from(top) + 1;
         if cursor.input_needs_wrap
             && let Some(cells) = self.rows.get(line.0 as usize)
         {
-            // It stands behind the last column, where only writing there leaves it.
+            // The cursor is behind the last column, and only writing there puts it there.
             let wide = cells[column.0].flags.contains(Flags::WIDE_CHAR_SPACER);
             let col = column.0 - usize::from(wide);
-            paint.say(format_args!("\x1b[{row};{}H", col + 1));
+            paint.put_fmt(format_args!("\x1b[{row};{}H", col + 1));
             paint.charsets(&Cursor::default());
             paint.cell(&cells[col]);
         } else {
-            paint.say(format_args!("\x1b[{row};{}H", column.0 + 1));
+            paint.put_fmt(format_args!("\x1b[{row};{}H", column.0 + 1));
         }
         paint.charsets(cursor);
         paint.pen(&cursor.template);
     }
 }
 
-/// Writes cells with as few words as will do.
+/// Writer of escape sequences and cells that leaves out what is set already.
 #[derive(Default)]
-struct Paint {
+struct EscapeWriter {
     out: Vec<u8>,
     pen: Cell,
     charsets: [bool; 2],
 }
 
-/// What is written besides the character and its marks.
+/// Cell flags that are set by escape sequences.
 const SHOWN: Flags = Flags::INVERSE
     .union(Flags::BOLD_ITALIC)
     .union(Flags::DIM)
@@ -246,24 +245,25 @@ const SHOWN: Flags = Flags::INVERSE
     .union(Flags::STRIKEOUT)
     .union(Flags::ALL_UNDERLINES);
 
-fn same_ink(left: &Cell, right: &Cell) -> bool {
+/// True if both cells have the same colours and flags.
+fn same_attributes(left: &Cell, right: &Cell) -> bool {
     left.flags & SHOWN == right.flags & SHOWN
         && left.fg == right.fg
         && left.bg == right.bg
         && left.underline_color() == right.underline_color()
 }
 
-/// Whether both were written without anything said in between.
-fn same_pen(left: &Cell, right: &Cell) -> bool {
-    same_ink(left, right) && left.hyperlink() == right.hyperlink()
+/// True if both cells were written with the same attributes and hyperlink.
+fn same_style(left: &Cell, right: &Cell) -> bool {
+    same_attributes(left, right) && left.hyperlink() == right.hyperlink()
 }
 
-impl Paint {
+impl EscapeWriter {
     fn put(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 
-    fn say(&mut self, words: std::fmt::Arguments<'_>) {
+    fn put_fmt(&mut self, words: std::fmt::Arguments<'_>) {
         let _ = self.out.write_fmt(words);
     }
 
@@ -292,17 +292,17 @@ impl Paint {
         self.charsets = wanted;
     }
 
-    /// Takes up the pen that wrote a cell.
+    /// Sets the attributes of a cell.
     fn pen(&mut self, cell: &Cell) {
         if self.pen.hyperlink() != cell.hyperlink() {
             match cell.hyperlink() {
                 Some(link) => {
-                    self.say(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()))
+                    self.put_fmt(format_args!("\x1b]8;id={};{}\x1b\\", link.id(), link.uri()))
                 }
                 None => self.put(b"\x1b]8;;\x1b\\"),
             }
         }
-        if !same_ink(&self.pen, cell) {
+        if !same_attributes(&self.pen, cell) {
             self.put(b"\x1b[0");
             self.attributes(cell.flags & SHOWN);
             self.color(38, cell.fg, NamedColor::Foreground);
@@ -330,7 +330,7 @@ impl Paint {
             (Flags::DASHED_UNDERLINE, "4:5"),
         ] {
             if flags.contains(flag) {
-                self.say(format_args!(";{code}"));
+                self.put_fmt(format_args!(";{code}"));
             }
         }
     }
@@ -341,14 +341,14 @@ impl Paint {
             Color::Named(name) => {
                 let base = u32::from(code) - 8;
                 match name as u32 {
-                    index @ 0..=7 => self.say(format_args!(";{}", base + index)),
-                    index @ 8..=15 => self.say(format_args!(";{}", base + 60 + index - 8)),
+                    index @ 0..=7 => self.put_fmt(format_args!(";{}", base + index)),
+                    index @ 8..=15 => self.put_fmt(format_args!(";{}", base + 60 + index - 8)),
                     _ => {}
                 }
             }
-            Color::Indexed(index) => self.say(format_args!(";{code};5;{index}")),
+            Color::Indexed(index) => self.put_fmt(format_args!(";{code};5;{index}")),
             Color::Spec(rgb) => {
-                self.say(format_args!(";{code};2;{};{};{}", rgb.r, rgb.g, rgb.b));
+                self.put_fmt(format_args!(";{code};2;{};{};{}", rgb.r, rgb.g, rgb.b));
             }
         }
     }
