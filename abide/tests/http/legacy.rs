@@ -285,6 +285,29 @@ fn a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
 }
 
 #[test]
+fn one_session_too_many_ends_the_quietest_that_waits_for_nothing() {
+    let abide = Abide::new();
+    let waits = Client::new(&abide, json!({}));
+    let fifo = abide.fifo("go");
+    let mut answer = waits.call(
+        1,
+        "shell",
+        &json!({"command": format!("cat {}", fifo.display())}),
+    );
+    let quiet = Client::new(&abide, json!({}));
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let answers = |client: &Client<'_>| abide.open("POST /mcp", &client.headers, &list.to_string());
+    let others: Vec<Client<'_>> = (2..1_024).map(|_| Client::new(&abide, json!({}))).collect();
+    assert_eq!(answers(&others[0]).status, 200, "there is room for all");
+    let one_more = Client::new(&abide, json!({}));
+    assert_eq!(answers(&quiet).status, 404);
+    assert_eq!(answers(&others[0]).status, 200);
+    assert_eq!(answers(&one_more).status, 200);
+    feed(&fifo, "done\n");
+    assert_eq!(answer.event()["id"], 1);
+}
+
+#[test]
 fn message_of_one_session_is_told_in_another_only_after_the_first_was_deleted() {
     let abide = Abide::new();
     let (one, two) = (
