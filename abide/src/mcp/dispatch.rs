@@ -30,21 +30,21 @@ const TOO_EARLY: &str = "no session is open: say initialize first, or name io.mo
 /// request without a session.
 pub struct Connection {
     server: Server,
-    session: Mutex<Session>,
-    /// Where messages go that belong to no request.
+    handshake: Mutex<Handshake>,
+    /// Way of messages that belong to no request.
     sink: Sink,
     requests: Arc<Requests>,
     in_flight: Arc<InFlightTable>,
 }
 
-/// How the client has opened its session.
-enum Session {
-    /// It has not.
-    Closed,
-    /// With `initialize`, answered with this version.
-    Handshake(Box<InitializeRequestParams>),
-    /// With a request that carries its own metadata, as every request then must.
-    Inline,
+/// State of the handshake.
+enum Handshake {
+    /// The client has not begun.
+    Pending,
+    /// The client has said `initialize`, answered with this version.
+    Done(Box<InitializeRequestParams>),
+    /// There is none: the first request carried its own metadata, as every request then must.
+    Omitted,
 }
 
 /// A request under this id is not answered yet.
@@ -62,7 +62,7 @@ impl IdInUse {
 struct Caller {
     /// Generation from 2026-07-28 on: results carry `resultType`, questions are returned.
     modern: bool,
-    /// Whether methods that ended with 2025-11-25 are available.
+    /// Methods that ended with 2025-11-25 are available.
     has_legacy_methods: bool,
     name: String,
     capabilities: Option<ClientCapabilities>,
@@ -74,38 +74,38 @@ impl Connection {
     /// Messages that belong to no request go to `sink`; the daemon's own requests are numbered from
     /// `first_request` on.
     pub fn new(server: Server, sink: Sink, first_request: i64) -> Self {
-        Self::with(Session::Closed, server, sink, first_request)
+        Self::with(Handshake::Pending, server, sink, first_request)
     }
 
     /// For one request that carries its own metadata.
     pub fn for_one_request(server: Server, sink: Sink) -> Self {
-        Self::with(Session::Inline, server, sink, 1)
+        Self::with(Handshake::Omitted, server, sink, 1)
     }
 
-    fn with(session: Session, server: Server, sink: Sink, first_request: i64) -> Self {
+    fn with(handshake: Handshake, server: Server, sink: Sink, first_request: i64) -> Self {
         Connection {
             server,
-            session: Mutex::new(session),
+            handshake: Mutex::new(handshake),
             sink,
             requests: Requests::new(first_request),
             in_flight: Arc::default(),
         }
     }
 
-    fn session(&self) -> MutexGuard<'_, Session> {
-        self.session.lock().expect("no holder panics")
+    fn handshake(&self) -> MutexGuard<'_, Handshake> {
+        self.handshake.lock().expect("no holder panics")
     }
 
-    /// Whether all requests of the client are answered.
+    /// True if all requests of the client are answered.
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
 
     /// Version that was agreed upon by `initialize`.
     pub fn version(&self) -> Option<ProtocolVersion> {
-        match &*self.session() {
-            Session::Handshake(handshake) => Some(handshake.protocol_version.clone()),
-            Session::Closed | Session::Inline => None,
+        match &*self.handshake() {
+            Handshake::Done(handshake) => Some(handshake.protocol_version.clone()),
+            Handshake::Pending | Handshake::Omitted => None,
         }
     }
 
@@ -157,7 +157,7 @@ impl Connection {
                 }
             }
             ClientNotification::InitializedNotification(_)
-                if !matches!(*self.session(), Session::Closed) =>
+                if !matches!(*self.handshake(), Handshake::Pending) =>
             {
                 let (server, origin) = (self.server.clone(), origin.clone());
                 let peer = self.peer(&self.sink);
@@ -247,9 +247,9 @@ impl Connection {
     fn initialize(&self, mut params: InitializeRequestParams, origin: &Origin) -> ServerResult {
         let result = Server::initialize_result(&params, origin);
         params.protocol_version = result.protocol_version.clone();
-        let mut session = self.session();
-        if !matches!(*session, Session::Inline) {
-            *session = Session::Handshake(Box::new(params));
+        let mut state = self.handshake();
+        if !matches!(*state, Handshake::Omitted) {
+            *state = Handshake::Done(Box::new(params));
         }
         ServerResult::InitializeResult(result)
     }
@@ -261,11 +261,11 @@ impl Connection {
         request: &ClientRequest,
         meta: &RequestMetaObject,
     ) -> Result<Caller, ErrorData> {
-        let mut session = self.session();
+        let mut state = self.handshake();
         let version = meta.protocol_version();
         let is_discover = matches!(request, ClientRequest::DiscoverRequest(_));
-        let is_closed = matches!(*session, Session::Closed);
-        if is_closed && matches!(request, ClientRequest::PingRequest(_)) {
+        let is_pending = matches!(*state, Handshake::Pending);
+        if is_pending && matches!(request, ClientRequest::PingRequest(_)) {
             return Ok(Caller {
                 modern: false,
                 has_legacy_methods: true,
@@ -273,7 +273,7 @@ impl Connection {
                 capabilities: None,
             });
         }
-        if is_closed && version.is_none() && !is_discover {
+        if is_pending && version.is_none() && !is_discover {
             let sentence = match request.method() {
                 "initialize" => INITIALIZE,
                 _ => TOO_EARLY,
@@ -286,9 +286,9 @@ impl Connection {
             let error = ErrorData::unsupported_protocol_version(version.clone(), supported);
             return Err(error);
         }
-        let handshake = match &*session {
-            Session::Handshake(handshake) => Some(handshake),
-            Session::Closed | Session::Inline => None,
+        let handshake = match &*state {
+            Handshake::Done(handshake) => Some(handshake),
+            Handshake::Pending | Handshake::Omitted => None,
         };
         let needs_metadata = is_discover || handshake.is_none() || is_modern(version.as_ref());
         let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
@@ -311,8 +311,8 @@ impl Connection {
             capabilities: capabilities
                 .or_else(|| handshake.map(|handshake| handshake.capabilities.clone())),
         };
-        if is_closed && !is_discover {
-            *session = Session::Inline;
+        if is_pending && !is_discover {
+            *state = Handshake::Omitted;
         }
         Ok(caller)
     }

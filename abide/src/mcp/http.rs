@@ -28,14 +28,15 @@ pub use event_stream::{EventStream, PendingAnswer};
 
 use self::event_stream::Reader;
 use self::headers::{EVENTS, JSON, Lifecycle, SESSION};
-use self::sessions::{Session, Sessions};
+use self::sessions::{HttpSession, HttpSessions};
+use super::batch::is_one;
+use super::decode::{self, Unread};
 use super::dispatch::Connection;
 use super::peer::Sink;
 use super::scan::Outline;
 use super::seal::Seal;
 use super::server::{Origin, Server};
 use super::wire::{encode, refusal};
-use super::{batch::is_one, decode};
 use abide_engine::Handle;
 
 /// The longest name of a session, in bytes.
@@ -49,7 +50,7 @@ type Refused = Box<Response>;
 pub struct Http {
     handle: Handle,
     seal: Arc<Seal>,
-    sessions: Arc<Sessions>,
+    sessions: Arc<HttpSessions>,
 }
 
 impl Http {
@@ -94,19 +95,11 @@ impl Http {
                 return Err(batch::refused(-32600, batch::ONE_AT_A_TIME));
             }
             headers::known_version(headers)?;
-            return batch::answer(&*self.session_of(headers)?, body, origin);
+            let session = self.session_of(headers)?;
+            return batch::answer(&session, body, origin);
         }
         let outline = Outline::of(body);
-        let message = decode::message(body, &outline).map_err(|unread| match unread {
-            decode::Unread::Twice(sentence) => json(
-                StatusCode::OK,
-                refusal(outline.id.as_deref(), -32602, &sentence),
-            ),
-            decode::Unread::Fault(fault) => {
-                let sentence = format!("not a message of MCP: {fault}");
-                text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &sentence)
-            }
-        })?;
+        let message = decode::message(body, &outline).map_err(|why| unread(&outline, why))?;
         match headers::lifecycle(headers, &message)? {
             Lifecycle::Session => self.take(headers, message, origin),
             Lifecycle::Single => {
@@ -123,15 +116,10 @@ impl Http {
         message: ClientJsonRpcMessage,
         origin: &Arc<Origin>,
     ) -> Result<Response, Refused> {
-        let (session, opened) = match is_initialize(&message) && !headers.contains_key(SESSION) {
+        let opens = is_initialize(&message) && !headers.contains_key(SESSION);
+        let (session, opened) = match opens {
+            true => self.open().map(|(id, session)| (session, Some(id)))?,
             false => (self.session_of(headers)?, None),
-            true => {
-                let (id, session) = self.sessions.open(self.server()).ok_or_else(|| {
-                    let sentence = "too many sessions wait for an answer";
-                    text(StatusCode::SERVICE_UNAVAILABLE, sentence)
-                })?;
-                (session, Some(id))
-            }
         };
         if !matches!(message, JsonRpcMessage::Request(_)) {
             let sink = Sink::Events(session.common.clone());
@@ -139,17 +127,25 @@ impl Http {
             let _ = (session.connection).message(message, origin, sink, None);
             return Ok(StatusCode::ACCEPTED.into_response());
         }
-        let stream = session.open_stream();
+        let (stream, _taken) = session.open_stream();
         let reader = stream.read();
-        let taken = (session.connection).message(message, origin, Sink::Events(stream), None);
-        taken.map_err(|in_use| error(StatusCode::OK, &in_use.error()))?;
+        (session.connection)
+            .message(message, origin, Sink::Events(stream), None)
+            .map_err(|in_use| error(StatusCode::OK, &in_use.error()))?;
         let mut response = events(reader);
-        if let Some(id) = opened
-            && let Ok(id) = HeaderValue::try_from(id)
-        {
+        if let Some(id) = opened {
             response.headers_mut().insert(SESSION, id);
         }
         Ok(response)
+    }
+
+    fn open(&self) -> Result<(HeaderValue, Arc<HttpSession>), Refused> {
+        let opened = self.sessions.open(self.server());
+        let opened = opened.and_then(|(id, session)| Some((id.try_into().ok()?, session)));
+        opened.ok_or_else(|| {
+            let sentence = "too many sessions wait for an answer; end one, or try again later";
+            text(StatusCode::SERVICE_UNAVAILABLE, sentence)
+        })
     }
 
     /// Takes a message that belongs to no session.
@@ -173,8 +169,8 @@ impl Http {
         let sink = Sink::Events(stream.clone());
         let reader = stream.read().or_cancel(abandoned);
         let connection = Connection::for_one_request(self.server(), sink.clone());
-        let taken = connection.message(message, origin, sink, None);
-        taken.map_err(|in_use| error(StatusCode::OK, &in_use.error()))?;
+        // It is the only one, so its id is not in use.
+        let _ = connection.message(message, origin, sink, None);
         // Only a call is not answered by now, and that has no status of its own.
         match stream.first_error() {
             Some((code, line)) if status(code, has_metadata) != StatusCode::OK => {
@@ -206,7 +202,7 @@ impl Http {
         Ok(StatusCode::ACCEPTED.into_response())
     }
 
-    fn session_of(&self, headers: &HeaderMap) -> Result<Arc<Session>, Refused> {
+    fn session_of(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, Refused> {
         let id = headers::session(headers)?;
         let session = self.sessions.find(id);
         session.ok_or_else(|| text(StatusCode::NOT_FOUND, "there is no such session"))
@@ -217,12 +213,26 @@ impl Http {
     }
 }
 
+/// Refuses a body that is no message.
+fn unread(outline: &Outline, why: Unread) -> Refused {
+    match why {
+        Unread::Twice(sentence) => {
+            let line = refusal(outline.id.as_deref(), -32602, &sentence);
+            json(StatusCode::OK, line)
+        }
+        Unread::Fault(fault) => {
+            let sentence = format!("not a message of MCP: {fault}");
+            text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &sentence)
+        }
+    }
+}
+
 fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
     matches!(message, JsonRpcMessage::Request(asked)
         if matches!(asked.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// Whether a request carries what the handshake of a session would have said.
+/// True if a request carries what the handshake of a session would have said.
 fn has_metadata(request: &ClientRequest) -> bool {
     let missing = (request.get_meta()).missing_required_keys(&ProtocolVersion::V_2026_07_28);
     missing.is_empty()

@@ -14,7 +14,7 @@ pub struct InFlight {
     /// Number of this request among all that its front has ever forwarded. It stays the same when the front
     /// replays the request. Requests over HTTP have none.
     pub ordinal: Option<u64>,
-    /// Where the answer goes.
+    /// Way of the answer.
     pub sink: Sink,
     /// The client has cancelled the request.
     pub cancelled: CancellationToken,
@@ -62,7 +62,7 @@ impl InFlightTable {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Whether all requests are answered.
+    /// True if all requests are answered.
     pub fn is_empty(&self) -> bool {
         self.all().is_empty()
     }

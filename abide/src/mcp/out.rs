@@ -56,7 +56,7 @@ impl Out {
         })
     }
 
-    /// Whether another answer may be made now.
+    /// True if another answer may be made now.
     pub fn has_room(&self) -> bool {
         self.state().unsent.len() < BACKLOG
     }

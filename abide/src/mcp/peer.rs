@@ -15,7 +15,7 @@ use super::http::{EventStream, PendingAnswer};
 use super::out::{Out, Turn};
 use crate::tools::Receipt;
 
-/// Where messages to a client go.
+/// Way of messages to a client.
 #[derive(Clone)]
 pub enum Sink {
     /// The connection of a front.
@@ -53,7 +53,7 @@ impl Sink {
         }
     }
 
-    /// Whether another answer may be made now.
+    /// True if another answer may be made now.
     pub fn has_room(&self) -> bool {
         match self {
             Sink::Front(out) => out.has_room(),
@@ -140,7 +140,7 @@ impl Peer {
         self.notify(ServerNotification::CancelledNotification(cancelled));
     }
 
-    /// Whether the client is gone.
+    /// True if the client is gone.
     pub fn is_closed(&self) -> bool {
         self.sink.lost().is_cancelled()
     }
@@ -192,7 +192,7 @@ impl Requests {
     }
 }
 
-/// Whether a client that does not read may miss this notification: the next of its kind, or the next result,
+/// True if a client that does not read may miss this notification: the next of its kind, or the next result,
 /// says the same.
 fn is_dispensable(notification: &ServerNotification) -> bool {
     matches!(

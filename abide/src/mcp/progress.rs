@@ -12,7 +12,7 @@ use super::call::CallContext;
 use super::peer::Peer;
 use abide_engine::clock::{Clock, SystemClock, pause};
 
-/// How often a client hears that the call is alive.
+/// Interval of notifications that a call is alive.
 const PROGRESS: Duration = Duration::from_secs(12);
 /// A call that starts no command is waiting if it is not answered by then.
 pub const FIRST: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ pub struct Progress {
     /// When the command began, on the calendar.
     since: u64,
     last: f64,
-    /// What it is doing, in a word.
+    /// "waiting" or "running".
     what: &'static str,
     /// Until the next notification.
     pause: BoxFuture<'static, ()>,

@@ -28,7 +28,7 @@ use crate::tools;
 use abide_engine::peer;
 use abide_engine::{Handle, Present};
 
-/// How long a client may keep the lists: they change with the version only.
+/// Time for which a client may keep the lists: they change with the version only.
 const FRESH_MS: u64 = 5 * 60 * 1_000;
 
 /// One client's server.
@@ -52,7 +52,7 @@ pub struct Speaks(Mutex<VecDeque<(Agent, Conversation, Present)>>);
 const CONVERSATIONS: usize = 64;
 
 impl Speaks {
-    /// Whether this conversation of an agent is one of them.
+    /// True if this conversation of an agent is one of them.
     pub fn has(&self, agent: &Agent, conversation: &Conversation) -> bool {
         let all = self.0.lock().expect("no holder panics");
         all.iter()
@@ -68,7 +68,7 @@ impl Speaks {
     }
 }
 
-/// Where a client's calls come from.
+/// Sender of a client's calls.
 #[derive(Debug)]
 pub struct Origin {
     /// By what way.
@@ -79,13 +79,13 @@ pub struct Origin {
     pub conversation: Option<Conversation>,
     /// The agent's root folder.
     pub root: PathBuf,
-    /// What commands inherit.
+    /// Environment that commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
     /// Who is at the other end.
     pub peer: peer::Peer,
 }
 
-/// How a client reaches the daemon.
+/// Transport by which a client reaches the daemon.
 #[derive(Debug)]
 pub enum Way {
     /// Through the front of this name.
@@ -120,7 +120,7 @@ impl Origin {
 }
 
 impl Origin {
-    /// Whether its client listens to a channel.
+    /// True if its client listens to a channel.
     fn has_channel(&self) -> bool {
         self.var(CHANNEL).is_some_and(|value| value == "1")
     }
@@ -276,7 +276,7 @@ fn newest_for(client: &str) -> ProtocolVersion {
     }
 }
 
-/// Whether a version is of the generation without a handshake.
+/// True if a version is of the generation without a handshake.
 pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
     version.is_some_and(|version| !version.has_initialize())
 }

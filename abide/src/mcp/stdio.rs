@@ -43,7 +43,7 @@ const NO_ID: &str = "the id of a request must be text or a whole number";
 
 /// Fronts connected at once.
 const FRONTS: usize = 1_024;
-/// How long to let go where no further connection can be opened.
+/// Pause when no connection can be accepted.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// Serves every front that connects. `seal` closes what clients carry between two rounds of a call.
@@ -280,7 +280,7 @@ impl Drop for Front {
     }
 }
 
-/// Whether a request has an id that is neither text nor a number.
+/// True if a request has an id that is neither text nor a number.
 fn has_invalid_id(outline: &Outline, line: &[u8]) -> bool {
     let method = outline.method.as_deref().unwrap_or_default();
     if outline.kind() != Kind::Notification || method.starts_with(b"notifications/") {

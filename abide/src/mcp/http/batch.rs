@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 
-use super::sessions::Session;
+use super::sessions::HttpSession;
 use super::{Refused, events, json};
 use crate::mcp::batch;
 use crate::mcp::decode::{self, Unread};
@@ -23,7 +23,11 @@ pub const ONE_AT_A_TIME: &str =
     "a batch is not taken in this version of MCP; send each message in a request of its own";
 
 /// Answers the batch in `body`.
-pub fn answer(session: &Session, body: &[u8], origin: &Arc<Origin>) -> Result<Response, Refused> {
+pub fn answer(
+    session: &HttpSession,
+    body: &[u8],
+    origin: &Arc<Origin>,
+) -> Result<Response, Refused> {
     let version = session.connection.version();
     if version.is_none_or(|version| version.as_str() != batch::VERSION) {
         return Err(refused(-32600, ONE_AT_A_TIME));
@@ -32,9 +36,8 @@ pub fn answer(session: &Session, body: &[u8], origin: &Arc<Origin>) -> Result<Re
     if let Some(sentence) = batch::objection(&messages) {
         return Err(refused(-32600, &sentence));
     }
-    let stream = session.open_batch_stream();
+    let (stream, all_taken) = session.open_batch_stream();
     let reader = stream.read();
-    let all_taken = stream.expect_answer();
     let mut ids = HashSet::new();
     let mut taken = Vec::new();
     let mut is_answered = false;

@@ -39,7 +39,7 @@ const COMMON: u64 = 0;
 
 /// The events of one response, or of one session's stream for what belongs to no request.
 pub struct EventStream {
-    /// Its place among the streams of a session. `None`: it cannot be resumed, and its events have no ids.
+    /// Place among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
     place: Option<Place>,
     /// The session has ended, or the client of a single request is gone.
     pub lost: CancellationToken,
@@ -145,6 +145,11 @@ impl EventStream {
 
     fn is_common(&self) -> bool {
         (self.place.as_ref()).is_some_and(|place| place.number == COMMON)
+    }
+
+    /// True if a response reads it now.
+    pub fn is_read(&self) -> bool {
+        self.recording().readers > 0
     }
 
     fn is_over(&self) -> bool {
@@ -326,10 +331,10 @@ struct Streams {
 }
 
 impl Replay {
-    /// With the common stream, which comes second.
+    /// Returns the common stream as well.
     pub fn new(lost: CancellationToken) -> (Arc<Self>, Arc<EventStream>) {
         let replay = Arc::new(Replay(Mutex::default()));
-        let common = replay.open(lost);
+        let (common, _) = replay.open(lost);
         (replay, common)
     }
 
@@ -337,8 +342,8 @@ impl Replay {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Opens a stream.
-    pub fn open(self: &Arc<Self>, lost: CancellationToken) -> Arc<EventStream> {
+    /// Opens a stream for the answer to one request, which is expected from now on.
+    pub fn open(self: &Arc<Self>, lost: CancellationToken) -> (Arc<EventStream>, PendingAnswer) {
         let mut streams = self.streams();
         let place = Place {
             number: streams.next,
@@ -347,7 +352,8 @@ impl Replay {
         streams.next += 1;
         let stream = EventStream::at(Some(place), lost);
         streams.all.push_back(stream.clone());
-        stream
+        let pending = stream.expect_answer();
+        (stream, pending)
     }
 
     /// Reads what follows the event with this id (`event/stream`), recorded and still to come. `None`: the
@@ -411,8 +417,7 @@ mod tests {
 
     /// Opens a stream with this many notifications.
     fn begun(replay: &Arc<Replay>, count: u32) -> (Arc<EventStream>, PendingAnswer) {
-        let stream = replay.open(CancellationToken::new());
-        let pending = stream.expect_answer();
+        let (stream, pending) = replay.open(CancellationToken::new());
         for step in 0..count {
             assert!(stream.send(&progress(step)));
         }

@@ -25,7 +25,7 @@ const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 /// Names the tool, prompt, resource or task that a request is about, from 2026-07-28 on.
 const NAME: &str = "mcp-name";
-/// What surrounds a value that is written in Base64.
+/// Prefix and suffix of a value that is written in Base64.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 
 /// To what a message belongs.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide_core::Mono;
 use tokio_util::sync::CancellationToken;
 
-use super::event_stream::{EventStream, Reader, Replay};
+use super::event_stream::{EventStream, PendingAnswer, Reader, Replay};
 use crate::mcp::dispatch::Connection;
 use crate::mcp::peer::Sink;
 use crate::mcp::server::Server;
@@ -16,15 +16,15 @@ use abide_engine::entropy;
 
 /// Sessions at once. One more takes the place of the one that was quiet for longest.
 const SESSIONS: usize = 1_024;
-/// A session that nobody used for so long is over; clients seldom say that they leave.
+/// A session that is not used for so long is over; clients seldom say that they leave.
 const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// All sessions, by id.
 #[derive(Default)]
-pub struct Sessions(Mutex<HashMap<String, Arc<Session>>>);
+pub struct HttpSessions(Mutex<HashMap<String, Arc<HttpSession>>>);
 
 /// One session, from `initialize` on.
-pub struct Session {
+pub struct HttpSession {
     pub connection: Connection,
     /// The session has ended.
     lost: CancellationToken,
@@ -35,11 +35,11 @@ pub struct Session {
     pub common: Arc<EventStream>,
 }
 
-impl Session {
+impl HttpSession {
     fn new(server: Server) -> Self {
         let lost = CancellationToken::new();
         let (replay, common) = Replay::new(lost.clone());
-        Session {
+        HttpSession {
             connection: Connection::new(server, Sink::Events(common.clone()), 1),
             lost,
             used: Mutex::new(SystemClock.mono()),
@@ -53,13 +53,15 @@ impl Session {
     }
 
     /// Opens the stream of the answer to one request.
-    pub fn open_stream(&self) -> Arc<EventStream> {
+    pub fn open_stream(&self) -> (Arc<EventStream>, PendingAnswer) {
         self.replay.open(self.lost.clone())
     }
 
     /// Opens the stream of the answers to a batch. It cannot be resumed.
-    pub fn open_batch_stream(&self) -> Arc<EventStream> {
-        EventStream::new(self.lost.clone())
+    pub fn open_batch_stream(&self) -> (Arc<EventStream>, PendingAnswer) {
+        let stream = EventStream::new(self.lost.clone());
+        let pending = stream.expect_answer();
+        (stream, pending)
     }
 
     /// Reads what follows the event with this id. `None`: its stream is not known.
@@ -67,32 +69,31 @@ impl Session {
         self.replay.resume(event)
     }
 
-    /// How long to wait until it may be quiet for too long. `None`: it is.
+    /// Time until the session has been quiet for too long. `None`: it has been.
     fn quiet_in(&self) -> Option<Duration> {
-        let quiet = Duration::from_millis(SystemClock.mono().since(*self.used()).0);
-        let left = QUIET.saturating_sub(quiet);
-        match self.connection.is_idle() {
-            true => (!left.is_zero()).then_some(left),
-            false => Some(QUIET),
+        if !self.connection.is_idle() || self.common.is_read() {
+            return Some(QUIET);
         }
+        let quiet = Duration::from_millis(SystemClock.mono().since(*self.used()).0);
+        QUIET.checked_sub(quiet).filter(|left| !left.is_zero())
     }
 }
 
-impl Sessions {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+impl HttpSessions {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
         self.0.lock().expect("no holder panics")
     }
 
     /// The session with this id, which is used now.
-    pub fn find(&self, id: &str) -> Option<Arc<Session>> {
+    pub fn find(&self, id: &str) -> Option<Arc<HttpSession>> {
         let session = self.all().get(id).cloned()?;
         *session.used() = SystemClock.mono();
         Some(session)
     }
 
     /// Opens a session. `None`: there are too many, and all wait for an answer.
-    pub fn open(self: &Arc<Self>, server: Server) -> Option<(String, Arc<Session>)> {
-        let session = Arc::new(Session::new(server));
+    pub fn open(self: &Arc<Self>, server: Server) -> Option<(String, Arc<HttpSession>)> {
+        let session = Arc::new(HttpSession::new(server));
         let id = format!("{:032x}", u128::from_ne_bytes(entropy::array()));
         let quietest = {
             let mut all = self.all();
@@ -121,7 +122,7 @@ impl Sessions {
 }
 
 /// The session without a request in flight that was used least recently.
-fn quietest(all: &HashMap<String, Arc<Session>>) -> Option<String> {
+fn quietest(all: &HashMap<String, Arc<HttpSession>>) -> Option<String> {
     let idle = all
         .iter()
         .filter(|(_, session)| session.connection.is_idle());
@@ -129,7 +130,7 @@ fn quietest(all: &HashMap<String, Arc<Session>>) -> Option<String> {
     Some(id.clone())
 }
 
-async fn close_when_quiet(sessions: Weak<Sessions>, session: Weak<Session>, id: String) {
+async fn close_when_quiet(sessions: Weak<HttpSessions>, session: Weak<HttpSession>, id: String) {
     while let Some((left, lost)) =
         (session.upgrade()).map(|session| (session.quiet_in(), session.lost.clone()))
     {
