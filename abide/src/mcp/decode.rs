@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-use memchr::memchr;
 use rmcp::model::{
     CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
     ClientRequest, JsonObject, JsonRpcMessage, JsonRpcVersion2_0, MetaObject, RequestId,
@@ -17,13 +16,6 @@ use serde_json::Value;
 
 use super::scan::{Kind, Outline};
 use crate::strict::{self, Strict};
-
-/// The call of a tool in a line, where its outline needs not be known for that: nothing in it is spelled in a way
-/// that whoever counts the lines could take for something else.
-pub fn plain_call(line: &[u8]) -> Option<ClientJsonRpcMessage> {
-    let is_plain = line.starts_with(b"{") && memchr(b'\\', line).is_none();
-    is_plain.then(|| tool_call(line).ok().flatten()).flatten()
-}
 
 /// The message in a line of this outline.
 pub fn message(line: &[u8], outline: &Outline) -> Result<ClientJsonRpcMessage, Unread> {
@@ -219,10 +211,6 @@ mod tests {
                 tool_call(line.as_bytes()).is_ok_and(|call| call.is_some()),
                 "the short way: {line}"
             );
-            // What is taken for a call at once is one to whoever counts the lines.
-            let plain = plain_call(line.as_bytes());
-            assert_eq!(plain.is_some(), !line.contains('\\'), "{line}");
-            assert!(calls_a_tool(&Outline::of(line.as_bytes())), "{line}");
         }
     }
 
@@ -250,15 +238,7 @@ mod tests {
                 tool_call(line.as_bytes()).is_ok_and(|call| call.is_none()),
                 "{line}"
             );
-            assert!(plain_call(line.as_bytes()).is_none(), "{line}");
         }
-    }
-
-    #[test]
-    fn what_is_no_call_to_whoever_counts_the_lines_is_none() {
-        let row = r#"["2.0",7,"tools/call",{"name":"shell","arguments":{}}]"#;
-        assert!(plain_call(row.as_bytes()).is_none());
-        assert!(!calls_a_tool(&Outline::of(row.as_bytes())));
     }
 
     #[test]
@@ -279,7 +259,6 @@ mod tests {
         ] {
             let sentence = format!("the field '{field}' is given twice");
             let outline = Outline::of(line.as_bytes());
-            assert!(plain_call(line.as_bytes()).is_none());
             match message(line.as_bytes(), &outline) {
                 Err(Unread::Twice(said)) => assert_eq!(said, sentence),
                 other => panic!("{other:?}"),

@@ -234,10 +234,6 @@ impl Front {
         if line.is_empty() {
             return;
         }
-        if let Some(call) = decode::plain_call(line) {
-            let ordinal = self.numbers.take();
-            return self.message(call, Some(ordinal));
-        }
         let outline = Outline::of(line);
         let ordinal = (outline.kind() == Kind::Request).then(|| self.numbers.take());
         if has_invalid_id(&outline, line) {

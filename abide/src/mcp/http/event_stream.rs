@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -64,7 +65,7 @@ struct Recording {
     readers: usize,
     /// Receipts of results that no reader has read to the end.
     receipts: Vec<Receipt>,
-    /// Number of the last event of the common stream that was read: it has one position for all readers, since
+    /// Number of the last event that was read. The common stream has this one position for all its readers, since
     /// each of its messages goes to one of them only.
     cursor: u64,
 }
@@ -147,6 +148,14 @@ impl EventStream {
         (self.place.as_ref()).is_some_and(|place| place.number == COMMON)
     }
 
+    /// Names an event, where it can be named.
+    fn id_line(&self, event: u64) -> String {
+        let place = self.place.as_ref();
+        place.map_or_else(String::new, |place| {
+            format!("id: {event}/{}\n", place.number)
+        })
+    }
+
     /// True if a response reads it now.
     pub fn is_read(&self) -> bool {
         self.recording().readers > 0
@@ -212,12 +221,6 @@ impl EventStream {
             abandoned: None,
         }
     }
-
-    /// Sets the position of the common stream back to an event that its client has read.
-    fn rewind(&self, position: u64) {
-        let mut recording = self.recording();
-        recording.cursor = recording.cursor.min(position);
-    }
 }
 
 /// One reader of a stream.
@@ -246,32 +249,26 @@ impl Reader {
 
     /// Reads the next event, or a comment if there is none for long. `None`: the stream is over.
     async fn next(&mut self) -> Option<Bytes> {
+        let stream = self.stream.clone();
         let began = std::mem::replace(&mut self.began, true);
-        if !began && let Some(place) = &self.stream.place {
-            let position = match self.stream.is_common() {
-                true => self.stream.recording().cursor,
+        if !began && stream.place.is_some() {
+            let position = match stream.is_common() {
+                true => stream.recording().cursor,
                 false => self.position,
             };
-            let number = place.number;
             // Without data: it says after which event to resume if no other comes.
-            let first = format!("id: {position}/{number}\nretry: {RETRY}\ndata: \n\n");
-            return Some(first.into());
+            let id = stream.id_line(position);
+            return Some(format!("{id}retry: {RETRY}\ndata: \n\n").into());
         }
         let quiet = match began {
             true => ALIVE,
             false => FIRST_COMMENT,
         };
-        let stream = self.stream.clone();
         loop {
             let mut changed = pin!(stream.changed.notified());
             changed.as_mut().enable();
-            if let Some(event) = self.take() {
-                return Some(event);
-            }
-            if stream.is_over() {
-                let read = std::mem::take(&mut stream.recording().receipts);
-                read.into_iter().for_each(Receipt::delivered);
-                return None;
+            if let Poll::Ready(read) = self.take() {
+                return read;
             }
             tokio::select! {
                 biased;
@@ -282,27 +279,32 @@ impl Reader {
         }
     }
 
-    fn take(&mut self) -> Option<Bytes> {
-        let (number, line) = {
-            let mut recording = self.stream.recording();
-            let position = match self.stream.is_common() {
-                true => recording.cursor,
-                false => self.position,
-            };
-            let event = recording.after(position)?;
+    /// Takes the next event. `None`: there will be none, and the results that were read are acknowledged.
+    fn take(&mut self) -> Poll<Option<Bytes>> {
+        let stream = &self.stream;
+        let mut recording = stream.recording();
+        let position = match stream.is_common() {
+            true => recording.cursor,
+            false => self.position,
+        };
+        if let Some(event) = recording.after(position) {
             let (number, line) = (event.number, event.line.clone());
             recording.cursor = number;
-            (number, line)
-        };
-        self.position = number;
-        let mut event = Vec::with_capacity(line.len() + 32);
-        if let Some(place) = &self.stream.place {
-            event.extend_from_slice(format!("id: {number}/{}\n", place.number).as_bytes());
+            self.position = number;
+            if stream.place.is_none() {
+                recording.events.pop_front();
+            }
+            let id = stream.id_line(number);
+            let event = [id.as_bytes(), b"data: ", &line, b"\n\n"].concat();
+            return Poll::Ready(Some(event.into()));
         }
-        event.extend_from_slice(b"data: ");
-        event.extend_from_slice(&line);
-        event.extend_from_slice(b"\n\n");
-        Some(event.into())
+        if stream.is_common() || recording.pending > 0 {
+            return Poll::Pending;
+        }
+        let read = std::mem::take(&mut recording.receipts);
+        drop(recording);
+        read.into_iter().for_each(Receipt::delivered);
+        Poll::Ready(None)
     }
 }
 
@@ -367,8 +369,9 @@ impl Replay {
         };
         let stream = streams.all.iter().find(is_it)?.clone();
         drop(streams);
-        if stream.is_common() {
-            stream.rewind(event);
+        {
+            let mut recording = stream.recording();
+            recording.cursor = recording.cursor.min(event);
         }
         Some(stream.read_after(event))
     }
