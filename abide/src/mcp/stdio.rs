@@ -99,7 +99,7 @@ async fn converse(
     let origin = Arc::new(Origin::of_a_front(hello.clone(), peer));
     let server = Server::new(handle, seal);
     server.speaks_in(&agent, &conversation).await;
-    Front::new(&opening, &hello, server, origin)
+    FrontConnection::new(&opening, &hello, server, origin)
         .run(opening)
         .await;
 }
@@ -142,8 +142,8 @@ impl Opening {
     }
 }
 
-/// Client of one front.
-struct Front {
+/// Connection of one front, from its hello on.
+struct FrontConnection {
     connection: Connection,
     origin: Arc<Origin>,
     out: Arc<Out>,
@@ -165,7 +165,7 @@ impl Numbers {
     }
 }
 
-impl Front {
+impl FrontConnection {
     /// Accepts the connection of the front that said this hello.
     fn new(opening: &Opening, hello: &Hello, server: Server, origin: Arc<Origin>) -> Self {
         let out = Out::new(opening.stream.clone());
@@ -173,7 +173,7 @@ impl Front {
         // Not from zero: the official library for TypeScript takes the cancellation of request 0 for one
         // that names none, and the question would stay on the screen.
         let first = i64::from(hello.connection) * IDS_PER_CONNECTION + 1;
-        Front {
+        FrontConnection {
             connection: Connection::new(server, Sink::Front(out.clone()), first),
             origin,
             out,
@@ -270,7 +270,7 @@ impl Front {
     }
 }
 
-impl Drop for Front {
+impl Drop for FrontConnection {
     fn drop(&mut self) {
         self.out.lost.cancel();
     }
