@@ -91,16 +91,6 @@ impl Lock {
         }
     }
 
-    /// The names under which this server is called.
-    pub fn authorities(&self) -> &[String] {
-        &self.authorities
-    }
-
-    /// The pages that may call it.
-    pub fn origins(&self) -> &[String] {
-        &self.origins
-    }
-
     fn opens(&self, request: &Request) -> Result<Shown, Problem> {
         let headers = request.headers();
         self.is_called_here(request.uri(), headers)?;
@@ -278,19 +268,16 @@ mod tests {
     #[test]
     fn the_names_are_those_of_this_machine() {
         assert_eq!(
-            lock("127.0.0.1:8931").authorities(),
+            lock("127.0.0.1:8931").authorities,
             ["127.0.0.1:8931", "localhost:8931", "[::1]:8931"]
         );
         let other = lock("127.0.0.2:8931");
-        assert_eq!(other.authorities().last().unwrap(), "127.0.0.2:8931");
+        assert_eq!(other.authorities.last().unwrap(), "127.0.0.2:8931");
         let beyond = lock("192.0.2.7:80");
         for name in ["localhost:80", "localhost", "192.0.2.7:80", "192.0.2.7"] {
-            assert!(
-                beyond.authorities().iter().any(|ours| ours == name),
-                "{name}"
-            );
+            assert!(beyond.authorities.iter().any(|ours| ours == name), "{name}");
         }
-        let origins = beyond.origins();
+        let origins = &beyond.origins;
         assert!(origins.iter().any(|origin| origin == "http://192.0.2.7"));
     }
 

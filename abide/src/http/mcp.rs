@@ -27,7 +27,7 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
         return Problem::too_large(detail).into_response();
     };
     let request = axum::http::Request::from_parts(head, body);
-    mcp.answer(request, origin).await
+    mcp.answer(request, origin)
 }
 
 fn origin(headers: &HeaderMap, peer: Peer) -> Result<Origin, Problem> {

@@ -39,12 +39,7 @@ pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, tok
         return;
     };
     let lock = Arc::new(Lock::new(token, state.logins.clone(), address));
-    let mcp = Http::new(
-        state.handle.clone(),
-        seal,
-        lock.authorities().to_vec(),
-        lock.origins().to_vec(),
-    );
+    let mcp = Http::new(state.handle.clone(), seal);
     let router = routes(state, mcp).layer(from_fn_with_state(lock, locked));
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {

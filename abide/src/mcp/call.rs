@@ -13,7 +13,6 @@ use rmcp::model::{
     InputRequest, InputRequiredResult, InputResponses, RequestId, RequestMetaObject,
 };
 use serde_json::{Map, Value};
-use tokio_util::sync::CancellationToken;
 
 use super::ask::{self, Reply};
 use super::in_flight::InFlight;
@@ -80,10 +79,7 @@ pub struct CallContext {
     pub peer: Peer,
     pub client: Client,
     pub meta: RequestMetaObject,
-    /// The client does not wait for the answer any more.
-    pub cancelled: CancellationToken,
-    /// The request, unless it came over HTTP without a session.
-    pub in_flight: Option<Arc<InFlight>>,
+    pub request: Arc<InFlight>,
 }
 
 /// Answers a `tools/call`.
@@ -129,7 +125,7 @@ pub async fn run(
             cx.meta.get_progress_token().is_some(),
             |name| origin.var(name),
         ),
-        request_key: request_key(&origin, cx.in_flight.as_deref()),
+        request_key: request_key(&origin, &cx.request),
         conversation,
         client: match &origin.way {
             Way::Front(front) => Some(front.clone()),
@@ -201,8 +197,8 @@ pub async fn run(
 
 /// Under which a front may say the request again. Over HTTP nothing is said twice: a stream that
 /// broke is taken up again.
-fn request_key(origin: &Origin, request: Option<&InFlight>) -> Option<String> {
-    match (&origin.way, request?.ordinal) {
+fn request_key(origin: &Origin, request: &InFlight) -> Option<String> {
+    match (&origin.way, request.ordinal) {
         (Way::Front(front), Some(ordinal)) => Some(client::key(front, ordinal)),
         (Way::Front(_) | Way::Http, _) => None,
     }
@@ -334,27 +330,23 @@ impl Wait<'_> {
                 Happened::Told => {}
                 Happened::Cancelled => return Through::Cancelled,
                 Happened::Replied(reply) => self.replied(reply).await,
-                Happened::Other(other) => self.other(other).await,
+                Happened::Other(other) => self.other(other),
                 Happened::RepliedToOther(reply) => self.replied_to_other(reply).await,
                 Happened::Step(None) => return Through::Stopping,
                 Happened::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
                 Happened::Step(Some(ToolStep::Ended)) if self.takes_turn().await => {}
                 Happened::Step(Some(ToolStep::Ended)) => return Through::Cancelled,
                 Happened::Step(Some(ToolStep::Closed(question))) => {
-                    self.closed(question).await;
+                    self.closed(question);
                 }
                 Happened::Step(Some(ToolStep::Asked(question))) => {
-                    if let Some(returned) = self.ask(question).await {
-                        self.settle_progress().await;
+                    if let Some(returned) = self.ask(question) {
                         return Through::Returned(Box::new(returned));
                     }
                 }
                 Happened::Step(Some(ToolStep::Done(result))) => {
                     if self.asked.is_some() || self.other.is_some() {
-                        self.withdraw_all().await;
-                    }
-                    if self.progress.is_some() {
-                        self.settle_progress().await;
+                        self.withdraw_all();
                     }
                     return Through::Done(result);
                 }
@@ -365,34 +357,21 @@ impl Wait<'_> {
     /// Waits until the client has read enough of its earlier answers for this one to be rendered. `false`: it
     /// does not want this one any more, or is gone.
     async fn takes_turn(&mut self) -> bool {
-        let Some(request) = &self.cx.in_flight else {
-            return true;
-        };
         tokio::select! {
             biased;
-            turn = request.turn() => {
+            turn = self.cx.request.sink.turn() => {
                 self.turn = turn;
                 true
             }
-            () = self.cx.cancelled.cancelled() => false,
-            () = request.lost.cancelled() => false,
-        }
-    }
-
-    /// Nothing that is told of the call may follow its answer.
-    async fn settle_progress(&mut self) {
-        if let Some(progress) = self.progress.take() {
-            progress.settle().await;
+            () = self.cx.request.unwanted() => false,
         }
     }
 
     async fn what_happens(&mut self) -> Happened {
-        let lost = (self.cx.in_flight.as_ref()).map(|request| request.lost.cancelled());
         tokio::select! {
             biased;
             step = self.call.next() => Happened::Step(step),
-            () = self.cx.cancelled.cancelled() => Happened::Cancelled,
-            Some(()) = OptionFuture::from(lost) => Happened::Cancelled,
+            () = self.cx.request.unwanted() => Happened::Cancelled,
             Some(reply) = OptionFuture::from(self.asked.as_mut().map(|asked| &mut asked.reply)) => {
                 Happened::Replied(reply)
             }
@@ -417,7 +396,7 @@ impl Wait<'_> {
     }
 
     /// Puts a question to the client's person. Where that means to return the call: what it returns.
-    async fn ask(&mut self, question: Arc<QuestionView>) -> Option<InputRequiredResult> {
+    fn ask(&mut self, question: Arc<QuestionView>) -> Option<InputRequiredResult> {
         if self.nobody || self.settled == Some(question.id) {
             return None;
         }
@@ -425,7 +404,7 @@ impl Wait<'_> {
             Person::ByAsking => {
                 match &mut self.asked {
                     Some(asked) if asked.outlives => asked.now = Some(question),
-                    _ => self.put(question).await,
+                    _ => self.put(question),
                 }
                 None
             }
@@ -437,25 +416,25 @@ impl Wait<'_> {
         }
     }
 
-    async fn put(&mut self, question: Arc<QuestionView>) {
-        self.withdraw_all().await;
-        match Asked::put(&self.cx.peer, question, &self.cx.client.name).await {
+    fn put(&mut self, question: Arc<QuestionView>) {
+        self.withdraw_all();
+        match Asked::put(&self.cx.peer, question, &self.cx.client.name) {
             Some(asked) => self.asked = Some(asked),
             None => self.nobody_there(),
         }
     }
 
     /// A question about another session is open, or the one that is shown has been closed.
-    async fn other(&mut self, other: Other) {
+    fn other(&mut self, other: Other) {
         match other {
             Other::Open(question, claim) if self.asked.is_none() => {
-                match Asked::put(&self.cx.peer, question, &self.cx.client.name).await {
+                match Asked::put(&self.cx.peer, question, &self.cx.client.name) {
                     Some(asked) => self.other = Some((asked, claim)),
                     None => self.others = None,
                 }
             }
             Other::Open(..) => {}
-            Other::Closed => self.withdraw_other().await,
+            Other::Closed => self.withdraw_other(),
         }
     }
 
@@ -507,7 +486,7 @@ impl Wait<'_> {
             // It no longer mattered.
             (Reply::Said(_), None) => {}
             // Nobody ends a command on the strength of what was so some time ago.
-            (Reply::Said(Answer::No), Some(now)) if now.id != asked.shown => self.put(now).await,
+            (Reply::Said(Answer::No), Some(now)) if now.id != asked.shown => self.put(now),
             (Reply::Said(said), Some(now)) => give(self.server, &self.origin, now.id, said).await,
         }
         self.look_for_others();
@@ -519,41 +498,41 @@ impl Wait<'_> {
         self.call.nobody_there();
     }
 
-    async fn closed(&mut self, question: QuestionId) {
+    fn closed(&mut self, question: QuestionId) {
         let Some(asked) = &mut self.asked else {
             return;
         };
         if asked.now.as_ref().is_some_and(|now| now.id == question) {
             asked.now = None;
             if !asked.outlives {
-                self.withdraw().await;
+                self.withdraw();
             }
         }
     }
 
     /// Takes the open questions away from the client.
-    async fn withdraw_all(&mut self) {
-        self.withdraw().await;
-        self.withdraw_other().await;
+    fn withdraw_all(&mut self) {
+        self.withdraw();
+        self.withdraw_other();
     }
 
-    async fn withdraw(&mut self) {
+    fn withdraw(&mut self) {
         if let Some(asked) = self.asked.take() {
-            self.take_back(asked).await;
+            self.take_back(asked);
         }
     }
 
-    async fn withdraw_other(&mut self) {
+    fn withdraw_other(&mut self) {
         if let Some((asked, _claim)) = self.other.take() {
-            self.take_back(asked).await;
+            self.take_back(asked);
         }
         self.look_for_others();
     }
 
-    async fn take_back(&mut self, asked: Asked) {
+    fn take_back(&mut self, asked: Asked) {
         self.asked_for.0 += asked.shown_for().0;
         let reason = "the question can no longer be answered here";
-        self.cx.peer.withdraw(asked.request, reason).await;
+        self.cx.peer.withdraw(asked.request, reason);
     }
 
     /// Nobody wants the answer any more. Only a person's interruption ends the command as well; that
@@ -561,10 +540,9 @@ impl Wait<'_> {
     async fn let_go(mut self) -> ErrorData {
         let waited = SystemClock.mono().since(self.began);
         let waited = Millis(waited.0.saturating_sub(self.asked_for.0));
-        let cancelled = (self.cx.in_flight.as_ref()).and_then(|request| request.reason());
-        if let Some(reason) = cancelled {
+        if let Some(reason) = self.cx.request.clone().reason() {
             let interrupted = !cancel::time_ran_out(reason, waited);
-            self.withdraw_all().await;
+            self.withdraw_all();
             if interrupted {
                 self.call.interrupt();
                 tokio::spawn(self.call.result_only());
@@ -576,11 +554,7 @@ impl Wait<'_> {
     /// The daemon makes way. The front takes the call up again with the next one, so this one stays
     /// unanswered until the connection ends.
     async fn stopping(self) -> ErrorData {
-        let lost = (self.cx.in_flight.as_ref()).map(|request| request.lost.cancelled());
-        tokio::select! {
-            () = self.cx.cancelled.cancelled() => {}
-            Some(()) = OptionFuture::from(lost) => {}
-        }
+        self.cx.request.unwanted().await;
         ErrorData::internal_error("the daemon is stopping; the command goes on", None)
     }
 }
@@ -616,8 +590,8 @@ struct Asked {
 
 impl Asked {
     /// Asks the client's person. `None`: the client is gone.
-    async fn put(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
-        let sent = peer.elicit(ask::request(&question)).await?;
+    fn put(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
+        let sent = peer.elicit(ask::request(&question))?;
         let at = SystemClock.mono();
         let outlives = ask::outlives(client);
         let client = client.to_owned();

@@ -5,13 +5,11 @@
 
 use std::fmt;
 
-use memchr::memchr;
-use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientRequest, JsonObject,
-    JsonRpcMessage, JsonRpcVersion2_0, MetaObject, RequestId, RequestMetaObject,
+    CallToolRequest, CallToolRequestMethod, CallToolRequestParams, ClientJsonRpcMessage,
+    ClientRequest, JsonObject, JsonRpcMessage, JsonRpcVersion2_0, MetaObject, RequestId,
+    RequestMetaObject,
 };
-use rmcp::service::RxJsonRpcMessage;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
@@ -19,15 +17,8 @@ use serde_json::Value;
 use super::scan::{Kind, Outline};
 use crate::strict::{self, Strict};
 
-/// The call of a tool in a line, where its outline needs not be known for that: nothing in it is spelled in a way
-/// that whoever counts the lines could take for something else.
-pub fn plain_call(line: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
-    let is_plain = line.starts_with(b"{") && memchr(b'\\', line).is_none();
-    is_plain.then(|| tool_call(line).ok().flatten()).flatten()
-}
-
 /// The message in a line of this outline.
-pub fn message(line: &[u8], outline: &Outline) -> Result<RxJsonRpcMessage<RoleServer>, Unread> {
+pub fn message(line: &[u8], outline: &Outline) -> Result<ClientJsonRpcMessage, Unread> {
     if calls_a_tool(outline)
         && let Some(call) = tool_call(line)?
     {
@@ -35,15 +26,6 @@ pub fn message(line: &[u8], outline: &Outline) -> Result<RxJsonRpcMessage<RoleSe
     }
     // What is wrong with it, the library says.
     serde_json::from_slice(line).map_err(Unread::Fault)
-}
-
-/// Where a call that somebody else reads gives a field twice: the sentence that says so.
-pub fn twice(line: &[u8], outline: &Outline) -> Option<String> {
-    if !calls_a_tool(outline) {
-        return None;
-    }
-    let fault = serde_json::from_slice::<Call>(line).err()?;
-    strict::twice(&fault)
 }
 
 fn calls_a_tool(outline: &Outline) -> bool {
@@ -139,7 +121,7 @@ impl<'de> Visitor<'de> for ParamsReader {
 }
 
 /// `None`: it is not quite a call.
-fn tool_call(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Unread> {
+fn tool_call(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Unread> {
     let Call { id, params, .. } = match serde_json::from_slice(line) {
         Ok(call) => call,
         Err(fault) => {
@@ -149,7 +131,7 @@ fn tool_call(line: &[u8]) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Unread
     Ok(called(id, params))
 }
 
-fn called(id: RequestId, mut params: Params) -> Option<RxJsonRpcMessage<RoleServer>> {
+fn called(id: RequestId, mut params: Params) -> Option<ClientJsonRpcMessage> {
     let meta = match params.meta.take() {
         None | Some(Value::Null) => None,
         Some(Value::Object(meta)) => Some(RequestMetaObject(MetaObject(meta))),
@@ -195,11 +177,11 @@ mod tests {
             Unread::Fault(fault) => fault,
             Unread::Twice(said) => panic!("{said}: {line}"),
         });
-        let long = serde_json::from_str::<RxJsonRpcMessage<RoleServer>>(line);
+        let long = serde_json::from_str::<ClientJsonRpcMessage>(line);
         (told(&short), told(&long))
     }
 
-    fn told(read: &serde_json::Result<RxJsonRpcMessage<RoleServer>>) -> String {
+    fn told(read: &serde_json::Result<ClientJsonRpcMessage>) -> String {
         let Ok(JsonRpcMessage::Request(asked)) = read else {
             return format!("{read:?}");
         };
@@ -229,10 +211,6 @@ mod tests {
                 tool_call(line.as_bytes()).is_ok_and(|call| call.is_some()),
                 "the short way: {line}"
             );
-            // What is taken for a call at once is one to whoever counts the lines.
-            let plain = plain_call(line.as_bytes());
-            assert_eq!(plain.is_some(), !line.contains('\\'), "{line}");
-            assert!(calls_a_tool(&Outline::of(line.as_bytes())), "{line}");
         }
     }
 
@@ -260,15 +238,7 @@ mod tests {
                 tool_call(line.as_bytes()).is_ok_and(|call| call.is_none()),
                 "{line}"
             );
-            assert!(plain_call(line.as_bytes()).is_none(), "{line}");
         }
-    }
-
-    #[test]
-    fn what_is_no_call_to_whoever_counts_the_lines_is_none() {
-        let row = r#"["2.0",7,"tools/call",{"name":"shell","arguments":{}}]"#;
-        assert!(plain_call(row.as_bytes()).is_none());
-        assert!(!calls_a_tool(&Outline::of(row.as_bytes())));
     }
 
     #[test]
@@ -289,8 +259,6 @@ mod tests {
         ] {
             let sentence = format!("the field '{field}' is given twice");
             let outline = Outline::of(line.as_bytes());
-            assert!(plain_call(line.as_bytes()).is_none());
-            assert_eq!(twice(line.as_bytes(), &outline), Some(sentence.clone()));
             match message(line.as_bytes(), &outline) {
                 Err(Unread::Twice(said)) => assert_eq!(said, sentence),
                 other => panic!("{other:?}"),

@@ -18,8 +18,8 @@ use rustix::io::Errno;
 
 use super::batch;
 use super::control;
+use super::front_state::State;
 use super::hello::{Hello, RESENT};
-use super::kept::State;
 use super::lines::{Lines, Piece};
 use super::pending::Output;
 use super::scan::{Kind, Outline};

@@ -1,67 +1,65 @@
-//! MCP over HTTP, at one address for both generations of the protocol. Who may come here at all is
-//! settled before.
+//! MCP over HTTP (Streamable HTTP), at one address for both generations of the protocol. Who may come here at
+//! all is settled before.
+//!
+//! Up to 2025-11-25 a client opens a session with `initialize`: each request is answered on an event stream
+//! that can be resumed, and one more stream carries what belongs to no request. From 2026-07-28 on each request
+//! stands for itself, and whoever stops reading its answer has cancelled it. Either way messages go to
+//! `dispatch`, as those of fronts do.
 
 mod batch;
+mod event_stream;
+mod headers;
+mod sessions;
 
 use std::sync::Arc;
 
 use abide_core::Conversation;
 use axum::body::{Body, Bytes};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use rmcp::ErrorData;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, GetMeta, JsonRpcMessage, ProtocolVersion,
+    RequestId, ServerJsonRpcMessage,
+};
+use tokio_util::sync::CancellationToken;
 
-use super::ack_on_body_end::AckOnBodyEnd;
+pub use event_stream::{EventStream, PendingAnswer};
+
+use self::event_stream::Reader;
+use self::headers::{EVENTS, JSON, Lifecycle, SESSION};
+use self::sessions::{HttpSession, HttpSessions};
 use super::batch::is_one;
-use super::decode;
-use super::scan::{Kind, Outline};
+use super::decode::{self, Unread};
+use super::dispatch::Connection;
+use super::peer::Sink;
+use super::scan::Outline;
 use super::seal::Seal;
 use super::server::{Origin, Server};
-use super::sessions::Sessions;
-use super::sse_keepalive::{EVENTS, with_keepalive};
-use super::wire::{MESSAGE_LIMIT, TWICE, refusal};
+use super::wire::{encode, refusal};
 use abide_engine::Handle;
 
-/// Names the method of a request, from 2026-07-28 on.
-const METHOD: &str = "mcp-method";
-const CALL: HeaderValue = HeaderValue::from_static("tools/call");
-/// Names the session of a request, up to 2025-11-25.
-const SESSION: &str = "mcp-session-id";
 /// The longest name of a session, in bytes.
 const SESSION_LIMIT: usize = 200;
 
-const ONE_AT_A_TIME: &str =
-    "a batch is not taken in this version of MCP; send each message in a request of its own";
+/// Why a request is not answered by the protocol: a response with an error status.
+type Refused = Box<Response>;
 
 /// All clients that come over HTTP. Cheap to clone.
 #[derive(Clone)]
 pub struct Http {
-    service: StreamableHttpService<Server, Sessions>,
-    sessions: Arc<Sessions>,
+    handle: Handle,
+    seal: Arc<Seal>,
+    sessions: Arc<HttpSessions>,
 }
 
 impl Http {
-    /// For clients that call this server by one of these `authorities`, from pages of one of these
-    /// `origins` if from any.
-    pub fn new(
-        handle: Handle,
-        seal: Arc<Seal>,
-        authorities: Vec<String>,
-        origins: Vec<String>,
-    ) -> Self {
-        // The library lets every origin pass where the list is empty.
-        assert!(!authorities.is_empty() && !origins.is_empty());
-        let config = StreamableHttpServerConfig::default()
-            .with_allowed_hosts(authorities)
-            .with_allowed_origins(origins)
-            .enforce_origin_validation()
-            .with_max_request_body_bytes(MESSAGE_LIMIT);
-        let server = move || Ok(Server::new(handle.clone(), seal.clone()));
-        let sessions = Arc::<Sessions>::default();
+    /// `seal` closes what clients carry between two rounds of a call.
+    pub fn new(handle: Handle, seal: Arc<Seal>) -> Self {
         Http {
-            service: StreamableHttpService::new(server, sessions.clone(), config),
-            sessions,
+            handle,
+            seal,
+            sessions: Arc::default(),
         }
     }
 
@@ -72,64 +70,214 @@ impl Http {
         fits.then(|| Conversation(format!("http:{session}").into()))
     }
 
-    /// Answers one request from `origin`. Whoever stops reading the answer has stopped waiting; no
-    /// command ends with that.
-    pub async fn answer(self, request: Request<Bytes>, origin: Origin) -> Response {
-        let (mut head, body) = request.into_parts();
-        head.extensions.insert(Arc::new(origin));
-        if head.method == Method::POST {
-            if is_one(&body) {
-                return batch::answer(self, head, &body).await;
+    /// Answers one request from `origin`.
+    pub fn answer(&self, request: Request<Bytes>, origin: Origin) -> Response {
+        let (method, headers) = (request.method(), request.headers());
+        let answered = match *method {
+            Method::POST => self.post(headers, request.body(), &Arc::new(origin)),
+            Method::GET => self.listen(headers),
+            Method::DELETE => self.leave(headers),
+            _ => Err(headers::not_allowed("GET, POST, DELETE")),
+        };
+        answered.unwrap_or_else(|refused| *refused)
+    }
+
+    /// Takes one message, or a batch.
+    fn post(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        origin: &Arc<Origin>,
+    ) -> Result<Response, Refused> {
+        headers::accepts(headers, &[JSON, EVENTS])?;
+        if is_one(body) {
+            if !headers.contains_key(SESSION) {
+                return Err(batch::refused(-32600, batch::ONE_AT_A_TIME));
             }
-            let outline = Outline::of(&body);
-            let twice = decode::twice(&body, &outline).map(|sentence| (-32602, sentence));
-            let objection = twice.or_else(|| self.objection(&head.headers, &outline));
-            if let Some((code, sentence)) = objection {
-                let id = outline.id.as_deref();
-                return refused(StatusCode::OK, id, code, &sentence);
+            headers::known_version(headers)?;
+            let session = self.session_of(headers)?;
+            return batch::answer(&session, body, origin);
+        }
+        let outline = Outline::of(body);
+        let message = decode::message(body, &outline).map_err(|why| unread(&outline, why))?;
+        match headers::lifecycle(headers, &message)? {
+            Lifecycle::Session => self.take(headers, message, origin),
+            Lifecycle::Single => {
+                headers::match_message(headers, &message, body)?;
+                self.take_single(message, origin)
             }
         }
-        let calls = is_call(&head.headers);
-        let answer = self.pass(head, body);
-        match calls {
-            true => with_keepalive(answer).await,
-            false => answer.await,
+    }
+
+    /// Takes a message of a session; `initialize` opens one.
+    fn take(
+        &self,
+        headers: &HeaderMap,
+        message: ClientJsonRpcMessage,
+        origin: &Arc<Origin>,
+    ) -> Result<Response, Refused> {
+        let opens = is_initialize(&message) && !headers.contains_key(SESSION);
+        let (session, opened) = match opens {
+            true => self.open().map(|(id, session)| (session, Some(id)))?,
+            false => (self.session_of(headers)?, None),
+        };
+        if !matches!(message, JsonRpcMessage::Request(_)) {
+            let sink = Sink::Events(session.common.clone());
+            // Only a request can have an id that is in use.
+            let _ = (session.connection).message(message, origin, sink, None);
+            return Ok(StatusCode::ACCEPTED.into_response());
+        }
+        let (stream, _taken) = session.open_stream();
+        let reader = stream.read();
+        (session.connection)
+            .message(message, origin, Sink::Events(stream), None)
+            .map_err(|in_use| error(StatusCode::OK, &in_use.error()))?;
+        let mut response = events(reader);
+        if let Some(id) = opened {
+            response.headers_mut().insert(SESSION, id);
+        }
+        Ok(response)
+    }
+
+    fn open(&self) -> Result<(HeaderValue, Arc<HttpSession>), Refused> {
+        let opened = self.sessions.open(self.server());
+        let opened = opened.and_then(|(id, session)| Some((id.try_into().ok()?, session)));
+        opened.ok_or_else(|| {
+            let sentence = "too many sessions wait for an answer; end one, or try again later";
+            text(StatusCode::SERVICE_UNAVAILABLE, sentence)
+        })
+    }
+
+    /// Takes a message that belongs to no session.
+    fn take_single(
+        &self,
+        message: ClientJsonRpcMessage,
+        origin: &Arc<Origin>,
+    ) -> Result<Response, Refused> {
+        let has_metadata = match &message {
+            JsonRpcMessage::Request(asked) => has_metadata(&asked.request),
+            // Nothing is under way that it could be about.
+            JsonRpcMessage::Notification(_) => return Ok(StatusCode::ACCEPTED.into_response()),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
+                let sentence = "nothing was asked that this could be the answer to";
+                let told = ErrorData::invalid_request(sentence, None);
+                return Err(objection(None, told));
+            }
+        };
+        let abandoned = CancellationToken::new();
+        let stream = EventStream::new(abandoned.clone());
+        let sink = Sink::Events(stream.clone());
+        let reader = stream.read().or_cancel(abandoned);
+        let connection = Connection::for_one_request(self.server(), sink.clone());
+        // It is the only one, so its id is not in use.
+        let _ = connection.message(message, origin, sink, None);
+        // Only a call is not answered by now, and that has no status of its own.
+        match stream.first_error() {
+            Some((code, line)) if status(code, has_metadata) != StatusCode::OK => {
+                Err(json(status(code, has_metadata), line))
+            }
+            _ => Ok(events(reader)),
         }
     }
 
-    /// Passes one message on.
-    async fn pass(self, mut head: Parts, body: Bytes) -> Response {
-        let ack = Arc::<AckOnBodyEnd>::default();
-        head.extensions.insert(ack.clone());
-        let request = Request::from_parts(head, Body::from(body));
-        let answer = self.service.handle(request).await.map(Body::new);
-        ack.attach(answer)
+    /// Gives what belongs to no request, or resumes a stream.
+    fn listen(&self, headers: &HeaderMap) -> Result<Response, Refused> {
+        headers::accepts(headers, &[EVENTS])?;
+        headers::has_sessions(headers)?;
+        let session = self.session_of(headers)?;
+        Ok(match headers.get(headers::LAST_EVENT_ID) {
+            None => events(session.common.read()),
+            Some(id) => match id.to_str().ok().and_then(|id| session.resume(id)) {
+                Some(reader) => events(reader),
+                // A client would ask again and again after an error.
+                None => event_stream(Body::empty()),
+            },
+        })
     }
 
-    /// Why a request is not passed on that can be read: of two under one id the library would answer one.
-    fn objection(&self, headers: &HeaderMap, outline: &Outline) -> Option<(i32, String)> {
-        let session = headers.get(SESSION)?.to_str().ok()?;
-        let id = outline.id.as_deref()?;
-        let again = outline.kind() == Kind::Request && self.sessions.is_asked(session, id);
-        again.then(|| (-32600, TWICE.to_owned()))
+    /// Ends a session.
+    fn leave(&self, headers: &HeaderMap) -> Result<Response, Refused> {
+        headers::has_sessions(headers)?;
+        self.sessions.close(headers::session(headers)?);
+        Ok(StatusCode::ACCEPTED.into_response())
     }
 
-    /// Whether the version that was agreed upon has batches. `None`: the session is not known.
-    fn takes_batches(&self, headers: &HeaderMap) -> Option<bool> {
-        match headers.get(SESSION) {
-            Some(session) => self.sessions.takes_batches(session.to_str().ok()?),
-            None => Some(false),
+    fn session_of(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, Refused> {
+        let id = headers::session(headers)?;
+        let session = self.sessions.find(id);
+        session.ok_or_else(|| text(StatusCode::NOT_FOUND, "there is no such session"))
+    }
+
+    fn server(&self) -> Server {
+        Server::new(self.handle.clone(), self.seal.clone())
+    }
+}
+
+/// Refuses a body that is no message.
+fn unread(outline: &Outline, why: Unread) -> Refused {
+    match why {
+        Unread::Twice(sentence) => {
+            let line = refusal(outline.id.as_deref(), -32602, &sentence);
+            json(StatusCode::OK, line)
+        }
+        Unread::Fault(fault) => {
+            let sentence = format!("not a message of MCP: {fault}");
+            text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &sentence)
         }
     }
 }
 
-/// Answers a message with an error.
-fn refused(status: StatusCode, id: Option<&[u8]>, code: i32, sentence: &str) -> Response {
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    (status, kind, refusal(id, code, sentence)).into_response()
+fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Request(asked)
+        if matches!(asked.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// Whether an answer may take its time. In the older generations its stream opens at once.
-fn is_call(headers: &HeaderMap) -> bool {
-    headers.get(METHOD) == Some(&CALL)
+/// True if a request carries what the handshake of a session would have said.
+fn has_metadata(request: &ClientRequest) -> bool {
+    let missing = (request.get_meta()).missing_required_keys(&ProtocolVersion::V_2026_07_28);
+    missing.is_empty()
+}
+
+/// Status of the response to a request without a session that is answered with this error.
+fn status(code: ErrorCode, has_metadata: bool) -> StatusCode {
+    match code {
+        ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
+        | ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY
+        | ErrorCode::HEADER_MISMATCH => StatusCode::BAD_REQUEST,
+        ErrorCode::INVALID_PARAMS if !has_metadata => StatusCode::BAD_REQUEST,
+        ErrorCode::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    }
+}
+
+fn events(reader: Reader) -> Response {
+    event_stream(reader.into_body())
+}
+
+fn event_stream(body: Body) -> Response {
+    let head = [
+        (header::CONTENT_TYPE, EVENTS),
+        (header::CACHE_CONTROL, "no-cache"),
+        // A proxy must not keep events back.
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (head, body).into_response()
+}
+
+fn text(status: StatusCode, sentence: &str) -> Refused {
+    Box::new((status, sentence.to_owned()).into_response())
+}
+
+fn json(status: StatusCode, line: impl Into<Body>) -> Refused {
+    Box::new((status, [(header::CONTENT_TYPE, JSON)], line.into()).into_response())
+}
+
+fn error(status: StatusCode, message: &ServerJsonRpcMessage) -> Refused {
+    json(status, encode(message).unwrap_or_default())
+}
+
+/// Refuses a request for what its head says.
+fn objection(id: Option<&RequestId>, told: ErrorData) -> Refused {
+    let told = JsonRpcMessage::error(told, id.cloned());
+    error(StatusCode::BAD_REQUEST, &told)
 }

@@ -1,62 +1,43 @@
 //! Requests of a client that are not answered yet.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use rmcp::model::RequestId;
 use tokio_util::sync::CancellationToken;
 
-use super::out::{Out, Turn};
+use super::peer::Sink;
 
 /// One request that is not answered yet.
 pub struct InFlight {
     /// Number of this request among all that its front has ever forwarded. It stays the same when the front
-    /// replays the request.
+    /// replays the request. Requests over HTTP have none.
     pub ordinal: Option<u64>,
-    /// The connection is lost.
-    pub lost: CancellationToken,
+    /// Way of the answer.
+    pub sink: Sink,
     /// The client has cancelled the request.
     pub cancelled: CancellationToken,
     /// Reason of the cancellation, set before `cancelled`.
     reason: OnceLock<Option<String>>,
-    /// Writer of the answer, if that goes to a front.
-    out: Option<Arc<Out>>,
 }
 
 impl InFlight {
-    /// Request of a front, with its number.
-    pub fn of_front(ordinal: Option<u64>, out: &Arc<Out>) -> Self {
+    /// Request whose answer goes to `sink`.
+    pub fn new(ordinal: Option<u64>, sink: Sink) -> Self {
         InFlight {
             ordinal,
-            out: Some(out.clone()),
-            ..InFlight::over_http(out.lost.clone())
-        }
-    }
-
-    /// Request of an HTTP session, which ends with `lost`.
-    pub fn over_http(lost: CancellationToken) -> Self {
-        InFlight {
-            ordinal: None,
-            lost,
+            sink,
             cancelled: CancellationToken::new(),
             reason: OnceLock::new(),
-            out: None,
         }
     }
 
-    /// Waits until the client has read enough for another answer. `false`: the connection is lost.
-    pub async fn room(&self) -> bool {
-        match &self.out {
-            Some(out) => out.room().await,
-            None => true,
-        }
-    }
-
-    /// Waits for the turn to render the answer. `None`: no turn is needed.
-    pub async fn turn(&self) -> Option<Turn> {
-        match &self.out {
-            Some(out) => out.turn().await,
-            None => None,
+    /// Waits until the client does not want the answer any more: it has cancelled the request, or is gone.
+    pub async fn unwanted(&self) {
+        tokio::select! {
+            () = self.cancelled.cancelled() => {}
+            () = self.sink.lost().cancelled() => {}
         }
     }
 
@@ -81,14 +62,20 @@ impl InFlightTable {
         self.0.lock().expect("no holder panics")
     }
 
-    /// Whether a request under this id is not answered yet.
-    pub fn contains(&self, id: &RequestId) -> bool {
-        self.all().contains_key(id)
+    /// True if all requests are answered.
+    pub fn is_empty(&self) -> bool {
+        self.all().is_empty()
     }
 
-    /// Adds a request.
-    pub fn add(&self, id: RequestId, request: Arc<InFlight>) {
-        self.all().insert(id, request);
+    /// Adds a request. `false`: one under this id is not answered yet.
+    pub fn add(&self, id: RequestId, request: Arc<InFlight>) -> bool {
+        match self.all().entry(id) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(free) => {
+                free.insert(request);
+                true
+            }
+        }
     }
 
     /// Cancels and removes a request; its id is free from now on.
@@ -111,19 +98,21 @@ impl InFlightTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::http::EventStream;
 
     #[test]
     fn cancelled_request_is_not_answered_under_an_id_that_is_used_again() {
         let table = InFlightTable::default();
         let id = RequestId::Number(1);
-        let [first, second] =
-            [0, 1].map(|_| Arc::new(InFlight::over_http(CancellationToken::new())));
-        table.add(id.clone(), first.clone());
+        let sink = Sink::Events(EventStream::new(CancellationToken::new()));
+        let [first, second] = [0, 1].map(|_| Arc::new(InFlight::new(None, sink.clone())));
+        assert!(table.add(id.clone(), first.clone()));
+        assert!(!table.add(id.clone(), second.clone()), "it is in use");
         table.cancel(&id, Some("why".into()));
         assert_eq!(first.reason(), Some(Some("why")));
         assert!(first.cancelled.is_cancelled());
-        table.add(id.clone(), second.clone());
-        assert!(!table.finish(&id, &first) && table.contains(&id));
-        assert!(table.finish(&id, &second) && !table.contains(&id));
+        assert!(table.add(id.clone(), second.clone()));
+        assert!(!table.finish(&id, &first) && !table.is_empty());
+        assert!(table.finish(&id, &second) && table.is_empty());
     }
 }

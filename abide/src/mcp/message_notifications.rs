@@ -69,7 +69,7 @@ pub async fn bring(handle: Handle, listener: Listener) {
                 let reader = handle.store_reader();
                 let row = reader.message(reader.message_number(id)).ok().flatten();
                 if let Some(row) = row.filter(|row| listener.is_for(row))
-                    && !listener.tell(&handle, &row).await
+                    && !listener.tell(&handle, &row)
                 {
                     return;
                 }
@@ -92,7 +92,7 @@ impl Listener {
     }
 
     /// `false`: nobody is there any more.
-    async fn tell(&self, handle: &Handle, row: &MessageRow) -> bool {
+    fn tell(&self, handle: &Handle, row: &MessageRow) -> bool {
         let text = message_text(handle, row.about);
         let (about, id) = match row.about {
             About::Timer(id) => ("timer_id", id.to_string()),
@@ -102,16 +102,16 @@ impl Listener {
         if self.channel {
             let meta = json!({"message_id": message, about: id});
             let said = json!({"content": text, "meta": meta});
-            return self.send("notifications/claude/channel", said).await;
+            return self.send("notifications/claude/channel", said);
         }
         let data = json!({"message_id": message, about: id, "text": text});
         let said = json!({"level": LEVEL, "logger": "abide", "data": data});
-        self.level.is_quiet() || self.send("notifications/message", said).await
+        self.level.is_quiet() || self.send("notifications/message", said)
     }
 
-    async fn send(&self, method: &str, params: Value) -> bool {
+    fn send(&self, method: &str, params: Value) -> bool {
         let told = CustomNotification::new(method, Some(params));
         let told = ServerNotification::CustomNotification(told);
-        self.peer.notify(told).await
+        self.peer.notify(told)
     }
 }

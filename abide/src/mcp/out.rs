@@ -8,8 +8,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Buf, BytesMut};
-use rmcp::RoleServer;
-use rmcp::service::TxJsonRpcMessage;
+use rmcp::model::ServerJsonRpcMessage;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +56,7 @@ impl Out {
         })
     }
 
-    /// Whether another answer may be made now.
+    /// True if another answer may be made now.
     pub fn has_room(&self) -> bool {
         self.state().unsent.len() < BACKLOG
     }
@@ -88,7 +87,7 @@ impl Out {
     }
 
     /// Sends a message. `false`: the connection is lost.
-    pub fn send(self: &Arc<Self>, message: &TxJsonRpcMessage<RoleServer>) -> bool {
+    pub fn send(self: &Arc<Self>, message: &ServerJsonRpcMessage) -> bool {
         let sent = encode(message).is_ok_and(|line| self.send_line(line));
         if !sent {
             self.close();

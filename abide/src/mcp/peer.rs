@@ -4,23 +4,93 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures_util::future::BoxFuture;
-use rmcp::RoleServer;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientResult, ElicitRequest, ElicitResult,
-    JsonRpcMessage, RequestId, ServerNotification, ServerRequest,
+    JsonRpcMessage, RequestId, ServerJsonRpcMessage, ServerNotification, ServerRequest,
 };
-use rmcp::service::{self, PeerRequestOptions};
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
-use super::out::Out;
+use super::http::{EventStream, PendingAnswer};
+use super::out::{Out, Turn};
+use crate::tools::Receipt;
+
+/// Way of messages to a client.
+#[derive(Clone)]
+pub enum Sink {
+    /// The connection of a front.
+    Front(Arc<Out>),
+    /// The event stream of an HTTP response.
+    Events(Arc<EventStream>),
+}
+
+impl Sink {
+    /// Sends a message. `false`: the client is gone.
+    pub fn send(&self, message: &ServerJsonRpcMessage) -> bool {
+        match self {
+            Sink::Front(out) => out.send(message),
+            Sink::Events(stream) => stream.send(message),
+        }
+    }
+
+    /// Sends the answer to a request, and acknowledges its result once it was sent.
+    pub fn send_answer(&self, message: &ServerJsonRpcMessage, receipt: Option<Receipt>) {
+        match self {
+            Sink::Front(out) => {
+                if out.send(message) {
+                    receipt.into_iter().for_each(Receipt::delivered);
+                }
+            }
+            Sink::Events(stream) => stream.send_answer(message, receipt),
+        }
+    }
+
+    /// Keeps an event stream open until a request was answered.
+    pub fn expect_answer(&self) -> Option<PendingAnswer> {
+        match self {
+            Sink::Front(_) => None,
+            Sink::Events(stream) => Some(stream.expect_answer()),
+        }
+    }
+
+    /// True if another answer may be made now.
+    pub fn has_room(&self) -> bool {
+        match self {
+            Sink::Front(out) => out.has_room(),
+            Sink::Events(_) => true,
+        }
+    }
+
+    /// Waits until another answer may be made. `false`: the connection is lost.
+    pub async fn room(&self) -> bool {
+        match self {
+            Sink::Front(out) => out.room().await,
+            Sink::Events(_) => true,
+        }
+    }
+
+    /// Waits for the turn to render an answer. `None`: no turn is needed.
+    pub async fn turn(&self) -> Option<Turn> {
+        match self {
+            Sink::Front(out) => out.turn().await,
+            Sink::Events(_) => None,
+        }
+    }
+
+    /// Cancelled when the connection of a front, or the HTTP session, has ended.
+    pub fn lost(&self) -> &CancellationToken {
+        match self {
+            Sink::Front(out) => &out.lost,
+            Sink::Events(stream) => &stream.lost,
+        }
+    }
+}
 
 /// The client of one connection or HTTP session.
 #[derive(Clone)]
-pub enum Peer {
-    /// Client of a front.
-    Stdio(Arc<Outgoing>),
-    /// Client over HTTP, which the library serves.
-    Http(service::Peer<RoleServer>),
+pub struct Peer {
+    sink: Sink,
+    requests: Arc<Requests>,
 }
 
 /// An elicitation request that the client has not answered.
@@ -32,110 +102,85 @@ pub struct Elicitation {
 }
 
 impl Peer {
+    /// Client to which messages go through `sink`.
+    pub fn new(sink: Sink, requests: Arc<Requests>) -> Self {
+        Peer { sink, requests }
+    }
+
     /// Sends a notification. `false`: the client is gone.
-    pub async fn notify(&self, notification: ServerNotification) -> bool {
-        match self {
-            Peer::Stdio(outgoing) => outgoing.notify(notification),
-            Peer::Http(peer) => peer.send_notification(notification).await.is_ok(),
+    pub fn notify(&self, notification: ServerNotification) -> bool {
+        if !self.sink.has_room() && is_dispensable(&notification) {
+            return true;
         }
+        self.sink.send(&JsonRpcMessage::notification(notification))
     }
 
     /// Asks the client's person. `None`: the client is gone.
-    pub async fn elicit(&self, request: ElicitRequest) -> Option<Elicitation> {
+    pub fn elicit(&self, request: ElicitRequest) -> Option<Elicitation> {
+        let (id, answered) = self.requests.begin();
         let request = ServerRequest::ElicitRequest(request);
-        match self {
-            Peer::Stdio(outgoing) => outgoing.request(request),
-            Peer::Http(peer) => {
-                let options = PeerRequestOptions::no_options();
-                let sent = peer.send_cancellable_request(request, options).await.ok()?;
-                Some(Elicitation {
-                    id: sent.id.clone(),
-                    answer: Box::pin(async move { elicited(sent.await_response().await.ok()) }),
-                })
+        let sent = (self.sink).send(&JsonRpcMessage::request(request, id.clone()));
+        let answer = async move {
+            match answered.await {
+                Ok(ClientResult::ElicitResult(result)) => Some(result),
+                Ok(_) | Err(_) => None,
             }
-        }
+        };
+        sent.then(|| Elicitation {
+            id,
+            answer: Box::pin(answer),
+        })
     }
 
     /// Takes back an elicitation request.
-    pub async fn withdraw(&self, id: RequestId, reason: &str) {
-        if let Peer::Stdio(outgoing) = self {
-            outgoing.forget(&id);
-        }
+    pub fn withdraw(&self, id: RequestId, reason: &str) {
+        self.requests.forget(&id);
         let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
         let cancelled = CancelledNotification::new(params);
-        self.notify(ServerNotification::CancelledNotification(cancelled))
-            .await;
+        self.notify(ServerNotification::CancelledNotification(cancelled));
     }
 
-    /// Whether the client is gone.
+    /// True if the client is gone.
     pub fn is_closed(&self) -> bool {
-        match self {
-            Peer::Stdio(outgoing) => outgoing.out.lost.is_cancelled(),
-            Peer::Http(peer) => peer.is_transport_closed(),
-        }
+        self.sink.lost().is_cancelled()
     }
 }
 
-fn elicited(answer: Option<ClientResult>) -> Option<ElicitResult> {
-    match answer {
-        Some(ClientResult::ElicitResult(result)) => Some(result),
-        _ => None,
-    }
-}
+/// Requests of the daemon that a client has not answered.
+pub struct Requests(Mutex<Unanswered>);
 
-/// Messages that the daemon sends to the client of a front by itself, and the table of its requests.
-pub struct Outgoing {
-    out: Arc<Out>,
-    requests: Mutex<Requests>,
-}
-
-struct Requests {
+struct Unanswered {
     next: i64,
-    unanswered: HashMap<RequestId, oneshot::Sender<ClientResult>>,
+    answers: HashMap<RequestId, oneshot::Sender<ClientResult>>,
 }
 
-impl Outgoing {
+impl Requests {
     /// Requests are numbered from `first` on.
-    pub fn new(out: Arc<Out>, first: i64) -> Arc<Self> {
-        let requests = Mutex::new(Requests {
+    pub fn new(first: i64) -> Arc<Self> {
+        Arc::new(Requests(Mutex::new(Unanswered {
             next: first,
-            unanswered: HashMap::new(),
-        });
-        Arc::new(Outgoing { out, requests })
+            answers: HashMap::new(),
+        })))
     }
 
-    fn requests(&self) -> MutexGuard<'_, Requests> {
-        self.requests.lock().expect("no holder panics")
+    fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
+        self.0.lock().expect("no holder panics")
     }
 
-    fn notify(&self, notification: ServerNotification) -> bool {
-        if !self.out.has_room() && is_dispensable(&notification) {
-            return true;
-        }
-        self.out.send(&JsonRpcMessage::notification(notification))
-    }
-
-    fn request(self: &Arc<Self>, request: ServerRequest) -> Option<Elicitation> {
+    fn begin(&self) -> (RequestId, oneshot::Receiver<ClientResult>) {
         let (answer, answered) = oneshot::channel();
-        let id = {
-            let mut requests = self.requests();
-            // A call that ends forgets its question.
-            requests.unanswered.retain(|_, answer| !answer.is_closed());
-            let id = RequestId::Number(requests.next);
-            requests.next += 1;
-            requests.unanswered.insert(id.clone(), answer);
-            id
-        };
-        let sent = self.out.send(&JsonRpcMessage::request(request, id.clone()));
-        sent.then(|| Elicitation {
-            id,
-            answer: Box::pin(async move { elicited(answered.await.ok()) }),
-        })
+        let mut unanswered = self.unanswered();
+        // A call that ends forgets its question.
+        unanswered.answers.retain(|_, answer| !answer.is_closed());
+        let id = RequestId::Number(unanswered.next);
+        unanswered.next += 1;
+        unanswered.answers.insert(id.clone(), answer);
+        (id, answered)
     }
 
     /// Takes the client's answer to a request. `None`: it answers with an error.
     pub fn answered(&self, id: &RequestId, result: Option<ClientResult>) {
-        let waiting = self.requests().unanswered.remove(id);
+        let waiting = self.unanswered().answers.remove(id);
         // Without a result the sender is dropped, which is the answer.
         if let (Some(waiting), Some(result)) = (waiting, result) {
             let _ = waiting.send(result);
@@ -143,11 +188,11 @@ impl Outgoing {
     }
 
     fn forget(&self, id: &RequestId) {
-        self.requests().unanswered.remove(id);
+        self.unanswered().answers.remove(id);
     }
 }
 
-/// Whether a client that does not read may miss this notification: the next of its kind, or the next result,
+/// True if a client that does not read may miss this notification: the next of its kind, or the next result,
 /// says the same.
 fn is_dispensable(notification: &ServerNotification) -> bool {
     matches!(

@@ -1,6 +1,5 @@
 //! Progress notifications of a call that waits.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use abide_core::Millis;
@@ -13,7 +12,7 @@ use super::call::CallContext;
 use super::peer::Peer;
 use abide_engine::clock::{Clock, SystemClock, pause};
 
-/// How often a client hears that the call is alive.
+/// Interval of notifications that a call is alive.
 const PROGRESS: Duration = Duration::from_secs(12);
 /// A call that starts no command is waiting if it is not answered by then.
 pub const FIRST: Duration = Duration::from_millis(100);
@@ -26,14 +25,10 @@ pub struct Progress {
     /// When the command began, on the calendar.
     since: u64,
     last: f64,
-    /// What it is doing, in a word.
+    /// "waiting" or "running".
     what: &'static str,
-    doing: Doing,
-}
-
-enum Doing {
-    Telling(BoxFuture<'static, ()>),
-    Pausing(BoxFuture<'static, ()>),
+    /// Until the next notification.
+    pause: BoxFuture<'static, ()>,
 }
 
 impl Progress {
@@ -44,49 +39,31 @@ impl Progress {
             since: SystemClock.now().wall.0,
             last: -1.0,
             what: "waiting",
-            doing: Doing::Pausing(Box::pin(pause(FIRST))),
+            pause: Box::pin(pause(FIRST)),
         })
     }
 
     pub fn begin(&mut self, since: Option<u64>) {
         self.since = since.unwrap_or(self.since);
         self.what = "running";
-        self.doing = self.telling();
+        self.notify();
     }
 
-    fn telling(&mut self) -> Doing {
+    fn notify(&mut self) {
         let run = Millis(SystemClock.now().wall.0.saturating_sub(self.since));
         // It must grow, whatever the calendar does.
         self.last = (run.0 as f64 / 1_000.0).max(self.last + 0.001);
         let whole = Millis(run.0 / 1_000 * 1_000);
         let told = ProgressNotificationParam::new(self.token.clone(), self.last)
             .with_message(format!("{} for {whole}", self.what));
-        let peer = self.peer.clone();
-        Doing::Telling(Box::pin(async move {
-            let told = ProgressNotification::new(told);
-            peer.notify(ServerNotification::ProgressNotification(told))
-                .await;
-        }))
+        let told = ProgressNotification::new(told);
+        (self.peer).notify(ServerNotification::ProgressNotification(told));
+        self.pause = Box::pin(pause(PROGRESS));
     }
 
-    /// One step of it: something was told, or is about to be. Can be let go of and called again.
+    /// Sends the next notification when it is due. Can be cancelled and called again.
     pub async fn tell(&mut self) {
-        match &mut self.doing {
-            Doing::Telling(telling) => {
-                telling.await;
-                self.doing = Doing::Pausing(Box::pin(pause(PROGRESS)));
-            }
-            Doing::Pausing(pausing) => {
-                Pin::new(pausing).await;
-                self.doing = self.telling();
-            }
-        }
-    }
-
-    /// What is being told has been told: nothing of it may follow the answer.
-    pub async fn settle(self) {
-        if let Doing::Telling(telling) = self.doing {
-            telling.await;
-        }
+        (&mut self.pause).await;
+        self.notify();
     }
 }

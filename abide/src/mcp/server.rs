@@ -1,4 +1,4 @@
-//! Answers to every method of MCP, for one client. Fronts come through `dispatch`, HTTP through the library.
+//! Answers to the methods of MCP, for one client. `dispatch` decides which.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -9,21 +9,16 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use abide_core::{Agent, Conversation};
 use futures_util::FutureExt;
+use rmcp::ErrorData;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult,
-    DiscoverResult, ErrorCode, Extensions, GetPromptRequestParams, GetPromptResponse,
-    Implementation, InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig,
-    Tool, ToolAnnotations,
+    CacheScope, CallToolRequestParams, DiscoverResult, ErrorCode, Implementation,
+    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult, ListToolsResult,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
-use rmcp::service::{NotificationContext, RequestContext};
-use rmcp::{ErrorData, RoleServer, ServerHandler};
 use serde_json::Value;
 
-use super::ack_on_body_end::AckOnBodyEnd;
 use super::call::{self, Answered, CallContext};
 use super::hello::Hello;
-use super::in_flight::InFlight;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Level, Listener};
 use super::other_questions::Shown;
 use super::peer::Peer;
@@ -33,7 +28,7 @@ use crate::tools;
 use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
 
-/// How long a client may keep the lists: they change with the version only.
+/// Time for which a client may keep the lists: they change with the version only.
 const FRESH_MS: u64 = 5 * 60 * 1_000;
 
 /// One client's server.
@@ -57,7 +52,7 @@ pub struct Speaks(Mutex<VecDeque<(Agent, Conversation, ConversationGuard)>>);
 const CONVERSATIONS: usize = 64;
 
 impl Speaks {
-    /// Whether this conversation of an agent is one of them.
+    /// True if this conversation of an agent is one of them.
     pub fn has(&self, agent: &Agent, conversation: &Conversation) -> bool {
         let all = self.0.lock().expect("no holder panics");
         all.iter()
@@ -73,7 +68,7 @@ impl Speaks {
     }
 }
 
-/// Where a client's calls come from.
+/// Sender of a client's calls.
 #[derive(Debug)]
 pub struct Origin {
     /// By what way.
@@ -84,13 +79,13 @@ pub struct Origin {
     pub conversation: Option<Conversation>,
     /// The agent's root folder.
     pub root: PathBuf,
-    /// What commands inherit.
+    /// Environment that commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
     /// Who is at the other end.
     pub peer: peer::Peer,
 }
 
-/// How a client reaches the daemon.
+/// Transport by which a client reaches the daemon.
 #[derive(Debug)]
 pub enum Way {
     /// Through the front of this name.
@@ -125,7 +120,7 @@ impl Origin {
 }
 
 impl Origin {
-    /// Whether its client listens to a channel.
+    /// True if its client listens to a channel.
     fn has_channel(&self) -> bool {
         self.var(CHANNEL).is_some_and(|value| value == "1")
     }
@@ -167,19 +162,35 @@ impl Server {
         })
     }
 
-    /// Answers `initialize`: the older generations, in which a client can be told of messages at any time.
+    fn config() -> ServerConfig {
+        let mut capabilities = ServerCapabilities::default();
+        capabilities.tools = Some(Default::default());
+        capabilities.prompts = Some(Default::default());
+        let abide = Implementation::new("abide", env!("CARGO_PKG_VERSION")).with_title("abide");
+        ServerConfig::new(capabilities)
+            .with_server_info(abide)
+            .with_instructions(prompt::INSTRUCTIONS)
+    }
+
+    /// Answers `initialize`: the older generations, in which a client can be told of messages at any time. A
+    /// client that asks for a version that is not known, or has no `initialize`, gets the newest that has.
     pub(super) fn initialize_result(
-        &self,
         request: &InitializeRequestParams,
         origin: &Origin,
-    ) -> Result<InitializeResult, ErrorData> {
-        let mut answer = self.negotiate_initialize(request)?;
+    ) -> InitializeResult {
+        let mut answer = Server::config();
+        let wanted = &request.protocol_version;
+        let is_known = ProtocolVersion::KNOWN_VERSIONS.contains(wanted);
+        answer.protocol_version = match is_known && wanted.has_initialize() {
+            true => wanted.clone(),
+            false => ProtocolVersion::LATEST_WITH_INITIALIZE,
+        };
         answer.capabilities.logging = Some(JsonObject::new());
         if origin.has_channel() {
             let channel = (CHANNEL_CAPABILITY.to_owned(), JsonObject::new());
             answer.capabilities.experimental = Some([channel].into());
         }
-        Ok(answer)
+        answer
     }
 
     /// The client is ready: it is told of messages from now on, once however often it says so.
@@ -208,9 +219,9 @@ impl Server {
     }
 
     /// Answers `server/discover` of the client of this name.
-    pub(super) fn discover_result(&self, client: &str) -> DiscoverResult {
+    pub(super) fn discover_result(client: &str) -> DiscoverResult {
         let versions = ProtocolVersion::known_up_to(&newest_for(client)).to_vec();
-        DiscoverResult::from_server_info(versions, self.get_info())
+        DiscoverResult::from_server_info(versions, Server::config())
     }
 
     /// Answers `tools/list`.
@@ -248,131 +259,6 @@ impl Server {
     }
 }
 
-/// Where a request over HTTP comes from.
-fn origin_of(extensions: &Extensions) -> Result<Arc<Origin>, ErrorData> {
-    let parts = extensions.get::<axum::http::request::Parts>();
-    let origin = parts.and_then(|parts| parts.extensions.get::<Arc<Origin>>());
-    let unknown = || ErrorData::internal_error("nobody knows where this call comes from", None);
-    origin.cloned().ok_or_else(unknown)
-}
-
-fn is_modern_request(context: &RequestContext<RoleServer>) -> bool {
-    is_modern(context.protocol_version().as_ref())
-}
-
-impl ServerHandler for Server {
-    fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder()
-            .enable_tools()
-            .enable_prompts()
-            .build();
-        let abide = Implementation::new("abide", env!("CARGO_PKG_VERSION")).with_title("abide");
-        ServerConfig::new(capabilities)
-            .with_server_info(abide)
-            .with_instructions(prompt::INSTRUCTIONS)
-    }
-
-    async fn initialize(
-        &self,
-        request: InitializeRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<InitializeResult, ErrorData> {
-        let origin = origin_of(&context.extensions)?;
-        context.peer.set_peer_info(request.clone());
-        self.initialize_result(&request, &origin)
-    }
-
-    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let Ok(origin) = origin_of(&context.extensions) {
-            self.initialized(&origin, Peer::Http(context.peer)).await;
-        }
-    }
-
-    #[expect(deprecated, reason = "clients of the older generations set it")]
-    async fn set_level(
-        &self,
-        request: rmcp::model::SetLevelRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.set_log_level(&request);
-        Ok(())
-    }
-
-    async fn discover(
-        &self,
-        context: RequestContext<RoleServer>,
-    ) -> Result<DiscoverResult, ErrorData> {
-        let client = context.client_info().map(|client| client.name);
-        Ok(self.discover_result(client.as_deref().unwrap_or_default()))
-    }
-
-    async fn list_tools(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        Ok(Server::tools(is_modern_request(&context)))
-    }
-
-    async fn list_prompts(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(Server::prompts(is_modern_request(&context)))
-    }
-
-    async fn get_prompt(
-        &self,
-        request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
-        prompt::get(&request).map(GetPromptResponse::from)
-    }
-
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
-        let modern = is_modern_request(&context);
-        Err(Server::not_decoded(&request.method, modern))
-    }
-
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let ack = ack_of(&context.extensions);
-        let name = context.client_info().map(|client| client.name);
-        let client = call::Client::new(
-            name.unwrap_or_default(),
-            context.client_capabilities(),
-            is_modern_request(&context),
-        );
-        let context = CallContext {
-            origin: origin_of(&context.extensions)?,
-            client,
-            in_flight: context.extensions.get::<Arc<InFlight>>().cloned(),
-            peer: Peer::Http(context.peer),
-            meta: context.meta,
-            cancelled: context.ct,
-        };
-        let mut answered = self.call(request, context).await?;
-        if let (Some(ack), Some(receipt)) = (ack, answered.receipt.take()) {
-            ack.put(receipt);
-        }
-        Ok(answered.said.into())
-    }
-}
-
-/// Where the receipt goes of a call that came over HTTP.
-fn ack_of(extensions: &Extensions) -> Option<Arc<AckOnBodyEnd>> {
-    let parts = extensions.get::<axum::http::request::Parts>()?;
-    parts.extensions.get().cloned()
-}
-
 /// The methods that take params which can be wrong.
 const METHODS: [&str; 4] = ["tools/list", "tools/call", "prompts/list", "prompts/get"];
 /// Those that the generation without a handshake does not have.
@@ -390,7 +276,7 @@ fn newest_for(client: &str) -> ProtocolVersion {
     }
 }
 
-/// Whether a version is of the generation without a handshake.
+/// True if a version is of the generation without a handshake.
 pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
     version.is_some_and(|version| !version.has_initialize())
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::control::Control;
-use super::kept::{Line, State};
+use super::front_state::{Line, State};
 use super::wire::{answer, refusal};
 use abide_engine::entropy;
 

@@ -1,7 +1,6 @@
 //! Messages as lines: their limit, and how answers and refusals are written.
 
-use rmcp::RoleServer;
-use rmcp::service::TxJsonRpcMessage;
+use rmcp::model::ServerJsonRpcMessage;
 use serde_json::{Value, json};
 
 /// Longest message a client may send.
@@ -11,7 +10,7 @@ pub const TWICE: &str =
     "a request under this id has not been answered yet; give each an id of its own";
 
 /// Encodes a message, with its newline.
-pub fn encode(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
+pub fn encode(message: &ServerJsonRpcMessage) -> serde_json::Result<Vec<u8>> {
     // Most lines are no longer, so that the buffer need not grow.
     let mut line = Vec::with_capacity(1 << 10);
     serde_json::to_writer(&mut line, message)?;

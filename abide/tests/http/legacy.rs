@@ -285,6 +285,89 @@ fn a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
 }
 
 #[test]
+fn request_that_belongs_to_no_session_or_version_is_refused() {
+    let abide = Abide::new();
+    let client = Client::new(&abide, json!({}));
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "by-hand", "version": "1"},
+    }});
+    let initialize = initialize.to_string();
+    let unknown = format!("{ACCEPT}mcp-session-id: unknown\r\n");
+    let other = client.headers.replace("2025-11-25", "1999-01-01");
+    let other_initialize = format!("{ACCEPT}mcp-protocol-version: 2025-11-25\r\n");
+    let deaf = client.headers.replace("text/event-stream", "text/plain");
+    for (line, headers, body, status) in [
+        ("POST /mcp", ACCEPT, ping.as_str(), 400),
+        ("POST /mcp", &unknown, &ping, 404),
+        ("POST /mcp", &other, &ping, 400),
+        ("POST /mcp", &deaf, &ping, 406),
+        ("POST /mcp", &other_initialize, &initialize, 400),
+        ("POST /mcp", &client.headers, "{", 415),
+        ("POST /mcp", &client.headers, "42", 415),
+        ("GET /mcp", ACCEPT, "", 400),
+        ("GET /mcp", &unknown, "", 404),
+        ("GET /mcp", &other, "", 400),
+        ("GET /mcp", &deaf, "", 406),
+        ("DELETE /mcp", "", "", 400),
+        ("PUT /mcp", &client.headers, "", 405),
+    ] {
+        let refused = abide.open(line, headers, body).whole();
+        assert_eq!(refused.0, status, "{line} {headers} {body}: {refused:?}");
+    }
+    // A stream that is not known ends at once, so that a client does not ask for it for ever.
+    let resumes = format!("{}last-event-id: 1/99\r\n", client.headers);
+    assert_eq!(abide.open("GET /mcp", &resumes, "").rest(), "");
+}
+
+#[test]
+fn session_that_listens_hears_of_a_message() {
+    let abide = Abide::new();
+    let client = Client::new(&abide, json!({}));
+    let mut heard = abide.open("GET /mcp", &client.headers, "");
+    assert_eq!(heard.status, 200);
+    let due = abide.path("due");
+    let mission = json!({"total_duration": 600, "mission": "listen", "until": {"file": due}});
+    client.call(1, "timer", &mission).rest();
+    std::fs::write(&due, "").expect("a file");
+    let told = heard.event();
+    assert_eq!(told["method"], "notifications/message", "{told}");
+    let text = told["params"]["data"]["text"].as_str().expect("a text");
+    assert!(text.contains("Mission: listen"), "{told}");
+    let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
+    assert_eq!(ended.0, 202, "{ended:?}");
+    assert!(
+        !heard.rest().contains("data: {"),
+        "it ends with the session"
+    );
+}
+
+#[test]
+fn one_session_too_many_ends_the_quietest_that_waits_for_nothing() {
+    let abide = Abide::new();
+    let waits = Client::new(&abide, json!({}));
+    let fifo = abide.fifo("go");
+    let mut answer = waits.call(
+        1,
+        "shell",
+        &json!({"command": format!("cat {}", fifo.display())}),
+    );
+    let quiet = Client::new(&abide, json!({}));
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+    let answers = |client: &Client<'_>| abide.open("POST /mcp", &client.headers, &list.to_string());
+    let others: Vec<Client<'_>> = (2..1_024).map(|_| Client::new(&abide, json!({}))).collect();
+    assert_eq!(answers(&others[0]).status, 200, "there is room for all");
+    let one_more = Client::new(&abide, json!({}));
+    assert_eq!(answers(&quiet).status, 404);
+    assert_eq!(answers(&others[0]).status, 200);
+    assert_eq!(answers(&one_more).status, 200);
+    feed(&fifo, "done\n");
+    assert_eq!(answer.event()["id"], 1);
+}
+
+#[test]
 fn message_of_one_session_is_told_in_another_only_after_the_first_was_deleted() {
     let abide = Abide::new();
     let (one, two) = (

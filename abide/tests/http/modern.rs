@@ -62,6 +62,107 @@ fn it_is_discovered_and_a_tool_is_called() {
     );
 }
 
+/// A request as it is sent.
+#[derive(Clone)]
+struct Sent {
+    headers: String,
+    message: Value,
+}
+
+impl Sent {
+    fn new(method: &str, name: &str, mut params: Value) -> Self {
+        params["_meta"] = meta(&json!({}));
+        Sent {
+            headers: headers(method, name),
+            message: json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
+        }
+    }
+
+    fn replacing(mut self, part: &str, other: &str) -> Self {
+        assert!(self.headers.contains(part), "{}", self.headers);
+        self.headers = self.headers.replace(part, other);
+        self
+    }
+
+    fn of_version(mut self, version: &str) -> Self {
+        let named = "io.modelcontextprotocol/protocolVersion";
+        self.message["params"]["_meta"][named] = version.into();
+        self
+    }
+
+    /// Without this field of `_meta`.
+    fn without(mut self, field: &str) -> Self {
+        let meta = self.message["params"]["_meta"].as_object_mut().unwrap();
+        meta.remove(&format!("io.modelcontextprotocol/{field}"));
+        self
+    }
+}
+
+#[test]
+fn request_whose_head_or_metadata_is_wrong_is_refused() {
+    let abide = Abide::new();
+    let list = || Sent::new("tools/list", "", json!({}));
+    let prompt = || Sent::new("prompts/get", "none", json!({"name": "none"}));
+    let named = "mcp-name: none";
+    let method = "mcp-method: tools/list\r\n";
+    let version = "mcp-protocol-version: 2026-07-28\r\n";
+    let unknown = list().replacing("2026-07-28", "2099-01-01");
+    for (sent, status, code) in [
+        (list().replacing(", text/event-stream", ""), 406, None),
+        (list().replacing(version, ""), 400, Some(-32020)),
+        (
+            list().replacing("2026-07-28", "2025-11-25"),
+            400,
+            Some(-32020),
+        ),
+        (unknown.of_version("2099-01-01"), 400, Some(-32022)),
+        (list().replacing(method, ""), 400, Some(-32020)),
+        (
+            list().replacing("tools/list", "tools/call"),
+            400,
+            Some(-32020),
+        ),
+        (
+            list().replacing(method, &method.repeat(2)),
+            400,
+            Some(-32020),
+        ),
+        (prompt().replacing(named, "mcp-other: 1"), 400, Some(-32020)),
+        (
+            prompt().replacing(named, "mcp-name: other"),
+            400,
+            Some(-32020),
+        ),
+        (
+            prompt().replacing(named, "mcp-name: =?base64?!?="),
+            400,
+            Some(-32020),
+        ),
+        (list().without("protocolVersion"), 400, Some(-32602)),
+        (list().without("clientCapabilities"), 400, Some(-32602)),
+        (Sent::new("ping", "", json!({})), 404, Some(-32601)),
+    ] {
+        let refused = abide.ask("POST /mcp", &sent.headers, &sent.message);
+        let (headers, message) = (sent.headers, sent.message);
+        assert_eq!(refused.0, status, "{refused:?} {headers} {message}");
+        assert_eq!(
+            refused.1["error"]["code"].as_i64(),
+            code,
+            "{refused:?} {headers}"
+        );
+    }
+    let encoded = prompt().replacing(named, "mcp-name: =?base64?bm9uZQ==?=");
+    let mut answer = abide.open("POST /mcp", &encoded.headers, &encoded.message.to_string());
+    assert_eq!(
+        (answer.status, &answer.event()["error"]["code"]),
+        (200, &json!(-32602))
+    );
+    for line in ["GET /mcp", "DELETE /mcp"] {
+        let answer = abide.open(line, &list().headers, "");
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("post")));
+    }
+}
+
 #[test]
 fn commands_run_where_and_for_whom_the_headers_say() {
     let abide = Abide::new();

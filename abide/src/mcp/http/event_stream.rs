@@ -1,0 +1,557 @@
+//! Event streams (SSE) of HTTP responses: every message that goes to a client over HTTP leaves on one.
+//!
+//! A stream records its events, so that a client of a session whose connection broke can resume after the last
+//! event it has read. Its readers are the bodies of responses; a tool result counts as delivered when a
+//! reader has read the stream to its end.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use rmcp::model::{ErrorCode, JsonRpcMessage, ServerJsonRpcMessage};
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::mcp::wire::encode;
+use crate::tools::Receipt;
+use abide_engine::clock::pause;
+
+/// Finished streams that are kept per session; a client resumes only recent ones.
+const KEPT: usize = 8;
+/// Bytes of finished streams that are kept per session.
+const BYTES: usize = 4 << 20;
+/// Events that are kept per stream. The oldest notification is dropped first.
+const EVENTS: usize = 32;
+/// Interval of comments on a stream that is silent.
+const ALIVE: Duration = Duration::from_secs(15);
+/// The same before the first event: clients that limit the time to the first byte would give up a silent call.
+const FIRST_COMMENT: Duration = Duration::from_millis(250);
+/// SSE comment, which readers skip.
+const COMMENT: Bytes = Bytes::from_static(b":\n\n");
+/// Milliseconds after which a client whose connection broke should resume.
+const RETRY: u32 = 3_000;
+/// Number of the stream of a session that carries what belongs to no request.
+const COMMON: u64 = 0;
+
+/// The events of one response, or of one session's stream for what belongs to no request.
+pub struct EventStream {
+    /// Place among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
+    place: Option<Place>,
+    /// The session has ended, or the client of a single request is gone.
+    pub lost: CancellationToken,
+    recording: Mutex<Recording>,
+    changed: Notify,
+}
+
+struct Place {
+    number: u64,
+    replay: Weak<Replay>,
+}
+
+/// Events of one stream so far.
+#[derive(Default)]
+struct Recording {
+    events: VecDeque<Event>,
+    /// Events so far, which is also the number of the last.
+    count: u64,
+    bytes: usize,
+    /// Answers that are still to come. The stream ends after the last.
+    pending: usize,
+    readers: usize,
+    /// Receipts of results that no reader has read to the end.
+    receipts: Vec<Receipt>,
+    /// Number of the last event that was read. The common stream has this one position for all its readers, since
+    /// each of its messages goes to one of them only.
+    cursor: u64,
+}
+
+struct Event {
+    number: u64,
+    /// The message as a line of JSON.
+    line: Bytes,
+    /// A later event makes it superfluous.
+    is_notification: bool,
+    error: Option<ErrorCode>,
+}
+
+impl Recording {
+    fn add(&mut self, mut line: Vec<u8>, is_notification: bool, error: Option<ErrorCode>) {
+        line.truncate(line.trim_ascii_end().len());
+        if self.events.len() >= EVENTS
+            && let Some(old) = self.events.iter().position(|event| event.is_notification)
+            && let Some(old) = self.events.remove(old)
+        {
+            self.bytes -= old.line.len();
+        }
+        self.count += 1;
+        self.bytes += line.len();
+        self.events.push_back(Event {
+            number: self.count,
+            line: line.into(),
+            is_notification,
+            error,
+        });
+    }
+
+    /// First kept event after this number.
+    fn after(&self, number: u64) -> Option<&Event> {
+        self.events.iter().find(|event| event.number > number)
+    }
+}
+
+/// A request whose answer is to come on an event stream. Dropping it, after the answer or without one, lets the
+/// stream end.
+pub struct PendingAnswer(Arc<EventStream>);
+
+impl Drop for PendingAnswer {
+    fn drop(&mut self) {
+        self.0.change(|recording| recording.pending -= 1);
+        if let Some(place) = &self.0.place
+            && let Some(replay) = place.replay.upgrade()
+        {
+            replay.trim();
+        }
+    }
+}
+
+impl EventStream {
+    /// Stream that cannot be resumed.
+    pub fn new(lost: CancellationToken) -> Arc<Self> {
+        Self::at(None, lost)
+    }
+
+    fn at(place: Option<Place>, lost: CancellationToken) -> Arc<Self> {
+        Arc::new(EventStream {
+            place,
+            lost,
+            recording: Mutex::default(),
+            changed: Notify::new(),
+        })
+    }
+
+    fn recording(&self) -> MutexGuard<'_, Recording> {
+        self.recording.lock().expect("no holder panics")
+    }
+
+    /// Changes the recording, and wakes the readers.
+    fn change(&self, change: impl FnOnce(&mut Recording)) {
+        change(&mut self.recording());
+        self.changed.notify_waiters();
+    }
+
+    fn is_common(&self) -> bool {
+        (self.place.as_ref()).is_some_and(|place| place.number == COMMON)
+    }
+
+    /// Names an event, where it can be named.
+    fn id_line(&self, event: u64) -> String {
+        let place = self.place.as_ref();
+        place.map_or_else(String::new, |place| {
+            format!("id: {event}/{}\n", place.number)
+        })
+    }
+
+    /// True if a response reads it now.
+    pub fn is_read(&self) -> bool {
+        self.recording().readers > 0
+    }
+
+    fn is_over(&self) -> bool {
+        !self.is_common() && self.recording().pending == 0
+    }
+
+    /// Keeps the stream open until a request was answered.
+    pub fn expect_answer(self: &Arc<Self>) -> PendingAnswer {
+        self.recording().pending += 1;
+        PendingAnswer(self.clone())
+    }
+
+    /// Sends a message. `false`: the client is gone.
+    pub fn send(&self, message: &ServerJsonRpcMessage) -> bool {
+        self.send_answer(message, None);
+        !self.lost.is_cancelled()
+    }
+
+    /// Sends an answer. Its result is acknowledged when it was read, and told again if nobody reads.
+    pub fn send_answer(&self, message: &ServerJsonRpcMessage, mut receipt: Option<Receipt>) {
+        let Ok(line) = encode(message) else {
+            return;
+        };
+        let error = match message {
+            JsonRpcMessage::Error(error) => Some(error.error.code),
+            _ => None,
+        };
+        let is_notification = matches!(message, JsonRpcMessage::Notification(_));
+        self.change(|recording| {
+            recording.add(line, is_notification, error);
+            if recording.readers > 0 {
+                recording.receipts.extend(receipt.take());
+            }
+        });
+    }
+
+    /// Sends an encoded message.
+    pub fn send_line(&self, line: Vec<u8>) {
+        self.change(|recording| recording.add(line, false, None));
+    }
+
+    /// The error that it begins with, if there is one already: its code, and the message as JSON.
+    pub fn first_error(&self) -> Option<(ErrorCode, Bytes)> {
+        let recording = self.recording();
+        let first = recording.events.front()?;
+        Some((first.error?, first.line.clone()))
+    }
+
+    /// Reads from the beginning; the common stream from where the last reader stopped.
+    pub fn read(self: &Arc<Self>) -> Reader {
+        self.read_after(0)
+    }
+
+    fn read_after(self: &Arc<Self>, position: u64) -> Reader {
+        self.recording().readers += 1;
+        Reader {
+            stream: self.clone(),
+            position,
+            began: false,
+            abandoned: None,
+        }
+    }
+}
+
+/// One reader of a stream.
+pub struct Reader {
+    stream: Arc<EventStream>,
+    /// Number of the last event that was read. The common stream has its own.
+    position: u64,
+    began: bool,
+    abandoned: Option<DropGuard>,
+}
+
+impl Reader {
+    /// Cancels `abandoned` when the reader is dropped.
+    pub fn or_cancel(mut self, abandoned: CancellationToken) -> Self {
+        self.abandoned = Some(abandoned.drop_guard());
+        self
+    }
+
+    /// Body of a response.
+    pub fn into_body(self) -> Body {
+        Body::from_stream(stream::unfold(self, async |mut reader| {
+            let part = reader.next().await?;
+            Some((Ok::<_, Infallible>(part), reader))
+        }))
+    }
+
+    /// Reads the next event, or a comment if there is none for long. `None`: the stream is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        let stream = self.stream.clone();
+        let began = std::mem::replace(&mut self.began, true);
+        if !began && stream.place.is_some() {
+            let position = match stream.is_common() {
+                true => stream.recording().cursor,
+                false => self.position,
+            };
+            // Without data: it says after which event to resume if no other comes.
+            let id = stream.id_line(position);
+            return Some(format!("{id}retry: {RETRY}\ndata: \n\n").into());
+        }
+        let quiet = match began {
+            true => ALIVE,
+            false => FIRST_COMMENT,
+        };
+        loop {
+            let mut changed = pin!(stream.changed.notified());
+            changed.as_mut().enable();
+            if let Poll::Ready(read) = self.take() {
+                return read;
+            }
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = stream.lost.cancelled() => return None,
+                () = pause(quiet) => return Some(COMMENT),
+            }
+        }
+    }
+
+    /// Takes the next event. `None`: there will be none, and the results that were read are acknowledged.
+    fn take(&mut self) -> Poll<Option<Bytes>> {
+        let stream = &self.stream;
+        let mut recording = stream.recording();
+        let position = match stream.is_common() {
+            true => recording.cursor,
+            false => self.position,
+        };
+        if let Some(event) = recording.after(position) {
+            let (number, line) = (event.number, event.line.clone());
+            recording.cursor = number;
+            self.position = number;
+            if stream.place.is_none() {
+                recording.events.pop_front();
+            }
+            let id = stream.id_line(number);
+            let event = [id.as_bytes(), b"data: ", &line, b"\n\n"].concat();
+            return Poll::Ready(Some(event.into()));
+        }
+        if stream.is_common() || recording.pending > 0 {
+            return Poll::Pending;
+        }
+        let read = std::mem::take(&mut recording.receipts);
+        drop(recording);
+        read.into_iter().for_each(Receipt::delivered);
+        Poll::Ready(None)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut recording = self.stream.recording();
+        recording.readers -= 1;
+        let unread = match recording.readers {
+            0 => std::mem::take(&mut recording.receipts),
+            _ => Vec::new(),
+        };
+        drop(recording);
+        // What they would have acknowledged is told again.
+        drop(unread);
+    }
+}
+
+/// Streams of one session that can be resumed.
+pub struct Replay(Mutex<Streams>);
+
+#[derive(Default)]
+struct Streams {
+    all: VecDeque<Arc<EventStream>>,
+    /// Number of the next stream.
+    next: u64,
+}
+
+impl Replay {
+    /// Returns the common stream as well.
+    pub fn new(lost: CancellationToken) -> (Arc<Self>, Arc<EventStream>) {
+        let replay = Arc::new(Replay(Mutex::default()));
+        let (common, _) = replay.open(lost);
+        (replay, common)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// Opens a stream for the answer to one request, which is expected from now on.
+    pub fn open(self: &Arc<Self>, lost: CancellationToken) -> (Arc<EventStream>, PendingAnswer) {
+        let mut streams = self.streams();
+        let place = Place {
+            number: streams.next,
+            replay: Arc::downgrade(self),
+        };
+        streams.next += 1;
+        let stream = EventStream::at(Some(place), lost);
+        streams.all.push_back(stream.clone());
+        let pending = stream.expect_answer();
+        (stream, pending)
+    }
+
+    /// Reads what follows the event with this id (`event/stream`), recorded and still to come. `None`: the
+    /// stream is not known.
+    pub fn resume(&self, id: &str) -> Option<Reader> {
+        let (event, number) = id.split_once('/')?;
+        let (event, number) = (event.parse().ok()?, number.parse::<u64>().ok()?);
+        let streams = self.streams();
+        let is_it = |stream: &&Arc<EventStream>| {
+            (stream.place.as_ref()).is_some_and(|place| place.number == number)
+        };
+        let stream = streams.all.iter().find(is_it)?.clone();
+        drop(streams);
+        {
+            let mut recording = stream.recording();
+            recording.cursor = recording.cursor.min(event);
+        }
+        Some(stream.read_after(event))
+    }
+
+    /// Drops the oldest finished streams beyond the limits.
+    fn trim(&self) {
+        let mut streams = self.streams();
+        let (mut left, mut bytes) = (KEPT, BYTES);
+        let mut newest_first: Vec<Arc<EventStream>> = streams.all.drain(..).rev().collect();
+        newest_first.retain(|stream| {
+            if !stream.is_over() {
+                return true;
+            }
+            let size = stream.recording().bytes;
+            let fits = left > 0 && size <= bytes;
+            left = left.saturating_sub(1);
+            bytes = bytes.saturating_sub(size);
+            fits
+        });
+        streams.all.extend(newest_first.into_iter().rev());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rmcp::model::{
+        ProgressNotification, ProgressNotificationParam, ProgressToken, RequestId,
+        ServerNotification, ServerResult,
+    };
+
+    fn progress(step: u32) -> ServerJsonRpcMessage {
+        let token = ProgressToken(RequestId::Number(1));
+        let params = ProgressNotificationParam::new(token, step.into());
+        let told = ProgressNotification::new(params);
+        JsonRpcMessage::notification(ServerNotification::ProgressNotification(told))
+    }
+
+    fn answer() -> ServerJsonRpcMessage {
+        JsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(1))
+    }
+
+    fn session() -> (Arc<Replay>, Arc<EventStream>) {
+        Replay::new(CancellationToken::new())
+    }
+
+    /// Opens a stream with this many notifications.
+    fn begun(replay: &Arc<Replay>, count: u32) -> (Arc<EventStream>, PendingAnswer) {
+        let (stream, pending) = replay.open(CancellationToken::new());
+        for step in 0..count {
+            assert!(stream.send(&progress(step)));
+        }
+        (stream, pending)
+    }
+
+    /// Ids of the events to the end of the stream, without the first event, which has no data.
+    async fn ids(mut reader: Reader) -> Vec<String> {
+        let mut ids = Vec::new();
+        while let Some(part) = reader.next().await {
+            let part = String::from_utf8(part.to_vec()).unwrap();
+            let id = part
+                .lines()
+                .next()
+                .and_then(|line| line.strip_prefix("id: "));
+            if !part.contains("retry: ") {
+                ids.push(id.expect("an id").to_owned());
+            }
+        }
+        ids
+    }
+
+    #[tokio::test]
+    async fn resuming_after_the_end_returns_the_rest() {
+        let (replay, _common) = session();
+        let (stream, pending) = begun(&replay, 2);
+        stream.send_answer(&answer(), None);
+        drop(pending);
+        assert_eq!(ids(stream.read()).await, ["1/1", "2/1", "3/1"]);
+        let rest = |id| replay.resume(id).expect("the stream is known");
+        assert_eq!(ids(rest("1/1")).await, ["2/1", "3/1"]);
+        assert!(ids(rest("3/1")).await.is_empty());
+        for unknown in ["0/2", "3", "x/1", ""] {
+            assert!(replay.resume(unknown).is_none(), "{unknown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn resuming_before_the_end_returns_later_events() {
+        let (replay, _common) = session();
+        let (stream, pending) = begun(&replay, 1);
+        let mut rest = replay.resume("1/1").expect("the stream is known");
+        assert!(
+            rest.next()
+                .await
+                .is_some_and(|part| part.starts_with(b"id: 1/1\nretry: "))
+        );
+        stream.send_answer(&answer(), None);
+        assert!(
+            rest.next()
+                .await
+                .is_some_and(|part| part.starts_with(b"id: 2/1\ndata: {"))
+        );
+        drop(pending);
+        assert!(rest.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn long_stream_keeps_its_answer_and_last_notifications() {
+        let (replay, _common) = session();
+        let (stream, pending) = begun(&replay, 1);
+        stream.send_answer(&answer(), None);
+        for step in 0..EVENTS {
+            stream.send(&progress(step as u32));
+        }
+        drop(pending);
+        let kept = ids(stream.read()).await;
+        assert_eq!(kept.len(), EVENTS);
+        assert_eq!(
+            kept[..2],
+            ["2/1", "4/1"],
+            "the answer, and not what was told first"
+        );
+    }
+
+    #[tokio::test]
+    async fn unfinished_and_most_recent_streams_are_kept() {
+        let (replay, _common) = session();
+        let (_running, pending) = begun(&replay, 1);
+        for _ in 0..=KEPT {
+            drop(begun(&replay, 2));
+        }
+        assert!(replay.resume("0/0").is_some(), "the common stream");
+        assert!(replay.resume("0/1").is_some(), "it is not finished");
+        assert!(replay.resume("0/2").is_none());
+        let oldest = replay.resume("1/3").expect("the stream is known");
+        assert_eq!(ids(oldest).await, ["2/3"]);
+        drop(pending);
+    }
+
+    #[tokio::test]
+    async fn common_stream_gives_each_event_to_one_reader() {
+        let (replay, common) = session();
+        let [mut one, mut two] = [common.read(), common.read()];
+        let first = b"id: 0/0\nretry: ";
+        assert!(one.next().await.is_some_and(|part| part.starts_with(first)));
+        common.send(&progress(1));
+        common.send(&progress(2));
+        assert!(
+            one.next()
+                .await
+                .is_some_and(|part| part.starts_with(b"id: 1/0\n"))
+        );
+        assert!(
+            two.next()
+                .await
+                .is_some_and(|part| part.starts_with(b"id: 1/0\nretry: "))
+        );
+        assert!(
+            two.next()
+                .await
+                .is_some_and(|part| part.starts_with(b"id: 2/0\n"))
+        );
+        let mut again = replay.resume("1/0").expect("the stream is known");
+        assert!(again.next().await.is_some());
+        assert!(
+            again
+                .next()
+                .await
+                .is_some_and(|part| part.starts_with(b"id: 2/0\n"))
+        );
+    }
+
+    #[tokio::test]
+    async fn common_stream_ends_with_its_session() {
+        let lost = CancellationToken::new();
+        let (_replay, common) = Replay::new(lost.clone());
+        let mut reader = common.read();
+        assert!(reader.next().await.is_some());
+        lost.cancel();
+        assert!(reader.next().await.is_none());
+        assert!(!common.send(&progress(1)));
+    }
+}

@@ -1,0 +1,273 @@
+//! What the head of an HTTP request says of the message in its body, and whether both agree.
+
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::IntoResponse;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rmcp::ErrorData;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, GetMeta, JsonRpcMessage, ProtocolVersion, RequestId,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Refused, has_metadata, objection, text};
+
+pub const JSON: &str = "application/json";
+pub const EVENTS: &str = "text/event-stream";
+/// Names the session of a request, up to 2025-11-25.
+pub const SESSION: &str = "mcp-session-id";
+/// Names the event after which a stream is resumed.
+pub const LAST_EVENT_ID: &str = "last-event-id";
+/// Names the version of the protocol, from 2025-06-18 on.
+const VERSION: &str = "mcp-protocol-version";
+/// Names the method of a message, from 2026-07-28 on.
+const METHOD: &str = "mcp-method";
+/// Names the tool, prompt, resource or task that a request is about, from 2026-07-28 on.
+const NAME: &str = "mcp-name";
+/// Prefix and suffix of a value that is written in Base64.
+const ENCODED: (&str, &str) = ("=?base64?", "?=");
+
+/// To what a message belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifecycle {
+    /// A session, which begins with `initialize`.
+    Session,
+    /// Nothing but itself.
+    Single,
+}
+
+/// Checks that the client takes responses of these kinds.
+pub fn accepts(headers: &HeaderMap, kinds: &[&str]) -> Result<(), Refused> {
+    let accepted = headers.get(header::ACCEPT);
+    let accepted = accepted.and_then(|accepted| accepted.to_str().ok());
+    let accepted = accepted.unwrap_or_default();
+    if kinds.iter().all(|kind| accepted.contains(kind)) {
+        return Ok(());
+    }
+    let sentence = format!("the Accept header must name {}", kinds.join(" and "));
+    Err(text(StatusCode::NOT_ACCEPTABLE, &sentence))
+}
+
+/// Refuses a method.
+pub fn not_allowed(allowed: &'static str) -> Refused {
+    let head = [(header::ALLOW, allowed)];
+    let sentence = format!("use {allowed}");
+    Box::new((StatusCode::METHOD_NOT_ALLOWED, head, sentence).into_response())
+}
+
+/// The id of the session.
+pub fn session(headers: &HeaderMap) -> Result<&str, Refused> {
+    let id = headers.get(SESSION).and_then(|id| id.to_str().ok());
+    id.ok_or_else(|| {
+        let sentence = "the Mcp-Session-Id header is missing; say initialize first";
+        text(StatusCode::BAD_REQUEST, sentence)
+    })
+}
+
+/// The version that the head names. `None`: it names none.
+fn version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
+    let Some(version) = headers.get(VERSION) else {
+        return Ok(None);
+    };
+    let version = version.to_str().map_err(|_| {
+        let sentence = "the MCP-Protocol-Version header is not text";
+        text(StatusCode::BAD_REQUEST, sentence)
+    })?;
+    Ok(Some(version))
+}
+
+/// The version that the head names, which must be known.
+pub fn known_version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
+    let version = version(headers)?;
+    let is_known = |version: &str| {
+        let mut known = ProtocolVersion::KNOWN_VERSIONS.iter();
+        known.any(|known| known.as_str() == version)
+    };
+    if version.is_none_or(is_known) {
+        return Ok(version);
+    }
+    let sentence = "the version in the MCP-Protocol-Version header is not supported";
+    Err(text(StatusCode::BAD_REQUEST, sentence))
+}
+
+/// Checks that the version has sessions.
+pub fn has_sessions(headers: &HeaderMap) -> Result<(), Refused> {
+    match known_version(headers)? {
+        Some(version) if is_modern(version) => Err(not_allowed("POST")),
+        _ => Ok(()),
+    }
+}
+
+fn is_modern(version: &str) -> bool {
+    // Versions are dates, which compare as text.
+    version >= ProtocolVersion::V_2026_07_28.as_str()
+}
+
+/// Checks that the head names the version that the message does, and finds out to what the message belongs.
+pub fn lifecycle(
+    headers: &HeaderMap,
+    message: &ClientJsonRpcMessage,
+) -> Result<Lifecycle, Refused> {
+    match message {
+        JsonRpcMessage::Request(asked) => match &asked.request {
+            ClientRequest::InitializeRequest(initialize) => {
+                let wanted = &initialize.params.protocol_version;
+                match_initialize(headers, wanted, &asked.id).map(|()| Lifecycle::Session)
+            }
+            request => lifecycle_of_request(headers, request, &asked.id),
+        },
+        JsonRpcMessage::Notification(_)
+        | JsonRpcMessage::Response(_)
+        | JsonRpcMessage::Error(_) => Ok(match known_version(headers)? {
+            Some(version) if is_modern(version) => Lifecycle::Single,
+            _ => Lifecycle::Session,
+        }),
+    }
+}
+
+fn lifecycle_of_request(
+    headers: &HeaderMap,
+    request: &ClientRequest,
+    id: &RequestId,
+) -> Result<Lifecycle, Refused> {
+    let is_discover = matches!(request, ClientRequest::DiscoverRequest(_));
+    let meta = request.get_meta();
+    let Some(inner) = meta.protocol_version() else {
+        if !is_discover && !known_version(headers)?.is_some_and(is_modern) {
+            return Ok(Lifecycle::Session);
+        }
+        let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
+        let sentence = format!("the _meta of the request must have {}", missing.join(", "));
+        return Err(objection(
+            Some(id),
+            ErrorData::invalid_params(sentence, None),
+        ));
+    };
+    // A version that is not known is refused by the protocol, which says what is.
+    let version = version(headers)?;
+    if version != Some(inner.as_str()) {
+        let version = version.unwrap_or("nothing");
+        let sentence = format!(
+            "the MCP-Protocol-Version header says {version}, the _meta of the request says {inner}"
+        );
+        return Err(mismatch(Some(id), sentence));
+    }
+    match is_discover || is_modern(inner.as_str()) || has_metadata(request) {
+        true => Ok(Lifecycle::Single),
+        false => Ok(Lifecycle::Session),
+    }
+}
+
+fn match_initialize(
+    headers: &HeaderMap,
+    wanted: &ProtocolVersion,
+    id: &RequestId,
+) -> Result<(), Refused> {
+    let Some(version) = known_version(headers)? else {
+        return Ok(());
+    };
+    if version != wanted.as_str() {
+        let sentence =
+            format!("the MCP-Protocol-Version header says {version}, initialize says {wanted}");
+        return Err(objection(
+            Some(id),
+            ErrorData::invalid_request(sentence, None),
+        ));
+    }
+    // No version is agreed upon yet, so the method need not be named; but a router must not read another.
+    let mut methods = headers.get_all(METHOD).iter();
+    match (methods.next(), methods.next()) {
+        (Some(method), None) if method == "initialize" => Ok(()),
+        (Some(_), _) if is_modern(version) => {
+            let sentence = "the Mcp-Method header does not say initialize".to_owned();
+            Err(mismatch(Some(id), sentence))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the head names the method of the message, and what it is about, as routers read them there.
+pub fn match_message(
+    headers: &HeaderMap,
+    message: &ClientJsonRpcMessage,
+    body: &[u8],
+) -> Result<(), Refused> {
+    let id = match message {
+        JsonRpcMessage::Request(asked) => Some(&asked.id),
+        JsonRpcMessage::Notification(_) => None,
+        JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => return Ok(()),
+    };
+    if !version(headers)?.is_some_and(is_modern) {
+        return Ok(());
+    }
+    let Ok(named) = serde_json::from_slice::<Named>(body) else {
+        return Ok(());
+    };
+    named
+        .check(headers)
+        .map_err(|sentence| mismatch(id, sentence))
+}
+
+/// The fields of a message that its head repeats.
+#[derive(Deserialize)]
+struct Named {
+    method: String,
+    #[serde(default)]
+    params: Value,
+}
+
+impl Named {
+    fn check(&self, headers: &HeaderMap) -> Result<(), String> {
+        let method = &self.method;
+        match only(headers, METHOD)? {
+            Some(named) if named == method => {}
+            Some(named) => return Err(format!("Mcp-Method says {named}, the body says {method}")),
+            None => return Err("the Mcp-Method header is missing".to_owned()),
+        }
+        let Some(name) = self.name() else {
+            return Ok(());
+        };
+        let named = only(headers, NAME)?;
+        let named = named.ok_or_else(|| format!("{method} needs the Mcp-Name header"))?;
+        match decoded(named) {
+            Some(named) if named == name => Ok(()),
+            Some(named) => Err(format!("Mcp-Name says {named}, the body says {name}")),
+            None => Err("the Mcp-Name header is not Base64".to_owned()),
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        let field = match self.method.as_str() {
+            "tools/call" | "prompts/get" => "name",
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
+            "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
+            _ => return None,
+        };
+        self.params.get(field)?.as_str()
+    }
+}
+
+/// The value of a header that must not be there twice.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, String> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() {
+        return Err(format!("the {name} header is given twice"));
+    }
+    Ok(value.and_then(|value| value.to_str().ok()))
+}
+
+/// The value of a header that may be written in Base64. `None`: it cannot be read.
+fn decoded(value: &str) -> Option<String> {
+    let (before, after) = ENCODED;
+    let inner = value.strip_prefix(before);
+    match inner.and_then(|inner| inner.strip_suffix(after)) {
+        None => Some(value.to_owned()),
+        Some(inner) => String::from_utf8(BASE64_STANDARD.decode(inner).ok()?).ok(),
+    }
+}
+
+fn mismatch(id: Option<&RequestId>, sentence: String) -> Refused {
+    objection(id, ErrorData::header_mismatch(sentence, None))
+}

@@ -1,0 +1,152 @@
+//! Sessions of clients that speak HTTP in the versions up to 2025-11-25.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use abide_core::Mono;
+use tokio_util::sync::CancellationToken;
+
+use super::event_stream::{EventStream, PendingAnswer, Reader, Replay};
+use crate::mcp::dispatch::Connection;
+use crate::mcp::peer::Sink;
+use crate::mcp::server::Server;
+use abide_engine::clock::{SystemClock, pause};
+use abide_engine::entropy;
+
+/// Sessions at once. One more takes the place of the one that was quiet for longest.
+const SESSIONS: usize = 1_024;
+/// A session that is not used for so long is over; clients seldom say that they leave.
+const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// All sessions, by id.
+#[derive(Default)]
+pub struct HttpSessions(Mutex<HashMap<String, Arc<HttpSession>>>);
+
+/// One session, from `initialize` on.
+pub struct HttpSession {
+    pub connection: Connection,
+    /// The session has ended.
+    lost: CancellationToken,
+    /// When it was used last.
+    used: Mutex<Mono>,
+    replay: Arc<Replay>,
+    /// Carries what belongs to no request.
+    pub common: Arc<EventStream>,
+}
+
+impl HttpSession {
+    fn new(server: Server) -> Self {
+        let lost = CancellationToken::new();
+        let (replay, common) = Replay::new(lost.clone());
+        HttpSession {
+            connection: Connection::new(server, Sink::Events(common.clone()), 1),
+            lost,
+            used: Mutex::new(SystemClock.mono()),
+            replay,
+            common,
+        }
+    }
+
+    fn used(&self) -> MutexGuard<'_, Mono> {
+        self.used.lock().expect("no holder panics")
+    }
+
+    /// Opens the stream of the answer to one request.
+    pub fn open_stream(&self) -> (Arc<EventStream>, PendingAnswer) {
+        self.replay.open(self.lost.clone())
+    }
+
+    /// Opens the stream of the answers to a batch. It cannot be resumed.
+    pub fn open_batch_stream(&self) -> (Arc<EventStream>, PendingAnswer) {
+        let stream = EventStream::new(self.lost.clone());
+        let pending = stream.expect_answer();
+        (stream, pending)
+    }
+
+    /// Reads what follows the event with this id. `None`: its stream is not known.
+    pub fn resume(&self, event: &str) -> Option<Reader> {
+        self.replay.resume(event)
+    }
+
+    /// Time until the session has been quiet for too long. `None`: it has been.
+    fn quiet_in(&self) -> Option<Duration> {
+        if !self.connection.is_idle() || self.common.is_read() {
+            return Some(QUIET);
+        }
+        let quiet = Duration::from_millis(SystemClock.mono().since(*self.used()).0);
+        QUIET.checked_sub(quiet).filter(|left| !left.is_zero())
+    }
+}
+
+impl HttpSessions {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
+        self.0.lock().expect("no holder panics")
+    }
+
+    /// The session with this id, which is used now.
+    pub fn find(&self, id: &str) -> Option<Arc<HttpSession>> {
+        let session = self.all().get(id).cloned()?;
+        *session.used() = SystemClock.mono();
+        Some(session)
+    }
+
+    /// Opens a session. `None`: there are too many, and all wait for an answer.
+    pub fn open(self: &Arc<Self>, server: Server) -> Option<(String, Arc<HttpSession>)> {
+        let session = Arc::new(HttpSession::new(server));
+        let id = format!("{:032x}", u128::from_ne_bytes(entropy::array()));
+        let quietest = {
+            let mut all = self.all();
+            let quietest = match all.len() < SESSIONS {
+                true => None,
+                false => Some(quietest(&all)?),
+            };
+            all.insert(id.clone(), session.clone());
+            quietest
+        };
+        if let Some(quietest) = quietest {
+            self.close(&quietest);
+        }
+        let watched = Arc::downgrade(&session);
+        tokio::spawn(close_when_quiet(Arc::downgrade(self), watched, id.clone()));
+        Some((id, session))
+    }
+
+    /// Closes a session: its streams end, and its calls stop waiting.
+    pub fn close(&self, id: &str) {
+        let closed = self.all().remove(id);
+        if let Some(session) = closed {
+            session.lost.cancel();
+        }
+    }
+}
+
+/// The session without a request in flight that was used least recently.
+fn quietest(all: &HashMap<String, Arc<HttpSession>>) -> Option<String> {
+    let idle = all
+        .iter()
+        .filter(|(_, session)| session.connection.is_idle());
+    let (id, _) = idle.min_by_key(|(_, session)| *session.used())?;
+    Some(id.clone())
+}
+
+async fn close_when_quiet(sessions: Weak<HttpSessions>, session: Weak<HttpSession>, id: String) {
+    while let Some((left, lost)) =
+        (session.upgrade()).map(|session| (session.quiet_in(), session.lost.clone()))
+    {
+        match left {
+            Some(left) => {
+                lost.run_until_cancelled(pause(left)).await;
+            }
+            None => {
+                if let Some(sessions) = sessions.upgrade() {
+                    sessions.close(&id);
+                }
+                return;
+            }
+        }
+        if lost.is_cancelled() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! MCP over standard input and output: the daemon's side of the connections of fronts.
+//!
+//! A request that cannot be decoded, is too long, or comes under an id that is in use is answered under its id.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::Agent;
+use rmcp::model::ClientJsonRpcMessage;
+use serde_json::Value;
+use tokio::net::UnixListener;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::client;
+use super::control::{self, Control};
+use super::decode::{self, Unread};
+use super::dispatch::Connection;
+use super::hello::{self, Hello};
+use super::lines::{Lines, Piece};
+use super::out::Out;
+use super::peer::Sink;
+use super::scan::{BOM, Kind, Outline};
+use super::seal::Seal;
+use super::server::{Origin, Server};
+use super::wire::{MESSAGE_LIMIT, refusal};
+use crate::serve::is_owner;
+use abide_engine::Handle;
+use abide_engine::clock::pause;
+use abide_engine::peer::Peer;
+use abide_engine::stream::Stream;
+use abide_session::crash_point;
+
+/// Bytes read at once.
+const READ: usize = 16 << 10;
+/// The daemon's own requests are numbered from a multiple of this for each connection of a front, so that an
+/// answer to one that was asked before a break can never pass for the answer to another.
+const IDS_PER_CONNECTION: i64 = 1_000_000;
+
+const BATCH: &str = "a batch is not taken; send each message on a line of its own";
+const NO_ID: &str = "the id of a request must be text or a whole number";
+
+/// Fronts connected at once.
+const FRONTS: usize = 1_024;
+/// Pause when no connection can be accepted.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Serves every front that connects. `seal` closes what clients carry between two rounds of a call.
+pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
+    let places = Arc::new(Semaphore::new(FRONTS));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            pause(BREATH).await;
+            continue;
+        };
+        if !is_owner(&stream) {
+            continue;
+        }
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            tracing::warn!("{FRONTS} fronts are connected already; one more was refused");
+            continue;
+        };
+        let peer = Peer::of_socket(&stream);
+        match stream.into_std().and_then(Stream::new) {
+            Ok(stream) => drop(tokio::spawn(converse(
+                stream,
+                peer,
+                handle.clone(),
+                seal.clone(),
+                place,
+            ))),
+            Err(e) => tracing::warn!("a front could not be served: {e}"),
+        }
+    }
+}
+
+/// One connection, from its hello to its end.
+async fn converse(
+    stream: Stream,
+    peer: Peer,
+    handle: Handle,
+    seal: Arc<Seal>,
+    _place: OwnedSemaphorePermit,
+) {
+    let Some((hello, opening)) = Opening::hello(stream).await else {
+        tracing::debug!("a connection that did not say hello was closed");
+        return;
+    };
+    let _here = handle.clients().connected(&hello.agent, &hello.front);
+    if let Some(client) = client::of_a_front(&hello) {
+        let agent = Agent(hello.agent.as_str().into());
+        handle.heard_of(&agent, client, Some(&hello.front));
+    }
+    let (agent, conversation) = (
+        Agent(hello.agent.as_str().into()),
+        client::conversation(&hello),
+    );
+    let origin = Arc::new(Origin::of_a_front(hello.clone(), peer));
+    let server = Server::new(handle, seal);
+    server.speaks_in(&agent, &conversation).await;
+    FrontConnection::new(&opening, &hello, server, origin)
+        .run(opening)
+        .await;
+}
+
+/// Connection of a front, before MCP begins.
+pub struct Opening {
+    stream: Arc<Stream>,
+    chunk: Box<[u8]>,
+    lines: Lines,
+}
+
+impl Opening {
+    /// Reads the front's hello. `None`: there is none.
+    pub async fn hello(stream: Stream) -> Option<(Hello, Self)> {
+        let mut opening = Opening {
+            stream: Arc::new(stream),
+            chunk: vec![0; READ].into(),
+            lines: Lines::new(hello::LIMIT),
+        };
+        let hello = loop {
+            match opening.lines.next(false) {
+                Some(Piece::Line(line)) => break Hello::read(line)?,
+                Some(Piece::TooLong(_)) => return None,
+                None => {}
+            }
+            if opening.lines.is_skipping() {
+                return None;
+            }
+            opening.fill().await?;
+        };
+        opening.lines.set_limit(MESSAGE_LIMIT);
+        Some((hello, opening))
+    }
+
+    /// Reads some more. `None`: the connection has ended.
+    async fn fill(&mut self) -> Option<()> {
+        let count = self.stream.read(&mut self.chunk).await.ok()?;
+        self.lines.put(&self.chunk[..count]);
+        (count > 0).then_some(())
+    }
+}
+
+/// Connection of one front, from its hello on.
+struct FrontConnection {
+    connection: Connection,
+    origin: Arc<Origin>,
+    out: Arc<Out>,
+    numbers: Numbers,
+}
+
+/// Numbers requests as their front does.
+struct Numbers {
+    resent: VecDeque<u64>,
+    next: u64,
+}
+
+impl Numbers {
+    fn take(&mut self) -> u64 {
+        self.resent.pop_front().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        })
+    }
+}
+
+impl FrontConnection {
+    /// Accepts the connection of the front that said this hello.
+    fn new(opening: &Opening, hello: &Hello, server: Server, origin: Arc<Origin>) -> Self {
+        let out = Out::new(opening.stream.clone());
+        out.tell_front(control::ACCEPTED);
+        // Not from zero: the official library for TypeScript takes the cancellation of request 0 for one
+        // that names none, and the question would stay on the screen.
+        let first = i64::from(hello.connection) * IDS_PER_CONNECTION + 1;
+        FrontConnection {
+            connection: Connection::new(server, Sink::Front(out.clone()), first),
+            origin,
+            out,
+            numbers: Numbers {
+                resent: hello.resent.iter().copied().collect(),
+                next: hello.next,
+            },
+        }
+    }
+
+    /// Serves the connection until it ends.
+    async fn run(mut self, mut opening: Opening) {
+        loop {
+            while let Some(piece) = opening.lines.next(false) {
+                self.piece(piece);
+                // However much comes at once, other tasks have their turn.
+                tokio::task::coop::consume_budget().await;
+            }
+            if opening.fill().await.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn piece(&mut self, piece: Piece<'_>) {
+        match piece {
+            Piece::Line(line) if line.starts_with(control::PREFIX) => self.control(line),
+            Piece::Line(line) => {
+                crash_point("mcp.received");
+                self.line(line);
+            }
+            Piece::TooLong(outline) => {
+                if outline.kind() == Kind::Request {
+                    self.numbers.take();
+                }
+                let sentence = format!("the message is longer than {MESSAGE_LIMIT} bytes");
+                self.refuse(&outline, -32600, &sentence);
+            }
+        }
+    }
+
+    fn control(&mut self, line: &[u8]) {
+        match Control::read(line) {
+            Some(Control::Again(number)) => self.numbers.resent.push_back(number),
+            Some(Control::Check(millis)) => {
+                let out = self.out.clone();
+                tokio::spawn(async move {
+                    pause(Duration::from_millis(millis)).await;
+                    out.tell_front(control::ALIVE);
+                });
+            }
+            None => {}
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let line = line.strip_prefix(BOM).unwrap_or(line).trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        let outline = Outline::of(line);
+        let ordinal = (outline.kind() == Kind::Request).then(|| self.numbers.take());
+        if has_invalid_id(&outline, line) {
+            return self.refuse(&outline, -32600, NO_ID);
+        }
+        match decode::message(line, &outline) {
+            Ok(message) => self.message(message, ordinal),
+            Err(Unread::Twice(sentence)) => self.refuse(&outline, -32602, &sentence),
+            Err(Unread::Fault(fault)) if fault.is_data() && line.starts_with(b"[") => {
+                self.refuse(&outline, -32600, BATCH);
+            }
+            Err(Unread::Fault(fault)) => {
+                let code = if fault.is_data() { -32600 } else { -32700 };
+                let asks = matches!(outline.kind(), Kind::Request | Kind::Unknown);
+                // What is not JSON may have been a request.
+                if asks || (outline.kind() == Kind::Notification && !fault.is_data()) {
+                    self.refuse(&outline, code, &format!("not a message of MCP: {fault}"));
+                }
+            }
+        }
+    }
+
+    fn message(&self, message: ClientJsonRpcMessage, ordinal: Option<u64>) {
+        let sink = Sink::Front(self.out.clone());
+        let taken = (self.connection).message(message, &self.origin, sink, ordinal);
+        if let Err(in_use) = taken {
+            self.out.send(&in_use.error());
+        }
+    }
+
+    fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
+        self.out
+            .send_line(refusal(outline.id.as_deref(), code, sentence));
+    }
+}
+
+impl Drop for FrontConnection {
+    fn drop(&mut self) {
+        self.out.lost.cancel();
+    }
+}
+
+/// True if a request has an id that is neither text nor a number.
+fn has_invalid_id(outline: &Outline, line: &[u8]) -> bool {
+    let method = outline.method.as_deref().unwrap_or_default();
+    if outline.kind() != Kind::Notification || method.starts_with(b"notifications/") {
+        return false;
+    }
+    let is_invalid = |id: &Value| !id.is_string() && !id.is_number();
+    let fields = serde_json::from_slice::<HashMap<Cow<'_, str>, Value>>(line);
+    fields.is_ok_and(|fields| fields.get("id").is_some_and(is_invalid))
+}
