@@ -87,10 +87,10 @@ async fn converse(
         tracing::debug!("a connection that did not say hello was closed");
         return;
     };
-    let _here = handle.clients().connected(&hello.agent, &hello.front);
+    let _here = handle.clients().add_connection(&hello.agent, &hello.front);
     if let Some(client) = client::of_a_front(&hello) {
         let agent = Agent(hello.agent.as_str().into());
-        handle.heard_of(&agent, client, Some(&hello.front));
+        handle.client_seen(&agent, client, Some(&hello.front));
     }
     let (agent, conversation) = (
         Agent(hello.agent.as_str().into()),
