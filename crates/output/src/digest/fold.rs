@@ -61,7 +61,7 @@ pub struct Line {
     pub omission: Option<Omission>,
     pub count: u64,
     pub shape: LineShape,
-    /// Its numbers, once they were needed.
+    /// Numbers of the line, once they were needed.
     numbers: OnceCell<Numbers>,
 }
 
