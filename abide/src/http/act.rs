@@ -1,21 +1,21 @@
 //! What can be done to a session.
 
+use abide_api::{Session, WrittenBytes};
 use abide_core::session::Phase;
 use abide_core::{Millis, Outcome, Request, SessionId};
-use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::State;
-use super::body::{JsonBody, query};
+use super::body::{Answer, JsonBody, query};
 use super::problem::Problem;
-use super::sessions::facts;
+use super::sessions::session_of;
 use super::who::Who;
 use super::wire::PtySize;
 use crate::signals;
@@ -25,10 +25,10 @@ use abide_engine::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
 use abide_session::idempotency_log::IdempotentRequest;
 
-type Answer = Result<Json<Map<String, Value>>, Problem>;
+type Acted = Result<Answer<Session>, Problem>;
 
 /// Ends the tree; it is gone when this answers.
-pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Answer {
+pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Acted {
     let session = who.session(&state, &id)?.id;
     let request = Request::Kill {
         session,
@@ -38,7 +38,7 @@ pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>
     let view = who.session(&state, &id)?;
     let over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
     match over {
-        true => Ok(Json(facts(&view))),
+        true => Ok(Answer(session_of(&view))),
         false => Err(Problem::conflict(tools::undying(session))),
     }
 }
@@ -49,7 +49,7 @@ pub async fn extend(
     who: Who,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Answer {
+) -> Acted {
     let view = who.session(&state, &id)?;
     let session = view.id;
     not_its_own(&who, &view).await?;
@@ -68,7 +68,7 @@ pub async fn extend(
         inactivity: None,
     };
     act(&state, &who, request).await?;
-    Ok(Json(facts(&*who.session(&state, &id)?)))
+    Ok(Answer(session_of(&*who.session(&state, &id)?)))
 }
 
 /// A limit that a command can move by itself is none.
@@ -94,7 +94,7 @@ pub async fn signal(
     who: Who,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Answer {
+) -> Acted {
     let view = who.session(&state, &id)?;
     let number = signals::number(body.get("signal")).ok_or_else(|| {
         let given = body.get("signal").unwrap_or(&Value::Null);
@@ -112,7 +112,7 @@ pub async fn signal(
     } else if !request_entry.has_begun() {
         return Err(ended(view.id));
     }
-    Ok(Json(facts(&view)))
+    Ok(Answer(session_of(&view)))
 }
 
 /// Gives the terminal another size.
@@ -121,7 +121,7 @@ pub async fn resize(
     who: Who,
     Path(id): Path<String>,
     body: JsonBody,
-) -> Answer {
+) -> Acted {
     let view = who.session(&state, &id)?;
     let PtySize { cols, rows } = body.into()?;
     if !view.pty {
@@ -130,7 +130,7 @@ pub async fn resize(
     still_runs(&view)?;
     let resized = fit(&state, view.id, Size { cols, rows }).await;
     resized.map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(Json(facts(&view)))
+    Ok(Answer(session_of(&view)))
 }
 
 /// Gives a terminal this size, as far as a terminal can have it.
@@ -172,7 +172,7 @@ pub async fn input(
     Path(id): Path<String>,
     input: Result<Query<Input>, QueryRejection>,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<WrittenBytes>, Problem> {
     let Input { eof, key } = query(input)?;
     let key = key.as_deref().map(checked_key).transpose()?;
     let view = who.session(&state, &id)?;
@@ -192,7 +192,7 @@ pub async fn input(
     if eof {
         state.handle.keepers().send(view.id, &ToKeeper::CloseInput);
     }
-    Ok(Json(json!({"written": written})))
+    Ok(Answer(WrittenBytes { written }))
 }
 
 /// Types bytes, as fast as the command takes them.

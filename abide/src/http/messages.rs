@@ -1,7 +1,6 @@
 //! Messages as people see them: looking takes none away from its agent.
 
-use abide_core::message::About;
-use axum::Json;
+use abide_api::{Delivery, Id, Message, MessagePage};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -10,15 +9,14 @@ use bytes::Bytes;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::body::{JsonBody, query};
+use super::body::{Answer, JsonBody, json, query};
 use super::problem::Problem;
 use super::who::Who;
 use super::{State, body_while_let_in, listing};
-use crate::tools;
-use abide_engine::store::{Delivery, DeliveryState, MessageRow, Page, Past, StoreFault};
+use crate::tools::{self, message_subject};
+use abide_engine::store::{self, DeliveryState, MessageRow, Page, Past, StoreFault};
 use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
 
@@ -88,9 +86,11 @@ pub async fn list(
         rows.truncate(most);
     }
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
-    let told: Vec<Value> = rows.iter().map(|row| facts(&state.handle, row)).collect();
+    let messages: Vec<Message> = (rows.iter())
+        .map(|row| message(&state.handle, row))
+        .collect();
     if !listing.follow {
-        return Ok(Json(json!({"messages": told, "next": next})).into_response());
+        return Ok(Answer(MessagePage { messages, next }).into_response());
     }
     let login = who.login();
     let following = Following {
@@ -98,11 +98,11 @@ pub async fn list(
         who,
         changes,
         last: newest.max(rows.first().map(|row| row.number)),
-        told,
+        told: messages,
     };
     let lines = stream::unfold(following, |mut following| async move {
         let line = following.next().await?;
-        let line = Bytes::from(format!("{line}\n"));
+        let line = Bytes::from(format!("{}\n", json(&line)));
         Some((Ok::<_, std::convert::Infallible>(line), following))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
@@ -156,11 +156,11 @@ struct Following {
     /// The newest that is told, or about to be. One that waits again is no news.
     last: Option<u64>,
     /// To be told yet, the oldest last.
-    told: Vec<Value>,
+    told: Vec<Message>,
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<Value> {
+    async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some(message) = self.told.pop() {
                 return Some(message);
@@ -188,7 +188,7 @@ impl Following {
     /// Takes in what is newer than the last.
     fn look_up(&mut self) {
         let rows = newer(self.handle.past(), &self.who, self.last).unwrap_or_default();
-        self.told = rows.iter().map(|row| facts(&self.handle, row)).collect();
+        self.told = rows.iter().map(|row| message(&self.handle, row)).collect();
         self.last = self.last.max(rows.first().map(|row| row.number));
     }
 }
@@ -200,7 +200,7 @@ pub async fn wake(
     who: Who,
     Path(id): Path<String>,
     body: JsonBody,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<Message>, Problem> {
     let Nothing {} = body.into()?;
     if !who.may_be_a_person() {
         return Err(Problem::forbidden(
@@ -220,44 +220,42 @@ pub async fn wake(
             row.agent
         )));
     }
-    Ok(Json(facts(&state.handle, &row)))
+    Ok(Answer(message(&state.handle, &row)))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// A message as it is shown.
-pub fn facts(handle: &Handle, row: &MessageRow) -> Value {
-    let made = |delivery: &&Delivery| delivery.state == DeliveryState::Done;
+/// A message as people see it.
+pub fn message(handle: &Handle, row: &MessageRow) -> Message {
+    let made = |delivery: &&store::Delivery| delivery.state == DeliveryState::Done;
     let woken = row.deliveries.iter().filter(made).filter_map(|d| d.at_ms);
-    let faults = row.deliveries.iter().filter(|delivery| !made(delivery));
-    let (about, id) = match row.about {
-        About::Timer(id) => ("timer_id", id.to_string()),
-        About::Session(id) => ("session_id", id.to_string()),
-    };
-    json!({
-        "message_id": row.id.to_string(),
-        about: id,
-        "agent": row.agent,
-        "text": message_text(handle, row.about),
-        "created_at": row.made.0,
-        "seen_at": row.seen.map(|at| at.0),
-        "woken_at": woken.min().or(row.woken.map(|at| at.0)),
-        "wake_attempts": row.deliveries.iter().map(|d| d.attempts).sum::<u64>(),
-        "wake_fault": faults.filter_map(|d| d.fault.clone()).next(),
-        "deliveries": row.deliveries.iter().map(delivery_facts).collect::<Vec<_>>(),
-    })
+    let mut faults = row.deliveries.iter().filter(|delivery| !made(delivery));
+    let (timer_id, session_id) = message_subject(row.about);
+    Message {
+        message_id: Id(row.id),
+        timer_id,
+        session_id,
+        agent: row.agent.clone(),
+        text: message_text(handle, row.about),
+        created_at: row.made.0,
+        seen_at: row.seen.map(|at| at.0),
+        woken_at: woken.min().or(row.woken.map(|at| at.0)),
+        wake_attempts: row.deliveries.iter().map(|d| d.attempts).sum(),
+        wake_fault: faults.find_map(|d| d.fault.clone()),
+        deliveries: row.deliveries.iter().map(delivery).collect(),
+    }
 }
 
-fn delivery_facts(delivery: &Delivery) -> Value {
-    json!({
-        "waker": delivery.name,
-        "state": delivery.state.as_str(),
-        "ok": delivery.state == DeliveryState::Done,
-        "at": delivery.at_ms,
-        "attempts": delivery.attempts,
-        "fault": delivery.fault,
-        "next_at": delivery.next_ms,
-    })
+fn delivery(delivery: &store::Delivery) -> Delivery {
+    Delivery {
+        waker: delivery.name.clone(),
+        state: delivery.state.as_str(),
+        ok: delivery.state == DeliveryState::Done,
+        at: delivery.at_ms,
+        attempts: delivery.attempts,
+        fault: delivery.fault.clone(),
+        next_at: delivery.next_ms,
+    }
 }

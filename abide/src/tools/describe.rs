@@ -2,6 +2,8 @@
 
 mod timers;
 
+use abide_api::schema::tool_output;
+use abide_api::{ExecuteCommandResult, ShellResult, TerminalSessionResult};
 use serde_json::{Value, json};
 
 /// A tool as it is published.
@@ -16,7 +18,7 @@ pub struct Described {
     pub power: Power,
     /// Schema of its arguments.
     pub input: fn() -> Value,
-    /// Schema of its facts.
+    /// Schema of its result, derived from its type in `abide_api`.
     pub output: fn() -> Value,
 }
 
@@ -81,7 +83,7 @@ static TOOLS: [Described; COUNT] = [
             its session: do not start it again. The command line is run by sh.",
         power: Power::Runs,
         input: execute_input,
-        output: execute_output,
+        output: tool_output::<ExecuteCommandResult>,
     },
     Described {
         name: "shell",
@@ -93,7 +95,7 @@ static TOOLS: [Described; COUNT] = [
             session. Use execute_command for what may take long. The command line is run by sh.",
         power: Power::Runs,
         input: shell_input,
-        output: shell_output,
+        output: tool_output::<ShellResult>,
     },
     Described {
         name: "terminal_session",
@@ -111,7 +113,7 @@ static TOOLS: [Described; COUNT] = [
             input nor a reader for inactivity_timeout seconds is closed; its log is kept.",
         power: Power::Runs,
         input: terminal_input,
-        output: terminal_output,
+        output: tool_output::<TerminalSessionResult>,
     },
     timers::TIMER,
     timers::READ_TIMER,
@@ -152,44 +154,6 @@ fn execute_input() -> Value {
     )
 }
 
-fn session_output(status: Value) -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "text": {"type": "string", "description": "The whole result as text."},
-            "session_id": {"type": "string"},
-            "status": status,
-            "exit_code": {"type": ["integer", "null"]},
-            "signal": {"type": ["integer", "null"]},
-            "end": {"type": ["string", "null"], "enum": ["exited", "signaled", "deadline", "idle_declined", "user", "agent", "inactivity", "out_of_memory", "lost", null]},
-            "duration": {"type": "number", "description": "Seconds."},
-            "bytes_total": {"type": "integer"},
-            "bytes_dropped": {"type": "integer"},
-            "still_running": {"type": "array", "items": {"type": "object", "properties": {"pid": {"type": "integer"}, "command": {"type": "string"}}}},
-            "contained_by": {"type": ["string", "null"], "enum": ["cgroup", "pid_namespace", "subreaper", null]},
-            "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."},
-            "started_by": {"type": "string", "description": "The timer whose condition runs this command."},
-            "error": {"type": "string"},
-            "waiting_for_input": {"type": "boolean"},
-            "cpu": {"type": "integer", "description": "Percent of one processor, recently."},
-            "doing": {"type": "string"},
-            "messages": timers::message_list()
-        },
-        "required": ["text"]
-    })
-}
-
-fn shell_output() -> Value {
-    let mut schema = session_output(json!({"type": "string",
-        "enum": ["SUCCESS", "ERROR", "TIMEOUT_ERROR", "FATAL_ERROR", "RUNNING"]}));
-    schema["properties"]["return_code"] = json!({"type": ["integer", "null"]});
-    schema
-}
-
-fn execute_output() -> Value {
-    session_output(json!({"type": "string", "enum": ["exited", "running", "failed"]}))
-}
-
 fn terminal_input() -> Value {
     json!({
         "type": "object",
@@ -220,45 +184,6 @@ fn terminal_input() -> Value {
         "required": ["action"],
         "additionalProperties": false
     })
-}
-
-fn terminal_output() -> Value {
-    let mut schema =
-        session_output(json!({"type": "string", "enum": ["exited", "running", "failed"]}));
-    let fields = json!({
-        "cursor": {"type": "string", "description": "Where to read on with `since`."},
-        "lines": {"type": "integer"},
-        "more": {"type": "boolean", "description": "There is more to read at once."},
-        "matched": {"type": "boolean", "description": "Whether `until` was found."},
-        "pty": {"type": "boolean"},
-        "sent": {"type": "integer"},
-        "screen": {"type": "array", "items": {"type": "string"}},
-        "cursor_row": {"type": "integer"},
-        "cursor_col": {"type": "integer"},
-        "cursor_visible": {"type": "boolean"},
-        "cols": {"type": "integer"},
-        "rows": {"type": "integer"},
-        "title": {"type": ["string", "null"]},
-        "alternate_screen": {"type": "boolean"},
-        "bracketed_paste": {"type": "boolean"},
-        "application_cursor": {"type": "boolean"},
-        "mouse": {"type": "boolean"},
-        "matches": {"type": "integer"},
-        "lines_total": {"type": "integer"},
-        "found": {"type": "array", "items": {"type": "object", "properties": {"line": {"type": "integer"}, "match": {"type": "boolean"}, "text": {"type": "string"}}}},
-        "complete": {"type": "boolean"},
-        "timeout": {"type": ["number", "null"]},
-        "idle": {"type": ["number", "null"]},
-        "inactivity_timeout": {"type": ["number", "null"]},
-        "gone": {"type": "boolean"},
-        "person_attached": {"type": "boolean", "description": "A person is at this terminal too."},
-        "sessions": {"type": "array", "items": {"type": "object"}},
-        "truncated": {"type": "boolean", "description": "list: there are more."}
-    });
-    if let (Some(all), Value::Object(fields)) = (schema["properties"].as_object_mut(), fields) {
-        all.extend(fields);
-    }
-    schema
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! `execute_command`: run as long as it shows life, and ask before giving up.
 
+use abide_api::{ErrorCode, ExecuteCommandResult, ToolOutput, ToolResult};
 use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::output;
 use super::report::{self, OutputLimits};
-use super::{Args, BadInput, Context, ToolResult, key};
+use super::{Args, BadInput, Context, key};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Launch};
 
@@ -56,38 +57,43 @@ impl Execute {
         };
         let running = matches!(outcome, Outcome::Running(..));
         let written = report::one_stream(&view, &self.output).await;
-        let mut facts = report::session_facts(&view, running);
+        let mut summary = report::summary(&view, running);
         let mut last = None;
         let mut error = None;
+        let mut effective_timeout = None;
+        if let Outcome::Running(_, WhyRunning::NobodyToAsk | WhyRunning::Standby) = &outcome {
+            effective_timeout = standby.map(report::in_seconds);
+        }
         match &outcome {
             Outcome::Declined(_, idle) => {
                 error = Some(format!("command execution timeout: no output for {idle}"));
             }
             Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
             Outcome::Running(_, WhyRunning::Undying) => {
-                last = report::undying(&view, &mut facts);
-                report::kernel_facts(&view, &mut facts).await;
+                last = report::undying(&view, &mut summary);
             }
             Outcome::Running(_, WhyRunning::NobodyToAsk) => {
-                let note = report::still_running(&view, standby, &mut facts);
+                let note = report::still_running(&view);
                 // The limit may have been moved since the call was made.
                 let idle = view.state.idle.unwrap_or(self.idle);
                 last = Some(format!(
                     "[still running: no output for {idle} and nobody can be asked. {note}]"
                 ));
-                report::kernel_facts(&view, &mut facts).await;
             }
             Outcome::Running(_, WhyRunning::Standby) => {
-                let note = report::still_running(&view, standby, &mut facts);
+                let note = report::still_running(&view);
                 let cut = standby.map(report::cut_at).unwrap_or_default();
                 last = Some(format!("[still running; this call waited {cut}. {note}]"));
-                report::kernel_facts(&view, &mut facts).await;
             }
             _ => match report::fault(&view) {
                 Some(fault) => error = Some(fault.to_string()),
                 None => last = Some(abide_engine::text::ending_line(&view)),
             },
         }
+        let activity = match running {
+            true => report::sampled_activity(&view).await,
+            false => None,
+        };
         let mut unread = output::unread(&view, &[&written]);
         if error.is_none() {
             error = unread.take();
@@ -95,8 +101,8 @@ impl Execute {
         let quota = handle.config().log_quota;
         let notes = [
             report::shortened("output", &written.digested, view.id),
-            report::leftovers(&view, &mut facts),
-            output::lost(&view, quota, &[&written], &mut facts),
+            report::leftovers(&view, &mut summary),
+            output::lost(&view, quota, &[&written], &mut summary),
             unread,
         ];
         let notes = notes.into_iter().flatten().map(|note| format!("[{note}]"));
@@ -104,7 +110,6 @@ impl Execute {
         let lines: Vec<String> = notes.chain(last).collect();
         let mut text = String::new();
         if let Some(error) = &error {
-            facts.insert("error".into(), json!(error));
             text.push_str(error);
             text.push('\n');
         }
@@ -114,12 +119,21 @@ impl Execute {
         }
         text.push_str(&lines.join("\n"));
         text.truncate(text.trim_end_matches('\n').len());
-        report::mask_processes(&mut facts, |text| self.output.mask(text));
+        report::mask_processes(&mut summary, |text| self.output.mask(text));
+        let failed = error.is_some();
+        let output = ExecuteCommandResult {
+            session: summary,
+            status: report::status(&view, running),
+            effective_timeout,
+            error,
+            activity,
+        };
         ToolResult {
-            text: self.output.mask(text),
-            facts,
-            is_error: error.is_some(),
+            error: failed.then_some(ErrorCode::Fault),
+            ..ToolResult::new(
+                self.output.mask(text),
+                ToolOutput::ExecuteCommand(Box::new(output)),
+            )
         }
-        .sealed()
     }
 }

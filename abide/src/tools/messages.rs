@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use abide_api::{DeliveredMessage, Id, ReadMessagesResult, ToolOutput, ToolResult};
 use abide_core::message::{About, Told};
-use abide_core::{Conversation, Millis, Request, TimerId, limit};
-use serde_json::{Map, Value, json};
+use abide_core::{Conversation, Millis, Request, SessionId, TimerId, limit};
+use serde_json::{Map, Value};
 
-use super::timer::secs;
-use super::{Args, BadInput, Context, ToolResult, report};
+use super::{Args, BadInput, Context, report};
 use abide_engine::Handle;
 use abide_engine::clients::ClientKind;
 use abide_engine::store::TimerRow;
@@ -50,11 +50,7 @@ pub(super) fn read(
 
 impl ReadMessages {
     pub(super) fn result(&self, handle: &Handle, messages: &[Told], more: usize) -> ToolResult {
-        let mut facts = Map::new();
-        facts.insert("more".into(), json!(more));
-        if let Some(fitted) = self.fitted {
-            facts.insert("effective_timeout".into(), secs(fitted));
-        }
+        let mut delivered = Vec::new();
         let waited = (self.fitted).map_or_else(|| self.waited.to_string(), report::cut_at);
         let text = match messages {
             [] if self.waited.0 > 0 => {
@@ -63,25 +59,26 @@ impl ReadMessages {
             [] => "No messages.".into(),
             messages => {
                 let (mut text, list) = told(handle, messages);
-                facts.insert("messages".into(), list);
+                delivered = list;
                 if more > 0 {
                     text.push_str(&format!("\n\n{more} more: call read_messages again."));
                 }
                 text
             }
         };
-        facts.entry("messages").or_insert_with(|| json!([]));
+        let output = ReadMessagesResult {
+            more,
+            effective_timeout: self.fitted.map(Into::into),
+        };
         ToolResult {
-            text,
-            facts,
-            is_error: false,
+            messages: Some(delivered),
+            ..ToolResult::new(text, ToolOutput::ReadMessages(output))
         }
-        .sealed()
     }
 }
 
 /// The words of some messages, and the same as fields. What the caller knows already is left out.
-pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
+pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Vec<DeliveredMessage>) {
     let timers = timers_of(handle, messages);
     let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
     let made = handle.past().made(&numbers).unwrap_or_default();
@@ -96,19 +93,16 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
             About::Session(_) => message_text(handle, message.about),
         };
         let made = made.get(n).copied().flatten();
-        let mut fields = Map::new();
-        fields.insert("message_id".into(), json!(message.id.to_string()));
-        match message.about {
-            About::Timer(timer) => fields.insert("timer_id".into(), json!(timer.to_string())),
-            About::Session(id) => fields.insert("session_id".into(), json!(id.to_string())),
-        };
-        fields.insert("repeated".into(), json!(message.repeated));
-        fields.insert("created_at".into(), json!(made.map(|made| made.0)));
-        fields.insert("text".into(), json!(text.as_str()));
-        if let Some(of) = &message.taken_over {
-            fields.insert("taken_over_from".into(), json!(of.0.as_ref()));
-        }
-        list.push(Value::Object(fields));
+        let (timer_id, session_id) = subject(message.about);
+        list.push(DeliveredMessage {
+            message_id: Id(message.id),
+            timer_id,
+            session_id,
+            repeated: message.repeated,
+            taken_over_from: message.taken_over.as_ref().map(|of| of.0.to_string()),
+            created_at: made.map(|made| made.0),
+            text: text.clone(),
+        });
         let whose = message.taken_over.as_ref();
         let whose = whose.map_or_else(String::new, |of| format!("\n({})", taken_over(handle, of)));
         let again = if message.repeated {
@@ -121,7 +115,15 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
         };
         texts.push(format!("{text}{whose}{again}"));
     }
-    (texts.join("\n\n"), Value::Array(list))
+    (texts.join("\n\n"), list)
+}
+
+/// The timer or the session that a message is about.
+pub(crate) fn subject(about: About) -> (Option<Id<TimerId>>, Option<Id<SessionId>>) {
+    match about {
+        About::Timer(id) => (Some(Id(id)), None),
+        About::Session(id) => (None, Some(Id(id))),
+    }
 }
 
 /// Says whose a message was that another conversation is told.

@@ -4,20 +4,18 @@ mod words;
 
 use std::sync::Arc;
 
+use abide_api::{ErrorCode, ReadTimerResult, TimerList, TimerResult, ToolOutput, ToolResult};
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, ToolResult, condition, key};
+use super::{Args, BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
 use abide_engine::probe::{Condition, SessionWant};
 use abide_engine::store::{TimerRow, Which};
-use abide_engine::text::{
-    refusal_sentence, seconds, seconds_number, timer_completion, timer_label, timer_not_found,
-    timer_refusal_sentence,
-};
+use abide_engine::text::{seconds, seconds_number, timer_completion, timer_label, timer_not_found};
 use words::{counted, done, done_before, on_mission, purpose};
-pub(crate) use words::{facts, row_facts, secs};
+pub(crate) use words::{fields, row_fields};
 
 /// Longest reason or mission, in bytes.
 const TEXT_LIMIT: usize = 16 << 10;
@@ -378,8 +376,11 @@ impl TimerTool {
             Outcome::Timer(timer, why) => self.told(handle, &timer, why),
             Outcome::Timers(timers) => self.list(handle, &timers),
             Outcome::Refused(Refusal::Timer(refusal)) => self.refused(handle, refusal),
-            Outcome::Refused(refusal) => ToolResult::error(refusal_sentence(&refusal)),
-            _ => ToolResult::error("the timer was removed meanwhile".into()),
+            Outcome::Refused(refusal) => refused(&refusal),
+            _ => ToolResult::error(
+                ErrorCode::Conflict,
+                "the timer was removed meanwhile".into(),
+            ),
         }
     }
 
@@ -388,7 +389,7 @@ impl TimerTool {
             (Some(given), Why::Made) => Some(given.row(timer)),
             _ => handle.past().timer(timer.id).ok().flatten(),
         };
-        let mut facts = facts(timer, row.as_ref());
+        let mut fields = fields(timer, row.as_ref());
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // It was done before, and is told as it would have been then.
@@ -402,16 +403,16 @@ impl TimerTool {
             .as_ref()
             .map(|saw| format!("\nLast look: {saw}"))
             .unwrap_or_default();
-        if let Some(saw) = saw {
-            facts.insert("last_look".into(), json!(saw));
-        }
-        if matches!(self.what, What::Timer) {
-            facts.insert("timeout".into(), json!(why == Why::StandbyOver));
+        fields.last_look = saw;
+        let waits = matches!(self.what, What::Timer);
+        let output = TimerResult {
+            timer: fields,
+            timeout: waits.then_some(why == Why::StandbyOver),
             // One that ended before was not waited for.
-            if let Some(fitted) = self.fitted.filter(|_| why != Why::Ended) {
-                facts.insert("effective_timeout".into(), secs(fitted));
-            }
-        }
+            effective_timeout: (self.fitted)
+                .filter(|_| waits && why != Why::Ended)
+                .map(Into::into),
+        };
         let cut = self.fitted.map(super::report::cut_at);
         let cut = cut.map_or_else(String::new, |cut| format!("\nThis call waited {cut}."));
         let text = match why {
@@ -437,12 +438,16 @@ impl TimerTool {
                 )
             }
         };
-        ToolResult {
-            text,
-            facts,
-            is_error: false,
-        }
-        .sealed()
+        self.one(text, output)
+    }
+
+    /// Result about one timer.
+    fn one(&self, text: String, output: TimerResult) -> ToolResult {
+        let output = match self.what {
+            What::Read => ToolOutput::ReadTimer(ReadTimerResult::One(Box::new(output))),
+            _ => ToolOutput::Timer(Box::new(output)),
+        };
+        ToolResult::new(text, output)
     }
 
     fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
@@ -479,7 +484,7 @@ impl TimerTool {
                 seconds_number(timer.remaining),
                 super::report::safe(text)
             ));
-            list.push(Value::Object(facts(timer, row.as_ref())));
+            list.push(fields(timer, row.as_ref()));
         }
         if let What::List { ended: true } = self.what {
             let which = Which {
@@ -500,7 +505,7 @@ impl TimerTool {
                     row.status,
                     super::report::safe(&row.text)
                 ));
-                list.push(Value::Object(row_facts(&row)));
+                list.push(row_fields(&row));
             }
         }
         let truncated = !left_out.is_empty();
@@ -509,16 +514,11 @@ impl TimerTool {
             true => "No timers.".into(),
             false => lines.join("\n"),
         };
-        let facts = Map::from_iter([
-            ("timers".to_owned(), Value::Array(list)),
-            ("truncated".to_owned(), json!(truncated)),
-        ]);
-        ToolResult {
-            text,
-            facts,
-            is_error: false,
-        }
-        .sealed()
+        let list = ReadTimerResult::List(TimerList {
+            timers: list,
+            truncated,
+        });
+        ToolResult::new(text, ToolOutput::ReadTimer(list))
     }
 
     /// A timer that is no longer kept in memory may still be remembered.
@@ -529,10 +529,11 @@ impl TimerTool {
             && row.ended.is_some()
         {
             if matches!(self.what, What::Act) {
-                return ToolResult::error(format!(
+                let sentence = format!(
                     "Timer '{}' is {}: nothing can be done to it any more",
                     row.id, row.status
-                ));
+                );
+                return ToolResult::error(ErrorCode::Conflict, sentence);
             }
             let text = match (&self.what, &row.completed_by) {
                 (What::Done(act), _) => done_before(*act, &row, self.tells),
@@ -545,22 +546,18 @@ impl TimerTool {
                     row.text
                 ),
             };
-            let mut facts = row_facts(&row);
-            if matches!(self.what, What::Timer) {
-                facts.insert("timeout".into(), json!(false));
-            }
-            return ToolResult {
-                text,
-                facts,
-                is_error: false,
-            }
-            .sealed();
+            let output = TimerResult {
+                timer: row_fields(&row),
+                timeout: matches!(self.what, What::Timer).then_some(false),
+                effective_timeout: None,
+            };
+            return self.one(text, output);
         }
         match refusal {
             timer::Refusal::NotFound { timer, known, more } => {
                 self.not_found(handle, &timer.to_string(), &known, more)
             }
-            other => ToolResult::error(timer_refusal_sentence(&other)),
+            other => refused(&Refusal::Timer(other)),
         }
     }
 
@@ -578,7 +575,10 @@ impl TimerTool {
         };
         let ended = handle.past().ended(which).unwrap_or_default();
         let ended: Vec<TimerId> = ended.iter().map(|row| row.id).collect();
-        ToolResult::error(timer_not_found(given, known, more, &ended))
+        ToolResult::error(
+            ErrorCode::NotFound,
+            timer_not_found(given, known, more, &ended),
+        )
     }
 }
 

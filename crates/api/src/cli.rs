@@ -4,8 +4,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use crate::{
-    Daemon, Message, Question, QuestionDetails, QuestionLine, Session, SessionEnd,
-    TerminalSessionResult, TimerDetails, ToolResult,
+    Daemon, Message, Question, QuestionDetails, QuestionLine, Session, SessionEnd, TimerDetails,
 };
 
 /// `run`
@@ -21,7 +20,7 @@ pub struct Run {
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
-    /// Whether output was left out.
+    /// True if output was left out.
     pub truncated: bool,
     /// One sentence, if the run did not end by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,15 +47,6 @@ pub enum Answer {
     One(Question),
 }
 
-/// Result of an action of `session`.
-#[derive(JsonSchema)]
-pub struct ActionOutput {
-    #[serde(flatten)]
-    pub result: ToolResult<TerminalSessionResult>,
-    /// Whether the call failed.
-    pub is_error: bool,
-}
-
 /// `session list`
 #[derive(JsonSchema)]
 pub struct SessionList {
@@ -68,7 +58,7 @@ pub struct SessionList {
 pub struct Attached {
     #[serde(flatten)]
     pub session: Session,
-    /// Whether the person left and the session goes on.
+    /// True if the person left and the session goes on.
     pub left: bool,
 }
 

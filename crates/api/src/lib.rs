@@ -40,16 +40,16 @@ pub use request::{
 pub use result::{ToolOutput, ToolResult};
 pub use search::{Match, MatchPage};
 pub use session::{
-    Activity, Containment, Glance, ListedSession, Process, RunEnded, Session, SessionEnd,
-    SessionPage, SessionState, SessionStatus, SessionSummary,
+    Activity, Containment, Glance, ListedSession, OutputEnded, Process, RunAccepted, RunEnded,
+    Session, SessionEnd, SessionPage, SessionState, SessionStatus, SessionSummary,
 };
 pub use status::{
     Containments, Daemon, Database, Health, HttpListener, Link, Places, QuestionCounts,
     SessionCounts, Status, Stopping, TimerCounts,
 };
 pub use terminal::{
-    ActionResult, FoundLine, Painted, SessionList, TerminalSessionResult, TerminalState,
-    WrittenBytes,
+    ActionResult, FoundLine, Painted, SessionList, TerminalEvent, TerminalSessionResult,
+    TerminalState, WrittenBytes,
 };
 pub use timer::{
     CompletedBy, ReadTimerResult, Timer, TimerDay, TimerDetails, TimerIds, TimerList, TimerMade,

@@ -74,7 +74,7 @@ pub struct Delivery {
     pub waker: String,
     /// State of the delivery.
     pub state: &'static str,
-    /// Whether the message has arrived.
+    /// True if the message has arrived.
     pub ok: bool,
     /// Last attempt, in Unix milliseconds.
     pub at: Option<u64>,

@@ -27,7 +27,7 @@ pub struct Question {
     pub last_line: String,
     /// Activity in words: busy, sleeping, stopped or waiting for input.
     pub doing: String,
-    /// Whether the command waits for somebody to type.
+    /// True if the command waits for input.
     pub waiting_for_input: bool,
     /// Percent of one processor.
     pub cpu: u32,

@@ -48,7 +48,7 @@ pub struct NewSession {
     pub agent: Option<String>,
     /// Variables to set, in addition to the inherited ones.
     pub env: Option<BTreeMap<String, String>>,
-    /// Whether the command has a terminal.
+    /// True if the command has a terminal.
     pub pty: Option<bool>,
     /// Columns of the terminal.
     pub cols: Option<u16>,

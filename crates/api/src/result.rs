@@ -36,11 +36,11 @@ pub enum ToolOutput {
     /// `execute_command`
     ExecuteCommand(Box<ExecuteCommandResult>),
     /// `terminal_session`
-    TerminalSession(Box<TerminalSessionResult>),
+    TerminalSession(TerminalSessionResult),
     /// `timer`, `stop_timer`, `cancel_timer`, `pause_timer` and `resume_timer`
     Timer(Box<TimerResult>),
     /// `read_timer`
-    ReadTimer(Box<ReadTimerResult>),
+    ReadTimer(ReadTimerResult),
     /// `read_messages`
     ReadMessages(ReadMessagesResult),
 }
@@ -64,7 +64,7 @@ impl ToolResult {
         }
     }
 
-    /// Whether the call failed as a call.
+    /// True if the call failed as a call.
     pub fn is_error(&self) -> bool {
         self.error.is_some()
     }

@@ -23,6 +23,21 @@ pub fn tool_output<O: JsonSchema>() -> Value {
     schema
 }
 
+/// The same with `is_error`, as HTTP and the command line have it.
+pub fn with_is_error(mut output: Value) -> Value {
+    output["properties"]["is_error"] = json!({
+        "type": "boolean",
+        "description": "True if the call failed.",
+    });
+    output
+}
+
+/// Schema of a type that a command prints, with its parts in `$defs`.
+pub fn printed<T: JsonSchema>() -> Value {
+    let generator = answers().into_generator();
+    generator.into_root_schema_for::<T>().to_value()
+}
+
 /// Settings for types that are sent: a field is required if it is always written, and one that may be missing is never
 /// `null`.
 pub fn answers() -> SchemaSettings {

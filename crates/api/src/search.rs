@@ -14,7 +14,7 @@ use crate::Id;
 pub struct MatchPage {
     /// Lines, those of the newest session first.
     pub matches: Vec<Match>,
-    /// Whether there may be more.
+    /// True if there may be more.
     pub truncated: bool,
     /// `after` of the next page, if there may be more.
     pub next: Option<String>,

@@ -11,7 +11,7 @@ use crate::Id;
 pub struct SessionSummary {
     /// Id of the session.
     pub session_id: Id<SessionId>,
-    /// Exit code; `null` if nobody saw one.
+    /// Exit code; `null` if no exit was seen.
     pub exit_code: Option<i32>,
     /// Signal that ended the command.
     pub signal: Option<i32>,
@@ -138,7 +138,7 @@ impl From<abide_core::session::Containment> for Containment {
 /// Activity of a running command, as the kernel shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Activity {
-    /// Whether the command waits for somebody to type.
+    /// True if the command waits for input.
     pub waiting_for_input: bool,
     /// Percent of one processor, recently.
     pub cpu: u32,
@@ -164,7 +164,7 @@ pub struct Session {
     pub ended_at: Option<u64>,
     /// Working directory.
     pub cwd: String,
-    /// Whether the command has a terminal.
+    /// True if the command has a terminal.
     pub pty: bool,
     /// Hard limit in seconds, counted from the start.
     pub timeout: Option<f64>,
@@ -195,7 +195,7 @@ pub struct Glance {
     /// Memory in bytes.
     #[schemars(extend("x-nullable" = true))]
     pub memory: Option<u64>,
-    /// Whether the command waits for somebody to type.
+    /// True if the command waits for input.
     pub waiting_for_input: bool,
 }
 
@@ -228,9 +228,9 @@ pub struct ListedSession {
     pub agent: String,
     /// Working directory.
     pub cwd: String,
-    /// Whether the command has a terminal.
+    /// True if the command has a terminal.
     pub pty: bool,
-    /// Exit code; `null` if nobody saw one.
+    /// Exit code; `null` if no exit was seen.
     pub exit_code: Option<i32>,
     /// Signal that ended the command.
     pub signal: Option<i32>,
@@ -242,6 +242,15 @@ pub struct ListedSession {
     /// Fault in the record on disk; the log is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
+}
+
+/// First frame of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RunAccepted {
+    /// Id of the session.
+    pub session_id: Id<SessionId>,
+    /// Offset in the log of the first output that is sent.
+    pub from: u64,
 }
 
 /// Last frame of a run: the session and how the run ended for its caller.
@@ -258,4 +267,13 @@ pub struct RunEnded {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-nullable" = true))]
     pub wanted_end: Option<Option<SessionEnd>>,
+}
+
+/// Last frame of followed output.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct OutputEnded {
+    #[serde(flatten)]
+    pub session: Session,
+    /// Offset in the log from which to read on.
+    pub next: u64,
 }

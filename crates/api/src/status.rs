@@ -49,7 +49,7 @@ pub struct SessionCounts {
 /// Number of questions.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct QuestionCounts {
-    /// Questions that nobody has answered.
+    /// Questions without an answer.
     pub open: usize,
 }
 

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Activity, ListedSession, SessionStatus, SessionSummary};
+use crate::{Activity, ListedSession, Session, SessionStatus, SessionSummary};
 
 /// Fields of a `terminal_session` result.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -36,7 +36,7 @@ pub struct TerminalState {
 pub enum ActionResult {
     /// `start`
     Start {
-        /// Whether the command has a terminal.
+        /// True if the command has a terminal.
         pty: bool,
         /// Reason for a failure to start.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub enum ActionResult {
         lines: usize,
         /// There is more to read at once.
         more: bool,
-        /// Whether `until` was found.
+        /// True if `until` was found.
         #[serde(skip_serializing_if = "Option::is_none")]
         matched: Option<bool>,
         /// Seconds that this call could wait, fitted to the client's own limit.
@@ -59,7 +59,7 @@ pub enum ActionResult {
         /// send_input: bytes typed. signal: number of the signal.
         #[serde(skip_serializing_if = "Option::is_none")]
         sent: Option<usize>,
-        /// Whether a full-screen program runs.
+        /// True if a full-screen program runs.
         #[serde(skip_serializing_if = "Option::is_none")]
         alternate_screen: Option<bool>,
     },
@@ -71,7 +71,7 @@ pub enum ActionResult {
         cursor_row: u16,
         /// Column of the cursor, from 1.
         cursor_col: u16,
-        /// Whether the cursor is visible.
+        /// True if the cursor is visible.
         cursor_visible: bool,
         /// Columns of the terminal.
         cols: u16,
@@ -79,13 +79,13 @@ pub enum ActionResult {
         rows: u16,
         /// Title that the program has set.
         title: Option<String>,
-        /// Whether a full-screen program runs.
+        /// True if a full-screen program runs.
         alternate_screen: bool,
-        /// Whether the program asks for bracketed paste.
+        /// True if the program asks for bracketed paste.
         bracketed_paste: bool,
-        /// Whether cursor keys are in application mode.
+        /// True if cursor keys are in application mode.
         application_cursor: bool,
-        /// Whether the program asks for mouse events.
+        /// True if the program asks for mouse events.
         mouse: bool,
     },
     /// `search`
@@ -96,7 +96,7 @@ pub enum ActionResult {
         lines_total: u64,
         /// Lines that match, and lines around them.
         found: Vec<FoundLine>,
-        /// Whether the whole log was searched.
+        /// True if the whole log was searched.
         complete: bool,
     },
     /// `extend`
@@ -122,7 +122,7 @@ pub enum ActionResult {
     },
     /// `kill`
     Kill {
-        /// Whether the whole process tree is gone.
+        /// True if the whole process tree is gone.
         gone: bool,
     },
 }
@@ -132,7 +132,7 @@ pub enum ActionResult {
 pub struct FoundLine {
     /// Number of the line, from 1.
     pub line: u64,
-    /// Whether the line matches, or only surrounds one that does.
+    /// True if the line matches, or only surrounds one that does.
     pub r#match: bool,
     /// The line as plain text.
     pub text: String,
@@ -165,5 +165,31 @@ pub struct Painted {
 #[schemars(rename = "Written")]
 pub struct WrittenBytes {
     /// Number of bytes.
-    pub written: u64,
+    pub written: usize,
+}
+
+/// A text message of a terminal's WebSocket; its output is sent as bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TerminalEvent {
+    /// First message.
+    Hello {
+        /// Columns of the terminal.
+        cols: u16,
+        /// Rows of the terminal.
+        rows: u16,
+        /// True if the command has a terminal.
+        pty: bool,
+        /// True if the command runs.
+        running: bool,
+    },
+    /// The terminal has a new size.
+    Resized {
+        /// Columns of the terminal.
+        cols: u16,
+        /// Rows of the terminal.
+        rows: u16,
+    },
+    /// Last message.
+    Ended(Box<Session>),
 }

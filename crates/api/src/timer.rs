@@ -183,7 +183,7 @@ pub struct TimerResult {
 #[serde(untagged)]
 pub enum ReadTimerResult {
     /// With `timer_id`.
-    One(TimerResult),
+    One(Box<TimerResult>),
     /// Without.
     List(TimerList),
 }
@@ -203,7 +203,7 @@ pub struct TimerList {
 pub struct TimerDetails {
     #[serde(flatten)]
     pub timer: Timer,
-    /// Whether a call stands by on the timer.
+    /// True if a call stands by on the timer.
     pub standing_by: bool,
     /// Condition that ends the timer early, as it was given.
     #[schemars(with = "Option<BTreeMap<String, Value>>")]
@@ -211,7 +211,7 @@ pub struct TimerDetails {
     /// Text of the tool (one timer only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Whether the standby ended before the timer did (a call that stood by).
+    /// True if the standby ended before the timer did (a call that stood by).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<bool>,
 }
@@ -291,10 +291,10 @@ pub struct TimerDay {
 /// Result of a wait for a condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Waited {
-    /// Whether the condition held within the time.
+    /// True if the condition held within the time.
     pub held: bool,
     /// Last look, or the reason why the condition can no longer hold.
-    pub seen: Option<String>,
+    pub seen: String,
     /// The condition can no longer hold, so the wait ended early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<bool>,

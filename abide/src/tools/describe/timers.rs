@@ -1,5 +1,7 @@
 //! What a model is told about timers and messages.
 
+use abide_api::schema::tool_output;
+use abide_api::{ReadMessagesResult, ReadTimerResult, TimerResult};
 use serde_json::{Value, json};
 
 use super::{Described, Power};
@@ -17,7 +19,7 @@ pub(super) const TIMER: Described = Described {
         reboots, for years if need be.",
     power: Power::Runs,
     input: timer_input,
-    output: timer_output,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const READ_TIMER: Described = Described {
@@ -27,7 +29,7 @@ pub(super) const READ_TIMER: Described = Described {
         a timer tells when it completes.",
     power: Power::Reads,
     input: read_input,
-    output: read_output,
+    output: tool_output::<ReadTimerResult>,
 };
 
 pub(super) const STOP_TIMER: Described = Described {
@@ -36,7 +38,7 @@ pub(super) const STOP_TIMER: Described = Described {
     description: "End a timer for good. It will tell nobody.",
     power: Power::Ends,
     input: || act_input(json!({})),
-    output: timer_output,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const CANCEL_TIMER: Described = Described {
@@ -46,7 +48,7 @@ pub(super) const CANCEL_TIMER: Described = Described {
         it completes.",
     power: Power::Changes,
     input: || act_input(json!({})),
-    output: timer_output,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const PAUSE_TIMER: Described = Described {
@@ -55,7 +57,7 @@ pub(super) const PAUSE_TIMER: Described = Described {
     description: "Let nothing elapse on a timer for a while; it goes on by itself afterwards.",
     power: Power::Ends,
     input: || act_input(json!({"pause_duration": positive("Seconds until it goes on by itself.")})),
-    output: timer_output,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const RESUME_TIMER: Described = Described {
@@ -64,7 +66,7 @@ pub(super) const RESUME_TIMER: Described = Described {
     description: "Let a paused timer go on now, in the state it had before the pause.",
     power: Power::Runs,
     input: || act_input(json!({})),
-    output: timer_output,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const READ_MESSAGES: Described = Described {
@@ -75,7 +77,7 @@ pub(super) const READ_MESSAGES: Described = Described {
         tool, so there is no need to look for them in a loop.",
     power: Power::Changes,
     input: messages_input,
-    output: messages_output,
+    output: tool_output::<ReadMessagesResult>,
 };
 
 fn positive(description: &str) -> Value {
@@ -161,69 +163,4 @@ fn messages_input() -> Value {
         },
         "additionalProperties": false
     })
-}
-
-fn timer_fields() -> Value {
-    json!({
-        "timer_id": {"type": "string"},
-        "timer_type": {"type": "string", "enum": ["waiting", "mission"]},
-        "status": {"type": "string", "enum": ["running", "paused", "running_background", "completed", "stopped"]},
-        "agent": {"type": "string"},
-        "total_duration": {"type": "number"},
-        "timeout_duration": {"type": "number"},
-        "elapsed_time": {"type": "number"},
-        "remaining_time": {"type": "number"},
-        "reason": {"type": "string"},
-        "mission": {"type": "string"},
-        "stop_reason": {"type": "string"},
-        "completed_by": {"type": "string", "enum": ["time", "condition", "impossible"], "description": "impossible: the condition can no longer hold."},
-        "seen": {"type": "string", "description": "What the condition saw in the end, or why it can no longer hold."},
-        "last_look": {"type": "string", "description": "What the condition saw last."},
-        "late": {"type": "number", "description": "Seconds between when it was due and when it completed."},
-        "created_at": {"type": "integer"},
-        "last_check_at": {"type": "integer"},
-        "ended_at": {"type": "integer"},
-        "pause_until": {"type": "integer"},
-        "timeout": {"type": "boolean", "description": "The standby ended and the timer runs on."},
-        "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."}
-    })
-}
-
-/// Messages that a result tells besides.
-pub(super) fn message_list() -> Value {
-    json!({"type": "array", "items": {"type": "object", "properties": {
-        "message_id": {"type": "string"},
-        "timer_id": {"type": "string"},
-        "session_id": {"type": "string"},
-        "repeated": {"type": "boolean"},
-        "taken_over_from": {"type": "string", "description": "The conversation that it was for, which is closed."},
-        "created_at": {"type": ["integer", "null"]},
-        "text": {"type": "string"}
-    }}})
-}
-
-fn with_text(mut properties: Value) -> Value {
-    properties["text"] = json!({"type": "string", "description": "The whole result as text."});
-    properties["messages"] = message_list();
-    json!({"type": "object", "properties": properties, "required": ["text"]})
-}
-
-fn timer_output() -> Value {
-    with_text(timer_fields())
-}
-
-fn read_output() -> Value {
-    let mut properties = timer_fields();
-    properties["truncated"] =
-        json!({"type": "boolean", "description": "There are more timers than are listed."});
-    properties["timers"] =
-        json!({"type": "array", "items": {"type": "object", "properties": timer_fields()}});
-    with_text(properties)
-}
-
-fn messages_output() -> Value {
-    with_text(json!({
-        "more": {"type": "integer", "description": "Messages that are left."},
-        "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."}
-    }))
 }

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::{ActionResult, Activity};
 use abide_core::{Millis, Mono};
 use abide_output::mask::Mask;
-use serde_json::{Map, Value, json};
 
 use super::settled::Settled;
 use super::tail::{Found, Tail};
@@ -70,7 +70,7 @@ impl Desk {
     pub(super) async fn read(&self, named: &Named, read: Read) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let mut guard = self.attend(&view).await;
         let timeout = self
@@ -88,24 +88,15 @@ impl Desk {
             self.has_read(&view, &cursors, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
-        let mut more = Map::new();
-        if let (Some(matched), Some(_)) = (found.matched, &read.until) {
-            more.insert("matched".into(), json!(matched));
-        }
-        if timeout < read.timeout {
-            found.cut = Some(timeout);
-            more.insert(
-                "effective_timeout".into(),
-                json!(timeout.0 as f64 / 1_000.0),
-            );
-        }
+        found.cut = (timeout < read.timeout).then_some(timeout);
         // After a complete line the program may be about to do anything; after a prompt, or after nothing, what it does
         // now is worth a look.
-        if view.runs() && !found.ends_with_complete_line() {
-            report::add_process_facts(&self.handle, &view, &mut more);
-        }
+        let activity = match view.runs() && !found.ends_with_complete_line() {
+            true => report::current_activity(&self.handle, &view),
+            false => None,
+        };
         let ended = (!found.full && !view.runs()).then_some(view.id);
-        let result = self.told(&view, &reading, found, more);
+        let result = self.told(&view, &reading, found, activity, None);
         let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
@@ -193,13 +184,14 @@ impl Desk {
         self.newest(view)
     }
 
-    /// What was read, in words and as facts.
+    /// What was read, in words and as fields.
     pub(super) fn told(
         &self,
         view: &SessionView,
         reading: &Reading,
         found: Found,
-        more: Map<String, Value>,
+        activity: Option<Activity>,
+        typed: Option<Typed>,
     ) -> super::ToolResult {
         let cursor = found.cursor.to_string();
         let lines: usize = found.lines.iter().map(|line| line.len() + 1).sum();
@@ -232,17 +224,32 @@ impl Desk {
             text.push('\n');
             text.push_str(&ending);
         }
-        if more.contains_key("alternate_screen") {
+        let full_screen = typed.as_ref().is_some_and(|typed| typed.full_screen);
+        if full_screen {
             text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
         }
         let text = reading.mask.apply(text);
         let extent = reading.extent(&found);
-        let mut facts = report::session_facts_with(view, view.runs(), extent);
-        facts.insert("cursor".into(), Value::String(cursor));
-        facts.insert("lines".into(), json!(found.lines.len()));
-        facts.insert("more".into(), Value::Bool(found.full));
-        self.result_of(view, facts, text, more)
+        let summary = report::summary_with(view, view.runs(), extent);
+        let action = ActionResult::Read {
+            cursor,
+            lines: found.lines.len(),
+            more: found.full,
+            matched: found.matched,
+            effective_timeout: found.cut.map(report::in_seconds),
+            sent: typed.map(|typed| typed.bytes),
+            alternate_screen: full_screen.then_some(true),
+        };
+        self.result_of(view, summary, text, activity, action)
     }
+}
+
+/// Input that was typed before a read.
+pub(super) struct Typed {
+    /// Number of bytes.
+    pub bytes: usize,
+    /// A full-screen program has the terminal.
+    pub full_screen: bool,
 }
 
 /// Reads a session's output as it comes.

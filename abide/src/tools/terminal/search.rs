@@ -1,10 +1,10 @@
 //! `search`: the lines of the whole log that match.
 
+use abide_api::{ActionResult, FoundLine};
 use abide_core::Millis;
 use abide_output::digest::rendered_rows;
-use serde_json::{Value, json};
 
-use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
+use super::{Args, BadInput, Desk, Done, Named, unreadable};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Finds, Line, Pattern};
 use abide_session::log::Log;
@@ -42,7 +42,7 @@ impl Desk {
     pub(super) async fn search(&self, named: &Named, search: Search) -> Option<Done> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let guard = self.attend(&view).await;
         let log = Log::open(&view.folder).counting(view.bytes());
@@ -66,21 +66,18 @@ impl Desk {
         };
         let view = self.newest(&view);
         let text = self.mask(&view, text(&found));
-        let lines: Vec<Value> = found
-            .lines
-            .iter()
-            .map(|line| {
-                let words = self.mask(&view, words(line));
-                json!({"line": line.number, "match": line.matches, "text": words})
-            })
-            .collect();
-        let more = fields! {
-            "matches": found.matches,
-            "lines_total": found.total,
-            "found": lines,
-            "complete": !found.stopped,
+        let lines = found.lines.iter().map(|line| FoundLine {
+            line: line.number,
+            r#match: line.matches,
+            text: self.mask(&view, words(line)),
+        });
+        let action = ActionResult::Search {
+            matches: found.matches,
+            lines_total: found.total,
+            found: lines.collect(),
+            complete: !found.stopped,
         };
-        Some(Ok(self.result(&view, text, more)))
+        Some(Ok(self.result(&view, text, action)))
     }
 }
 

@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
+use abide_api::{ActionResult, ErrorCode};
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, limit};
 
-use super::{Args, BadInput, Context, Desk, Done, fields};
+use super::{Args, BadInput, Context, Desk, Done, Refused};
 use crate::program;
 use crate::tools::{key, report};
 use abide_engine::config::Config;
@@ -105,19 +106,26 @@ impl Desk {
         let pending = self.handle.call(caller, request, Some(start.launch)).await;
         let outcome = pending.done().await?;
         if let Outcome::Refused(refusal) = &outcome {
-            return Some(Err(abide_engine::text::refusal_sentence(refusal)));
+            return Some(Err(Refused::from(refusal)));
         }
         let Some(view) = report::session_of(&self.handle, &outcome) else {
             return Some(Ok(report::vanished()));
         };
         if let Some(fault) = report::fault(&view) {
             let fault = self.mask(&view, fault.to_owned());
-            let facts = fields! {"pty": view.pty, "error": fault.clone()};
-            let mut failed = self.result(&view, fault, facts);
-            failed.is_error = true;
+            let action = ActionResult::Start {
+                pty: view.pty,
+                error: Some(fault.clone()),
+            };
+            let mut failed = self.result(&view, fault, action);
+            failed.error = Some(ErrorCode::Conflict);
             return Some(Ok(failed));
         }
         let text = format!("Session '{}' started", view.id);
-        Some(Ok(self.result(&view, text, fields! {"pty": view.pty})))
+        let action = ActionResult::Start {
+            pty: view.pty,
+            error: None,
+        };
+        Some(Ok(self.result(&view, text, action)))
     }
 }
