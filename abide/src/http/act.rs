@@ -1,8 +1,9 @@
 //! What can be done to a session.
 
+use abide_api::arguments::LimitArgs;
 use abide_api::{Session, WrittenBytes};
 use abide_core::session::Phase;
-use abide_core::{Millis, Outcome, Request, SessionId};
+use abide_core::{Outcome, Request, SessionId};
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
@@ -19,7 +20,7 @@ use super::sessions::session_of;
 use super::who::Who;
 use super::wire::PtySize;
 use crate::signals;
-use crate::tools::{self, Args, BadInput};
+use crate::tools::{self, BadInput, harmless};
 use abide_engine::SessionView;
 use abide_engine::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
@@ -53,10 +54,9 @@ pub async fn extend(
     let view = who.session(&state, &id)?;
     let session = view.id;
     not_its_own(&who, &view).await?;
-    let mut args = Args::new(body);
-    let mut limit = |field: &str| args.seconds(field);
-    let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
-    args.finish("timeout, idle")?;
+    let args = LimitArgs::read(body, "this tool")?;
+    let deadline = args.timeout.map(|time| time.0);
+    let idle = args.idle.map(|time| time.0);
     if deadline.is_none() && idle.is_none() {
         let detail = "`timeout` or `idle` is required";
         return Err(Problem::bad_input(detail));
@@ -237,6 +237,6 @@ fn ended(id: SessionId) -> Problem {
 
 impl From<BadInput> for Problem {
     fn from(bad: BadInput) -> Self {
-        Problem::bad_input(bad.0)
+        Problem::bad_input(harmless(&bad.0))
     }
 }

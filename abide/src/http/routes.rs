@@ -140,7 +140,8 @@ fn session_routes(api: Api) -> Api {
     .post(
         "/v1/sessions/{id}/extend",
         act::extend,
-        one("Change a session's limits, counted from now").takes::<abide_api::NewLimits>(),
+        one("Change a session's limits, counted from now")
+            .takes::<abide_api::arguments::LimitArgs>(),
     )
     .post(
         "/v1/sessions/{id}/input",
@@ -202,7 +203,7 @@ fn timer_routes(api: Api) -> Api {
         "/v1/wait",
         timers::wait,
         op("Wait until a condition is met, while the client is connected")
-            .takes::<abide_api::WaitRequest>()
+            .takes::<abide_api::arguments::WaitArgs>()
             .json::<abide_api::Waited>(),
     )
 }

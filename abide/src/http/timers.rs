@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use abide_api::arguments::WaitArgs;
 use abide_api::{
     Id, ReadTimerResult, TimerDay, TimerDetails, TimerIds, TimerMade, TimerPage, TimerResult,
     TimerStats, TimerStatus, ToolOutput, Waited,
@@ -22,7 +23,7 @@ use super::problem::Problem;
 use super::tools::{context, environment_for};
 use super::who::Who;
 use super::{State, listing, wire};
-use crate::tools::{self, Args, NotCalled, in_seconds};
+use crate::tools::{self, NotCalled, in_seconds};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
@@ -397,13 +398,10 @@ pub async fn wait(
         who.may_be_a_person(),
         &headers,
     )?;
-    let mut args = Args::new(body);
-    let until = args.any("until");
-    let time = args.seconds("for")?;
-    args.finish("until, for")?;
+    let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
     let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
     let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;
-    let condition = tools::condition(until, &context, &state.handle)?;
+    let condition = tools::condition(until.0, &context, &state.handle)?;
     // A person may wait for what others start; of an agent the sessions are known that could.
     let since = who.agent.as_ref().map(|_| SystemClock.now().wall);
     let owner = Owner::wait(context.agent.clone(), since);
@@ -411,7 +409,7 @@ pub async fn wait(
     let saw = look.saw();
     let decided = tokio::select! {
         decided = look => Some(decided),
-        () = pause(Duration::from_millis(time.0)) => None,
+        () = pause(Duration::from_millis(time.0.0)) => None,
     };
     let held = matches!(decided, Some(Ok(_)));
     let impossible = matches!(decided, Some(Err(_)));

@@ -1,17 +1,15 @@
 //! `execute_command`: run as long as it shows life, and ask before giving up.
 
+use abide_api::arguments::ExecuteCommandArgs;
 use abide_api::{ErrorCode, ExecuteCommandResult, ToolOutput, ToolResult};
 use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
 use serde_json::{Map, Value};
 
 use super::output;
 use super::report::{self, OutputLimits};
-use super::{Args, BadInput, Context, key};
+use super::{BadInput, Context, key};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Launch};
-
-pub(super) const FIELDS: &str =
-    "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
 
 /// What the result needs to know of the arguments.
 pub(super) struct Execute {
@@ -24,13 +22,15 @@ pub(super) fn read(
     context: &Context,
     config: &Config,
 ) -> Result<(Run, Launch, Execute), BadInput> {
-    let mut args = Args::new(arguments);
-    let command = args.text("command")?.unwrap_or_default();
+    let mut args = ExecuteCommandArgs::read(arguments, "this tool")?;
+    let command = args.command.take().map(|text| text.0).unwrap_or_default();
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Command cannot be empty.".into()));
     }
-    let idle = args.seconds("timeout")?.unwrap_or(limit::IDLE_DEFAULT);
-    let (launch, output) = report::read_common(&mut args, context, config)?;
+    let idle = args.timeout.take();
+    let idle = idle.map_or(limit::IDLE_DEFAULT, |idle| idle.0);
+    let key = key(args.idempotency_key.take(), context);
+    let (launch, output) = report::read_common(args, context, config);
     let run = Run {
         command: command.into(),
         deadline: None,
@@ -39,9 +39,8 @@ pub(super) fn read(
         asking: context.asking,
         standby: context.standby,
         detach: false,
-        key: key(&mut args, context)?,
+        key,
     };
-    args.finish(FIELDS)?;
     Ok((run, launch, Execute { idle, output }))
 }
 

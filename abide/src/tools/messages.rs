@@ -2,18 +2,17 @@
 
 use std::collections::HashMap;
 
+use abide_api::arguments::ReadMessagesArgs;
 use abide_api::{DeliveredMessage, Id, ReadMessagesResult, ToolOutput, ToolResult};
 use abide_core::message::{About, Told};
 use abide_core::{Conversation, Millis, Request, SessionId, TimerId, limit};
 use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, report};
+use super::{BadInput, Context, report};
 use abide_engine::Handle;
 use abide_engine::clients::ClientKind;
 use abide_engine::store::TimerRow;
 use abide_engine::text::{message_text, timer_message};
-
-pub(super) const FIELDS: &str = "timeout_seconds";
 
 /// Messages that are appended to a result; the rest waits for the next, or for `read_messages`.
 pub(super) const APPENDED: usize = 20;
@@ -29,9 +28,8 @@ pub(super) fn read(
     arguments: Map<String, Value>,
     context: &Context,
 ) -> Result<(Request, ReadMessages), BadInput> {
-    let mut args = Args::new(arguments);
-    let asked = args.patience("timeout_seconds")?.unwrap_or_default();
-    args.finish(FIELDS)?;
+    let args = ReadMessagesArgs::read(arguments, "this tool")?;
+    let asked = args.timeout_seconds.map(|time| time.0).unwrap_or_default();
     let fitted = context.standby.filter(|limit| *limit < asked);
     let standby = fitted.unwrap_or(asked);
     let most = limit::MESSAGES_AT_ONCE;

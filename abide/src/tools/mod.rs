@@ -25,13 +25,12 @@ use abide_core::message::{About, Told};
 use abide_core::request::Caller;
 use abide_core::timer::{Status, Why};
 use abide_core::wait::Asking;
-use abide_core::{
-    Agent, Conversation, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId,
-};
+use abide_core::{Agent, Conversation, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
-pub(crate) use args::shown_text as shown;
-pub use args::{Args, BadInput};
+pub use abide_api::arguments::BadInput;
+use args::key;
+pub(crate) use args::{harmless, shown_text as shown};
 pub(crate) use condition::written as written_condition;
 pub use describe::{Described, Power, all, named};
 pub(crate) use messages::subject as message_subject;
@@ -94,7 +93,13 @@ pub enum NotCalled {
     UnknownTool(String, String),
     /// Its arguments are not right.
     #[error(transparent)]
-    BadInput(#[from] BadInput),
+    BadInput(BadInput),
+}
+
+impl From<BadInput> for NotCalled {
+    fn from(bad: BadInput) -> Self {
+        NotCalled::BadInput(BadInput(harmless(&bad.0)))
+    }
 }
 
 /// A tool call under way.
@@ -554,15 +559,6 @@ fn told_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
         }
         _ => Vec::new(),
     }
-}
-
-/// The key under which a command is started: the caller's own, else the request's.
-fn key(args: &mut Args, context: &Context) -> Result<Option<Key>, BadInput> {
-    let given = args.text("idempotency_key")?;
-    Ok(given
-        .map(|key| format!("given:{key}"))
-        .or_else(|| context.request_key.clone())
-        .map(|key| Key(key.into())))
 }
 
 fn refused(refusal: &Refusal) -> ToolResult {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::arguments::CommandArgs;
 use abide_api::{Activity, ErrorCode, Id, Process, SessionStatus, SessionSummary, ToolResult};
 use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Mono, Outcome, SessionId};
@@ -22,11 +23,10 @@ use abide_session::folder;
 use abide_session::log::{Log, Next, Stream};
 use abide_session::tree;
 
+use super::Context;
+use super::args::folder;
 use super::output::Output;
-use super::{Args, BadInput, Context};
 
-/// The most a call may ask for, in characters a stream.
-pub(super) const MAX_OUTPUT: u64 = 1_000_000;
 /// Logs up to this size are read on the spot; longer ones on a thread of their own.
 const READ_ON_THE_SPOT: u64 = 64 << 10;
 /// How much of a log is read at once: enough that reading is cheap, and so little that it is still near
@@ -64,28 +64,26 @@ pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String)
 }
 
 /// The arguments that `shell` and `execute_command` share.
-pub(super) fn read_common(
-    args: &mut Args,
+pub(super) fn read_common<L>(
+    args: CommandArgs<L>,
     context: &Context,
     config: &Config,
-) -> Result<(Launch, OutputLimits), BadInput> {
-    let cwd = args.folder("cwd", context)?;
-    let given = args.env("env")?;
-    let stdin = args.stdin("stdin")?;
-    let max_chars = args
-        .whole("max_output", 1..=MAX_OUTPUT)?
-        .unwrap_or(config.max_output);
+) -> (Launch, OutputLimits) {
+    let cwd = folder(args.cwd, context);
+    let given = args.env.map(|env| env.0).unwrap_or_default();
+    let stdin = args.stdin.map(|stdin| stdin.0);
+    let max_chars = args.max_output.map_or(config.max_output, |most| most.0);
     let secrets = Arc::new(secrets_in(&given));
     let output = OutputLimits {
         max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
-        raw: args.flag("raw")?,
+        raw: args.raw.unwrap_or_default(),
         mask: Mask::of(secrets.clone()),
     };
     let launch = Launch {
         heritage: context.heritage.clone(),
         ..Launch::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
     };
-    Ok((launch, output))
+    (launch, output)
 }
 
 /// What is secret in the variables that a call sets.

@@ -1,5 +1,6 @@
 //! `shell`: run to the end, under a hard limit.
 
+use abide_api::arguments::ShellArgs;
 use abide_api::{ErrorCode, ShellResult, ShellStatus, ToolOutput, ToolResult};
 use abide_core::session::End;
 use abide_core::wait::Asking;
@@ -9,12 +10,9 @@ use serde_json::{Map, Value};
 
 use super::output;
 use super::report::{self, OutputLimits};
-use super::{Args, BadInput, Context, key};
+use super::{BadInput, Context, key};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Launch, SessionView};
-
-pub(super) const FIELDS: &str =
-    "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
 
 /// What the result needs to know of the arguments.
 pub(super) struct Shell {
@@ -28,15 +26,15 @@ pub(super) fn read(
     context: &Context,
     config: &Config,
 ) -> Result<(Run, Launch, Shell), BadInput> {
-    let mut args = Args::new(arguments);
-    let command = args.text("command")?.unwrap_or_default();
+    let mut args = ShellArgs::read(arguments, "this tool")?;
+    let command = args.command.take().map(|text| text.0).unwrap_or_default();
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Shell command cannot be empty.".into()));
     }
-    let timeout = args
-        .whole_seconds("timeout")?
-        .unwrap_or(limit::DEADLINE_DEFAULT);
-    let (launch, output) = report::read_common(&mut args, context, config)?;
+    let timeout = args.timeout.take();
+    let timeout = timeout.map_or(limit::DEADLINE_DEFAULT, |timeout| timeout.0);
+    let key = key(args.idempotency_key.take(), context);
+    let (launch, output) = report::read_common(args, context, config);
     let run = Run {
         command: command.as_str().into(),
         deadline: Some(timeout),
@@ -45,9 +43,8 @@ pub(super) fn read(
         asking: Asking::Never,
         standby: context.standby,
         detach: false,
-        key: key(&mut args, context)?,
+        key,
     };
-    args.finish(FIELDS)?;
     Ok((
         run,
         launch,

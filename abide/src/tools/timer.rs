@@ -4,12 +4,13 @@ mod words;
 
 use std::sync::Arc;
 
+use abide_api::arguments::{PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs};
 use abide_api::{ErrorCode, ReadTimerResult, TimerList, TimerResult, ToolOutput, ToolResult};
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
 use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, condition, key, refused};
+use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
 use abide_engine::probe::{Condition, SessionWant};
 use abide_engine::store::{TimerRow, Which};
@@ -157,21 +158,30 @@ pub(super) fn read(
     agent: Option<Agent>,
     tells: Tells,
 ) -> Result<(Request, TimerTool), BadInput> {
-    let mut args = Args::new(arguments);
-    let read = match name {
-        "timer" => wait(&mut args, context, handle),
-        "read_timer" => look(&mut args),
-        _ => act(name, &mut args, context, handle),
-    };
-    let (request, what) = read?;
-    args.finish(match name {
-        "timer" => {
-            "total_duration, timeout_duration, reason, mission, timer_id, until, idempotency_key"
+    let part = "this tool";
+    let (request, what) = match name {
+        "timer" => wait(TimerArgs::read(arguments, part)?, context, handle)?,
+        "read_timer" => look(ReadTimerArgs::read(arguments, part)?),
+        "pause_timer" => {
+            let args = PauseTimerArgs::read(arguments, part)?;
+            let (timer, reason) = (args.timer_id, args.reason);
+            let time = || {
+                args.pause_duration.map(|time| time.0).ok_or_else(|| {
+                    BadInput("`pause_duration` is required and must be a number of seconds above 0; got nothing.".into())
+                })
+            };
+            act(|| time().map(Act::Pause), timer, reason, context, handle)?
         }
-        "read_timer" => "timer_id, include_ended",
-        "pause_timer" => "timer_id, pause_duration, reason",
-        _ => "timer_id, reason",
-    })?;
+        _ => {
+            let args = TimerActionArgs::read(arguments, part)?;
+            let what = match name {
+                "stop_timer" => Act::Stop,
+                "cancel_timer" => Act::Cancel,
+                _ => Act::Resume,
+            };
+            act(|| Ok(what), args.timer_id, args.reason, context, handle)?
+        }
+    };
     let fitted = match &request {
         Request::Create(Create {
             total,
@@ -201,16 +211,16 @@ pub(super) fn read(
 
 type Read = Result<(Request, What), BadInput>;
 
-fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
-    let (reason, mission) = one_of(args.text("reason")?, args.text("mission")?);
+fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
+    let text = |given: Option<Text>| given.map(|text| text.0);
+    let (reason, mission) = one_of(text(args.reason), text(args.mission));
     // A client that fills in every field leaves those empty that it has nothing for.
     let new = reason.is_some() || mission.is_some();
-    let timer = args.text("timer_id")?;
-    let timer = timer.filter(|given| !(new && given.trim().is_empty()));
-    let total = args.seconds("total_duration")?;
-    let standby = args.seconds("timeout_duration")?;
-    let until = args.any("until");
-    let key = key(args, context)?;
+    let timer = text(args.timer_id).filter(|given| !(new && given.trim().is_empty()));
+    let total = args.total_duration.map(|time| time.0);
+    let standby = args.timeout_duration.map(|time| time.0);
+    let until = args.until.map(|until| until.0);
+    let key = key(args.idempotency_key, context);
     if let Some(given) = timer {
         if until.is_some() {
             return Err(BadInput(
@@ -306,10 +316,9 @@ fn checked(field: &str, text: String) -> Result<String, BadInput> {
     Ok(text)
 }
 
-fn look(args: &mut Args) -> Read {
-    let timer = args.text("timer_id")?;
-    let ended = args.flag("include_ended")?;
-    Ok(match timer {
+fn look(args: ReadTimerArgs) -> (Request, What) {
+    let ended = args.include_ended.unwrap_or_default();
+    match args.timer_id.map(|text| text.0) {
         None => {
             let list = Request::List {
                 asks: true,
@@ -322,21 +331,21 @@ fn look(args: &mut Args) -> Read {
             Ok(timer) => (Request::Read { asks: true, timer }, What::Read),
             Err(_) => no_such(given),
         },
-    })
+    }
 }
 
-fn act(name: &str, args: &mut Args, context: &Context, handle: &Handle) -> Read {
-    let given = args.required_text("timer_id")?;
-    let reason = args.text("reason")?;
-    let act = match name {
-        "stop_timer" => Act::Stop,
-        "cancel_timer" => Act::Cancel,
-        "resume_timer" => Act::Resume,
-        _ => Act::Pause(args.seconds("pause_duration")?.ok_or_else(|| {
-            BadInput("`pause_duration` is required and must be a number of seconds above 0; got nothing.".into())
-        })?),
-    };
-    let reason = reason.map(|reason| checked("reason", reason)).transpose()?;
+fn act(
+    act: impl FnOnce() -> Result<Act, BadInput>,
+    timer: Option<Text>,
+    reason: Option<Text>,
+    context: &Context,
+    handle: &Handle,
+) -> Read {
+    let Text(given) = timer
+        .ok_or_else(|| BadInput("`timer_id` is required and must be text; got nothing.".into()))?;
+    let act = act()?;
+    let reason = reason.map(|reason| checked("reason", reason.0));
+    let reason = reason.transpose()?;
     Ok(match given.trim().parse() {
         Err(_) => no_such(given),
         Ok(timer) => {
@@ -601,10 +610,8 @@ pub(super) fn many(
         let Value::Object(fields) = given else {
             return Err(at(BadInput("it must be an object.".into())));
         };
-        let mut args = Args::new(fields);
-        let (request, _) = wait(&mut args, context, handle).map_err(at)?;
-        args.finish("total_duration, reason, mission, until, idempotency_key")
-            .map_err(at)?;
+        let args = TimerArgs::read(fields, "this tool").map_err(at)?;
+        let (request, _) = wait(args, context, handle).map_err(at)?;
         match request {
             Request::Create(create) => new.push(Create {
                 detach: true,

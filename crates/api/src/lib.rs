@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arguments;
 pub mod cli;
 mod command;
 mod event;
@@ -34,9 +35,7 @@ pub use problem::{ErrorCode, Problem};
 pub use question::{
     Answered, Question, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
 };
-pub use request::{
-    NewLimits, NewSession, NewTimer, QuestionAnswer, SignalRequest, TimerAction, WaitRequest,
-};
+pub use request::{NewSession, NewTimer, QuestionAnswer, SignalRequest, TimerAction};
 pub use result::{ToolOutput, ToolResult};
 pub use search::{Match, MatchPage};
 pub use session::{

@@ -60,16 +60,6 @@ pub struct NewSession {
     pub idempotency_key: Option<String>,
 }
 
-/// New limits, counted from now. At least one is needed.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(rename = "Limits")]
-pub struct NewLimits {
-    /// Hard limit in seconds.
-    pub timeout: Option<f64>,
-    /// Limit in seconds without output.
-    pub idle: Option<f64>,
-}
-
 /// A signal.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "Signal")]
@@ -92,14 +82,4 @@ pub struct TimerAction {
     pub timeout_duration: Option<f64>,
     /// With `continue`: seconds that shall remain.
     pub total_duration: Option<f64>,
-}
-
-/// A condition to wait for.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(rename = "Wait")]
-pub struct WaitRequest {
-    /// The condition, as for the tool `timer`.
-    pub until: BTreeMap<String, Value>,
-    /// Seconds to wait at most.
-    pub r#for: f64,
 }

@@ -23,7 +23,31 @@ pub fn tool_output<O: JsonSchema>() -> Value {
     schema
 }
 
-/// The same with `is_error`, as HTTP and the command line have it.
+/// Input schema of a tool with the arguments `A`: one plain object without references.
+pub fn tool_input<A: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let settings = settings.with_transform(AbsentNotNull);
+    let mut schema = settings
+        .into_generator()
+        .into_root_schema_for::<A>()
+        .to_value();
+    if let Value::Object(object) = &mut schema {
+        let forms = object.contains_key("anyOf");
+        merge_forms(object);
+        object.remove("title");
+        object.remove("description");
+        object.insert("additionalProperties".into(), false.into());
+        if forms {
+            object.insert("required".into(), json!(["action"]));
+        }
+    }
+    schema
+}
+
+/// The output schema with `is_error`, as HTTP and the command line have it.
 pub fn with_is_error(mut output: Value) -> Value {
     output["properties"]["is_error"] = json!({
         "type": "boolean",
@@ -147,6 +171,7 @@ fn merge_forms(object: &mut Map<String, Value>) {
         for (name, field) in fields {
             let known = all.get_mut(&name);
             match known {
+                // The first form that has the field describes it.
                 Some(known) => widen(known, &field),
                 None => all[name] = field,
             }

@@ -1,5 +1,6 @@
 //! `list`: the sessions an agent has.
 
+use abide_api::arguments::ListArgs;
 use abide_api::{
     Id, ListedSession, SessionList, SessionState, TerminalSessionResult, ToolOutput, ToolResult,
 };
@@ -7,14 +8,12 @@ use abide_core::session::Phase;
 use abide_core::{Exit, Millis};
 use abide_output::printable::one_line;
 
+use super::Desk;
 use super::search::{LINES, MOST_LINES};
-use super::{Args, BadInput, Desk};
 use crate::tools::report::{code_of, in_seconds, signal_of};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_session::log::Log;
-
-pub(super) const FIELDS: &str = "action, include_ended, max_lines";
 
 /// Characters of a command that are shown in its line, and among the facts.
 const COMMAND: usize = 120;
@@ -26,13 +25,11 @@ pub(in crate::tools) struct List {
     most: Option<usize>,
 }
 
-pub(super) fn read(args: &mut Args) -> Result<List, BadInput> {
-    Ok(List {
-        include_ended: args.flag("include_ended")?,
-        most: args
-            .whole("max_lines", 1..=MOST_LINES)?
-            .map(|most| most as usize),
-    })
+pub(super) fn read(args: &ListArgs) -> List {
+    List {
+        include_ended: args.include_ended.unwrap_or_default(),
+        most: args.max_lines.map(|most| most.0 as usize),
+    }
 }
 
 impl Desk {

@@ -13,6 +13,10 @@ mod tail;
 
 use std::sync::Arc;
 
+use abide_api::arguments::{
+    ACTIONS, AnyText, ExtendArgs, FromArgument, ListArgs, ReadOutputArgs, ResizeArgs, SearchArgs,
+    SendInputArgs, SessionArgs, SignalArgs, StartArgs, Text,
+};
 use abide_api::{
     ActionResult, Activity, ErrorCode, SessionSummary, TerminalSessionResult, TerminalState,
     ToolOutput, ToolResult,
@@ -23,24 +27,11 @@ use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, Finished, Remains, output, refusal_code, report};
+use super::{BadInput, Context, Finished, Remains, output, refusal_code, report};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Pending, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
 
-/// The actions, in the order in which they are described.
-pub(super) const ACTIONS: [&str; 10] = [
-    "start",
-    "read_output",
-    "send_input",
-    "screen",
-    "search",
-    "extend",
-    "resize",
-    "signal",
-    "kill",
-    "list",
-];
 /// Characters of an unknown id that are repeated.
 const SHOWN_ID: usize = 80;
 
@@ -70,48 +61,47 @@ pub(super) fn read(
     context: &Context,
     config: &Config,
 ) -> Result<Action, BadInput> {
-    let mut args = Args::new(arguments);
-    let name = args
-        .text("action")?
-        .ok_or_else(|| unknown_action("nothing"))?;
-    let (action, fields) = match name.as_str() {
-        "start" => (
-            Action::Start(Box::new(start::read(&mut args, context, config)?)),
-            start::FIELDS,
-        ),
-        "list" => (Action::List(list::read(&mut args)?), list::FIELDS),
-        "read_output" => (
-            Action::Read(named(&mut args)?, read::read(&mut args)?),
-            read::FIELDS,
-        ),
-        "send_input" => (
-            Action::Send(named(&mut args)?, send::read(&mut args)?),
-            send::FIELDS,
-        ),
-        "screen" => (Action::Screen(named(&mut args)?), "action, session_id"),
-        "search" => (
-            Action::Search(named(&mut args)?, search::read(&mut args)?),
-            search::FIELDS,
-        ),
-        "extend" => (
-            Action::Extend(named(&mut args)?, rule::read_extend(&mut args)?),
-            "action, session_id, timeout, idle, inactivity_timeout",
-        ),
-        "resize" => (
-            Action::Resize(named(&mut args)?, rule::read_resize(&mut args)?),
-            "action, session_id, cols, rows",
-        ),
-        "signal" => (
-            Action::Signal(named(&mut args)?, rule::read_signal(&mut args)?),
-            "action, session_id, signal",
-        ),
-        "kill" => (Action::Kill(named(&mut args)?), "action, session_id"),
+    let name = match arguments.get("action") {
+        None | Some(Value::Null) => return Err(unknown_action("nothing")),
+        Some(given) => Text::read("action", given.clone())?.0,
+    };
+    let part = &format!("action `{name}`");
+    Ok(match name.as_str() {
+        "start" => {
+            let args = StartArgs::read(arguments, part)?;
+            Action::Start(Box::new(start::read(args, context, config)?))
+        }
+        "list" => Action::List(list::read(&ListArgs::read(arguments, part)?)),
+        "read_output" => {
+            let mut args = ReadOutputArgs::read(arguments, part)?;
+            Action::Read(named(args.session_id.take())?, read::read(args)?)
+        }
+        "send_input" => {
+            let mut args = SendInputArgs::read(arguments, part)?;
+            Action::Send(named(args.session_id.take())?, send::read(args)?)
+        }
+        "screen" => Action::Screen(named(SessionArgs::read(arguments, part)?.session_id)?),
+        "search" => {
+            let mut args = SearchArgs::read(arguments, part)?;
+            Action::Search(named(args.session_id.take())?, search::read(args)?)
+        }
+        "extend" => {
+            let mut args = ExtendArgs::read(arguments, part)?;
+            Action::Extend(named(args.session_id.take())?, rule::read_extend(args)?)
+        }
+        "resize" => {
+            let mut args = ResizeArgs::read(arguments, part)?;
+            Action::Resize(named(args.session_id.take())?, rule::read_resize(&args)?)
+        }
+        "signal" => {
+            let mut args = SignalArgs::read(arguments, part)?;
+            Action::Signal(named(args.session_id.take())?, rule::read_signal(args)?)
+        }
+        "kill" => Action::Kill(named(SessionArgs::read(arguments, part)?.session_id)?),
         other => {
             return Err(unknown_action(&format!("\"{}\"", shortened(other))));
         }
-    };
-    args.finish_of(&format!("action `{name}`"), fields)?;
-    Ok(action)
+    })
 }
 
 fn unknown_action(given: &str) -> BadInput {
@@ -119,9 +109,9 @@ fn unknown_action(given: &str) -> BadInput {
     BadInput(format!("`action` must be one of {allowed}; got {given}."))
 }
 
-fn named(args: &mut Args) -> Result<Named, BadInput> {
+fn named(given: Option<AnyText>) -> Result<Named, BadInput> {
     // Whatever is no id names no session, be it a path or full of NULs.
-    let text = args.anything("session_id")?.ok_or_else(|| {
+    let AnyText(text) = given.ok_or_else(|| {
         BadInput("`session_id` is required and must be text; got nothing.".into())
     })?;
     Ok(text

@@ -5,15 +5,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::arguments::{ReadOutputArgs, TextOrNumber};
 use abide_api::{ActionResult, Activity};
 use abide_core::{Millis, Mono};
 use abide_output::mask::Mask;
 
 use super::settled::Settled;
 use super::tail::{Found, Tail};
-use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
+use super::{BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
 use crate::lines::{self, Cursor, Page, PartialLine, ResumeState};
 use crate::readers::Reader;
+use crate::tools::args::pattern;
 use crate::tools::report;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::keepers::{Follower, LogProgress};
@@ -23,12 +25,8 @@ use abide_session::folder;
 use abide_session::log::Log;
 use abide_session::read_cursors::ReadCursors;
 
-pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
-
 /// Lines where no number is given.
 const LINES: usize = 100;
-/// The most that can be asked for.
-const MOST_LINES: u64 = 10_000;
 /// The quiet after which a line without end, such as a prompt, is taken to be all there is.
 const SETTLE: Duration = Duration::from_millis(100);
 /// How long output may keep coming before an unfinished line is handed out regardless.
@@ -45,13 +43,11 @@ pub(in crate::tools) struct Read {
     since: Option<Cursor>,
 }
 
-pub(super) fn read(args: &mut Args) -> Result<Read, BadInput> {
-    let max_lines = args.whole("max_lines", 1..=MOST_LINES)?;
-    let timeout = args.patience("timeout_seconds")?.unwrap_or(Millis(0));
-    let until = args.pattern("until")?;
-    let since = match args.anything_or_number("since")? {
+pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
+    let until = pattern("until", args.until)?;
+    let since = match args.since {
         None => None,
-        Some(text) => Some(text.parse().map_err(|_| {
+        Some(TextOrNumber(text)) => Some(text.parse().map_err(|_| {
             BadInput(format!(
                 "`since` must be a cursor from an earlier result; got \"{}\".",
                 super::shortened(&text)
@@ -59,8 +55,8 @@ pub(super) fn read(args: &mut Args) -> Result<Read, BadInput> {
         })?),
     };
     Ok(Read {
-        max_lines: max_lines.map_or(LINES, |lines| lines as usize),
-        timeout,
+        max_lines: args.max_lines.map_or(LINES, |lines| lines.0 as usize),
+        timeout: args.timeout_seconds.map(|time| time.0).unwrap_or_default(),
         until,
         since,
     })

@@ -1,11 +1,12 @@
 //! `extend`, `resize`, `signal` and `kill`: acts upon a running session.
 
 use abide_api::ActionResult;
+use abide_api::arguments::{ExtendArgs, ResizeArgs, SignalArgs};
 use abide_core::session::{End, Phase};
 use abide_core::{Millis, Request, SessionId};
 use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Desk, Done, DoneReading, Finished, Named, Refused, ended, start};
+use super::{BadInput, Desk, Done, DoneReading, Finished, Named, Refused, ended, start};
 use crate::signals;
 use crate::tools::report;
 use abide_engine::SessionView;
@@ -26,11 +27,11 @@ pub(in crate::tools) struct Resize {
     rows: Option<u16>,
 }
 
-pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
+pub(super) fn read_extend(args: ExtendArgs) -> Result<Extend, BadInput> {
     let limits = Extend {
-        deadline: args.seconds("timeout")?,
-        idle: args.seconds("idle")?,
-        inactivity: args.patience("inactivity_timeout")?,
+        deadline: args.timeout.map(|time| time.0),
+        idle: args.idle.map(|time| time.0),
+        inactivity: args.inactivity_timeout.map(|time| time.0),
     };
     if limits
         .deadline
@@ -46,8 +47,8 @@ pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
     Ok(limits)
 }
 
-pub(super) fn read_resize(args: &mut Args) -> Result<Resize, BadInput> {
-    match start::read_size(args)? {
+pub(super) fn read_resize(args: &ResizeArgs) -> Result<Resize, BadInput> {
+    match start::size(args.cols, args.rows) {
         (None, None) => Err(BadInput(
             "`cols` or `rows` is required: there is no size to give.".into(),
         )),
@@ -55,8 +56,8 @@ pub(super) fn read_resize(args: &mut Args) -> Result<Resize, BadInput> {
     }
 }
 
-pub(super) fn read_signal(args: &mut Args) -> Result<i32, BadInput> {
-    let given = args.value("signal");
+pub(super) fn read_signal(args: SignalArgs) -> Result<i32, BadInput> {
+    let given = args.signal;
     signals::number(given.as_ref()).ok_or_else(|| {
         let given = given.map_or("nothing".into(), |given| {
             super::shortened(&given.to_string())

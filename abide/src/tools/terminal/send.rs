@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
+use abide_api::arguments::SendInputArgs;
 use abide_core::Millis;
 
 use super::read::Typed;
 use super::settled::Settled;
-use super::{Args, BadInput, Desk, DoneReading, Named, Refused, ended, report, unreadable};
+use super::{BadInput, Desk, DoneReading, Named, Refused, ended, report, unreadable};
 use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::pause;
 use abide_engine::screen::Modes;
 use abide_session::frame::Once;
 use abide_session::log::Log;
-
-pub(super) const FIELDS: &str = "action, session_id, input, keys";
 
 /// What came back is all there is when nothing more comes for this long,
 const QUIET: Duration = Duration::from_millis(150);
@@ -36,9 +35,15 @@ pub(in crate::tools) struct Send {
     keys: Vec<String>,
 }
 
-pub(super) fn read(args: &mut Args) -> Result<Send, BadInput> {
-    let input = args.anything("input")?.unwrap_or_default();
-    let keys = args.words("keys", MOST_KEYS)?;
+pub(super) fn read(args: SendInputArgs) -> Result<Send, BadInput> {
+    let input = args.input.map(|input| input.0).unwrap_or_default();
+    let keys = args.keys.map(|keys| keys.0).unwrap_or_default();
+    if keys.len() > MOST_KEYS {
+        return Err(BadInput(format!(
+            "`keys` must hold at most {MOST_KEYS}; got {}.",
+            keys.len()
+        )));
+    }
     if input.is_empty() && keys.is_empty() {
         return Err(BadInput(
             "`input` or `keys` is required: there is nothing to send.".into(),
