@@ -120,7 +120,8 @@ guide: ## the guide as web pages in guide/book (installs mdbook if it is missing
 	command -v mdbook >/dev/null || $(CARGO) install --locked mdbook@^0.5 --no-default-features --features search
 	mdbook build guide
 
-reference: ## the guide's reference, written anew out of the program
+reference: ## write the guide's reference and the page's types again, from the program
+	ABIDE_WRITE_TYPES=1 $(CARGO) test --locked --quiet -p abide-api --test typescript
 	$(CARGO) build --locked -p abide
 	target/debug/abide tools --format markdown > guide/src/reference/tools.md
 	target/debug/abide man --markdown > guide/src/reference/cli.md

@@ -39,8 +39,7 @@ mod strict;
 pub mod tools;
 pub mod xml;
 
-pub use library::{Abide, Call, Error, Held, Person, Question, Questions, Session};
-pub use tools::ToolResult;
+pub use library::{Abide, Call, Error, Held, Person, Question, Questions, Session, ToolResult};
 
 /// For a program that holds an engine and is the program of its own keepers: where it was started as a
 /// keeper, it is one from here on and this does not return. To be called first in `main`.

@@ -1,34 +1,35 @@
 //! What can be done to a session.
 
+use abide_api::arguments::LimitArgs;
+use abide_api::{Session, WrittenBytes};
 use abide_core::session::Phase;
-use abide_core::{Millis, Outcome, Request, SessionId};
-use axum::Json;
+use abide_core::{Outcome, Request, SessionId};
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::State;
-use super::body::{JsonBody, query};
+use super::body::{Answer, JsonBody, query};
 use super::problem::Problem;
-use super::sessions::facts;
+use super::sessions::session_of;
 use super::who::Who;
 use super::wire::PtySize;
 use crate::signals;
-use crate::tools::{self, Args, BadInput};
+use crate::tools::{self, BadInput, harmless};
 use abide_engine::SessionView;
 use abide_engine::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
 use abide_session::idempotency_log::IdempotentRequest;
 
-type Answer = Result<Json<Map<String, Value>>, Problem>;
+type Acted = Result<Answer<Session>, Problem>;
 
 /// Ends the tree; it is gone when this answers.
-pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Answer {
+pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Acted {
     let session = who.session(&state, &id)?.id;
     let request = Request::Kill {
         session,
@@ -38,7 +39,7 @@ pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>
     let view = who.session(&state, &id)?;
     let over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
     match over {
-        true => Ok(Json(facts(&view))),
+        true => Ok(Answer(session_of(&view))),
         false => Err(Problem::conflict(tools::undying(session))),
     }
 }
@@ -49,14 +50,13 @@ pub async fn extend(
     who: Who,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Answer {
+) -> Acted {
     let view = who.session(&state, &id)?;
     let session = view.id;
     not_its_own(&who, &view).await?;
-    let mut args = Args::new(body);
-    let mut limit = |field: &str| args.seconds(field);
-    let (deadline, idle): (Option<Millis>, Option<Millis>) = (limit("timeout")?, limit("idle")?);
-    args.finish("timeout, idle")?;
+    let args = LimitArgs::read(body, "this tool")?;
+    let deadline = args.timeout.map(|time| time.0);
+    let idle = args.idle.map(|time| time.0);
     if deadline.is_none() && idle.is_none() {
         let detail = "`timeout` or `idle` is required";
         return Err(Problem::bad_input(detail));
@@ -68,7 +68,7 @@ pub async fn extend(
         inactivity: None,
     };
     act(&state, &who, request).await?;
-    Ok(Json(facts(&*who.session(&state, &id)?)))
+    Ok(Answer(session_of(&*who.session(&state, &id)?)))
 }
 
 /// A limit that a command can move by itself is none.
@@ -94,7 +94,7 @@ pub async fn signal(
     who: Who,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Answer {
+) -> Acted {
     let view = who.session(&state, &id)?;
     let number = signals::number(body.get("signal")).ok_or_else(|| {
         let given = body.get("signal").unwrap_or(&Value::Null);
@@ -112,7 +112,7 @@ pub async fn signal(
     } else if !request_entry.has_begun() {
         return Err(ended(view.id));
     }
-    Ok(Json(facts(&view)))
+    Ok(Answer(session_of(&view)))
 }
 
 /// Gives the terminal another size.
@@ -121,7 +121,7 @@ pub async fn resize(
     who: Who,
     Path(id): Path<String>,
     body: JsonBody,
-) -> Answer {
+) -> Acted {
     let view = who.session(&state, &id)?;
     let PtySize { cols, rows } = body.into()?;
     if !view.pty {
@@ -130,7 +130,7 @@ pub async fn resize(
     still_runs(&view)?;
     let resized = fit(&state, view.id, Size { cols, rows }).await;
     resized.map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(Json(facts(&view)))
+    Ok(Answer(session_of(&view)))
 }
 
 /// Gives a terminal this size, as far as a terminal can have it.
@@ -172,7 +172,7 @@ pub async fn input(
     Path(id): Path<String>,
     input: Result<Query<Input>, QueryRejection>,
     body: Body,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<WrittenBytes>, Problem> {
     let Input { eof, key } = query(input)?;
     let key = key.as_deref().map(checked_key).transpose()?;
     let view = who.session(&state, &id)?;
@@ -192,7 +192,7 @@ pub async fn input(
     if eof {
         state.handle.keepers().send(view.id, &ToKeeper::CloseInput);
     }
-    Ok(Json(json!({"written": written})))
+    Ok(Answer(WrittenBytes { written }))
 }
 
 /// Types bytes, as fast as the command takes them.
@@ -237,6 +237,6 @@ fn ended(id: SessionId) -> Problem {
 
 impl From<BadInput> for Problem {
     fn from(bad: BadInput) -> Self {
-        Problem::bad_input(bad.0)
+        Problem::bad_input(harmless(&bad.0))
     }
 }

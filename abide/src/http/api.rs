@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use abide_api::schema::with_is_error;
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing;
@@ -11,7 +12,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-use super::{State, shapes};
+use super::State;
 use crate::tools;
 
 /// A type, as the document says it.
@@ -191,14 +192,10 @@ impl Document {
 }
 
 fn document(ops: &[Op]) -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.definitions_path = "/components/schemas".into();
-        settings.meta_schema = None;
-    });
-    let mut shapes = settings.into_generator();
+    let mut schemas = Schemas::new();
     let mut paths = Map::new();
     for op in ops {
-        let said = operation(op, &mut shapes);
+        let said = operation(op, &mut schemas);
         item(&mut paths, op.path, op.method, said);
     }
     for tool in tools::all() {
@@ -208,7 +205,7 @@ fn document(ops: &[Op]) -> Value {
     for (method, said) in mcp() {
         item(&mut paths, "/mcp", method, said);
     }
-    let problem = shapes.subschema_for::<shapes::Problem>();
+    let problem = schemas.answers.subschema_for::<abide_api::Problem>();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -220,7 +217,7 @@ fn document(ops: &[Op]) -> Value {
         "security": [{"token": []}, {"login": []}],
         "paths": paths,
         "components": {
-            "schemas": shapes.take_definitions(true),
+            "schemas": schemas.definitions(),
             "responses": {
                 "Problem": {
                     "description": "Refused; nothing was changed.",
@@ -240,10 +237,38 @@ fn item(paths: &mut Map<String, Value>, path: &str, method: &str, said: Value) {
     item[method] = said;
 }
 
-fn operation(op: &Op, shapes: &mut SchemaGenerator) -> Value {
+/// Schemas of what is sent and of what is received: they differ in which fields are required.
+struct Schemas {
+    answers: SchemaGenerator,
+    requests: SchemaGenerator,
+}
+
+impl Schemas {
+    fn new() -> Self {
+        let generator = |settings: SchemaSettings| {
+            let settings = settings.with(|settings| {
+                settings.definitions_path = "/components/schemas".into();
+                settings.meta_schema = None;
+            });
+            settings.into_generator()
+        };
+        Schemas {
+            answers: generator(abide_api::schema::answers()),
+            requests: generator(SchemaSettings::draft2020_12()),
+        }
+    }
+
+    fn definitions(mut self) -> Map<String, Value> {
+        let mut all = self.requests.take_definitions(true);
+        all.extend(self.answers.take_definitions(true));
+        all
+    }
+}
+
+fn operation(op: &Op, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(op.path);
     if let Some(query) = op.query {
-        parameters.extend(query_parameters(query(shapes).as_value()));
+        parameters.extend(query_parameters(query(&mut schemas.requests).as_value()));
     }
     let mut said = json!({
         "summary": op.summary,
@@ -256,7 +281,7 @@ fn operation(op: &Op, shapes: &mut SchemaGenerator) -> Value {
     }
     if let Some((kind, schema)) = match op.body {
         Body::None => None,
-        Body::Json(shape) => Some(("application/json", json!(shape(shapes)))),
+        Body::Json(shape) => Some(("application/json", json!(shape(&mut schemas.requests)))),
         Body::Bytes => Some(("application/octet-stream", json!({}))),
     } {
         let content = Map::from_iter([(kind.to_owned(), json!({"schema": schema}))]);
@@ -265,7 +290,7 @@ fn operation(op: &Op, shapes: &mut SchemaGenerator) -> Value {
     let (status, response) = match op.answer {
         Answer::Nothing => (204, json!({"description": "Done."})),
         Answer::Json(status, shape) => {
-            let content = json!({"application/json": {"schema": shape(shapes)}});
+            let content = json!({"application/json": {"schema": shape(&mut schemas.answers)}});
             (
                 status,
                 json!({"description": "The answer.", "content": content}),
@@ -340,11 +365,7 @@ fn query_parameters(shape: &Value) -> Vec<Value> {
 }
 
 fn tool_operation(tool: &tools::Described) -> Value {
-    let mut answer = (tool.output)();
-    answer["properties"]["is_error"] = json!({
-        "type": "boolean",
-        "description": "True if the call failed.",
-    });
+    let answer = with_is_error((tool.output)());
     json!({
         "summary": tool.title,
         "description": tool.description,

@@ -1,15 +1,31 @@
 //! Bodies and queries as they came, read so that what is wrong with them is said in a sentence.
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{FromRequest, Query, Request};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::problem::Problem;
 use crate::strict::{self, Strict};
+
+/// A public type as the body of an answer.
+pub struct Answer<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Answer<T> {
+    fn into_response(self) -> Response {
+        Json(json(&self.0)).into_response()
+    }
+}
+
+/// A public type as JSON, with its fields in alphabetical order.
+pub fn json(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).unwrap_or_default()
+}
 
 /// A JSON object. An empty body is an empty object.
 pub struct JsonBody(pub Map<String, Value>);

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use abide_api::OutputEnded;
 use abide_core::session::Phase;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
@@ -13,10 +14,10 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::query;
+use super::body::{json, query};
 use super::frame::{self, Frame};
 use super::problem::Problem;
-use super::sessions::facts;
+use super::sessions::session_of;
 use super::who::Who;
 use super::{State, body_while_let_in};
 use abide_engine::keepers::Follower;
@@ -307,18 +308,19 @@ impl Streaming {
                 self.handle.wait_until_ended(self.view.id, present).await;
             }
             if self.format == Format::Frames {
-                let last = Frame::Ended(self.ending().into()).encode();
+                let last = Frame::Ended(json(&self.ending())).encode();
                 return Ok(Some((last, self)));
             }
         }
         Ok(None)
     }
 
-    fn ending(&self) -> serde_json::Map<String, serde_json::Value> {
+    fn ending(&self) -> OutputEnded {
         let newest = self.handle.published().session(self.view.id);
-        let mut facts = facts(newest.as_deref().unwrap_or(&self.view));
-        facts.insert("next".into(), self.tail.at().into());
-        facts
+        OutputEnded {
+            session: session_of(newest.as_deref().unwrap_or(&self.view)),
+            next: self.tail.at(),
+        }
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::Glance;
 use abide_core::{Mono, SessionId};
 use abide_output::digest::rendered_rows;
 use abide_output::mask::Mask;
-use serde_json::{Map, Value, json};
 
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::{Handle, SessionView};
@@ -22,12 +22,6 @@ const CHARS: usize = 400;
 /// How far apart two looks are that tell how busy a command is.
 const APART: Duration = Duration::from_millis(50);
 
-/// What a glance tells.
-pub struct Glance {
-    pub tail: Vec<String>,
-    pub look: Option<Look>,
-}
-
 /// What the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
@@ -37,15 +31,13 @@ pub struct Look {
     pub waiting_for_input: bool,
 }
 
-impl Glance {
-    /// Adds it to what else is said of a session.
-    pub fn add_to(self, facts: &mut Map<String, Value>) {
-        facts.insert("tail".into(), json!(self.tail));
-        let look = self.look;
-        facts.insert("cpu".into(), json!(look.and_then(|look| look.cpu)));
-        facts.insert("memory".into(), json!(look.map(|look| look.memory)));
-        let waits = look.is_some_and(|look| look.waiting_for_input);
-        facts.insert("waiting_for_input".into(), json!(waits));
+/// Last lines of a session, and what the kernel knows of it.
+pub fn glance(tail: Vec<String>, look: Option<Look>) -> Glance {
+    Glance {
+        tail,
+        cpu: look.and_then(|look| look.cpu),
+        memory: look.map(|look| look.memory),
+        waiting_for_input: look.is_some_and(|look| look.waiting_for_input),
     }
 }
 
@@ -57,14 +49,14 @@ pub async fn at_all(handle: &Handle, views: Vec<Arc<SessionView>>) -> HashMap<Se
     let mut glances = HashMap::new();
     for view in &views {
         let tail = tail(handle, view).await;
-        glances.insert(view.id, Glance { tail, look: None });
+        glances.insert(view.id, glance(tail, None));
     }
     let mut meter = Meter::default();
     meter = meter.look(&views).await.0;
     pause(APART).await;
     for (id, look) in meter.look(&views).await.1 {
-        if let Some(glance) = glances.get_mut(&id) {
-            glance.look = Some(look);
+        if let Some(seen) = glances.get_mut(&id) {
+            *seen = glance(std::mem::take(&mut seen.tail), Some(look));
         }
     }
     glances

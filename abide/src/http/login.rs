@@ -1,14 +1,14 @@
 //! How a person's browser gets in: a link with a code that is good once, and a cookie for it.
 
+use abide_api::Link;
+use axum::RequestExt;
 use axum::extract::{Request, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Json, RequestExt};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::body::JsonBody;
+use super::body::{Answer, JsonBody};
 use super::problem::Problem;
 use super::who::{self, Who};
 use super::{State, Tcp};
@@ -24,7 +24,7 @@ pub fn cookie_name(port: u16) -> String {
 }
 
 /// A link that lets one browser in. Only a person gets one.
-pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
+pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Answer<Link>, Problem> {
     if !who.may_be_a_person() {
         return Err(Problem::forbidden(
             "only a person can open the page: run `abide open` outside of a session",
@@ -41,10 +41,10 @@ pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>
     };
     who.look_again().await?;
     let code = state.logins.code(SystemClock.mono());
-    Ok(Json(json!({
-        "url": format!("http://{address}/#login={code}"),
-        "expires_in": CODE_LIFE.0 / 1_000,
-    })))
+    Ok(Answer(Link {
+        url: format!("http://{address}/#login={code}"),
+        expires_in: CODE_LIFE.0 / 1_000,
+    }))
 }
 
 /// The body of a login.

@@ -1,7 +1,6 @@
 //! Messages as people see them: looking takes none away from its agent.
 
-use abide_core::message::About;
-use axum::Json;
+use abide_api::{Delivery, Id, Message, MessagePage};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -10,17 +9,14 @@ use bytes::Bytes;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
-use super::body::{JsonBody, query};
+use super::body::{Answer, JsonBody, json, query};
 use super::problem::Problem;
 use super::who::Who;
 use super::{State, body_while_let_in, listing};
-use crate::tools;
-use abide_engine::store::{
-    Delivery, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader,
-};
+use crate::tools::{self, message_subject};
+use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader};
 use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
 
@@ -57,26 +53,26 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let listing = query(listing)?;
     let changes = state.handle.published().follow();
-    let reader = state.handle.store_reader();
+    let past = state.handle.store_reader();
     let before = listing.after.map(|id| match id.parse() {
-        Ok(id) => Ok(reader.message_number(id)),
+        Ok(id) => Ok(past.message_number(id)),
         Err(_) => Err(listing::no_place(&id)),
     });
     let since = listing.since.map(|id| match id.parse() {
-        Ok(id) if listing.follow => Ok(reader.message_number(id)),
+        Ok(id) if listing.follow => Ok(past.message_number(id)),
         _ => Err(not_since(&id)),
     });
     let since = since.transpose()?;
     let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
     // What is newer than this comes, whether it is seen by then or not.
     let newest = match listing.follow {
-        true => newest(reader, &who),
+        true => newest(past, &who),
         false => None,
     };
     let rows = match since {
         // One that is not kept any more is no reason to be silent about those that come.
-        Some(since) => newer(reader, &who, newest.map(|newest| newest.min(since))),
-        None => reader.messages(MessageQuery {
+        Some(since) => newer(past, &who, newest.map(|newest| newest.min(since))),
+        None => past.messages(MessageQuery {
             agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: listing.unseen,
             before: before.transpose()?,
@@ -90,9 +86,11 @@ pub async fn list(
         rows.truncate(most);
     }
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
-    let told: Vec<Value> = rows.iter().map(|row| facts(&state.handle, row)).collect();
+    let messages: Vec<Message> = (rows.iter())
+        .map(|row| message(&state.handle, row))
+        .collect();
     if !listing.follow {
-        return Ok(Json(json!({"messages": told, "next": next})).into_response());
+        return Ok(Answer(MessagePage { messages, next }).into_response());
     }
     let login = who.login();
     let following = Following {
@@ -100,11 +98,11 @@ pub async fn list(
         who,
         changes,
         last: newest.max(rows.first().map(|row| row.number)),
-        told,
+        told: messages,
     };
     let lines = stream::unfold(following, |mut following| async move {
         let line = following.next().await?;
-        let line = Bytes::from(format!("{line}\n"));
+        let line = Bytes::from(format!("{}\n", json(&line)));
         Some((Ok::<_, std::convert::Infallible>(line), following))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
@@ -113,7 +111,7 @@ pub async fn list(
 }
 
 /// The newest message that somebody may know of.
-fn newest(reader: &StoreReader, who: &Who) -> Option<u64> {
+fn newest(past: &StoreReader, who: &Who) -> Option<u64> {
     let page = MessageQuery {
         agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: false,
@@ -121,19 +119,15 @@ fn newest(reader: &StoreReader, who: &Who) -> Option<u64> {
         since: None,
         limit: 1,
     };
-    let rows = reader.messages(page).unwrap_or_default();
+    let rows = past.messages(page).unwrap_or_default();
     rows.first().map(|row| row.number)
 }
 
 /// All that are newer than this one, the newest first.
-fn newer(
-    reader: &StoreReader,
-    who: &Who,
-    since: Option<u64>,
-) -> Result<Vec<MessageRow>, StoreFault> {
+fn newer(past: &StoreReader, who: &Who, since: Option<u64>) -> Result<Vec<MessageRow>, StoreFault> {
     let mut found: Vec<MessageRow> = Vec::new();
     loop {
-        let rows = reader.messages(MessageQuery {
+        let rows = past.messages(MessageQuery {
             agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: false,
             before: found.last().map(|row| row.number),
@@ -162,11 +156,11 @@ struct Following {
     /// The newest that is told, or about to be. One that waits again is no news.
     last: Option<u64>,
     /// To be told yet, the oldest last.
-    told: Vec<Value>,
+    told: Vec<Message>,
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<Value> {
+    async fn next(&mut self) -> Option<Message> {
         loop {
             if let Some(message) = self.told.pop() {
                 return Some(message);
@@ -194,7 +188,7 @@ impl Following {
     /// Takes in what is newer than the last.
     fn look_up(&mut self) {
         let rows = newer(self.handle.store_reader(), &self.who, self.last).unwrap_or_default();
-        self.told = rows.iter().map(|row| facts(&self.handle, row)).collect();
+        self.told = rows.iter().map(|row| message(&self.handle, row)).collect();
         self.last = self.last.max(rows.first().map(|row| row.number));
     }
 }
@@ -206,18 +200,18 @@ pub async fn wake(
     who: Who,
     Path(id): Path<String>,
     body: JsonBody,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<Message>, Problem> {
     let Nothing {} = body.into()?;
     if !who.may_be_a_person() {
         return Err(Problem::forbidden(
             "only a person can send a message again, so that an agent cannot wake itself in a loop",
         ));
     }
-    let reader = state.handle.store_reader();
+    let past = state.handle.store_reader();
     let row = id
         .parse()
         .ok()
-        .map(|id| reader.message(reader.message_number(id)));
+        .map(|id| past.message(past.message_number(id)));
     let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
     let missing = || Problem::not_found(format!("Message '{id}' not found"));
     let row = row.flatten().ok_or_else(missing)?;
@@ -229,44 +223,42 @@ pub async fn wake(
             row.agent
         )));
     }
-    Ok(Json(facts(&state.handle, &row)))
+    Ok(Answer(message(&state.handle, &row)))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// A message as it is shown.
-pub fn facts(handle: &Handle, row: &MessageRow) -> Value {
-    let made = |delivery: &&Delivery| delivery.state == DeliveryState::Done;
+/// A message as people see it.
+pub fn message(handle: &Handle, row: &MessageRow) -> Message {
+    let made = |delivery: &&store::Delivery| delivery.state == DeliveryState::Done;
     let woken = row.deliveries.iter().filter(made).filter_map(|d| d.at_ms);
-    let faults = row.deliveries.iter().filter(|delivery| !made(delivery));
-    let (about, id) = match row.about {
-        About::Timer(id) => ("timer_id", id.to_string()),
-        About::Session(id) => ("session_id", id.to_string()),
-    };
-    json!({
-        "message_id": row.id.to_string(),
-        about: id,
-        "agent": row.agent,
-        "text": message_text(handle, row.about),
-        "created_at": row.made.0,
-        "seen_at": row.seen.map(|at| at.0),
-        "woken_at": woken.min().or(row.woken.map(|at| at.0)),
-        "wake_attempts": row.deliveries.iter().map(|d| d.attempts).sum::<u64>(),
-        "wake_fault": faults.filter_map(|d| d.fault.clone()).next(),
-        "deliveries": row.deliveries.iter().map(delivery_facts).collect::<Vec<_>>(),
-    })
+    let mut faults = row.deliveries.iter().filter(|delivery| !made(delivery));
+    let (timer_id, session_id) = message_subject(row.about);
+    Message {
+        message_id: Id(row.id),
+        timer_id,
+        session_id,
+        agent: row.agent.clone(),
+        text: message_text(handle, row.about),
+        created_at: row.made.0,
+        seen_at: row.seen.map(|at| at.0),
+        woken_at: woken.min().or(row.woken.map(|at| at.0)),
+        wake_attempts: row.deliveries.iter().map(|d| d.attempts).sum(),
+        wake_fault: faults.find_map(|d| d.fault.clone()),
+        deliveries: row.deliveries.iter().map(delivery).collect(),
+    }
 }
 
-fn delivery_facts(delivery: &Delivery) -> Value {
-    json!({
-        "waker": delivery.name,
-        "state": delivery.state.as_str(),
-        "ok": delivery.state == DeliveryState::Done,
-        "at": delivery.at_ms,
-        "attempts": delivery.attempts,
-        "fault": delivery.fault,
-        "next_at": delivery.next_ms,
-    })
+fn delivery(delivery: &store::Delivery) -> Delivery {
+    Delivery {
+        waker: delivery.name.clone(),
+        state: delivery.state.as_str(),
+        ok: delivery.state == DeliveryState::Done,
+        at: delivery.at_ms,
+        attempts: delivery.attempts,
+        fault: delivery.fault.clone(),
+        next_at: delivery.next_ms,
+    }
 }

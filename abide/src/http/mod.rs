@@ -27,7 +27,6 @@ mod routes;
 mod runs;
 mod search;
 mod sessions;
-pub mod shapes;
 mod status;
 mod tcp;
 mod terminal;

@@ -1,10 +1,10 @@
 //! A session's screen as bytes that paint it, for a terminal that joins: a person's, or a page's.
 
-use axum::Json;
+use abide_api::Painted;
 use axum::extract::{Path, State as Shared};
-use serde_json::{Value, json};
 
 use super::State;
+use super::body::Answer;
 use super::problem::Problem;
 use super::who::Who;
 
@@ -13,17 +13,17 @@ pub async fn paint(
     Shared(state): Shared<State>,
     who: Who,
     Path(id): Path<String>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<Painted>, Problem> {
     let view = who.session(&state, &id)?;
     if !view.pty {
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
     let painted = state.handle.screens().paint(view.id).await;
     let (folded, offset) = painted.map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(Json(json!({
-        "paint": String::from_utf8_lossy(folded.paint()),
-        "cols": folded.size().cols,
-        "rows": folded.size().rows,
-        "offset": offset,
-    })))
+    Ok(Answer(Painted {
+        paint: String::from_utf8_lossy(folded.paint()).into_owned(),
+        cols: folded.size().cols,
+        rows: folded.size().rows,
+        offset,
+    }))
 }

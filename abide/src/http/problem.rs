@@ -1,11 +1,12 @@
 //! What went wrong, as RFC 9457 says it: one JSON object with a sentence in `detail`.
 
+use abide_api::ErrorCode;
 use abide_core::Refusal;
-use abide_core::timer;
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 
+use super::body::json;
+use crate::tools::refusal_code;
 use abide_engine::text::refusal_sentence;
 
 /// What a problem says that it is.
@@ -16,90 +17,59 @@ const SAID_LIMIT: usize = 4 << 10;
 /// An answer that says no. It changed nothing.
 #[derive(Debug)]
 pub struct Problem {
+    code: ErrorCode,
     status: StatusCode,
-    kind: &'static str,
     detail: String,
     of_a_tool: bool,
 }
 
+/// A constructor for each code that handlers choose.
+macro_rules! codes {
+    ($($name:ident: $code:ident),* $(,)?) => {
+        $(#[doc = concat!("A problem with the code `", stringify!($code), "`.")]
+        pub fn $name(detail: impl Into<String>) -> Self {
+            Self::new(ErrorCode::$code, detail)
+        })*
+    };
+}
+
 impl Problem {
-    /// The request itself is not right.
-    pub fn bad_input(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "bad-input", detail)
+    codes! {
+        bad_input: BadInput,
+        not_found: NotFound,
+        conflict: Conflict,
+        forbidden: Forbidden,
+        too_many: TooMany,
+        not_json: NotJson,
+        upgrade_required: UpgradeRequired,
+        no_such_range: NoSuchRange,
+        too_large: TooLarge,
+        fault: Fault,
     }
 
-    /// There is no such thing, or it is another agent's.
-    pub fn not_found(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not-found", detail)
-    }
-
-    /// It is too late for this, or too early.
-    pub fn conflict(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, "conflict", detail)
-    }
-
-    /// Not from there.
-    pub fn forbidden(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
-    }
-
-    /// Nobody we know.
+    /// The caller has to log in or to send the token.
     pub fn unauthorized() -> Self {
         let detail = "login required: run `abide open`, or send `Authorization: Bearer` with the daemon's token";
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+        Self::new(ErrorCode::Unauthorized, detail)
     }
 
-    /// Too often.
-    pub fn too_many(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::TOO_MANY_REQUESTS, "too-many", detail)
-    }
-
-    /// A body that is not JSON.
-    pub fn not_json(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", detail)
-    }
-
-    /// Not a request to talk over a channel.
-    pub fn upgrade_required(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::UPGRADE_REQUIRED, "upgrade-required", detail)
-    }
-
-    /// No such part of it.
-    pub fn no_such_range(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "no-such-range", detail)
-    }
-
-    /// More than is taken at once.
-    pub fn too_large(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", detail)
-    }
-
-    /// The daemon goes away; the caller comes again.
+    /// The daemon is stopping; the caller comes again.
     pub fn stopping() -> Self {
-        let detail = "the daemon is stopping; try again";
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", detail)
+        Self::new(ErrorCode::Stopping, "the daemon is stopping; try again")
     }
 
-    /// It could not be recorded.
-    pub fn storage_full(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", detail)
-    }
-
-    /// The world failed.
-    pub fn fault(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "fault", detail)
-    }
-
-    fn new(status: StatusCode, kind: &'static str, detail: impl Into<String>) -> Self {
+    /// A problem with this code.
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let status = StatusCode::from_u16(code.status());
         Problem {
-            status,
-            kind,
+            code,
+            status: status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             detail: detail.into(),
             of_a_tool: false,
         }
     }
 
-    /// What a tool says: whoever called it finds the sentence where the text of every result is.
+    /// A problem of a tool: the caller finds the sentence where the text of every result is.
     pub fn of_a_tool(self) -> Self {
         Problem {
             of_a_tool: true,
@@ -110,36 +80,24 @@ impl Problem {
 
 impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
-        let detail = refusal_sentence(refusal);
-        match refusal {
-            Refusal::SessionNotFound(_)
-            | Refusal::QuestionNotFound(_)
-            | Refusal::Timer(timer::Refusal::NotFound { .. }) => Self::not_found(detail),
-            Refusal::Timer(_) => Self::conflict(detail),
-            Refusal::NotRecorded => Self::storage_full(detail),
-            Refusal::QuestionClosed(..) | Refusal::SessionEnded(_) | Refusal::KeyReused(_) => {
-                Self::conflict(detail)
-            }
-            Refusal::TooMany(_) => Self::too_many(detail),
-        }
+        Self::new(refusal_code(refusal), refusal_sentence(refusal))
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut body = json!({
-            "type": format!("urn:abide:problem:{}", self.kind),
-            "title": self.status.canonical_reason().unwrap_or("Problem"),
-            "status": self.status.as_u16(),
-            "detail": self.detail,
+        let title = self.status.canonical_reason().unwrap_or("Problem");
+        let body = json(&abide_api::Problem {
+            r#type: format!("urn:abide:problem:{}", self.code.as_str()),
+            title: title.into(),
+            status: self.status.as_u16(),
+            text: self.of_a_tool.then(|| self.detail.clone()),
+            is_error: self.of_a_tool.then_some(true),
+            detail: self.detail,
         });
-        if self.of_a_tool {
-            body["text"] = json!(self.detail);
-            body["is_error"] = json!(true);
-        }
         let kind = [(header::CONTENT_TYPE, KIND)];
         let mut response = (self.status, kind, body.to_string()).into_response();
-        if self.status == StatusCode::UNAUTHORIZED {
+        if self.code == ErrorCode::Unauthorized {
             let scheme = HeaderValue::from_static("Bearer");
             response
                 .headers_mut()
@@ -167,9 +125,11 @@ pub async fn always(response: Response) -> Response {
         "" => reason.to_lowercase(),
         text => abide_output::printable::one_line(text),
     };
-    let (about, body) = Problem::new(status, "refused", detail)
-        .into_response()
-        .into_parts();
+    let problem = Problem {
+        status,
+        ..Problem::new(ErrorCode::Refused, detail)
+    };
+    let (about, body) = problem.into_response().into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.extend(about.headers);
     Response::from_parts(head, body)
@@ -181,5 +141,5 @@ pub async fn no_such_route(uri: Uri) -> Problem {
 
 pub async fn no_such_method(method: Method, uri: Uri) -> Problem {
     let detail = format!("{method} is not allowed for {}", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", detail)
+    Problem::new(ErrorCode::MethodNotAllowed, detail)
 }

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use abide_api::{Answered, Id, QuestionDetails, QuestionLine, QuestionPage};
 use abide_core::{Millis, Outcome, QuestionId, Request};
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -13,14 +13,14 @@ use bytes::Bytes;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::body::{JsonBody, query};
+use super::body::{Answer, JsonBody, json, query};
 use super::problem::Problem;
 use super::who::Who;
 use super::{State, body_while_let_in, glance, listing};
-use crate::tools::{self, question_facts};
+use crate::tools::{self, question_fields};
 use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle, QuestionView};
 
@@ -71,7 +71,7 @@ pub async fn list(
     };
     let lines = stream::unfold(following, |mut following| async move {
         let line = following.next().await?;
-        let line = Bytes::from(format!("{line}\n"));
+        let line = Bytes::from(format!("{}\n", json(&line)));
         Some((Ok::<_, std::convert::Infallible>(line), following))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
@@ -98,7 +98,7 @@ fn missed(
     who: &Who,
     open: &[Arc<QuestionView>],
     told: &mut HashSet<QuestionId>,
-) -> Vec<Value> {
+) -> Vec<QuestionLine> {
     let own = |session: &str| {
         let session = session.parse().ok();
         let view = session.and_then(|session| handle.published().session(session));
@@ -123,7 +123,11 @@ fn missed(
 }
 
 /// Open questions, oldest first.
-async fn page(state: &State, who: &Who, listing: &Listing) -> Result<Json<Value>, Problem> {
+async fn page(
+    state: &State,
+    who: &Who,
+    listing: &Listing,
+) -> Result<Answer<QuestionPage>, Problem> {
     let most = listing::limit(listing.limit)?;
     let all = seen(&state.handle, who);
     let total = all.len();
@@ -138,24 +142,30 @@ async fn page(state: &State, who: &Who, listing: &Listing) -> Result<Json<Value>
     let shown = &all[from..total.min(from + most)];
     let next = shown.last().filter(|_| from + shown.len() < total);
     let next = next.map(|question| question.id.to_string());
-    let mut open = Vec::with_capacity(shown.len());
+    let mut questions = Vec::with_capacity(shown.len());
     for question in shown {
-        open.push(facts(&state.handle, question).await);
+        questions.push(details(&state.handle, question).await);
     }
-    Ok(Json(
-        json!({"questions": open, "next": next, "total": total}),
-    ))
+    Ok(Answer(QuestionPage {
+        questions,
+        next,
+        total,
+    }))
 }
 
 /// Everything a person wants to know before they answer.
-pub async fn facts(handle: &Handle, question: &QuestionView) -> Value {
-    let mut facts = question_facts(question);
-    facts["facts"] = facts["doing"].clone();
-    if let Some(view) = handle.published().session(question.state.session) {
-        facts["idle_for"] = super::sessions::facts(&view)["idle_for"].clone();
-        facts["tail"] = json!(glance::tail(handle, &view).await);
+pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetails {
+    let fields = question_fields(question);
+    let view = handle.published().session(question.state.session);
+    QuestionDetails {
+        facts: fields.doing.clone(),
+        question: fields,
+        idle_for: (view.as_ref()).and_then(|view| super::sessions::session_of(view).idle_for),
+        tail: match &view {
+            Some(view) => glance::tail(handle, view).await,
+            None => Vec::new(),
+        },
     }
-    facts
 }
 
 fn seen(handle: &Handle, who: &Who) -> Vec<Arc<QuestionView>> {
@@ -176,14 +186,14 @@ struct Following {
     /// Those that were told and are open; of others nobody hears how they were closed.
     told: HashSet<QuestionId>,
     /// How those were closed that were told by somebody else before.
-    missed: Vec<Value>,
+    missed: Vec<QuestionLine>,
     /// Not told yet, the oldest last.
     open: Vec<Arc<QuestionView>>,
     _watcher: Option<abide_engine::WatcherGuard>,
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<Value> {
+    async fn next(&mut self) -> Option<QuestionLine> {
         loop {
             if let Some(line) = self.missed.pop() {
                 return Some(line);
@@ -222,18 +232,15 @@ impl Following {
     }
 }
 
-fn closed(question: QuestionId, closing: &str) -> Value {
-    json!({
-        "event": "closed",
-        "question_id": question.to_string(),
-        "closing": closing,
-    })
+fn closed(question: QuestionId, closing: &str) -> QuestionLine {
+    QuestionLine::Closed {
+        question_id: Id(question),
+        closing: closing.into(),
+    }
 }
 
-fn opened(question: &QuestionView) -> Value {
-    let mut facts = question_facts(question);
-    facts["event"] = json!("asked");
-    facts
+fn opened(question: &QuestionView) -> QuestionLine {
+    QuestionLine::Asked(Box::new(question_fields(question)))
 }
 
 /// Takes a person's answer. The first one counts; a later one is told what became of the question.
@@ -242,7 +249,7 @@ pub async fn answer(
     who: Who,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<Answered>, Problem> {
     if who.is_inside_a_session() {
         return Err(Problem::forbidden(
             "a command cannot answer a question; only a person can",
@@ -275,7 +282,10 @@ pub async fn answer(
     match pending.done().await {
         None => Err(Problem::stopping()),
         Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
-        Some(_) => Ok(Json(json!({"question_id": id, "answer": word}))),
+        Some(_) => Ok(Answer(Answered {
+            question_id: Id(question),
+            answer: word,
+        })),
     }
 }
 

@@ -7,7 +7,7 @@ use super::api::{Api, Document, op};
 use super::wire::{PtySize, RunBody};
 use super::{
     act, events, follow, frame, login, messages, metrics, paint, questions, raw, runs, search,
-    sessions, shapes, status, terminal, timers, tools,
+    sessions, status, terminal, timers, tools,
 };
 
 /// Where the document of all routes is.
@@ -40,17 +40,17 @@ fn house(api: Api) -> Api {
     api.get(
         "/v1/health",
         status::health,
-        op("Health check").json::<shapes::Health>().open(),
+        op("Health check").json::<abide_api::Health>().open(),
     )
     .get(
         "/v1/status",
         status::status,
-        op("State of the daemon and counts").json::<shapes::Status>(),
+        op("State of the daemon and counts").json::<abide_api::Status>(),
     )
     .post(
         "/v1/stop",
         status::stop,
-        op("Stop the daemon; sessions continue (person only)").json::<shapes::Stopping>(),
+        op("Stop the daemon; sessions continue (person only)").json::<abide_api::Stopping>(),
     )
     .get(
         "/metrics",
@@ -60,14 +60,14 @@ fn house(api: Api) -> Api {
     .get(
         "/v1/tools",
         tools::list,
-        op("All tools with their schemas").json::<shapes::Tools>(),
+        op("All tools with their schemas").json::<abide_api::PublishedTools>(),
     )
     .post(
         "/v1/tools/{name}",
         tools::call,
         op("Call a tool and wait for its result")
-            .takes::<shapes::Object>()
-            .json::<shapes::Object>(),
+            .takes::<abide_api::Object>()
+            .json::<abide_api::Object>(),
     )
     .get(
         "/v1/events",
@@ -81,25 +81,25 @@ fn house(api: Api) -> Api {
         search::search,
         op("Search the logs of all sessions, newest first")
             .query::<search::Wanted>()
-            .json::<shapes::Matches>(),
+            .json::<abide_api::MatchPage>(),
     )
 }
 
 fn session_routes(api: Api) -> Api {
-    let one = |summary| op(summary).json::<shapes::Session>();
+    let one = |summary| op(summary).json::<abide_api::Session>();
     api.get(
         "/v1/sessions",
         sessions::list,
         op("List sessions, newest first")
             .query::<sessions::Wanted>()
-            .json::<shapes::Sessions>(),
+            .json::<abide_api::SessionPage>(),
     )
     .post(
         "/v1/sessions",
         sessions::start,
         op("Start a session with a terminal")
-            .takes::<shapes::NewSession>()
-            .creates::<shapes::Session>(),
+            .takes::<abide_api::NewSession>()
+            .creates::<abide_api::Session>(),
     )
     .get("/v1/sessions/{id}", sessions::one, one("One session"))
     .get(
@@ -125,7 +125,7 @@ fn session_routes(api: Api) -> Api {
     .get(
         "/v1/sessions/{id}/paint",
         paint::paint,
-        op("Bytes that draw a session's screen on an empty terminal").json::<shapes::Painted>(),
+        op("Bytes that draw a session's screen on an empty terminal").json::<abide_api::Painted>(),
     )
     .post(
         "/v1/sessions/{id}/kill",
@@ -135,12 +135,13 @@ fn session_routes(api: Api) -> Api {
     .post(
         "/v1/sessions/{id}/signal",
         act::signal,
-        one("Send a signal to the foreground process group").takes::<shapes::Signal>(),
+        one("Send a signal to the foreground process group").takes::<abide_api::SignalRequest>(),
     )
     .post(
         "/v1/sessions/{id}/extend",
         act::extend,
-        one("Change a session's limits, counted from now").takes::<shapes::Limits>(),
+        one("Change a session's limits, counted from now")
+            .takes::<abide_api::arguments::LimitArgs>(),
     )
     .post(
         "/v1/sessions/{id}/input",
@@ -148,7 +149,7 @@ fn session_routes(api: Api) -> Api {
         op("Send input")
             .query::<act::Input>()
             .takes_bytes()
-            .json::<shapes::Written>(),
+            .json::<abide_api::WrittenBytes>(),
     )
     .post(
         "/v1/sessions/{id}/resize",
@@ -165,45 +166,45 @@ fn session_routes(api: Api) -> Api {
 }
 
 fn timer_routes(api: Api) -> Api {
-    let one = |summary| op(summary).json::<shapes::Timer>();
+    let one = |summary| op(summary).json::<abide_api::TimerDetails>();
     api.get(
         "/v1/timers",
         timers::list,
         op("List timers")
             .query::<timers::Wanted>()
-            .json::<shapes::Timers>(),
+            .json::<abide_api::TimerPage>(),
     )
     .post(
         "/v1/timers",
         timers::make,
         op("Create a timer and wait for it, as the tool `timer` does; with `timers`, several at once")
-            .takes::<shapes::NewTimer>()
-            .json::<shapes::Made>(),
+            .takes::<abide_api::NewTimer>()
+            .json::<abide_api::TimerMade>(),
     )
     .get(
         "/v1/timers/history",
         timers::history,
         op("Timers that have ended, newest first")
             .query::<timers::Past>()
-            .json::<shapes::Timers>(),
+            .json::<abide_api::TimerPage>(),
     )
     .get(
         "/v1/timers/stats",
         timers::stats,
-        op("Statistics of all timers").json::<shapes::Stats>(),
+        op("Statistics of all timers").json::<abide_api::TimerStats>(),
     )
     .get("/v1/timers/{id}", timers::one, one("One timer"))
     .post(
         "/v1/timers/{id}/{act}",
         timers::act,
-        one("`stop`, `cancel`, `pause`, `resume` or `continue` a timer").takes::<shapes::TimerAct>(),
+        one("`stop`, `cancel`, `pause`, `resume` or `continue` a timer").takes::<abide_api::TimerAction>(),
     )
     .post(
         "/v1/wait",
         timers::wait,
         op("Wait until a condition is met, while the client is connected")
-            .takes::<shapes::Wait>()
-            .json::<shapes::Waited>(),
+            .takes::<abide_api::arguments::WaitArgs>()
+            .json::<abide_api::Waited>(),
     )
 }
 
@@ -213,31 +214,31 @@ fn people(api: Api) -> Api {
         questions::list,
         op("Open questions, oldest first")
             .query::<questions::Listing>()
-            .json::<shapes::Questions>(),
+            .json::<abide_api::QuestionPage>(),
     )
     .post(
         "/v1/questions/{id}/answer",
         questions::answer,
         op("Answer a question (person only); the first answer counts")
-            .takes::<shapes::Answer>()
-            .json::<shapes::Answered>(),
+            .takes::<abide_api::QuestionAnswer>()
+            .json::<abide_api::Answered>(),
     )
     .get(
         "/v1/messages",
         messages::list,
         op("Messages to agents, newest first; reading does not mark them as seen")
             .query::<messages::Listing>()
-            .json::<shapes::Messages>(),
+            .json::<abide_api::MessagePage>(),
     )
     .post(
         "/v1/messages/{id}/wake",
         messages::wake,
-        op("Send a message again with the agent's wakers").json::<shapes::Message>(),
+        op("Send a message again with the agent's wakers").json::<abide_api::Message>(),
     )
     .post(
         "/v1/logins",
         login::offer,
-        op("Create a login link for one browser (person only)").json::<shapes::Link>(),
+        op("Create a login link for one browser (person only)").json::<abide_api::Link>(),
     )
     .post(
         login::PATH,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use abide_api::{Id, RunAccepted, RunEnded};
 use abide_core::session::End;
 use abide_core::wait::Asking;
 use abide_core::{Key, Millis, Outcome, Request, Run, SessionId, WhyRunning};
@@ -14,17 +15,16 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use serde_json::{Value, json};
 
 use super::State;
-use super::body::JsonBody;
+use super::body::{JsonBody, json};
 use super::follow::{Tail, end_of, frames};
 use super::frame::{self, Frame};
 use super::problem::Problem;
-use super::sessions::facts;
+use super::sessions::session_of;
 use super::who::{self, Who};
 use super::wire::{OsText, RunBody, StdinKind};
-use crate::tools::question_facts;
+use crate::tools::question_fields;
 use abide_engine::config;
 use abide_engine::{CallStep, CallUpdate, Handle, Launch, Pending, SessionView, Stdin};
 
@@ -217,7 +217,7 @@ impl Running {
             // Only a person's terminal shows it.
             CallStep::Update(CallUpdate::Asked(question)) if self.asking.reaches_a_person() => self
                 .ready
-                .push_back(Frame::Question(question_facts(&question))),
+                .push_back(Frame::Question(json(&question_fields(&question)))),
             CallStep::Update(CallUpdate::Asked(_)) => {}
             CallStep::Update(CallUpdate::Closed(question)) => {
                 self.ready.push_back(Frame::Closed(frame::closed(question)))
@@ -243,8 +243,11 @@ impl Running {
             return;
         }
         self.session = Some(session);
-        let accepted = json!({"session_id": session.to_string(), "from": self.from});
-        self.ready.push_back(Frame::Accepted(accepted));
+        let accepted = RunAccepted {
+            session_id: Id(session),
+            from: self.from,
+        };
+        self.ready.push_back(Frame::Accepted(json(&accepted)));
         if let Some(view) = self.handle.published().session(session) {
             self.tail = Some(Tail::open(&self.handle, &view, self.from, None));
         }
@@ -270,7 +273,7 @@ impl Running {
             self.ready.push_back(Frame::Gap(end - tail.at()));
         }
         self.ready
-            .push_back(Frame::Ended(ended(outcome, view.as_deref())));
+            .push_back(Frame::Ended(json(&ended(outcome, view.as_deref()))));
     }
 
     fn view(&self, outcome: &Outcome) -> Option<Arc<SessionView>> {
@@ -285,13 +288,13 @@ fn wanted_end(view: &SessionView) -> Option<End> {
     view.state.phase.wanted_end().or_else(by_itself)
 }
 
-fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
-    let mut ended = view.map(facts).unwrap_or_default();
+fn ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
+    let mut session = view.map(session_of);
+    let mut wanted = None;
     let (word, error) = match outcome {
         // Whoever waited for its end would wait for good.
         Outcome::Running(session, WhyRunning::Undying) => {
-            let wanted = view.and_then(wanted_end).map(End::as_str);
-            ended.insert("wanted_end".into(), json!(wanted));
+            wanted = Some(view.and_then(wanted_end).map(Into::into));
             ("undying", Some(crate::tools::undying(*session)))
         }
         Outcome::Declined(_, idle) => {
@@ -319,9 +322,12 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> Value {
         | Outcome::Messages(..)
         | Outcome::Done => ("ended", None),
     };
-    ended.insert("outcome".into(), json!(word));
-    if let Some(error) = error {
-        ended.insert("error".into(), json!(error));
+    // The session's own reason is told in the same field.
+    let own = session.as_mut().and_then(|session| session.error.take());
+    RunEnded {
+        session,
+        outcome: word,
+        error: error.or(own),
+        wanted_end: wanted,
     }
-    Value::Object(ended)
 }

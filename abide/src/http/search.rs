@@ -1,18 +1,18 @@
 //! One pattern over the logs of all sessions, the newest first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use abide_api::{Id, Match, MatchPage};
 use abide_core::Millis;
 use abide_output::digest::rendered_rows;
 use abide_output::mask::Mask;
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 
-use super::body::query;
+use super::body::{Answer, query};
 use super::problem::Problem;
 use super::sessions::place;
 use super::who::Who;
@@ -62,7 +62,7 @@ pub async fn search(
     Shared(state): Shared<State>,
     who: Who,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<MatchPage>, Problem> {
     let wanted = query(wanted)?;
     let most = listing::limit(wanted.limit)?;
     let pattern = Pattern::new(&wanted.pattern)
@@ -79,7 +79,7 @@ pub async fn search(
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     let handle = state.handle.clone();
     let found = tokio::task::spawn_blocking(move || {
-        let mut unreadable = Map::new();
+        let mut unreadable = BTreeMap::new();
         let found = through(&handle, &views, &pattern, most, from, &mut unreadable);
         (found, unreadable)
     });
@@ -87,11 +87,12 @@ pub async fn search(
         .await
         .map_err(|fault| Problem::fault(fault.to_string()))?;
     let truncated = next.is_some();
-    let mut answer = json!({"matches": matches, "truncated": truncated, "next": next});
-    if !unreadable.is_empty() {
-        answer["unreadable"] = unreadable.into();
-    }
-    Ok(Json(answer))
+    Ok(Answer(MatchPage {
+        matches,
+        truncated,
+        next,
+        unreadable,
+    }))
 }
 
 /// The matching lines, and where to go on where there may be more. Logs that cannot be read are named.
@@ -101,8 +102,8 @@ fn through(
     pattern: &Pattern,
     most: usize,
     from: Option<Place>,
-    unreadable: &mut Map<String, Value>,
-) -> (Vec<Value>, Option<String>) {
+    unreadable: &mut BTreeMap<String, String>,
+) -> (Vec<Match>, Option<String>) {
     let end = SystemClock.mono() + PATIENCE;
     let late = || SystemClock.mono() >= end;
     let mut matches = Vec::new();
@@ -124,7 +125,7 @@ fn through(
         let found = match search::search(&log, &wanted, late) {
             Ok(found) => found,
             Err(fault) => {
-                unreadable.insert(view.id.to_string(), fault.to_string().into());
+                unreadable.insert(view.id.to_string(), fault.to_string());
                 continue;
             }
         };
@@ -133,12 +134,12 @@ fn through(
         let last = found.lines.last().map(|line| line.number);
         matches.extend(found.lines.iter().map(|line| {
             let text = rendered_rows(&line.text, CHARS).join(" ");
-            json!({
-                "session_id": view.id.to_string(),
-                "command": view.state.command.as_ref(),
-                "line": line.number,
-                "text": mask.apply(text),
-            })
+            Match {
+                session_id: Id(view.id),
+                command: view.state.command.to_string(),
+                line: line.number,
+                text: mask.apply(text),
+            }
         }));
         if found.matches > brought {
             return (matches, next(last.unwrap_or(after)));

@@ -4,23 +4,23 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use abide_api::{Session, SessionPage, TerminalSessionResult, ToolOutput};
 use abide_core::session::Phase;
 use abide_core::{Millis, SessionId};
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::body::{JsonBody, query};
+use super::body::{Answer, JsonBody, query};
 use super::problem::Problem;
 use super::tools::context;
 use super::who::{self, Who};
 use super::{State, glance, listing};
-use crate::tools::{self, count_again, leftovers, session_facts};
+use crate::tools::{self, count_again, in_seconds, leftovers, session_status, session_summary};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config;
@@ -50,7 +50,7 @@ pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<SessionPage>, Problem> {
     let wanted = query(wanted)?;
     let limit = listing::limit(wanted.limit)?;
     let mut views = state.handle.published().sessions();
@@ -74,12 +74,14 @@ pub async fn list(
         .filter(|_| more)
         .map(|view| view.id.to_string());
     let sessions = match wanted.tails {
-        false => views.iter().map(|view| facts(view)).collect(),
+        false => views.iter().map(|view| session_of(view)).collect(),
         true => with_glances(&state, &views).await,
     };
-    Ok(Json(
-        json!({"sessions": sessions, "next": next, "total": total}),
-    ))
+    Ok(Answer(SessionPage {
+        sessions,
+        next,
+        total,
+    }))
 }
 
 fn is_about(view: &SessionView, text: &listing::Text) -> bool {
@@ -88,22 +90,18 @@ fn is_about(view: &SessionView, text: &listing::Text) -> bool {
 }
 
 /// Sessions with a glance at each that runs.
-async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Map<String, Value>> {
+async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Session> {
     let running: Vec<_> = views
         .iter()
         .filter(|view| view.is_running())
         .cloned()
         .collect();
     let mut glances = glance::at_all(&state.handle, running).await;
-    let mut all = Vec::with_capacity(views.len());
-    for view in views {
-        let mut facts = facts(view);
-        if let Some(glance) = glances.remove(&view.id) {
-            glance.add_to(&mut facts);
-        }
-        all.push(facts);
-    }
-    all
+    let with_glance = |view: &Arc<SessionView>| Session {
+        glance: glances.remove(&view.id),
+        ..session_of(view)
+    };
+    views.iter().map(with_glance).collect()
 }
 
 /// Order of creation; the id decides between those of the same moment.
@@ -120,11 +118,11 @@ pub async fn one(
     Shared(state): Shared<State>,
     who: Who,
     Path(id): Path<String>,
-) -> Result<Json<Map<String, Value>>, Problem> {
+) -> Result<Answer<Session>, Problem> {
     let view = who.session(&state, &id)?;
-    let mut facts = facts(&view);
-    count_again(&view, &mut facts);
-    Ok(Json(facts))
+    let mut session = session_of(&view);
+    count_again(&view, &mut session.summary);
+    Ok(Answer(session))
 }
 
 /// Starts a session with a terminal. A person may start one for an agent.
@@ -160,45 +158,49 @@ pub async fn start(
     let call = tools::begin(&state.handle, "terminal_session", body, context).await;
     let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;
     let result = call.result_only().await.ok_or_else(Problem::stopping)?;
-    if result.is_error {
-        return Err(Problem::conflict(result.text));
+    if let Some(code) = result.error {
+        return Err(Problem::new(code, result.text));
     }
-    let id = result.facts["session_id"].as_str().unwrap_or_default();
-    let started = Json(facts(&*who.session(&state, id)?));
+    let id = match result.output {
+        ToolOutput::TerminalSession(TerminalSessionResult::Session(state)) => {
+            state.session.session_id.0
+        }
+        _ => return Err(Problem::fault("no session was started")),
+    };
+    let started = Answer(session_of(&*who.session(&state, &id.to_string())?));
     let place = [(header::LOCATION, format!("/v1/sessions/{id}"))];
     Ok((StatusCode::CREATED, place, started).into_response())
 }
 
-/// Everything that is said of a session.
-pub fn facts(view: &SessionView) -> Map<String, Value> {
-    let mut facts = session_facts(view, false);
-    let _ = leftovers(view, &mut facts);
+/// A session as people and programs see it.
+pub fn session_of(view: &SessionView) -> Session {
+    let mut summary = session_summary(view, false);
+    let _ = leftovers(view, &mut summary);
     let state = &view.state;
-    facts.insert("command".into(), json!(state.command.as_ref()));
-    facts.insert("agent".into(), json!(state.agent.0.as_ref()));
-    facts.insert("created_at".into(), json!(state.created.0));
-    if let Some(ended) = view.ended_at() {
-        facts.insert("ended_at".into(), json!(ended.0));
+    let last_activity = last_activity(view);
+    Session {
+        summary,
+        status: session_status(view, false),
+        command: state.command.to_string(),
+        agent: state.agent.0.to_string(),
+        created_at: state.created.0,
+        ended_at: view.ended_at().map(|ended| ended.0),
+        cwd: view.cwd.to_string_lossy().into_owned(),
+        pty: view.pty,
+        timeout: view.deadline.map(in_seconds),
+        idle: state.idle.map(in_seconds),
+        inactivity_timeout: state.inactivity.map(in_seconds),
+        last_activity,
+        idle_for: view.is_running().then(|| {
+            let idle = SystemClock.now().wall.0.saturating_sub(last_activity);
+            in_seconds(Millis(idle))
+        }),
+        error: match &state.phase {
+            Phase::Failed { fault, .. } => Some(fault.to_string()),
+            _ => None,
+        },
+        glance: None,
     }
-    facts.insert("cwd".into(), json!(view.cwd.to_string_lossy()));
-    facts.insert("pty".into(), json!(view.pty));
-    let seconds = |limit: Option<Millis>| limit.map(|limit| limit.0 as f64 / 1_000.0);
-    facts.insert("timeout".into(), json!(seconds(view.deadline)));
-    facts.insert("idle".into(), json!(seconds(state.idle)));
-    facts.insert(
-        "inactivity_timeout".into(),
-        json!(seconds(state.inactivity)),
-    );
-    let last = last_activity(view);
-    facts.insert("last_activity".into(), json!(last));
-    let idle_for = view
-        .is_running()
-        .then(|| SystemClock.now().wall.0.saturating_sub(last) as f64 / 1_000.0);
-    facts.insert("idle_for".into(), json!(idle_for));
-    if let Phase::Failed { fault, .. } = &state.phase {
-        facts.insert("error".into(), json!(fault.as_ref()));
-    }
-    facts
 }
 
 /// When it last showed life, in Unix milliseconds. What has ended is remembered; only for what runs

@@ -2,23 +2,26 @@
 
 use std::path::Path;
 
+use abide_api::{
+    Containments, Daemon, Database, Health, HttpListener, Places, QuestionCounts, SessionCounts,
+    Status, Stopping, TimerCounts,
+};
 use abide_core::session::Phase;
 use abide_core::{Outcome, Request, timer};
-use axum::Json;
 use axum::extract::State as Shared;
-use serde_json::{Value, json};
 
+use super::body::Answer;
 use super::problem::Problem;
 use super::who::Who;
 use super::{State, Tcp};
 use abide_engine::config::Containment;
 
 /// Says that it is there, to whoever asks, and nothing else.
-pub async fn health() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+pub async fn health() -> Answer<Health> {
+    Answer(Health { status: "ok" })
 }
 
-pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
+pub async fn status(Shared(state): Shared<State>, who: Who) -> Answer<Status> {
     let sessions = state.handle.published().sessions();
     let seen = || {
         sessions
@@ -34,28 +37,37 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Json<Value> {
             .as_ref()
             .is_none_or(|agent| *agent == question.agent)
     });
-    Json(json!({
-        "daemon": {
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "started_at": state.daemon.started_at.0,
+    Answer(Status {
+        daemon: Daemon {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            started_at: state.daemon.started_at.0,
         },
-        "sessions": {
-            "running": running,
-            "background": background,
-            "ended": seen().count() - running - background,
+        sessions: SessionCounts {
+            running,
+            background,
+            ended: seen().count() - running - background,
         },
-        "questions": {"open": open.count()},
-        "timers": {"running": running_timers(&state, &who).await},
-        "containment": containment(&state, &sessions),
-        "database": {"trouble": state.handle.published().storage_fault().as_deref()},
-        "http": http(&state),
-        "places": {
-            "state": shown(&state.daemon.paths.state),
-            "runtime": shown(&state.daemon.paths.runtime),
-            "config": shown(&state.daemon.paths.config),
+        questions: QuestionCounts { open: open.count() },
+        timers: TimerCounts {
+            running: running_timers(&state, &who).await,
         },
-    }))
+        containment: containment(&state, &sessions),
+        database: Database {
+            trouble: state
+                .handle
+                .published()
+                .storage_fault()
+                .as_deref()
+                .map(Into::into),
+        },
+        http: http(&state),
+        places: Places {
+            state: shown(&state.daemon.paths.state),
+            runtime: shown(&state.daemon.paths.runtime),
+            config: shown(&state.daemon.paths.config),
+        },
+    })
 }
 
 /// A path as text: not every path is, and JSON takes no other.
@@ -64,19 +76,27 @@ fn shown(path: &Path) -> String {
 }
 
 /// Where HTTP is served over TCP. `null`: nowhere, as the configuration says.
-fn http(state: &State) -> Value {
+fn http(state: &State) -> Option<HttpListener> {
     let token = state.daemon.paths.token();
     match &state.daemon.tcp {
-        Tcp::Off => Value::Null,
-        Tcp::At(address) => json!({"address": address, "token_file": shown(&token)}),
-        Tcp::Failed(why) => json!({"address": null, "error": why}),
+        Tcp::Off => None,
+        Tcp::At(address) => Some(HttpListener {
+            address: Some(address.to_string()),
+            token_file: Some(shown(&token)),
+            error: None,
+        }),
+        Tcp::Failed(why) => Some(HttpListener {
+            address: None,
+            token_file: None,
+            error: Some(why.clone()),
+        }),
     }
 }
 
 /// A person sees all of them, as they were published; an agent's own are counted.
-async fn running_timers(state: &State, who: &Who) -> Value {
+async fn running_timers(state: &State, who: &Who) -> Option<usize> {
     if who.agent.is_none() {
-        return json!(state.handle.published().timers_running());
+        return Some(state.handle.published().timers_running());
     }
     let request = timer::Request::Count;
     let pending = state
@@ -84,13 +104,16 @@ async fn running_timers(state: &State, who: &Who) -> Value {
         .call(who.caller(), Request::Timer(request), None)
         .await;
     match pending.done().await {
-        Some(Outcome::TimersCounted(count)) => json!(count),
-        _ => Value::Null,
+        Some(Outcome::TimersCounted(count)) => Some(count),
+        _ => None,
     }
 }
 
 /// The means that is asked for and, once a session has shown it, the one that this machine gives.
-fn containment(state: &State, sessions: &[std::sync::Arc<abide_engine::SessionView>]) -> Value {
+fn containment(
+    state: &State,
+    sessions: &[std::sync::Arc<abide_engine::SessionView>],
+) -> Containments {
     let wanted = match state.handle.config().containment {
         Containment::Auto => "auto",
         Containment::Cgroup => "cgroup",
@@ -102,16 +125,22 @@ fn containment(state: &State, sessions: &[std::sync::Arc<abide_engine::SessionVi
         .filter(|view| view.contained_by.is_some())
         .max_by_key(|view| view.state.created);
     let used = newest.and_then(|view| view.contained_by);
-    json!({"wanted": wanted, "last_used": used.map(|by| by.as_str())})
+    Containments {
+        wanted,
+        last_used: used.map(Into::into),
+    }
 }
 
 /// Ends the daemon. Sessions go on, and the next command starts a daemon again.
-pub async fn stop(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
+pub async fn stop(Shared(state): Shared<State>, who: Who) -> Result<Answer<Stopping>, Problem> {
     if who.agent.is_some() {
         return Err(Problem::forbidden(
             "an agent cannot stop the daemon; only a person can",
         ));
     }
     state.handle.stop().await;
-    Ok(Json(json!({"stopping": true, "pid": std::process::id()})))
+    Ok(Answer(Stopping {
+        stopping: true,
+        pid: std::process::id(),
+    }))
 }

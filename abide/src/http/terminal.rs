@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::TerminalEvent;
 use abide_core::SessionId;
 use abide_output::terminal_filter::TerminalFilter;
 use axum::extract::rejection::PathRejection;
@@ -15,13 +16,13 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use super::act;
+use super::body::json;
 use super::follow::{self, Tail};
 use super::problem::Problem;
-use super::sessions::facts;
+use super::sessions::session_of;
 use super::who::Who;
 use super::{State, login_ends};
 use abide_engine::clock::pause;
@@ -95,7 +96,7 @@ async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>)
 }
 
 async fn resize(state: &State, id: SessionId, text: &str) {
-    let Ok(said) = serde_json::from_str::<Value>(text) else {
+    let Ok(said) = serde_json::from_str::<serde_json::Value>(text) else {
         return;
     };
     let number = |field: &str| said[field].as_u64().and_then(|n| u16::try_from(n).ok());
@@ -127,13 +128,12 @@ struct Shown {
 impl Shown {
     async fn show(mut self) -> io::Result<()> {
         let (size, painting, from) = self.painting().await?;
-        let hello = json!({
-            "type": "hello",
-            "cols": size.cols,
-            "rows": size.rows,
-            "pty": self.view.pty,
-            "running": self.view.is_running(),
-        });
+        let hello = TerminalEvent::Hello {
+            cols: size.cols,
+            rows: size.rows,
+            pty: self.view.pty,
+            running: self.view.is_running(),
+        };
         self.say(&hello).await?;
         self.paint(&painting).await?;
         let mut tail = self.tail(from)?;
@@ -194,8 +194,8 @@ impl Shown {
     ) -> io::Result<()> {
         match size {
             Ok((id, size)) if id == self.view.id => {
-                let told = json!({"type": "resized", "cols": size.cols, "rows": size.rows});
-                self.say(&told).await
+                let Size { cols, rows } = size;
+                self.say(&TerminalEvent::Resized { cols, rows }).await
             }
             Ok(_) | Err(_) => Ok(()),
         }
@@ -208,9 +208,8 @@ impl Shown {
             .wait_until_ended(id, &mut self.present)
             .await;
         let newest = self.state.handle.published().session(id);
-        let mut ended = facts(newest.as_deref().unwrap_or(&self.view));
-        ended.insert("type".into(), json!("ended"));
-        self.say(&Value::Object(ended)).await?;
+        let ended = session_of(newest.as_deref().unwrap_or(&self.view));
+        self.say(&TerminalEvent::Ended(Box::new(ended))).await?;
         let close = CloseFrame {
             code: close_code::NORMAL,
             reason: "the session has ended".into(),
@@ -227,8 +226,9 @@ impl Shown {
         self.send(Message::Binary(passed.into())).await
     }
 
-    async fn say(&mut self, what: &Value) -> io::Result<()> {
-        self.send(Message::Text(what.to_string().into())).await
+    async fn say(&mut self, event: &TerminalEvent) -> io::Result<()> {
+        self.send(Message::Text(json(event).to_string().into()))
+            .await
     }
 
     async fn send(&mut self, message: Message) -> io::Result<()> {

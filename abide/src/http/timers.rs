@@ -3,10 +3,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use abide_api::arguments::WaitArgs;
+use abide_api::{
+    Id, ReadTimerResult, TimerDay, TimerDetails, TimerIds, TimerMade, TimerPage, TimerResult,
+    TimerStats, TimerStatus, ToolOutput, Waited,
+};
 use abide_core::request::Caller;
 use abide_core::time::Wall;
 use abide_core::{Millis, Outcome, Request, TimerId, timer};
-use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::HeaderMap;
@@ -14,19 +18,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{JsonBody, query};
+use super::body::{Answer, JsonBody, query};
 use super::problem::Problem;
 use super::tools::{context, environment_for};
 use super::who::Who;
 use super::{State, listing, wire};
-use crate::tools::{self, Args, NotCalled};
+use crate::tools::{self, NotCalled, in_seconds};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
 use abide_engine::probe::{Impossible, Owner};
 use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
 
-type Answer = Result<Json<Map<String, Value>>, Problem>;
+type OneTimer = Result<Answer<TimerDetails>, Problem>;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +66,7 @@ pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<TimerPage>, Problem> {
     let wanted = query(wanted)?;
     let rows = TimerQuery {
         agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
@@ -83,22 +87,14 @@ pub async fn list(
     page(&state, &who, rows).await
 }
 
-const STATUSES: [&str; 5] = [
-    "running",
-    "running_background",
-    "paused",
-    "completed",
-    "stopped",
-];
-
 fn statuses(given: Option<&str>) -> Result<Vec<String>, Problem> {
     let words = given.into_iter().flat_map(|given| given.split(','));
     words
-        .map(|word| match STATUSES.contains(&word) {
-            true => Ok(word.to_owned()),
-            false => Err(Problem::bad_input(format!(
+        .map(|word| match TimerStatus::of(word) {
+            Some(_) => Ok(word.to_owned()),
+            None => Err(Problem::bad_input(format!(
                 "`status` must be one or more of {}; got {}",
-                STATUSES.join(","),
+                TimerStatus::ALL.map(TimerStatus::as_str).join(","),
                 tools::shown(word)
             ))),
         })
@@ -110,7 +106,7 @@ fn cursor(after: Option<&str>) -> Result<Option<TimerId>, Problem> {
     parsed.transpose()
 }
 
-async fn page(state: &State, who: &Who, wanted: TimerQuery) -> Result<Json<Value>, Problem> {
+async fn page(state: &State, who: &Who, wanted: TimerQuery) -> Result<Answer<TimerPage>, Problem> {
     let handle = state.handle.clone();
     let page = aside(move || handle.store_reader().timers(&wanted)).await?;
     let page = page.ok_or_else(|| {
@@ -119,13 +115,15 @@ async fn page(state: &State, who: &Who, wanted: TimerQuery) -> Result<Json<Value
     let next = page.rows.last().filter(|_| page.more);
     let next = next.map(|row| row.id.to_string());
     let timers = seen(&state.handle, who.caller(), &page.rows).await;
-    Ok(Json(
-        json!({"timers": timers, "next": next, "total": page.total}),
-    ))
+    Ok(Answer(TimerPage {
+        timers,
+        next,
+        total: page.total,
+    }))
 }
 
 /// Timers as they stand now, told with their texts.
-pub async fn seen(handle: &Handle, caller: Caller, rows: &[TimerRow]) -> Vec<Map<String, Value>> {
+pub async fn seen(handle: &Handle, caller: Caller, rows: &[TimerRow]) -> Vec<TimerDetails> {
     let live = rows.iter().filter(|row| row.ended.is_none());
     let live: Vec<TimerId> = live.map(|row| row.id).collect();
     let mut standing = HashMap::new();
@@ -137,31 +135,32 @@ pub async fn seen(handle: &Handle, caller: Caller, rows: &[TimerRow]) -> Vec<Map
         }
     }
     rows.iter()
-        .map(|row| facts(handle, row, standing.get(&row.id)))
+        .map(|row| details(handle, row, standing.get(&row.id)))
         .collect()
 }
 
-/// Everything that is said of a timer.
-fn facts(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> Map<String, Value> {
-    let mut facts = match seen {
-        Some(seen) => tools::timer_facts(&seen.timer, Some(row)),
-        None => tools::timer_row_facts(row),
+/// A timer as people and programs see it.
+fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> TimerDetails {
+    let mut timer = match seen {
+        Some(seen) => tools::timer_fields(&seen.timer, Some(row)),
+        None => tools::timer_row_fields(row),
     };
-    let standing_by = seen.is_some_and(|seen| seen.standing_by);
-    facts.insert("standing_by".into(), json!(standing_by));
     let until = row.condition.as_deref();
     let until = until.and_then(|text| serde_json::from_str(text).ok());
     let until = until.as_ref().map(tools::written_condition);
-    if until.is_some()
-        && let Some(saw) = handle
+    if until.is_some() {
+        timer.last_look = handle
             .prober()
             .last_seen(row.id)
-            .filter(|saw| !saw.is_empty())
-    {
-        facts.insert("last_look".into(), json!(saw));
+            .filter(|saw| !saw.is_empty());
     }
-    facts.insert("until".into(), json!(until));
-    facts
+    TimerDetails {
+        timer,
+        standing_by: seen.is_some_and(|seen| seen.standing_by),
+        until,
+        text: None,
+        timeout: None,
+    }
 }
 
 pub async fn one(
@@ -169,7 +168,7 @@ pub async fn one(
     who: Who,
     headers: HeaderMap,
     Path(id): Path<String>,
-) -> Answer {
+) -> OneTimer {
     let arguments = Map::from_iter([("timer_id".to_owned(), json!(id))]);
     call(&state, &who, &headers, "read_timer", arguments).await
 }
@@ -180,14 +179,23 @@ pub async fn make(
     who: Who,
     headers: HeaderMap,
     JsonBody(mut body): JsonBody,
-) -> Answer {
-    match body.remove("timers") {
-        None => call(&state, &who, &headers, "timer", body).await,
-        Some(all) => make_many(&state, &who, &headers, all).await,
-    }
+) -> Result<Answer<TimerMade>, Problem> {
+    let made = match body.remove("timers") {
+        None => {
+            let Answer(timer) = call(&state, &who, &headers, "timer", body).await?;
+            TimerMade::One(Box::new(timer))
+        }
+        Some(all) => TimerMade::Many(make_many(&state, &who, &headers, all).await?),
+    };
+    Ok(Answer(made))
 }
 
-async fn make_many(state: &State, who: &Who, headers: &HeaderMap, all: Value) -> Answer {
+async fn make_many(
+    state: &State,
+    who: &Who,
+    headers: &HeaderMap,
+    all: Value,
+) -> Result<TimerIds, Problem> {
     let Value::Array(all) = all else {
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
@@ -203,13 +211,9 @@ async fn make_many(state: &State, who: &Who, headers: &HeaderMap, all: Value) ->
     let pending = state.handle.call(who.caller(), request, None).await;
     match pending.done().await {
         None => Err(Problem::stopping()),
-        Some(Outcome::TimersMade(ids)) => {
-            let ids: Vec<Value> = ids.iter().map(|id| json!(id.to_string())).collect();
-            Ok(Json(Map::from_iter([(
-                "timer_ids".to_owned(),
-                Value::Array(ids),
-            )])))
-        }
+        Some(Outcome::TimersMade(ids)) => Ok(TimerIds {
+            timer_ids: ids.into_iter().map(Id).collect(),
+        }),
         Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
         Some(_) => Err(Problem::fault("no timer was created")),
     }
@@ -222,7 +226,7 @@ pub async fn act(
     headers: HeaderMap,
     Path((id, act)): Path<(String, String)>,
     JsonBody(mut body): JsonBody,
-) -> Answer {
+) -> OneTimer {
     let tool = match act.as_str() {
         "stop" => "stop_timer",
         "cancel" => "cancel_timer",
@@ -241,7 +245,7 @@ async fn call(
     headers: &HeaderMap,
     tool: &str,
     arguments: Map<String, Value>,
-) -> Answer {
+) -> OneTimer {
     let alone = tool == "timer" && makes_one_for_nobody(headers, &arguments);
     let env = environment_for(tool, &arguments);
     let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
@@ -252,13 +256,18 @@ async fn call(
     })?;
     let result = call.to_result().await.ok_or_else(Problem::stopping)?;
     call.into_receipt().delivered();
-    match result.is_error {
-        true if result.text.contains("not found") => Err(Problem::not_found(result.text)),
-        true if result.text.starts_with("storage_full") => Err(Problem::storage_full(result.text)),
-        true => Err(Problem::conflict(result.text)),
-        false if alone => Ok(Json(surrounded(result.facts, Map::new()))),
-        false => Ok(Json(with_surroundings(state, who, result.facts).await)),
+    if let Some(code) = result.error {
+        return Err(Problem::new(code, result.text));
     }
+    let timer = match result.output {
+        ToolOutput::Timer(timer) => *timer,
+        ToolOutput::ReadTimer(ReadTimerResult::One(timer)) => *timer,
+        _ => return Err(Problem::fault("no timer was read")),
+    };
+    Ok(Answer(match alone {
+        true => answered(result.text, timer, (false, None)),
+        false => with_details(state, who, result.text, timer).await,
+    }))
 }
 
 /// Whether this makes a timer of which all is known when it is made: a mission without a condition, on which
@@ -270,28 +279,29 @@ fn makes_one_for_nobody(headers: &HeaderMap, arguments: &Map<String, Value>) -> 
         && !headers.contains_key(wire::KEY_HEADER)
 }
 
-/// What is said of every timer here, besides what its tool says: its condition, and whether a call
-/// stands by on it.
-async fn with_surroundings(
-    state: &State,
-    who: &Who,
-    told: Map<String, Value>,
-) -> Map<String, Value> {
-    let id = told.get("timer_id").and_then(Value::as_str);
-    let id = id.and_then(|id| id.parse::<TimerId>().ok());
-    let row = id.and_then(|id| state.handle.store_reader().timer(id).ok().flatten());
-    let facts = match row {
+/// The result of a tool, with what else is known of a timer: its condition, and whether a call stands by on it.
+async fn with_details(state: &State, who: &Who, text: String, told: TimerResult) -> TimerDetails {
+    let row = state.handle.store_reader().timer(told.timer.timer_id.0);
+    let details = match row.ok().flatten() {
         Some(row) => seen(&state.handle, who.caller(), &[row]).await.pop(),
         None => None,
     };
-    surrounded(told, facts.unwrap_or_default())
+    let known = details.map(|details| (details.standing_by, details.until));
+    answered(text, told, known.unwrap_or_default())
 }
 
-fn surrounded(mut told: Map<String, Value>, mut facts: Map<String, Value>) -> Map<String, Value> {
-    for (name, otherwise) in [("standing_by", json!(false)), ("until", Value::Null)] {
-        told.insert(name.into(), facts.remove(name).unwrap_or(otherwise));
+fn answered(
+    text: String,
+    told: TimerResult,
+    (standing_by, until): (bool, Option<Value>),
+) -> TimerDetails {
+    TimerDetails {
+        timer: told.timer,
+        standing_by,
+        until,
+        text: Some(text),
+        timeout: told.timeout,
     }
-    told
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -312,7 +322,7 @@ pub async fn history(
     Shared(state): Shared<State>,
     who: Who,
     past: Result<Query<Past>, QueryRejection>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Answer<TimerPage>, Problem> {
     let past = query(past)?;
     let wanted = TimerQuery {
         agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
@@ -332,41 +342,36 @@ const DAYS: u64 = 30;
 const LOOKS_EVERY: Millis = Millis::from_secs(30);
 
 /// Statistics of all timers.
-pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Json<Value>, Problem> {
+pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Answer<TimerStats>, Problem> {
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
     let (stats, days, saved) = aside(move || {
         let agent = who.agent.as_ref().map(|agent| agent.0.as_ref());
-        let reader = state.handle.store_reader();
+        let past = state.handle.store_reader();
         Ok((
-            reader.stats(agent)?,
-            reader.timer_days(agent, Wall(since))?,
-            reader.calls_saved(agent, LOOKS_EVERY)?,
+            past.stats(agent)?,
+            past.timer_days(agent, Wall(since))?,
+            past.calls_saved(agent, LOOKS_EVERY)?,
         ))
     })
     .await?;
-    let days: Vec<Value> = days
-        .into_iter()
-        .map(|day| {
-            json!({
-                "day": day.day,
-                "completed": day.completed,
-                "stopped": day.stopped,
-                "waited": day.waited.0 as f64 / 1_000.0,
-            })
-        })
-        .collect();
-    Ok(Json(json!({
-        "made": stats.made,
-        "running": stats.running,
-        "completed_by_time": stats.by_time,
-        "completed_by_condition": stats.by_condition,
-        "completed_by_impossible": stats.by_impossible,
-        "stopped": stats.stopped,
-        "elapsed_total": stats.elapsed.0 as f64 / 1_000.0,
-        "latest": stats.latest.0 as f64 / 1_000.0,
-        "days": days,
-        "calls_saved": saved,
-    })))
+    let days = days.into_iter().map(|day| TimerDay {
+        day: day.day,
+        completed: day.completed,
+        stopped: day.stopped,
+        waited: in_seconds(day.waited),
+    });
+    Ok(Answer(TimerStats {
+        made: stats.made,
+        running: stats.running,
+        completed_by_time: stats.by_time,
+        completed_by_condition: stats.by_condition,
+        completed_by_impossible: stats.by_impossible,
+        stopped: stats.stopped,
+        elapsed_total: in_seconds(stats.elapsed),
+        latest: in_seconds(stats.latest),
+        days: days.collect(),
+        calls_saved: saved,
+    }))
 }
 
 /// What reads many rows does so on a thread of its own.
@@ -384,7 +389,7 @@ pub async fn wait(
     who: Who,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
-) -> Answer {
+) -> Result<Answer<Waited>, Problem> {
     let env = config::environment();
     let context = context(
         env.into(),
@@ -392,13 +397,10 @@ pub async fn wait(
         who.may_be_a_person(),
         &headers,
     )?;
-    let mut args = Args::new(body);
-    let until = args.any("until");
-    let time = args.seconds("for")?;
-    args.finish("until, for")?;
+    let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
     let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
     let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;
-    let condition = tools::condition(until, &context, &state.handle)?;
+    let condition = tools::condition(until.0, &context, &state.handle)?;
     // A person may wait for what others start; of an agent the sessions are known that could.
     let since = who.agent.as_ref().map(|_| SystemClock.now().wall);
     let owner = Owner::wait(context.agent.clone(), since);
@@ -406,7 +408,7 @@ pub async fn wait(
     let saw = look.last_seen();
     let decided = tokio::select! {
         decided = look => Some(decided),
-        () = pause(Duration::from_millis(time.0)) => None,
+        () = pause(Duration::from_millis(time.0.0)) => None,
     };
     let held = matches!(decided, Some(Ok(_)));
     let impossible = matches!(decided, Some(Err(_)));
@@ -414,12 +416,9 @@ pub async fn wait(
         Some(Ok(seen) | Err(Impossible(seen))) => seen,
         None => saw.last(),
     };
-    let mut waited = Map::from_iter([
-        ("held".to_owned(), json!(held)),
-        ("seen".to_owned(), json!(seen)),
-    ]);
-    if impossible {
-        waited.insert("impossible".into(), json!(true));
-    }
-    Ok(Json(waited))
+    Ok(Answer(Waited {
+        held,
+        seen,
+        impossible: impossible.then_some(true),
+    }))
 }

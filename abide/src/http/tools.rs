@@ -6,37 +6,34 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{self, Poll};
 
+use abide_api::{PublishedTool, PublishedTools};
 use abide_core::{Agent, Asking};
-use axum::Json;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::act;
-use super::body::JsonBody;
+use super::body::{Answer, JsonBody};
 use super::problem::Problem;
 use super::who::{self, Who};
 use super::{State, wire};
 use crate::tools::{self, Context, NotCalled, Receipt};
 use abide_engine::config;
 
-pub async fn list() -> Json<Value> {
-    let tools: Vec<Value> = tools::all()
-        .iter()
-        .map(|tool| {
-            json!({
-                "name": tool.name,
-                "title": tool.title,
-                "description": tool.description,
-                "input_schema": (tool.input)(),
-                "output_schema": (tool.output)(),
-            })
-        })
-        .collect();
-    Json(json!({"tools": tools}))
+pub async fn list() -> Answer<PublishedTools> {
+    let tools = tools::all().iter().map(|tool| PublishedTool {
+        name: tool.name,
+        title: tool.title,
+        description: tool.description,
+        input_schema: (tool.input)(),
+        output_schema: (tool.output)(),
+    });
+    Answer(PublishedTools {
+        tools: tools.collect(),
+    })
 }
 
 /// Runs a tool to its result. A client that goes away has only stopped waiting.
@@ -66,9 +63,9 @@ pub async fn call(
         call.be_quiet();
     }
     let result = call.to_result().await.ok_or_else(Problem::stopping)?;
-    let mut facts = result.facts;
-    facts.insert("is_error".into(), json!(result.is_error));
-    let body = Value::Object(facts).to_string().into();
+    let mut fields = result.to_fields();
+    fields.insert("is_error".into(), result.is_error().into());
+    let body = Value::Object(fields).to_string().into();
     let body = Body::new(Telling {
         body: Some((body, call.into_receipt())),
     });

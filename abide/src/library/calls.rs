@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{Abide, Error};
-use crate::tools::ToolResult;
+use super::{Abide, Error, ToolResult};
 
 /// A call that has not been made yet. `T` says of which tool.
 #[must_use = "a call is made when it is awaited"]

@@ -20,7 +20,6 @@ use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::client::{Client, Unanswered};
-use super::tools::ToolResult;
 use super::xml;
 use abide_engine::config::{self, Paths};
 
@@ -149,6 +148,17 @@ impl Abide {
             .filter_map(|id| id.as_str().map(str::to_owned))
             .collect())
     }
+}
+
+/// Result of a tool call, as the daemon sent it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolResult {
+    /// The whole result as text.
+    pub text: String,
+    /// All fields by name, as the output schema of the tool says.
+    pub facts: Map<String, Value>,
+    /// Whether the call failed as a call (an exit code that is not 0 is no failure).
+    pub is_error: bool,
 }
 
 fn result(answer: Value) -> Result<ToolResult, Error> {

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::calls::{Act, Call, Read, Search, Send, seconds};
-use super::{Abide, Error};
-use crate::tools::ToolResult;
+use super::{Abide, Error, ToolResult};
 
 /// A command with its whole process tree and its log.
 ///

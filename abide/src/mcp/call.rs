@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use abide_api::{ErrorCode, ToolResult};
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Millis, Mono, QuestionId, Request, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
@@ -23,7 +24,7 @@ use super::progress::Progress;
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way};
 use super::{cancel, client, limits};
-use crate::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolResult, ToolStep};
+use crate::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolStep};
 use abide_engine::QuestionView;
 use abide_engine::clock::SystemClock;
 
@@ -61,9 +62,11 @@ impl From<Said> for CallToolResponse {
     fn from(said: Said) -> Self {
         match said {
             Said::Result(result) => {
+                let fields = result.to_fields();
+                let is_error = result.is_error();
                 let mut answer = CallToolResult::success(vec![ContentBlock::text(result.text)]);
-                answer.is_error = Some(result.is_error);
-                answer.structured_content = Some(Value::Object(result.facts));
+                answer.is_error = Some(is_error);
+                answer.structured_content = Some(Value::Object(fields));
                 answer.into()
             }
             Said::Question(question) => (*question).into(),
@@ -103,7 +106,8 @@ pub async fn run(
             .and_then(|id| server.handle.published().session(id))
         && tools::is_own(&view, origin.peer.clone()).await
     {
-        return Ok(ToolResult::error(tools::OWN_LIMITS.into()).into());
+        let refused = ToolResult::error(ErrorCode::Forbidden, tools::OWN_LIMITS.into());
+        return Ok(refused.into());
     }
     let round = match &request.request_state {
         None => None,
@@ -146,7 +150,7 @@ pub async fn run(
     let call = match begun {
         Ok(call) => call,
         Err(NotCalled::BadInput(bad)) => {
-            return Ok(ToolResult::error(bad.to_string()).into());
+            return Ok(ToolResult::error(ErrorCode::BadInput, bad.to_string()).into());
         }
         Err(unknown @ NotCalled::UnknownTool(..)) => {
             return Err(ErrorData::invalid_params(unknown.to_string(), None));

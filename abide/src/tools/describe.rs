@@ -2,7 +2,10 @@
 
 mod timers;
 
-use serde_json::{Value, json};
+use abide_api::arguments::{ExecuteCommandArgs, ShellArgs, TerminalSessionArgs};
+use abide_api::schema::{tool_input, tool_output};
+use abide_api::{ExecuteCommandResult, ShellResult, TerminalSessionResult};
+use serde_json::Value;
 
 /// A tool as it is published.
 pub struct Described {
@@ -14,9 +17,9 @@ pub struct Described {
     pub description: &'static str,
     /// The most that a call of it can do.
     pub power: Power,
-    /// Schema of its arguments.
+    /// Schema of its arguments, derived from their type in `abide_api`.
     pub input: fn() -> Value,
-    /// Schema of its facts.
+    /// Schema of its result, derived from its type in `abide_api`.
     pub output: fn() -> Value,
 }
 
@@ -80,8 +83,8 @@ static TOOLS: [Described; COUNT] = [
             that is not 0 is a result, not an error. With status `running` the command goes on in \
             its session: do not start it again. The command line is run by sh.",
         power: Power::Runs,
-        input: execute_input,
-        output: execute_output,
+        input: tool_input::<ExecuteCommandArgs>,
+        output: tool_output::<ExecuteCommandResult>,
     },
     Described {
         name: "shell",
@@ -92,8 +95,8 @@ static TOOLS: [Described; COUNT] = [
             output so far is returned. What the command leaves in the background lives on in its \
             session. Use execute_command for what may take long. The command line is run by sh.",
         power: Power::Runs,
-        input: shell_input,
-        output: shell_output,
+        input: tool_input::<ShellArgs>,
+        output: tool_output::<ShellResult>,
     },
     Described {
         name: "terminal_session",
@@ -110,8 +113,8 @@ static TOOLS: [Described; COUNT] = [
             calling again and again. Reading destroys nothing. A session that has neither output, \
             input nor a reader for inactivity_timeout seconds is closed; its log is kept.",
         power: Power::Runs,
-        input: terminal_input,
-        output: terminal_output,
+        input: tool_input::<TerminalSessionArgs>,
+        output: tool_output::<TerminalSessionResult>,
     },
     timers::TIMER,
     timers::READ_TIMER,
@@ -121,145 +124,6 @@ static TOOLS: [Described; COUNT] = [
     timers::RESUME_TIMER,
     timers::READ_MESSAGES,
 ];
-
-fn run_fields(timeout: Value) -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "command": {"type": "string", "description": "The command line, as for sh -c."},
-            "timeout": timeout,
-            "cwd": {"type": "string", "description": "Folder to run in; a relative one is meant from the agent's root folder. Default: the agent's root folder."},
-            "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Variables to set, in addition to the inherited ones."},
-            "stdin": {"type": "string", "description": "Text for the command's standard input. Default: none, reading it gives end of file at once."},
-            "max_output": {"type": "integer", "minimum": 1, "maximum": super::report::MAX_OUTPUT, "description": "Most characters of output to return (per stream). Default: 10000. The whole log is kept in any case."},
-            "raw": {"type": "boolean", "description": "Return the output byte for byte up to max_output instead of as a person would see it. Default: false."},
-            "idempotency_key": {"type": "string", "description": "A call repeated with the same key never runs the command twice; it gets the result of the first."}
-        },
-        "required": ["command"],
-        "additionalProperties": false
-    })
-}
-
-fn shell_input() -> Value {
-    run_fields(json!({"type": "integer", "minimum": 1, "default": 100,
-        "description": "Hard limit in seconds: then the whole process tree is killed."}))
-}
-
-fn execute_input() -> Value {
-    run_fields(
-        json!({"type": "number", "exclusiveMinimum": 0, "default": 60,
-        "description": "Seconds without any output before a person is asked. Any output restarts it; there is no limit on the total time."}),
-    )
-}
-
-fn session_output(status: Value) -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "text": {"type": "string", "description": "The whole result as text."},
-            "session_id": {"type": "string"},
-            "status": status,
-            "exit_code": {"type": ["integer", "null"]},
-            "signal": {"type": ["integer", "null"]},
-            "end": {"type": ["string", "null"], "enum": ["exited", "signaled", "deadline", "idle_declined", "user", "agent", "inactivity", "out_of_memory", "lost", null]},
-            "duration": {"type": "number", "description": "Seconds."},
-            "bytes_total": {"type": "integer"},
-            "bytes_dropped": {"type": "integer"},
-            "still_running": {"type": "array", "items": {"type": "object", "properties": {"pid": {"type": "integer"}, "command": {"type": "string"}}}},
-            "contained_by": {"type": ["string", "null"], "enum": ["cgroup", "pid_namespace", "subreaper", null]},
-            "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."},
-            "started_by": {"type": "string", "description": "The timer whose condition runs this command."},
-            "error": {"type": "string"},
-            "waiting_for_input": {"type": "boolean"},
-            "cpu": {"type": "integer", "description": "Percent of one processor, recently."},
-            "doing": {"type": "string"},
-            "messages": timers::message_list()
-        },
-        "required": ["text"]
-    })
-}
-
-fn shell_output() -> Value {
-    let mut schema = session_output(json!({"type": "string",
-        "enum": ["SUCCESS", "ERROR", "TIMEOUT_ERROR", "FATAL_ERROR", "RUNNING"]}));
-    schema["properties"]["return_code"] = json!({"type": ["integer", "null"]});
-    schema
-}
-
-fn execute_output() -> Value {
-    session_output(json!({"type": "string", "enum": ["exited", "running", "failed"]}))
-}
-
-fn terminal_input() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": super::terminal::ACTIONS, "description": "What to do."},
-            "session_id": {"type": "string", "description": "Which session. For every action but start and list."},
-            "command": {"type": "string", "description": "start: the command line, as for sh -c."},
-            "cwd": {"type": "string", "description": "start: folder to run in; a relative one is meant from the agent's root folder."},
-            "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "start: variables to set, in addition to the inherited ones."},
-            "pty": {"type": "boolean", "default": true, "description": "start: give it a terminal. Without one, stdout and stderr are told apart."},
-            "cols": {"type": "integer", "minimum": 2, "maximum": 1000, "default": 120, "description": "start, resize: columns of the terminal. With resize, what is not given stays."},
-            "rows": {"type": "integer", "minimum": 1, "maximum": 500, "default": 40, "description": "start, resize: rows of the terminal. With resize, what is not given stays."},
-            "inactivity_timeout": {"type": "number", "minimum": 0, "default": 300, "description": "start, extend: seconds without output, input or a reader after which the session is closed; 0: never."},
-            "max_lines": {"type": "integer", "minimum": 1, "maximum": 10000, "default": 100, "description": "read_output, search, list: most lines to return. A list without it leaves out nothing that runs."},
-            "timeout_seconds": {"type": "number", "minimum": 0, "default": 0, "description": "read_output: how long to wait where nothing is unread, or for `until`."},
-            "until": {"type": "string", "description": "read_output: a regular expression; return as soon as a line matches, with everything up to it."},
-            "since": {"type": "string", "description": "read_output: a cursor from an earlier result; read on from there instead of from what is unread."},
-            "input": {"type": "string", "description": "send_input: text to type. A newline is the Enter key."},
-            "keys": {"type": "array", "items": {"type": "string"}, "description": "send_input: keys to press after the text, such as enter, tab, esc, ctrl-c, up, page-down, f5, alt-x, shift-tab."},
-            "pattern": {"type": "string", "description": "search: a regular expression."},
-            "context": {"type": "integer", "minimum": 0, "maximum": 50, "default": 0, "description": "search: lines to show before and after each match."},
-            "timeout": {"type": "number", "exclusiveMinimum": 0, "description": "extend: new hard limit in seconds from now."},
-            "idle": {"type": "number", "exclusiveMinimum": 0, "description": "extend: new limit in seconds without output, from now."},
-            "signal": {"type": ["string", "integer"], "description": "signal: a name such as INT, TERM or HUP, or a number."},
-            "include_ended": {"type": "boolean", "default": false, "description": "list: ended sessions too."},
-            "idempotency_key": {"type": "string", "description": "start: a call repeated with the same key never runs the command twice."}
-        },
-        "required": ["action"],
-        "additionalProperties": false
-    })
-}
-
-fn terminal_output() -> Value {
-    let mut schema =
-        session_output(json!({"type": "string", "enum": ["exited", "running", "failed"]}));
-    let fields = json!({
-        "cursor": {"type": "string", "description": "Where to read on with `since`."},
-        "lines": {"type": "integer"},
-        "more": {"type": "boolean", "description": "There is more to read at once."},
-        "matched": {"type": "boolean", "description": "Whether `until` was found."},
-        "pty": {"type": "boolean"},
-        "sent": {"type": "integer"},
-        "screen": {"type": "array", "items": {"type": "string"}},
-        "cursor_row": {"type": "integer"},
-        "cursor_col": {"type": "integer"},
-        "cursor_visible": {"type": "boolean"},
-        "cols": {"type": "integer"},
-        "rows": {"type": "integer"},
-        "title": {"type": ["string", "null"]},
-        "alternate_screen": {"type": "boolean"},
-        "bracketed_paste": {"type": "boolean"},
-        "application_cursor": {"type": "boolean"},
-        "mouse": {"type": "boolean"},
-        "matches": {"type": "integer"},
-        "lines_total": {"type": "integer"},
-        "found": {"type": "array", "items": {"type": "object", "properties": {"line": {"type": "integer"}, "match": {"type": "boolean"}, "text": {"type": "string"}}}},
-        "complete": {"type": "boolean"},
-        "timeout": {"type": ["number", "null"]},
-        "idle": {"type": ["number", "null"]},
-        "inactivity_timeout": {"type": ["number", "null"]},
-        "gone": {"type": "boolean"},
-        "person_attached": {"type": "boolean", "description": "A person is at this terminal too."},
-        "sessions": {"type": "array", "items": {"type": "object"}},
-        "truncated": {"type": "boolean", "description": "list: there are more."}
-    });
-    if let (Some(all), Value::Object(fields)) = (schema["properties"].as_object_mut(), fields) {
-        all.extend(fields);
-    }
-    schema
-}
 
 #[cfg(test)]
 mod tests {

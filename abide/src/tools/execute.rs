@@ -1,16 +1,15 @@
 //! `execute_command`: run as long as it shows life, and ask before giving up.
 
+use abide_api::arguments::ExecuteCommandArgs;
+use abide_api::{ErrorCode, ExecuteCommandResult, ToolOutput, ToolResult};
 use abide_core::{Millis, Outcome, Run, WhyRunning, limit};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::output;
 use super::report::{self, OutputLimits};
-use super::{Args, BadInput, Context, ToolResult, key};
+use super::{BadInput, Context, key};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Launch};
-
-pub(super) const FIELDS: &str =
-    "command, timeout, cwd, env, stdin, max_output, raw, idempotency_key";
 
 /// What the result needs to know of the arguments.
 pub(super) struct Execute {
@@ -23,13 +22,15 @@ pub(super) fn read(
     context: &Context,
     config: &Config,
 ) -> Result<(Run, Launch, Execute), BadInput> {
-    let mut args = Args::new(arguments);
-    let command = args.text("command")?.unwrap_or_default();
+    let mut args = ExecuteCommandArgs::read(arguments, "this tool")?;
+    let command = args.command.take().map(|text| text.0).unwrap_or_default();
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Command cannot be empty.".into()));
     }
-    let idle = args.seconds("timeout")?.unwrap_or(limit::IDLE_DEFAULT);
-    let (launch, output) = report::read_common(&mut args, context, config)?;
+    let idle = args.timeout.take();
+    let idle = idle.map_or(limit::IDLE_DEFAULT, |idle| idle.0);
+    let key = key(args.idempotency_key.take(), context);
+    let (launch, output) = report::read_common(args, context, config);
     let run = Run {
         command: command.into(),
         deadline: None,
@@ -38,9 +39,8 @@ pub(super) fn read(
         asking: context.asking,
         standby: context.standby,
         detach: false,
-        key: key(&mut args, context)?,
+        key,
     };
-    args.finish(FIELDS)?;
     Ok((run, launch, Execute { idle, output }))
 }
 
@@ -56,38 +56,43 @@ impl Execute {
         };
         let running = matches!(outcome, Outcome::Running(..));
         let written = report::one_stream(&view, &self.output).await;
-        let mut facts = report::session_facts(&view, running);
+        let mut summary = report::summary(&view, running);
         let mut last = None;
         let mut error = None;
+        let mut effective_timeout = None;
+        if let Outcome::Running(_, WhyRunning::NobodyToAsk | WhyRunning::Standby) = &outcome {
+            effective_timeout = standby.map(report::in_seconds);
+        }
         match &outcome {
             Outcome::Declined(_, idle) => {
                 error = Some(format!("command execution timeout: no output for {idle}"));
             }
             Outcome::Cancelled(_) => error = Some("command execution cancelled by user".into()),
             Outcome::Running(_, WhyRunning::Undying) => {
-                last = report::undying(&view, &mut facts);
-                report::kernel_facts(&view, &mut facts).await;
+                last = report::undying(&view, &mut summary);
             }
             Outcome::Running(_, WhyRunning::NobodyToAsk) => {
-                let note = report::still_running(&view, standby, &mut facts);
+                let note = report::still_running(&view);
                 // The limit may have been moved since the call was made.
                 let idle = view.state.idle.unwrap_or(self.idle);
                 last = Some(format!(
                     "[still running: no output for {idle} and nobody can be asked. {note}]"
                 ));
-                report::kernel_facts(&view, &mut facts).await;
             }
             Outcome::Running(_, WhyRunning::Standby) => {
-                let note = report::still_running(&view, standby, &mut facts);
+                let note = report::still_running(&view);
                 let cut = standby.map(report::cut_at).unwrap_or_default();
                 last = Some(format!("[still running; this call waited {cut}. {note}]"));
-                report::kernel_facts(&view, &mut facts).await;
             }
             _ => match report::fault(&view) {
                 Some(fault) => error = Some(fault.to_string()),
                 None => last = Some(abide_engine::text::ending_line(&view)),
             },
         }
+        let activity = match running {
+            true => report::sampled_activity(&view).await,
+            false => None,
+        };
         let mut unread = output::unread(&view, &[&written]);
         if error.is_none() {
             error = unread.take();
@@ -95,8 +100,8 @@ impl Execute {
         let quota = handle.config().log_quota;
         let notes = [
             report::shortened("output", &written.digested, view.id),
-            report::leftovers(&view, &mut facts),
-            output::lost(&view, quota, &[&written], &mut facts),
+            report::leftovers(&view, &mut summary),
+            output::lost(&view, quota, &[&written], &mut summary),
             unread,
         ];
         let notes = notes.into_iter().flatten().map(|note| format!("[{note}]"));
@@ -104,7 +109,6 @@ impl Execute {
         let lines: Vec<String> = notes.chain(last).collect();
         let mut text = String::new();
         if let Some(error) = &error {
-            facts.insert("error".into(), json!(error));
             text.push_str(error);
             text.push('\n');
         }
@@ -114,12 +118,21 @@ impl Execute {
         }
         text.push_str(&lines.join("\n"));
         text.truncate(text.trim_end_matches('\n').len());
-        report::mask_processes(&mut facts, |text| self.output.mask(text));
+        report::mask_processes(&mut summary, |text| self.output.mask(text));
+        let failed = error.is_some();
+        let output = ExecuteCommandResult {
+            session: summary,
+            status: report::status(&view, running),
+            effective_timeout,
+            error,
+            activity,
+        };
         ToolResult {
-            text: self.output.mask(text),
-            facts,
-            is_error: error.is_some(),
+            error: failed.then_some(ErrorCode::Fault),
+            ..ToolResult::new(
+                self.output.mask(text),
+                ToolOutput::ExecuteCommand(Box::new(output)),
+            )
         }
-        .sealed()
     }
 }

@@ -2,18 +2,17 @@
 
 use std::collections::HashMap;
 
+use abide_api::arguments::ReadMessagesArgs;
+use abide_api::{DeliveredMessage, Id, ReadMessagesResult, ToolOutput, ToolResult};
 use abide_core::message::{About, Told};
-use abide_core::{Conversation, Millis, Request, TimerId, limit};
-use serde_json::{Map, Value, json};
+use abide_core::{Conversation, Millis, Request, SessionId, TimerId, limit};
+use serde_json::{Map, Value};
 
-use super::timer::secs;
-use super::{Args, BadInput, Context, ToolResult, report};
+use super::{BadInput, Context, report};
 use abide_engine::Handle;
 use abide_engine::clients::ClientKind;
 use abide_engine::store::TimerRow;
 use abide_engine::text::{message_text, timer_message};
-
-pub(super) const FIELDS: &str = "timeout_seconds";
 
 /// Messages that are appended to a result; the rest waits for the next, or for `read_messages`.
 pub(super) const APPENDED: usize = 20;
@@ -29,9 +28,8 @@ pub(super) fn read(
     arguments: Map<String, Value>,
     context: &Context,
 ) -> Result<(Request, ReadMessages), BadInput> {
-    let mut args = Args::new(arguments);
-    let asked = args.patience("timeout_seconds")?.unwrap_or_default();
-    args.finish(FIELDS)?;
+    let args = ReadMessagesArgs::read(arguments, "this tool")?;
+    let asked = args.timeout_seconds.map(|time| time.0).unwrap_or_default();
     let fitted = context.standby.filter(|limit| *limit < asked);
     let standby = fitted.unwrap_or(asked);
     let most = limit::MESSAGES_AT_ONCE;
@@ -50,11 +48,7 @@ pub(super) fn read(
 
 impl ReadMessages {
     pub(super) fn result(&self, handle: &Handle, messages: &[Told], more: usize) -> ToolResult {
-        let mut facts = Map::new();
-        facts.insert("more".into(), json!(more));
-        if let Some(fitted) = self.fitted {
-            facts.insert("effective_timeout".into(), secs(fitted));
-        }
+        let mut delivered = Vec::new();
         let waited = (self.fitted).map_or_else(|| self.waited.to_string(), report::cut_at);
         let text = match messages {
             [] if self.waited.0 > 0 => {
@@ -63,26 +57,27 @@ impl ReadMessages {
             [] => "No messages.".into(),
             messages => {
                 let (mut text, list) = told(handle, messages);
-                facts.insert("messages".into(), list);
+                delivered = list;
                 if more > 0 {
                     text.push_str(&format!("\n\n{more} more: call read_messages again."));
                 }
                 text
             }
         };
-        facts.entry("messages").or_insert_with(|| json!([]));
+        let output = ReadMessagesResult {
+            more,
+            effective_timeout: self.fitted.map(Into::into),
+        };
         ToolResult {
-            text,
-            facts,
-            is_error: false,
+            messages: Some(delivered),
+            ..ToolResult::new(text, ToolOutput::ReadMessages(output))
         }
-        .sealed()
     }
 }
 
 /// The words of some messages, and the same as fields. What the caller knows already is left out.
-pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
-    let timers = timers_by_id(handle, messages);
+pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Vec<DeliveredMessage>) {
+    let timers = timers_of(handle, messages);
     let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
     let made = handle
         .store_reader()
@@ -99,19 +94,16 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
             About::Session(_) => message_text(handle, message.about),
         };
         let made = made.get(n).copied().flatten();
-        let mut fields = Map::new();
-        fields.insert("message_id".into(), json!(message.id.to_string()));
-        match message.about {
-            About::Timer(timer) => fields.insert("timer_id".into(), json!(timer.to_string())),
-            About::Session(id) => fields.insert("session_id".into(), json!(id.to_string())),
-        };
-        fields.insert("repeated".into(), json!(message.repeated));
-        fields.insert("created_at".into(), json!(made.map(|made| made.0)));
-        fields.insert("text".into(), json!(text.as_str()));
-        if let Some(of) = &message.taken_over {
-            fields.insert("taken_over_from".into(), json!(of.0.as_ref()));
-        }
-        list.push(Value::Object(fields));
+        let (timer_id, session_id) = subject(message.about);
+        list.push(DeliveredMessage {
+            message_id: Id(message.id),
+            timer_id,
+            session_id,
+            repeated: message.repeated,
+            taken_over_from: message.taken_over.as_ref().map(|of| of.0.to_string()),
+            created_at: made.map(|made| made.0),
+            text: text.clone(),
+        });
         let whose = message.taken_over.as_ref();
         let whose = whose.map_or_else(String::new, |of| format!("\n({})", taken_over(handle, of)));
         let again = if message.repeated {
@@ -124,7 +116,15 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Value) {
         };
         texts.push(format!("{text}{whose}{again}"));
     }
-    (texts.join("\n\n"), Value::Array(list))
+    (texts.join("\n\n"), list)
+}
+
+/// The timer or the session that a message is about.
+pub(crate) fn subject(about: About) -> (Option<Id<TimerId>>, Option<Id<SessionId>>) {
+    match about {
+        About::Timer(id) => (Some(Id(id)), None),
+        About::Session(id) => (None, Some(Id(id))),
+    }
 }
 
 /// Says whose a message was that another conversation is told.
@@ -150,7 +150,7 @@ fn taken_over(handle: &Handle, of: &Conversation) -> String {
 }
 
 /// The timers that some messages are about.
-fn timers_by_id(handle: &Handle, messages: &[Told]) -> HashMap<TimerId, TimerRow> {
+fn timers_of(handle: &Handle, messages: &[Told]) -> HashMap<TimerId, TimerRow> {
     let ids = messages.iter().filter_map(|message| match message.about {
         About::Timer(id) => Some(id),
         About::Session(_) => None,

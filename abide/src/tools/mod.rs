@@ -1,5 +1,5 @@
-//! The tools, once for every door: their descriptions and schemas, the check of their arguments, and
-//! the text and facts of their results.
+//! The tools, once for every interface: their descriptions, the check of their arguments, and their results
+//! (`abide_api::ToolResult`).
 
 mod args;
 mod condition;
@@ -20,26 +20,30 @@ use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
+use abide_api::{ErrorCode, ToolResult};
 use abide_core::message::{About, Told};
 use abide_core::request::Caller;
 use abide_core::timer::{Status, Why};
 use abide_core::wait::Asking;
-use abide_core::{
-    Agent, Conversation, Key, Millis, Outcome, QuestionId, Refusal, Request, SessionId,
-};
+use abide_core::{Agent, Conversation, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
 use serde_json::{Map, Value};
 
-pub(crate) use args::shown_text as shown;
-pub use args::{Args, BadInput};
+pub use abide_api::arguments::BadInput;
+use args::key;
+pub(crate) use args::{harmless, shown_text as shown};
 pub(crate) use condition::written as written_condition;
 pub use describe::{Described, Power, all, named};
-pub use question::{question_facts, question_text};
-pub(crate) use report::{count_again, leftovers, session_facts};
+pub(crate) use messages::subject as message_subject;
+pub use question::{question_fields, question_text};
+pub(crate) use report::{
+    count_again, in_seconds, leftovers, status as session_status, summary as session_summary,
+};
 pub(crate) use tally::{BOUNDS, tallied};
 pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
-pub(crate) use timer::{facts as timer_facts, row_facts as timer_row_facts};
+pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};
 
 use abide_engine::probe::{Condition, Fingerprint};
+use abide_engine::text::refusal_sentence;
 use abide_engine::{CallStep, CallUpdate, Handle, Pending, QuestionView};
 use abide_session::frame::InheritedLimits;
 use std::sync::Arc;
@@ -81,18 +85,6 @@ impl Context {
     }
 }
 
-/// A result, for a model (text) and for a program (facts). The facts hold the text too, because some
-/// clients show the model nothing else.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolResult {
-    /// What a model reads.
-    pub text: String,
-    /// The same as fields.
-    pub facts: Map<String, Value>,
-    /// Whether the call failed as a call (an exit code that is not 0 is no failure).
-    pub is_error: bool,
-}
-
 /// Why a call was not taken up. It changed nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NotCalled {
@@ -101,7 +93,13 @@ pub enum NotCalled {
     UnknownTool(String, String),
     /// Its arguments are not right.
     #[error(transparent)]
-    BadInput(#[from] BadInput),
+    BadInput(BadInput),
+}
+
+impl From<BadInput> for NotCalled {
+    fn from(bad: BadInput) -> Self {
+        NotCalled::BadInput(BadInput(harmless(&bad.0)))
+    }
 }
 
 /// A tool call under way.
@@ -421,8 +419,7 @@ impl ToolCall {
             let (text, list) = messages::told(&self.handle, messages);
             result.text.push_str("\n\n");
             result.text.push_str(&text);
-            result.facts.insert("messages".into(), list);
-            result = result.sealed();
+            result.messages = Some(list);
         }
         Some(ToolStep::Done(result))
     }
@@ -542,7 +539,7 @@ impl Decided {
             Tool::Timer(timer) => timer.result(&self.handle, outcome),
             Tool::ReadMessages(read) => match outcome {
                 Outcome::Messages(messages, more) => read.result(&self.handle, &messages, more),
-                _ => ToolResult::error("the messages cannot be read".into()),
+                _ => ToolResult::error(ErrorCode::Fault, "the messages cannot be read".into()),
             },
         }
     }
@@ -568,34 +565,21 @@ fn told_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
     }
 }
 
-/// The key under which a command is started: the caller's own, else the request's.
-fn key(args: &mut Args, context: &Context) -> Result<Option<Key>, BadInput> {
-    let given = args.text("idempotency_key")?;
-    Ok(given
-        .map(|key| format!("given:{key}"))
-        .or_else(|| context.request_key.clone())
-        .map(|key| Key(key.into())))
-}
-
 fn refused(refusal: &Refusal) -> ToolResult {
-    ToolResult::error(abide_engine::text::refusal_sentence(refusal))
+    ToolResult::error(refusal_code(refusal), refusal_sentence(refusal))
 }
 
-impl ToolResult {
-    /// A failed call with one sentence.
-    pub fn error(text: String) -> Self {
-        ToolResult {
-            facts: Map::new(),
-            text,
-            is_error: true,
-        }
-        .sealed()
-    }
-
-    /// Puts the text among the facts.
-    fn sealed(mut self) -> Self {
-        let text = Value::String(self.text.clone());
-        self.facts.insert("text".into(), text);
-        self
+/// Code of a refusal, by which every interface decides.
+pub fn refusal_code(refusal: &Refusal) -> ErrorCode {
+    match refusal {
+        Refusal::SessionNotFound(_)
+        | Refusal::QuestionNotFound(_)
+        | Refusal::Timer(abide_core::timer::Refusal::NotFound { .. }) => ErrorCode::NotFound,
+        Refusal::Timer(_)
+        | Refusal::QuestionClosed(..)
+        | Refusal::SessionEnded(_)
+        | Refusal::KeyReused(_) => ErrorCode::Conflict,
+        Refusal::NotRecorded => ErrorCode::StorageFull,
+        Refusal::TooMany(_) => ErrorCode::TooMany,
     }
 }

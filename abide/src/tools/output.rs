@@ -2,8 +2,8 @@
 
 use std::io;
 
+use abide_api::SessionSummary;
 use abide_output::digest::Digested;
-use serde_json::{Map, Value, json};
 
 use abide_engine::SessionView;
 
@@ -26,18 +26,18 @@ impl Output {
     }
 }
 
-/// Says that the log on disk is not complete, and counts what is missing among the facts.
+/// Says that the log on disk is not complete, and counts what is missing in the summary.
 pub(super) fn lost(
     view: &SessionView,
     quota: u64,
     outputs: &[&Output],
-    facts: &mut Map<String, Value>,
+    summary: &mut SessionSummary,
 ) -> Option<String> {
     let dropped = view.ending().map_or(0, |ending| ending.dropped);
     let missing = outputs.iter().map(|output| output.missing).max();
     let missing = missing.unwrap_or(0);
     if missing > dropped {
-        facts.insert("bytes_dropped".into(), json!(missing));
+        summary.bytes_dropped = missing;
         return Some(format!(
             "{missing} bytes of the output are missing from the log: the disk did not take them, or the log \
              was removed or damaged"

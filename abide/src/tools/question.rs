@@ -1,10 +1,10 @@
 //! A question as a person reads it, and as fields.
 
+use abide_api::{Id, Question};
 use abide_core::Millis;
 use abide_output::digest::rendered_rows;
-use serde_json::{Value, json};
 
-use super::report::{doing, safe};
+use super::report::{doing, in_seconds, safe};
 use abide_engine::QuestionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::text::whole_seconds;
@@ -46,22 +46,27 @@ fn ran_by_now(question: &QuestionView) -> Millis {
 }
 
 /// The same as fields.
-pub fn question_facts(question: &QuestionView) -> Value {
-    json!({
-        "question_id": question.id.to_string(),
-        "session_id": question.state.session.to_string(),
-        "question": format!("Command has been idle for {}. Continue waiting?", question.state.idle),
-        "command": question.command.as_ref(),
-        "agent": question.agent.0.as_ref(),
-        "idle": question.state.idle.0 as f64 / 1_000.0,
-        "running_for": question.ran.0 as f64 / 1_000.0,
-        "last_line": last_line(question),
-        "doing": doing(question.facts.as_ref(), question.cpu_percent),
-        "waiting_for_input": question.facts.is_some_and(|facts| facts.waiting_for_input()),
-        "cpu": question.cpu_percent,
-        "asked_at": question.state.asked.0,
-        "text": question_text(question),
-    })
+pub fn question_fields(question: &QuestionView) -> Question {
+    Question {
+        question_id: Id(question.id),
+        session_id: Id(question.state.session),
+        question: format!(
+            "Command has been idle for {}. Continue waiting?",
+            question.state.idle
+        ),
+        command: question.command.to_string(),
+        agent: question.agent.0.to_string(),
+        idle: in_seconds(question.state.idle),
+        running_for: in_seconds(question.ran),
+        last_line: last_line(question),
+        doing: doing(question.facts.as_ref(), question.cpu_percent),
+        waiting_for_input: question
+            .facts
+            .is_some_and(|facts| facts.waiting_for_input()),
+        cpu: question.cpu_percent,
+        asked_at: question.state.asked.0,
+        text: question_text(question),
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +110,7 @@ mod tests {
             (&[], ""),
         ] {
             let question = question(lines);
-            assert_eq!(question_facts(&question)["last_line"], shown);
+            assert_eq!(question_fields(&question).last_line, shown);
             let text = question_text(&question);
             let output = text
                 .split_once("; last output: ")
@@ -124,7 +129,7 @@ mod tests {
             b"a\nfake: yes\x00\x08\x7f",
         ] {
             let question = question(&[hostile]);
-            let last = question_facts(&question)["last_line"].to_string();
+            let last = question_fields(&question).last_line;
             let text = question_text(&question);
             let unsafe_char = |c: char| (c.is_control() || c == '\u{202e}') && c != '\n';
             assert!(!last.contains(unsafe_char), "{last}");

@@ -6,27 +6,27 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::arguments::CommandArgs;
+use abide_api::{Activity, ErrorCode, Id, Process, SessionStatus, SessionSummary, ToolResult};
 use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Mono, Outcome, SessionId};
+use abide_engine::clock::{Clock, SystemClock, pause};
+use abide_engine::config::{self, Config};
+use abide_engine::{Handle, Launch, SessionView};
 use abide_output::digest::{Digest, Digested, Gap, Limits, line_count};
 use abide_output::mask::{self, Mask};
 use abide_output::printable::{one_line, visible};
 use abide_output::secret_fingerprints::SecretFingerprints;
-use serde_json::{Map, Value, json};
-
-use super::output::Output;
-use super::{Args, BadInput, Context, ToolResult};
-use abide_engine::clock::{Clock, SystemClock, pause};
-use abide_engine::config::{self, Config};
-use abide_engine::{Handle, Launch, SessionView};
 use abide_session::accelerator::Accelerator;
 use abide_session::facts::{self, Doing, Facts};
 use abide_session::folder;
 use abide_session::log::{Log, Next, Stream};
 use abide_session::tree;
 
-/// The most a call may ask for, in characters a stream.
-pub(super) const MAX_OUTPUT: u64 = 1_000_000;
+use super::Context;
+use super::args::folder;
+use super::output::Output;
+
 /// Logs up to this size are read on the spot; longer ones on a thread of their own.
 const READ_ON_THE_SPOT: u64 = 64 << 10;
 /// How much of a log is read at once: enough that reading is cheap, and so little that it is still near
@@ -57,40 +57,33 @@ impl OutputLimits {
 }
 
 /// Hides secrets in what processes are called: a command's words may hold what its variables do.
-pub(super) fn mask_processes(facts: &mut Map<String, Value>, mask: impl Fn(String) -> String) {
-    let Some(Value::Array(left)) = facts.get_mut("still_running") else {
-        return;
-    };
-    for process in left {
-        if let Some(Value::String(command)) = process.get_mut("command") {
-            *command = mask(std::mem::take(command));
-        }
+pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String) -> String) {
+    for process in &mut summary.still_running {
+        process.command = mask(std::mem::take(&mut process.command));
     }
 }
 
 /// The arguments that `shell` and `execute_command` share.
-pub(super) fn read_common(
-    args: &mut Args,
+pub(super) fn read_common<L>(
+    args: CommandArgs<L>,
     context: &Context,
     config: &Config,
-) -> Result<(Launch, OutputLimits), BadInput> {
-    let cwd = args.folder("cwd", context)?;
-    let given = args.env("env")?;
-    let stdin = args.stdin("stdin")?;
-    let max_chars = args
-        .whole("max_output", 1..=MAX_OUTPUT)?
-        .unwrap_or(config.max_output);
+) -> (Launch, OutputLimits) {
+    let cwd = folder(args.cwd, context);
+    let given = args.env.map(|env| env.0).unwrap_or_default();
+    let stdin = args.stdin.map(|stdin| stdin.0);
+    let max_chars = args.max_output.map_or(config.max_output, |most| most.0);
     let secrets = Arc::new(secrets_in(&given));
     let output = OutputLimits {
         max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
-        raw: args.flag("raw")?,
+        raw: args.raw.unwrap_or_default(),
         mask: Mask::of(secrets.clone()),
     };
     let launch = Launch {
         inherited_limits: context.inherited_limits.clone(),
         ..Launch::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
     };
-    Ok((launch, output))
+    (launch, output)
 }
 
 /// What is secret in the variables that a call sets.
@@ -125,69 +118,69 @@ pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<Sessi
 
 pub(super) fn vanished() -> ToolResult {
     ToolResult::error(
+        ErrorCode::Conflict,
         "the session was removed while its result was being made; run it again".into(),
     )
 }
 
-/// What every result about a session says.
-pub(crate) fn session_facts(view: &SessionView, running: bool) -> Map<String, Value> {
-    session_facts_with(view, running, None)
+/// State of a session in a result. `running`: the call returns before the end of the session.
+pub(crate) fn status(view: &SessionView, running: bool) -> SessionStatus {
+    match view.state.phase {
+        _ if running => SessionStatus::Running,
+        Phase::Failed { .. } => SessionStatus::Failed,
+        Phase::Starting | Phase::Running { .. } => SessionStatus::Running,
+        Phase::Leftover { .. } | Phase::Ended { .. } => SessionStatus::Exited,
+    }
 }
 
-/// The same for whoever knows how much a session that runs has written and how much of that is dropped.
-pub(super) fn session_facts_with(
+/// Part that every result about a session has.
+pub(crate) fn summary(view: &SessionView, running: bool) -> SessionSummary {
+    summary_with(view, running, None)
+}
+
+/// The same for a caller that knows the size of the log: bytes written, and how many of them are dropped.
+pub(super) fn summary_with(
     view: &SessionView,
     running: bool,
     extent: Option<(u64, u64)>,
-) -> Map<String, Value> {
-    let mut facts = Map::new();
+) -> SessionSummary {
     let ending = view.ending().filter(|_| !running);
     let exit = ending.and_then(|ending| ending.exit);
-    let status = match view.state.phase {
-        _ if running => "running",
-        Phase::Failed { .. } => "failed",
-        Phase::Starting | Phase::Running { .. } => "running",
-        Phase::Leftover { .. } | Phase::Ended { .. } => "exited",
-    };
-    facts.insert("session_id".into(), json!(view.id.to_string()));
-    facts.insert("status".into(), json!(status));
-    facts.insert("exit_code".into(), json!(exit.and_then(code_of)));
-    facts.insert("signal".into(), json!(exit.and_then(signal_of)));
-    facts.insert(
-        "end".into(),
-        json!(ending.map(|ending| ending.end.as_str())),
-    );
-    facts.insert("still_running".into(), json!([]));
-    if let Some(started_by) = view.state.started_by.name() {
-        facts.insert("started_by".into(), json!(started_by));
-    }
-    if let Some(damage) = &view.damage {
-        facts.insert("damaged".into(), json!(damage.as_ref()));
-    }
     let duration = match (ending, &view.state.phase) {
         (Some(ending), _) => ending.duration,
         // What could not be started ran for no time.
         (None, Phase::Failed { .. }) => Millis(0),
         (None, _) => ran_until_now(view),
     };
-    let (total, dropped) = ending.map_or_else(
+    let (bytes_total, bytes_dropped) = ending.map_or_else(
         || extent.unwrap_or_else(|| so_far(view)),
         |ending| (ending.bytes, ending.dropped),
     );
-    let contained_by = view.contained_by.map(|by| by.as_str());
-    facts.insert("duration".into(), json!(duration.0 as f64 / 1_000.0));
-    facts.insert("bytes_total".into(), json!(total));
-    facts.insert("bytes_dropped".into(), json!(dropped));
-    facts.insert("contained_by".into(), json!(contained_by));
-    facts
+    SessionSummary {
+        session_id: Id(view.id),
+        exit_code: exit.and_then(code_of),
+        signal: exit.and_then(signal_of),
+        end: ending.map(|ending| ending.end.into()),
+        duration: in_seconds(duration),
+        bytes_total,
+        bytes_dropped,
+        still_running: Vec::new(),
+        contained_by: view.contained_by.map(Into::into),
+        started_by: view.state.started_by.name(),
+        damaged: view.damage.as_deref().map(Into::into),
+    }
 }
 
-/// Counts the output of a session anew: what a command left behind may have written since it ended.
-pub(crate) fn count_again(view: &SessionView, facts: &mut Map<String, Value>) {
+/// A duration as a result has it.
+pub(crate) fn in_seconds(time: Millis) -> f64 {
+    time.0 as f64 / 1_000.0
+}
+
+/// Counts the output of a session again: what a command left behind may have written since it ended.
+pub(crate) fn count_again(view: &SessionView, summary: &mut SessionSummary) {
     let (total, dropped) = so_far(view);
     if view.ending().is_some_and(|ending| ending.bytes < total) {
-        facts.insert("bytes_total".into(), json!(total));
-        facts.insert("bytes_dropped".into(), json!(dropped));
+        (summary.bytes_total, summary.bytes_dropped) = (total, dropped);
     }
 }
 
@@ -410,14 +403,14 @@ pub(super) fn not_by_itself(view: &SessionView) -> Option<&'static str> {
 }
 
 /// Lists what the command left behind.
-pub(crate) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+pub(crate) fn leftovers(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
     let Phase::Leftover { ending } = &view.state.phase else {
         return None;
     };
     if ending.end.is_kill() {
-        return undying(view, facts);
+        return undying(view, summary);
     }
-    let names = processes(view, facts)?;
+    let names = processes(view, summary)?;
     Some(format!(
         "still running in the background: {names}. It lives on in {} until it ends or is killed.",
         view.id
@@ -425,32 +418,29 @@ pub(crate) fn leftovers(view: &SessionView, facts: &mut Map<String, Value>) -> O
 }
 
 /// What should have been killed, and is alive.
-pub(super) fn undying(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
-    let names = processes(view, facts)?;
+pub(super) fn undying(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
+    let names = processes(view, summary)?;
     let sentence = super::undying(view.id);
     Some(format!("{sentence}: {names}"))
 }
 
-/// Names the processes of a session, and lists them among its facts.
-fn processes(view: &SessionView, facts: &mut Map<String, Value>) -> Option<String> {
+/// Names the processes of a session, and lists them in its summary.
+fn processes(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
     let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let left = tree::processes(&meta);
     if left.is_empty() {
         return None;
     }
     // A process can call itself anything.
-    let left: Vec<_> = left
+    let left = left.iter().map(|process| Process {
+        pid: process.pid,
+        command: one_line(&process.command),
+    });
+    summary.still_running = left.collect();
+    let names: Vec<String> = summary
+        .still_running
         .iter()
-        .map(|process| (process.pid, one_line(&process.command)))
-        .collect();
-    let list: Vec<Value> = left
-        .iter()
-        .map(|(pid, command)| json!({"pid": pid, "command": command}))
-        .collect();
-    facts.insert("still_running".into(), Value::Array(list));
-    let names: Vec<String> = left
-        .iter()
-        .map(|(pid, command)| format!("{command} (pid {pid})"))
+        .map(|Process { pid, command }| format!("{command} (pid {pid})"))
         .collect();
     Some(names.join(", "))
 }
@@ -463,17 +453,7 @@ pub(super) fn cut_at(limit: Millis) -> String {
 }
 
 /// Tells an agent that is handed a running session what to do next.
-pub(super) fn still_running(
-    view: &SessionView,
-    standby: Option<Millis>,
-    facts: &mut Map<String, Value>,
-) -> String {
-    if let Some(standby) = standby {
-        facts.insert(
-            "effective_timeout".into(),
-            json!(standby.0 as f64 / 1_000.0),
-        );
-    }
+pub(super) fn still_running(view: &SessionView) -> String {
     format!(
         "It goes on as {id}: read on with terminal_session read_output (timeout_seconds waits for more), or \
          end it with terminal_session kill",
@@ -481,21 +461,14 @@ pub(super) fn still_running(
     )
 }
 
-/// What the kernel knows of a running session.
-pub(super) async fn kernel_facts(view: &SessionView, facts: &mut Map<String, Value>) {
-    let Some(meta) = folder::read_meta(&view.folder).ok().flatten() else {
-        return;
-    };
+/// Activity of a running session, from two looks at its processes.
+pub(super) async fn sampled_activity(view: &SessionView) -> Option<Activity> {
+    let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let before = facts::facts(&meta);
     pause(CPU_SAMPLE).await;
     let now = facts::facts(&meta);
     let passed = u64::try_from(CPU_SAMPLE.as_millis()).unwrap_or(u64::MAX);
-    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
-    facts.insert("cpu".into(), json!(now.cpu_percent(&before, passed)));
-    facts.insert(
-        "doing".into(),
-        json!(doing(Some(&now), now.cpu_percent(&before, passed))),
-    );
+    Some(activity(&now, now.cpu_percent(&before, passed)))
 }
 
 /// Whether nothing more will come of a session until somebody types.
@@ -504,21 +477,19 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
-/// Adds what the kernel knows of a running session, from one look at its processes. The processor use is measured
-/// since an earlier look.
-pub(super) fn add_process_facts(
-    handle: &Handle,
-    view: &SessionView,
-    facts: &mut Map<String, Value>,
-) {
-    let Some(meta) = folder::read_meta(&view.folder).ok().flatten() else {
-        return;
-    };
+/// Activity of a running session, from one look at its processes. The processor use is measured since an earlier look.
+pub(super) fn current_activity(handle: &Handle, view: &SessionView) -> Option<Activity> {
+    let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let now = facts::facts(&meta);
-    let cpu = handle.cpu_percent(view, &now);
-    facts.insert("waiting_for_input".into(), json!(now.waiting_for_input()));
-    facts.insert("cpu".into(), json!(cpu));
-    facts.insert("doing".into(), json!(doing(Some(&now), cpu)));
+    Some(activity(&now, handle.cpu_percent(view, &now)))
+}
+
+fn activity(now: &Facts, cpu: u32) -> Activity {
+    Activity {
+        waiting_for_input: now.waiting_for_input(),
+        cpu,
+        doing: doing(Some(now), cpu),
+    }
 }
 
 /// What a command does, in words, with its use of the processor.

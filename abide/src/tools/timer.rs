@@ -4,20 +4,19 @@ mod words;
 
 use std::sync::Arc;
 
+use abide_api::arguments::{PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs};
+use abide_api::{ErrorCode, ReadTimerResult, TimerList, TimerResult, ToolOutput, ToolResult};
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, ToolResult, condition, key};
+use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
 use abide_engine::probe::{Condition, SessionCondition};
 use abide_engine::store::{EndedQuery, TimerRow};
-use abide_engine::text::{
-    refusal_sentence, seconds, seconds_number, timer_completion, timer_label, timer_not_found,
-    timer_refusal_sentence,
-};
+use abide_engine::text::{seconds, seconds_number, timer_completion, timer_label, timer_not_found};
 use words::{counted, done, done_before, on_mission, purpose};
-pub(crate) use words::{facts, row_facts, secs};
+pub(crate) use words::{fields, row_fields};
 
 /// Longest reason or mission, in bytes.
 const TEXT_LIMIT: usize = 16 << 10;
@@ -159,21 +158,30 @@ pub(super) fn read(
     agent: Option<Agent>,
     tells: Tells,
 ) -> Result<(Request, TimerTool), BadInput> {
-    let mut args = Args::new(arguments);
-    let read = match name {
-        "timer" => wait(&mut args, context, handle),
-        "read_timer" => look(&mut args),
-        _ => act(name, &mut args, context, handle),
-    };
-    let (request, what) = read?;
-    args.finish(match name {
-        "timer" => {
-            "total_duration, timeout_duration, reason, mission, timer_id, until, idempotency_key"
+    let part = "this tool";
+    let (request, what) = match name {
+        "timer" => wait(TimerArgs::read(arguments, part)?, context, handle)?,
+        "read_timer" => look(ReadTimerArgs::read(arguments, part)?),
+        "pause_timer" => {
+            let args = PauseTimerArgs::read(arguments, part)?;
+            let (timer, reason) = (args.timer_id, args.reason);
+            let time = || {
+                args.pause_duration.map(|time| time.0).ok_or_else(|| {
+                    BadInput("`pause_duration` is required and must be a number of seconds above 0; got nothing.".into())
+                })
+            };
+            act(|| time().map(Act::Pause), timer, reason, context, handle)?
         }
-        "read_timer" => "timer_id, include_ended",
-        "pause_timer" => "timer_id, pause_duration, reason",
-        _ => "timer_id, reason",
-    })?;
+        _ => {
+            let args = TimerActionArgs::read(arguments, part)?;
+            let what = match name {
+                "stop_timer" => Act::Stop,
+                "cancel_timer" => Act::Cancel,
+                _ => Act::Resume,
+            };
+            act(|| Ok(what), args.timer_id, args.reason, context, handle)?
+        }
+    };
     let fitted = match &request {
         Request::Create(Create {
             total,
@@ -203,16 +211,16 @@ pub(super) fn read(
 
 type Read = Result<(Request, What), BadInput>;
 
-fn wait(args: &mut Args, context: &Context, handle: &Handle) -> Read {
-    let (reason, mission) = one_of(args.text("reason")?, args.text("mission")?);
+fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
+    let text = |given: Option<Text>| given.map(|text| text.0);
+    let (reason, mission) = one_of(text(args.reason), text(args.mission));
     // A client that fills in every field leaves those empty that it has nothing for.
     let new = reason.is_some() || mission.is_some();
-    let timer = args.text("timer_id")?;
-    let timer = timer.filter(|given| !(new && given.trim().is_empty()));
-    let total = args.seconds("total_duration")?;
-    let standby = args.seconds("timeout_duration")?;
-    let until = args.any("until");
-    let key = key(args, context)?;
+    let timer = text(args.timer_id).filter(|given| !(new && given.trim().is_empty()));
+    let total = args.total_duration.map(|time| time.0);
+    let standby = args.timeout_duration.map(|time| time.0);
+    let until = args.until.map(|until| until.0);
+    let key = key(args.idempotency_key, context);
     if let Some(given) = timer {
         if until.is_some() {
             return Err(BadInput(
@@ -308,10 +316,9 @@ fn checked(field: &str, text: String) -> Result<String, BadInput> {
     Ok(text)
 }
 
-fn look(args: &mut Args) -> Read {
-    let timer = args.text("timer_id")?;
-    let ended = args.flag("include_ended")?;
-    Ok(match timer {
+fn look(args: ReadTimerArgs) -> (Request, What) {
+    let ended = args.include_ended.unwrap_or_default();
+    match args.timer_id.map(|text| text.0) {
         None => {
             let list = Request::List {
                 asks: true,
@@ -324,21 +331,21 @@ fn look(args: &mut Args) -> Read {
             Ok(timer) => (Request::Read { asks: true, timer }, What::Read),
             Err(_) => no_such(given),
         },
-    })
+    }
 }
 
-fn act(name: &str, args: &mut Args, context: &Context, handle: &Handle) -> Read {
-    let given = args.required_text("timer_id")?;
-    let reason = args.text("reason")?;
-    let act = match name {
-        "stop_timer" => Act::Stop,
-        "cancel_timer" => Act::Cancel,
-        "resume_timer" => Act::Resume,
-        _ => Act::Pause(args.seconds("pause_duration")?.ok_or_else(|| {
-            BadInput("`pause_duration` is required and must be a number of seconds above 0; got nothing.".into())
-        })?),
-    };
-    let reason = reason.map(|reason| checked("reason", reason)).transpose()?;
+fn act(
+    act: impl FnOnce() -> Result<Act, BadInput>,
+    timer: Option<Text>,
+    reason: Option<Text>,
+    context: &Context,
+    handle: &Handle,
+) -> Read {
+    let Text(given) = timer
+        .ok_or_else(|| BadInput("`timer_id` is required and must be text; got nothing.".into()))?;
+    let act = act()?;
+    let reason = reason.map(|reason| checked("reason", reason.0));
+    let reason = reason.transpose()?;
     Ok(match given.trim().parse() {
         Err(_) => no_such(given),
         Ok(timer) => {
@@ -378,8 +385,11 @@ impl TimerTool {
             Outcome::Timer(timer, why) => self.told(handle, &timer, why),
             Outcome::Timers(timers) => self.list(handle, &timers),
             Outcome::Refused(Refusal::Timer(refusal)) => self.refused(handle, refusal),
-            Outcome::Refused(refusal) => ToolResult::error(refusal_sentence(&refusal)),
-            _ => ToolResult::error("the timer was removed meanwhile".into()),
+            Outcome::Refused(refusal) => refused(&refusal),
+            _ => ToolResult::error(
+                ErrorCode::Conflict,
+                "the timer was removed meanwhile".into(),
+            ),
         }
     }
 
@@ -388,7 +398,7 @@ impl TimerTool {
             (Some(given), Why::Made) => Some(given.row(timer)),
             _ => handle.store_reader().timer(timer.id).ok().flatten(),
         };
-        let mut facts = facts(timer, row.as_ref());
+        let mut fields = fields(timer, row.as_ref());
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // It was done before, and is told as it would have been then.
@@ -402,16 +412,16 @@ impl TimerTool {
             .as_ref()
             .map(|saw| format!("\nLast look: {saw}"))
             .unwrap_or_default();
-        if let Some(saw) = saw {
-            facts.insert("last_look".into(), json!(saw));
-        }
-        if matches!(self.what, What::Timer) {
-            facts.insert("timeout".into(), json!(why == Why::StandbyOver));
+        fields.last_look = saw;
+        let waits = matches!(self.what, What::Timer);
+        let output = TimerResult {
+            timer: fields,
+            timeout: waits.then_some(why == Why::StandbyOver),
             // One that ended before was not waited for.
-            if let Some(fitted) = self.fitted.filter(|_| why != Why::Ended) {
-                facts.insert("effective_timeout".into(), secs(fitted));
-            }
-        }
+            effective_timeout: (self.fitted)
+                .filter(|_| waits && why != Why::Ended)
+                .map(Into::into),
+        };
         let cut = self.fitted.map(super::report::cut_at);
         let cut = cut.map_or_else(String::new, |cut| format!("\nThis call waited {cut}."));
         let text = match why {
@@ -437,12 +447,16 @@ impl TimerTool {
                 )
             }
         };
-        ToolResult {
-            text,
-            facts,
-            is_error: false,
-        }
-        .sealed()
+        self.one(text, output)
+    }
+
+    /// Result about one timer.
+    fn one(&self, text: String, output: TimerResult) -> ToolResult {
+        let output = match self.what {
+            What::Read => ToolOutput::ReadTimer(ReadTimerResult::One(Box::new(output))),
+            _ => ToolOutput::Timer(Box::new(output)),
+        };
+        ToolResult::new(text, output)
     }
 
     fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
@@ -451,9 +465,9 @@ impl TimerTool {
             let (known, more) = known.split_at(known.len().min(limit::IDS_LISTED));
             return self.not_found(handle, &super::args::shown_text(given), known, more.len());
         }
-        let reader = handle.store_reader();
+        let past = handle.store_reader();
         let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
-        let mut rows = reader.timers_by_id(&ids).unwrap_or_default().into_iter();
+        let mut rows = past.timers_by_id(&ids).unwrap_or_default().into_iter();
         let mut lines = Vec::new();
         let mut list = Vec::new();
         let mut left_out = Vec::new();
@@ -479,14 +493,14 @@ impl TimerTool {
                 seconds_number(timer.remaining),
                 super::report::safe(text)
             ));
-            list.push(Value::Object(facts(timer, row.as_ref())));
+            list.push(fields(timer, row.as_ref()));
         }
         if let What::List { ended: true } = self.what {
             let which = EndedQuery {
                 agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
                 limit: ENDED_LISTED,
             };
-            let ended = reader.ended_timers(which).unwrap_or_default();
+            let ended = past.ended_timers(which).unwrap_or_default();
             if ended.len() >= ENDED_LISTED {
                 left_out.push(format!(
                     "Of those that have ended only the last {ENDED_LISTED} are listed."
@@ -500,7 +514,7 @@ impl TimerTool {
                     row.status,
                     super::report::safe(&row.text)
                 ));
-                list.push(Value::Object(row_facts(&row)));
+                list.push(row_fields(&row));
             }
         }
         let truncated = !left_out.is_empty();
@@ -509,16 +523,11 @@ impl TimerTool {
             true => "No timers.".into(),
             false => lines.join("\n"),
         };
-        let facts = Map::from_iter([
-            ("timers".to_owned(), Value::Array(list)),
-            ("truncated".to_owned(), json!(truncated)),
-        ]);
-        ToolResult {
-            text,
-            facts,
-            is_error: false,
-        }
-        .sealed()
+        let list = ReadTimerResult::List(TimerList {
+            timers: list,
+            truncated,
+        });
+        ToolResult::new(text, ToolOutput::ReadTimer(list))
     }
 
     /// A timer that is no longer kept in memory may still be remembered.
@@ -529,10 +538,11 @@ impl TimerTool {
             && row.ended.is_some()
         {
             if matches!(self.what, What::Act) {
-                return ToolResult::error(format!(
+                let sentence = format!(
                     "Timer '{}' is {}: nothing can be done to it any more",
                     row.id, row.status
-                ));
+                );
+                return ToolResult::error(ErrorCode::Conflict, sentence);
             }
             let text = match (&self.what, &row.completed_by) {
                 (What::Done(act), _) => done_before(*act, &row, self.tells),
@@ -545,22 +555,18 @@ impl TimerTool {
                     row.text
                 ),
             };
-            let mut facts = row_facts(&row);
-            if matches!(self.what, What::Timer) {
-                facts.insert("timeout".into(), json!(false));
-            }
-            return ToolResult {
-                text,
-                facts,
-                is_error: false,
-            }
-            .sealed();
+            let output = TimerResult {
+                timer: row_fields(&row),
+                timeout: matches!(self.what, What::Timer).then_some(false),
+                effective_timeout: None,
+            };
+            return self.one(text, output);
         }
         match refusal {
             timer::Refusal::NotFound { timer, known, more } => {
                 self.not_found(handle, &timer.to_string(), &known, more)
             }
-            other => ToolResult::error(timer_refusal_sentence(&other)),
+            other => refused(&Refusal::Timer(other)),
         }
     }
 
@@ -581,7 +587,10 @@ impl TimerTool {
             .ended_timers(which)
             .unwrap_or_default();
         let ended: Vec<TimerId> = ended.iter().map(|row| row.id).collect();
-        ToolResult::error(timer_not_found(given, known, more, &ended))
+        ToolResult::error(
+            ErrorCode::NotFound,
+            timer_not_found(given, known, more, &ended),
+        )
     }
 }
 
@@ -604,10 +613,8 @@ pub(super) fn many(
         let Value::Object(fields) = given else {
             return Err(at(BadInput("it must be an object.".into())));
         };
-        let mut args = Args::new(fields);
-        let (request, _) = wait(&mut args, context, handle).map_err(at)?;
-        args.finish("total_duration, reason, mission, until, idempotency_key")
-            .map_err(at)?;
+        let args = TimerArgs::read(fields, "this tool").map_err(at)?;
+        let (request, _) = wait(args, context, handle).map_err(at)?;
         match request {
             Request::Create(create) => new.push(Create {
                 detach: true,

@@ -9,7 +9,7 @@ pub fn wrong(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<S
         let schema = document.pointer(&path[1..]).expect("a schema of this name");
         return wrong(document, schema, value, at);
     }
-    if let Some(forms) = schema["anyOf"].as_array() {
+    if let Some(forms) = (schema["anyOf"].as_array()).or(schema["oneOf"].as_array()) {
         let tried = forms.iter().map(|form| wrong(document, form, value, at));
         return tried.min_by_key(Vec::len).unwrap_or_default();
     }

@@ -72,8 +72,8 @@ fn the_output_then_one_line() {
             result.text
         );
         assert!(result.text.ends_with("s]"), "{}", result.text);
-        assert_eq!(result.facts["status"], "exited");
-        assert!(!result.is_error);
+        assert_eq!(result.to_fields()["status"], "exited");
+        assert!(!result.is_error());
     });
 }
 
@@ -115,7 +115,7 @@ fn an_exit_code_is_a_result_and_no_error() {
             "{}",
             result.text
         );
-        assert!(!result.is_error);
+        assert!(!result.is_error());
     });
 }
 
@@ -131,13 +131,13 @@ fn where_nobody_can_be_asked_the_agent_decides() {
         comes_to_life(&line);
         engine.extend(&session, "idle", 0.2).await;
         let result = call.result_only().await.expect("an answer");
-        assert_eq!(result.facts["status"], "running");
+        assert_eq!(result.to_fields()["status"], "running");
         let quiet = "[still running: no output for 200ms and nobody can be asked.";
         assert!(result.text.contains(quiet), "{}", result.text);
         assert!(result.text.starts_with("so far\n"), "{}", result.text);
-        assert_eq!(result.facts["waiting_for_input"], false);
-        assert!(result.facts.contains_key("cpu"));
-        assert_eq!(result.facts["session_id"], session);
+        assert_eq!(result.to_fields()["waiting_for_input"], false);
+        assert!(result.to_fields().contains_key("cpu"));
+        assert_eq!(result.to_fields()["session_id"], session);
         assert!(result.text.contains(&session));
         assert_eq!(living(&line).len(), 1);
         // A person who comes later finds the question.
@@ -170,7 +170,7 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
         let question = asked(&mut call).await;
         assert_eq!(answer(&engine, &question, Answer::No).await, Outcome::Done);
         let result = call.result_only().await.expect("an answer");
-        assert!(result.is_error);
+        assert!(result.is_error());
         assert!(
             result
                 .text
@@ -178,7 +178,7 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
             "{}",
             result.text
         );
-        assert_eq!(result.facts["end"], "idle_declined");
+        assert_eq!(result.to_fields()["end"], "idle_declined");
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
@@ -192,7 +192,7 @@ fn an_interruption_kills_the_tree() {
         asked(&mut call).await;
         call.interrupt();
         let result = call.result_only().await.expect("an answer");
-        assert!(result.is_error);
+        assert!(result.is_error());
         assert!(
             result
                 .text
@@ -200,7 +200,7 @@ fn an_interruption_kills_the_tree() {
             "{}",
             result.text
         );
-        assert_eq!(result.facts["end"], "user");
+        assert_eq!(result.to_fields()["end"], "user");
         assert!(engine.handle.published().questions().is_empty());
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
     });
@@ -223,7 +223,7 @@ fn new_output_withdraws_the_question_and_the_call_goes_on() {
             }
         };
         assert!(closed);
-        assert_eq!(result.facts["exit_code"], 0);
+        assert_eq!(result.to_fields()["exit_code"], 0);
         assert!(
             result
                 .text
@@ -248,9 +248,13 @@ fn a_way_to_a_person_that_leads_nowhere_hands_the_session_over() {
         asked(&mut call).await;
         call.nobody_there();
         let result = call.result_only().await.expect("an answer");
-        assert_eq!(result.facts["status"], "running");
+        assert_eq!(result.to_fields()["status"], "running");
         engine
-            .kill(result.facts["session_id"].as_str().expect("a session"))
+            .kill(
+                result.to_fields()["session_id"]
+                    .as_str()
+                    .expect("a session"),
+            )
             .await;
     });
 }

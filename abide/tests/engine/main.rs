@@ -11,7 +11,8 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use abide::tools::{self, Context, NotCalled, ToolCall, ToolResult, ToolStep};
+use abide::tools::{self, Context, NotCalled, ToolCall, ToolStep};
+use abide_api::ToolResult;
 use abide_core::request::Caller;
 use abide_core::{Agent, Asking, End, Outcome, Request};
 use abide_engine::config::{Config, Paths};
@@ -64,14 +65,19 @@ impl Engine {
         let until = json!({"session": session, "output": pattern});
         let arguments = json!({"total_duration": 180, "reason": pattern, "until": until});
         let held = self.call("timer", arguments).await;
-        assert_eq!(held.facts["completed_by"], "condition", "{}", held.text);
+        assert_eq!(
+            held.to_fields()["completed_by"],
+            "condition",
+            "{}",
+            held.text
+        );
     }
 
     /// Moves a limit of a session, from now.
     pub async fn extend(&self, session: &str, limit: &str, seconds: f64) {
         let arguments = json!({"action": "extend", "session_id": session, limit: seconds});
         let moved = self.call("terminal_session", arguments).await;
-        assert!(!moved.is_error, "{}", moved.text);
+        assert!(!moved.is_error(), "{}", moved.text);
     }
 
     pub fn context(&self) -> Context {

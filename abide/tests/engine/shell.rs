@@ -14,8 +14,11 @@ fn the_text_has_the_contracts_layout() {
             result.text,
             "COMMAND: echo hello\nSTATUS: SUCCESS\nRETURN_CODE: 0\nSTDOUT:\nhello\nSTDERR:\n"
         );
-        assert_eq!(result.facts["text"], Value::String(result.text.clone()));
-        assert!(!result.is_error);
+        assert_eq!(
+            result.to_fields()["text"],
+            Value::String(result.text.clone())
+        );
+        assert!(!result.is_error());
     });
 }
 
@@ -25,7 +28,7 @@ fn every_result_carries_every_fact() {
         let facts = engine
             .call("shell", json!({"command": "printf abc"}))
             .await
-            .facts;
+            .to_fields();
         assert!(
             facts["session_id"]
                 .as_str()
@@ -55,8 +58,8 @@ fn an_exit_code_that_is_not_0_is_an_error_status() {
             result.text,
             "COMMAND: echo bad >&2; exit 3\nSTATUS: ERROR\nRETURN_CODE: 3\nSTDOUT:\n\nSTDERR:\nbad"
         );
-        assert_eq!(result.facts["exit_code"], 3);
-        assert!(!result.is_error);
+        assert_eq!(result.to_fields()["exit_code"], 3);
+        assert!(!result.is_error());
     });
 }
 
@@ -69,9 +72,9 @@ fn a_signal_counts_as_128_and_its_number() {
             "{}",
             result.text
         );
-        assert_eq!(result.facts["exit_code"], Value::Null);
-        assert_eq!(result.facts["signal"], 9);
-        assert_eq!(result.facts["end"], "signaled");
+        assert_eq!(result.to_fields()["exit_code"], Value::Null);
+        assert_eq!(result.to_fields()["signal"], 9);
+        assert_eq!(result.to_fields()["end"], "signaled");
     });
 }
 
@@ -121,8 +124,8 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
         // The limit that has struck, and not the one it was started with.
         assert!(result.text.contains("s. Partial output captured."));
         assert!(!result.text.contains("after 600s"), "{}", result.text);
-        assert_eq!(result.facts["end"], "deadline");
-        assert_eq!(result.facts["exit_code"], Value::Null);
+        assert_eq!(result.to_fields()["end"], "deadline");
+        assert_eq!(result.to_fields()["exit_code"], Value::Null);
         assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
@@ -201,7 +204,8 @@ fn no_tool_text_holds_control_characters_that_a_command_wrote() {
             let text = &result.text;
             assert!(text.contains("still running"), "{text}");
             assert!(!text.contains(control), "{tool}: {text:?}");
-            let session = result.facts["session_id"].as_str().expect("a session");
+            let fields = result.to_fields();
+            let session = fields["session_id"].as_str().expect("a session");
             for arguments in [
                 json!({"action": "read_output", "session_id": session}),
                 json!({"action": "search", "session_id": session, "pattern": "."}),
@@ -225,14 +229,16 @@ fn what_runs_on_in_the_background_is_named_and_lives_on() {
         );
         let result = engine.call("shell", json!({"command": command})).await;
         assert!(result.text.contains("STATUS: SUCCESS"), "{}", result.text);
-        let session = result.facts["session_id"].as_str().expect("a session");
+        let fields = result.to_fields();
+        let session = fields["session_id"].as_str().expect("a session");
         assert!(
             result.text.contains(&format!("sleep {mark}")),
             "{}",
             result.text
         );
         assert!(result.text.contains(session), "{}", result.text);
-        let left = result.facts["still_running"].as_array().expect("a list");
+        let fields = result.to_fields();
+        let left = fields["still_running"].as_array().expect("a list");
         assert_eq!(left.len(), 1);
         assert_eq!(left[0]["command"], format!("sleep {mark}"));
         assert_eq!(living(&format!("sleep {mark}")).len(), 1);
@@ -431,8 +437,8 @@ fn a_clients_own_limit_is_answered_before_and_the_hard_limit_stays() {
         let result = call.result_only().await.expect("an answer");
         assert!(result.text.contains("STATUS: RUNNING\n"), "{}", result.text);
         assert!(result.text.contains("STDOUT:\nearly\n"), "{}", result.text);
-        assert_eq!(result.facts["effective_timeout"], 1.5);
-        assert_eq!(result.facts["session_id"], session);
+        assert_eq!(result.to_fields()["effective_timeout"], 1.5);
+        assert_eq!(result.to_fields()["session_id"], session);
         assert!(result.text.contains(&session), "{}", result.text);
         engine.extend(&session, "timeout", 1.0).await;
         let view = engine.ended(&session).await;
@@ -450,7 +456,10 @@ fn the_same_key_never_runs_twice() {
         let arguments = json!({"command": "echo ran >> runs; echo done", "idempotency_key": "k"});
         let first = engine.call("shell", arguments.clone()).await;
         let second = engine.call("shell", arguments).await;
-        assert_eq!(first.facts["session_id"], second.facts["session_id"]);
+        assert_eq!(
+            first.to_fields()["session_id"],
+            second.to_fields()["session_id"]
+        );
         assert_eq!(first.text, second.text);
         assert_eq!(
             std::fs::read_to_string(engine.path("runs")).expect("a file"),
@@ -458,7 +467,7 @@ fn the_same_key_never_runs_twice() {
         );
         let other = json!({"command": "echo other", "idempotency_key": "k"});
         let refused = engine.call("shell", other).await;
-        assert!(refused.is_error);
+        assert!(refused.is_error());
         assert!(
             refused.text.contains("used for another command"),
             "{}",
@@ -472,7 +481,8 @@ fn long_output_is_shortened_and_says_where_the_rest_is() {
     with_engine(async |engine| {
         let command = "awk 'BEGIN { for (i = 0; i < 20000; i++) print \"word\" i * 7919 % 10007 \" tail\" i }'";
         let result = engine.call("shell", json!({"command": command})).await;
-        let session = result.facts["session_id"].as_str().expect("a session");
+        let fields = result.to_fields();
+        let session = fields["session_id"].as_str().expect("a session");
         assert!(
             result.text.chars().count() < 11_000,
             "{}",
@@ -509,10 +519,10 @@ fn secrets_of_the_call_stay_masked_for_whoever_reads_later() {
             let ran = engine
                 .call(tool, json!({"command": command, "env": env}))
                 .await;
-            let left = ran.facts["still_running"].to_string();
+            let left = ran.to_fields()["still_running"].to_string();
             assert!(left.contains("[masked:API_TOKEN]"), "{left}");
             assert!(!left.contains("correct-horse"), "{left}");
-            let session = &ran.facts["session_id"];
+            let session = &ran.to_fields()["session_id"];
             for more in [
                 json!({"action": "read_output"}),
                 json!({"action": "search", "pattern": "it is"}),
@@ -521,7 +531,7 @@ fn secrets_of_the_call_stay_masked_for_whoever_reads_later() {
                 let mut arguments = more.clone();
                 arguments["session_id"] = session.clone();
                 let later = engine.call("terminal_session", arguments).await;
-                let said = serde_json::to_string(&later.facts).expect("JSON");
+                let said = serde_json::to_string(&later.to_fields()).expect("JSON");
                 assert!(!said.contains("correct-horse"), "{more}: {said}");
             }
         }

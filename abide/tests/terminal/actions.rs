@@ -27,7 +27,7 @@ fn s9_an_unknown_or_hostile_id_is_not_found() {
                 }
                 let arguments = json!({"action": action, "session_id": id});
                 let result = engine.call(arguments).await;
-                assert!(result.is_error);
+                assert!(result.is_error());
                 assert!(result.text.starts_with("Session '"), "{}", result.text);
                 assert!(result.text.ends_with("' not found"), "{}", result.text);
                 assert!(result.text.len() < 400);
@@ -77,11 +77,11 @@ fn a_list_of_very_many_is_short_and_says_so() {
             lines[100],
             "[2 more are not listed, the oldest; max_lines lists up to 10000]"
         );
-        assert_eq!(listed.facts["truncated"], json!(true));
+        assert_eq!(listed.to_fields()["truncated"], json!(true));
         let all = json!({"action": "list", "include_ended": true, "max_lines": 102});
         let all = engine.call(all).await;
         assert_eq!(all.text.lines().count(), 102, "{}", all.text);
-        assert_eq!(all.facts["truncated"], json!(false));
+        assert_eq!(all.to_fields()["truncated"], json!(false));
         lives.kill().await;
     });
 }
@@ -97,7 +97,7 @@ fn whatever_runs_is_listed() {
         for session in &running {
             assert!(listed.text.contains(&session.id), "{}", listed.text);
         }
-        assert_eq!(listed.facts["truncated"], json!(false));
+        assert_eq!(listed.to_fields()["truncated"], json!(false));
         let few = json!({"action": "list", "max_lines": 2});
         let few = engine.call(few).await;
         assert_eq!(few.text.lines().count(), 3, "{}", few.text);
@@ -196,10 +196,10 @@ fn a_kill_returns_when_the_whole_tree_is_gone() {
         assert_eq!(fact(&killed, "end"), json!("agent"));
         assert!(fact(&killed, "contained_by").is_string());
         let again = session.kill().await;
-        assert!(!again.is_error, "{}", again.text);
+        assert!(!again.is_error(), "{}", again.text);
         let late = session.send("x").await;
         assert!(
-            late.is_error && late.text.contains("has ended"),
+            late.is_error() && late.text.contains("has ended"),
             "{}",
             late.text
         );
@@ -296,7 +296,7 @@ fn what_cannot_be_started_says_why() {
     with_engine(|engine| async move {
         let arguments = json!({"action": "start", "command": "true", "cwd": "/nowhere/at/all"});
         let started = engine.call(arguments).await;
-        assert!(started.is_error, "{}", started.text);
+        assert!(started.is_error(), "{}", started.text);
         // It is a session that could not be run, and can be looked at.
         assert_eq!(fact(&started, "status"), json!("failed"));
         assert_eq!(fact(&started, "error"), json!(started.text));

@@ -23,7 +23,7 @@ async fn time_of_a_call(engine: &Engine) -> Duration {
         .result_only()
         .await
         .expect("an answer");
-    assert_eq!(result.facts["exit_code"], json!(0), "{}", result.text);
+    assert_eq!(result.to_fields()["exit_code"], json!(0), "{}", result.text);
     begun.elapsed()
 }
 

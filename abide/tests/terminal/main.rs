@@ -14,7 +14,8 @@ mod recordings;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-use abide::tools::{self, Context, NotCalled, ToolResult};
+use abide::tools::{self, Context, NotCalled};
+use abide_api::ToolResult;
 use abide_core::{Agent, Asking};
 use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime};
@@ -70,8 +71,8 @@ impl Engine {
         let mut arguments = json!({"action": "start", "command": command});
         merge(&mut arguments, more);
         let started = self.call(arguments).await;
-        assert!(!started.is_error, "{}", started.text);
-        let id = started.facts["session_id"]
+        assert!(!started.is_error(), "{}", started.text);
+        let id = started.to_fields()["session_id"]
             .as_str()
             .expect("an id")
             .to_owned();
@@ -103,7 +104,7 @@ impl Session<'_> {
         let wait = json!({"until": pattern, "timeout_seconds": 180, "max_lines": 1000});
         let read = self.act("read_output", wait).await;
         assert_eq!(
-            read.facts["matched"],
+            read.to_fields()["matched"],
             json!(true),
             "{pattern}: {}",
             read.text
@@ -166,11 +167,16 @@ impl Session<'_> {
 
 /// Whoever has read up to a cursor hears of no shorter log.
 fn is_as_long_as_what_was_read(result: &ToolResult) {
-    if let Some(cursor) = result.facts.get("cursor").and_then(Value::as_str) {
+    if let Some(cursor) = result.to_fields().get("cursor").and_then(Value::as_str) {
         let digits = cursor.bytes().take_while(u8::is_ascii_digit).count();
         let read: u64 = cursor[..digits].parse().expect("a cursor");
-        let total = result.facts["bytes_total"].as_u64();
-        assert!(total >= Some(read), "{}: {:?}", result.text, result.facts);
+        let total = result.to_fields()["bytes_total"].as_u64();
+        assert!(
+            total >= Some(read),
+            "{}: {:?}",
+            result.text,
+            result.to_fields()
+        );
     }
 }
 
@@ -190,7 +196,7 @@ pub fn lines(result: &ToolResult) -> Vec<&str> {
 }
 
 pub fn fact(result: &ToolResult, name: &str) -> Value {
-    let facts: &Map<String, Value> = &result.facts;
+    let facts: &Map<String, Value> = &result.to_fields();
     facts.get(name).cloned().unwrap_or_default()
 }
 

@@ -240,7 +240,7 @@ fn megabytes_are_pasted_no_faster_than_they_are_taken() {
         for part in 0..10 {
             let text: String = (0..8_000).map(|n| format!("{part} {n} {line}\n")).collect();
             let result = session.send(&text).await;
-            assert!(!result.is_error, "{}", result.text);
+            assert!(!result.is_error(), "{}", result.text);
             sent.push_str(&text);
         }
         assert!(sent.len() > 10_000_000);
@@ -268,7 +268,7 @@ fn input_that_nobody_takes_is_said_so() {
         session.until("ready").await;
         let result = session.send(&"x".repeat(2_000_000)).await;
         assert!(
-            result.is_error && result.text.contains("does not read its input"),
+            result.is_error() && result.text.contains("does not read its input"),
             "{}",
             result.text
         );

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use abide::tools::{self, ToolResult};
+use abide::tools;
+use abide_api::ToolResult;
 use serde_json::{Map, json};
 
 use crate::{Session, fact, lines, with_engine};
@@ -148,24 +149,40 @@ fn read_output_reports_processes_unless_it_ends_with_a_complete_line() {
         let nothing = session.act("read_output", json!({})).await;
         assert_eq!(lines(&nothing), ["No output available"]);
         for name in facts {
-            assert!(nothing.facts.contains_key(name), "{:?}", nothing.facts);
+            assert!(
+                nothing.to_fields().contains_key(name),
+                "{:?}",
+                nothing.to_fields()
+            );
         }
         let typed = session.send("\n").await;
         assert_eq!(lines(&typed), ["", "done"]);
         for name in facts {
-            assert!(typed.facts.contains_key(name), "{:?}", typed.facts);
+            assert!(
+                typed.to_fields().contains_key(name),
+                "{:?}",
+                typed.to_fields()
+            );
         }
         let again = session.act("read_output", json!({"since": 0})).await;
         assert_eq!(lines(&again), ["", "done"]);
         for name in facts {
-            assert!(!again.facts.contains_key(name), "{:?}", again.facts);
+            assert!(
+                !again.to_fields().contains_key(name),
+                "{:?}",
+                again.to_fields()
+            );
         }
         session.send("\n").await;
         let wait = json!({"since": 0, "until": "more", "timeout_seconds": 180});
         let prompt = session.act("read_output", wait).await;
         assert_eq!(lines(&prompt), ["", "done", "", "more? "]);
         for name in facts {
-            assert!(prompt.facts.contains_key(name), "{:?}", prompt.facts);
+            assert!(
+                prompt.to_fields().contains_key(name),
+                "{:?}",
+                prompt.to_fields()
+            );
         }
         session.kill().await;
     });
@@ -178,7 +195,7 @@ fn how_busy_a_session_is_is_said_with_what_it_wrote() {
         let read = session
             .act("read_output", json!({"timeout_seconds": 180}))
             .await;
-        assert!(fact(&read, "cpu").is_u64(), "{:?}", read.facts);
+        assert!(fact(&read, "cpu").is_u64(), "{:?}", read.to_fields());
         session.kill().await;
         let session = engine.start("while :; do :; done", json!({})).await;
         let busy = |seen: &ToolResult| fact(seen, "cpu").as_u64() > Some(0);
@@ -249,7 +266,10 @@ fn what_is_left_behind_and_writes_is_counted() {
             .expect("a result");
         let session = Session {
             engine: &engine,
-            id: ran.facts["session_id"].as_str().expect("an id").to_owned(),
+            id: ran.to_fields()["session_id"]
+                .as_str()
+                .expect("an id")
+                .to_owned(),
         };
         let first = session.act("read_output", json!({"since": 0})).await;
         assert_eq!(fact(&first, "bytes_total"), json!(6));

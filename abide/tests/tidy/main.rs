@@ -58,7 +58,8 @@ fn none(found: Vec<String>, rule: &str) {
 }
 
 /// Folders with sources and tests of all crates.
-const ALL: [&str; 8] = [
+const ALL: [&str; 9] = [
+    "crates/api/src",
     "crates/core/src",
     "crates/core/tests",
     "crates/output/src",
@@ -83,6 +84,7 @@ fn every_file_is_read_in_one_sitting() {
 #[test]
 fn every_file_opens_with_what_it_is_for() {
     let folders = [
+        "crates/api/src",
         "crates/core/src",
         "crates/output/src",
         "crates/session/src",
@@ -108,6 +110,7 @@ fn doc_comments_of_libraries_begin_with_a_noun_or_verb() {
     };
     let mut found = Vec::new();
     let libraries = [
+        "crates/api/src",
         "crates/core/src",
         "crates/output/src",
         "crates/session/src",
@@ -207,19 +210,34 @@ fn output_does_no_io_and_depends_on_no_other_crate_of_ours() {
 }
 
 #[test]
-fn session_depends_on_the_core_only_and_has_no_async_runtime() {
+fn api_and_session_depend_on_the_core_only() {
+    for name in ["api", "session"] {
+        let manifest = root().join(format!("crates/{name}/Cargo.toml"));
+        let manifest = std::fs::read_to_string(manifest).expect("its manifest");
+        let ours: Vec<&str> = manifest
+            .lines()
+            .filter(|line| line.contains("path = "))
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        assert_eq!(
+            ours,
+            ["abide-core"],
+            "abide-{name} depends on abide-core and on no other crate of this workspace"
+        );
+    }
+}
+
+#[test]
+fn api_forbids_unsafe_code() {
+    let lib = root().join("crates/api/src/lib.rs");
+    let lib = std::fs::read_to_string(lib).expect("the crate");
+    assert!(lib.contains("#![forbid(unsafe_code)]"));
+}
+
+#[test]
+fn session_has_no_async_runtime() {
     let manifest = root().join("crates/session/Cargo.toml");
     let manifest = std::fs::read_to_string(manifest).expect("its manifest");
-    let ours: Vec<&str> = manifest
-        .lines()
-        .filter(|line| line.contains("path = "))
-        .filter_map(|line| line.split(' ').next())
-        .collect();
-    assert_eq!(
-        ours,
-        ["abide-core"],
-        "abide-session depends on abide-core and on no other crate of this workspace"
-    );
     assert!(
         !manifest.contains("tokio"),
         "a keeper is a process without an async runtime"
@@ -280,6 +298,7 @@ fn strings_have_no_refused_words() {
     none(
         wrong(
             &[
+                "crates/api/src",
                 "crates/core/src",
                 "crates/output/src",
                 "crates/session/src",

@@ -45,7 +45,8 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
     event.preventDefault();
     say(word);
   };
-  const lines = question.tail ?? pulse?.tail ?? (question.last_line ? [question.last_line] : []);
+  const last = question.last_line ? [question.last_line] : [];
+  const lines = question.tail.length > 0 ? question.tail : (pulse?.tail ?? last);
   const title = `${id}-title`;
   return (
     <article ref={card} className="card question" tabIndex={-1} data-stop onKeyDown={onKey} aria-labelledby={title}>

@@ -264,7 +264,7 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
         <span>
           total <b>{length(timer.total_duration)}</b>
         </span>
-        {!timer.mission && timer.timeout_duration != null && (
+        {!timer.mission && (
           <span>
             standby <b>{length(timer.timeout_duration)}</b>
           </span>

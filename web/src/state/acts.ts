@@ -74,7 +74,7 @@ export function foreseen(timer: HeldTimer, act: TimerAct, pause: number): Partia
     case 'pause':
       return { ...times, status: 'paused', due: null, pause_until: now() + pause * 1_000 };
     case 'resume':
-      return { ...times, status: 'running', due: now() + left * 1_000, pause_until: null };
+      return { ...times, status: 'running', due: now() + left * 1_000 };
   }
 }
 

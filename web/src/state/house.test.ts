@@ -8,13 +8,17 @@ import { pauseBefore } from './live';
 const timer = (id: string, more: Partial<Timer> = {}): Timer => ({
   timer_id: id,
   timer_type: 'waiting',
+  agent: 'me',
   total_duration: 100,
-  timeout_duration: null,
+  timeout_duration: 100,
   elapsed_time: 40,
   remaining_time: 60,
   status: 'running',
   reason: id,
   created_at: 0,
+  last_check_at: 0,
+  standing_by: false,
+  until: null,
   ...more,
 });
 
@@ -35,6 +39,10 @@ const session = (id: string): Session => ({
   end: 'exited',
   still_running: [],
   contained_by: null,
+  timeout: null,
+  idle: null,
+  idle_for: null,
+  inactivity_timeout: null,
 });
 
 afterEach(() => vi.unstubAllGlobals());
@@ -264,6 +272,7 @@ test('messages that were let go of can be read again', () => {
     woken_at: null,
     wake_attempts: 0,
     wake_fault: null,
+    deliveries: [],
   });
   for (let n = 0; n <= 2_200; n += 1) house.putMessage(message(n));
   expect(house.messages.size).toBe(2_000);

@@ -16,7 +16,7 @@ type Which = 'all' | 'unseen' | 'failed';
 const STEP = 100;
 
 function failed(message: Message): boolean {
-  return (message.deliveries ?? []).some((delivery) => !delivery.ok && delivery.fault !== null);
+  return message.deliveries.some((delivery) => !delivery.ok && delivery.fault !== null);
 }
 
 export function Messages() {
@@ -92,7 +92,7 @@ function Told({ id }: { id: string }) {
     setSending(true);
     void wakeAgain(id).finally(() => setSending(false));
   };
-  const deliveries = message.deliveries ?? [];
+  const { deliveries } = message;
   return (
     <article className="card message" tabIndex={-1} data-stop aria-label={`Message to ${message.agent}`}>
       <Exact text={message.text} />
@@ -129,7 +129,7 @@ function Told({ id }: { id: string }) {
 
 function Way({ delivery }: { delivery: Delivery }) {
   const second = useSecond();
-  const tries = delivery.attempts ?? 0;
+  const tries = delivery.attempts;
   return (
     <li>
       <span className={`dot ${delivery.ok ? 'good' : delivery.fault ? 'bad' : 'warn'}`} />

@@ -195,7 +195,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         </span>
         <span className="soft small one-line block" title={visible(condition)}>
           {timer.mission ? 'mission' : 'waiting'}, total {length(timer.total_duration)}
-          {!timer.mission && timer.timeout_duration != null && `, standby ${length(timer.timeout_duration)}`}
+          {!timer.mission && `, standby ${length(timer.timeout_duration)}`}
           {condition}
         </span>
       </span>
@@ -352,7 +352,7 @@ function Statistics() {
   useReadWhenTimersEnd(read);
   if (fault) return <p className="fault">{fault}</p>;
   if (!stats) return <p className="soft">Loading…</p>;
-  const days = stats.days ?? [];
+  const { days } = stats;
   return (
     <>
       <div className="tiles">
@@ -360,13 +360,11 @@ function Statistics() {
         <Tile value={count(stats.completed_by_condition)} name="of them by their condition" />
         <Tile value={count(stats.stopped)} name="stopped" />
         <Tile value={length(stats.elapsed_total)} name="waited in all" />
-        {stats.calls_saved !== undefined && <Tile value={count(stats.calls_saved)} name="calls saved" />}
+        <Tile value={count(stats.calls_saved)} name="calls saved" />
       </div>
-      {stats.calls_saved !== undefined && (
-        <p className="soft small">
-          Calls saved: what a loop that looks every 30 seconds would have called, minus the calls that were made.
-        </p>
-      )}
+      <p className="soft small">
+        Calls saved: what a loop that looks every 30 seconds would have called, minus the calls that were made.
+      </p>
       {days.length > 0 && (
         <Suspense fallback={<p className="soft">Loading…</p>}>
           <Charts days={days} />

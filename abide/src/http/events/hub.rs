@@ -4,14 +4,16 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use abide_api::Nothing;
 use abide_core::{Agent, Millis, Mono};
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::ring::{Place, Ring, Took};
 use super::sample::sample;
 use super::tell::Teller;
+use crate::http::body::json;
 use abide_engine::clock::{Clock, SystemClock, sleep_until};
 use abide_engine::secret;
 use abide_engine::{Change, Handle};
@@ -129,10 +131,10 @@ impl Channel {
     }
 
     /// Sends an event to all who see what this agent has; `None`: to everybody.
-    pub fn send(&self, agent: Option<Agent>, name: &str, facts: &Value) {
+    pub fn send(&self, agent: Option<Agent>, name: &str, fields: &impl Serialize) {
         let mut held = self.held();
         held.ring
-            .push(agent, |number| self.event(number, name, facts));
+            .push(agent, |number| self.event(number, name, fields));
         drop(held);
         self.news.send_replace(());
     }
@@ -153,9 +155,9 @@ impl Channel {
     }
 
     /// An event as it travels.
-    pub fn event(&self, number: u64, name: &str, facts: &Value) -> Bytes {
-        let epoch = &self.epoch;
-        format!("id: {epoch}-{number}\nevent: {name}\ndata: {facts}\n\n").into()
+    pub fn event(&self, number: u64, name: &str, fields: &impl Serialize) -> Bytes {
+        let (epoch, data) = (&self.epoch, json(fields));
+        format!("id: {epoch}-{number}\nevent: {name}\ndata: {data}\n\n").into()
     }
 }
 
@@ -194,13 +196,13 @@ impl Seat {
     }
 
     /// An event for this client alone.
-    pub fn event(&self, place: Place, name: &str, facts: &Value) -> Bytes {
-        self.channel.event(place.event, name, facts)
+    pub fn event(&self, place: Place, name: &str, fields: &impl Serialize) -> Bytes {
+        self.channel.event(place.event, name, fields)
     }
 
     /// Tells the client to look everything up again.
     pub fn reset(&self, place: Place) -> Bytes {
-        self.event(place, "reset", &json!({}))
+        self.event(place, "reset", &Nothing {})
     }
 }
 

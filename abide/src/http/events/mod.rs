@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use abide_api::Hello;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -23,7 +24,6 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 use tokio::sync::watch;
 
 pub use hub::Hub;
@@ -127,14 +127,14 @@ async fn speak(mut socket: WebSocket, mut following: Following) {
 
 /// The first event of every stream.
 fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
-    let facts = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "pid": std::process::id(),
-        "started_at": state.daemon.started_at.0,
-        "now": SystemClock.now().wall.0,
-    });
+    let fields = Hello {
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        started_at: state.daemon.started_at.0,
+        now: SystemClock.now().wall.0,
+    };
     let mut hello = BytesMut::from(RETRY);
-    hello.extend_from_slice(&seat.event(place, "hello", &facts));
+    hello.extend_from_slice(&seat.event(place, "hello", &fields));
     hello.freeze()
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::{Id, SessionPulse};
 use abide_core::SessionId;
-use serde_json::json;
 
 use super::hub::Channel;
 use crate::http::glance::{self, Look, Meter};
@@ -85,17 +85,14 @@ async fn look_at(
     }
     (last.bytes, last.look) = (Some(bytes), look);
     let wrote = log.last_at().ok().flatten();
-    let facts = json!({
-        "session_id": view.id.to_string(),
-        "bytes_total": bytes,
-        "last_activity": wrote.unwrap_or(view.state.created.0),
-        "tail": last.tail,
-        "cpu": look.and_then(|look| look.cpu),
-        "memory": look.map(|look| look.memory),
-        "waiting_for_input": look.is_some_and(|look| look.waiting_for_input),
-    });
+    let pulse = SessionPulse {
+        session_id: Id(view.id),
+        bytes_total: bytes,
+        last_activity: wrote.unwrap_or(view.state.created.0),
+        glance: glance::glance(last.tail.clone(), look),
+    };
     let mut held = channel.held();
-    let event = channel.event(held.ring.last(), "output", &facts);
+    let event = channel.event(held.ring.last(), "output", &pulse);
     held.ring
         .put_output(view.id, view.state.agent.clone(), event);
     true

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use abide_api::{Id, Nothing, QuestionEvent};
 use abide_core::request::Caller;
 use abide_core::{Agent, Millis, Mono, QuestionId, SessionId, TimerId};
-use serde_json::{Value, json};
+use serde::Serialize;
 use tokio::sync::broadcast;
 
 use super::hub::Channel;
@@ -61,20 +62,19 @@ impl Teller {
                 Change::Session(id) => self.session(id),
                 Change::Timer(id) => timers.push(id),
                 Change::Asked(question) => {
-                    let mut facts = questions::facts(&self.handle, &question).await;
-                    facts["state"] = json!("open");
+                    let details = questions::details(&self.handle, &question).await;
+                    let event = QuestionEvent::Open(Box::new(details));
                     self.asked.insert(question.id, question.agent.clone());
-                    self.send(Some(question.agent.clone()), "question", &facts);
+                    self.send(Some(question.agent.clone()), "question", &event);
                 }
                 Change::Closed(id, closing) => {
-                    let facts = json!({
-                        "question_id": id.to_string(),
-                        "state": "closed",
-                        "closing": closing_word(closing),
-                    });
+                    let event = QuestionEvent::Closed {
+                        question_id: Id(id),
+                        closing: closing_word(closing).into(),
+                    };
                     // Of one that nobody was told of, nobody needs to hear.
                     if let Some(agent) = self.asked.remove(&id) {
-                        self.send(Some(agent), "question", &facts);
+                        self.send(Some(agent), "question", &event);
                     }
                 }
                 Change::Message(agent, id) => {
@@ -82,17 +82,17 @@ impl Teller {
                     if let Ok(Some(row)) = reader.message(reader.message_number(id))
                         && !row.in_answer
                     {
-                        let facts = messages::facts(&self.handle, &row);
-                        self.send(Some(agent), "message", &facts);
+                        let message = messages::message(&self.handle, &row);
+                        self.send(Some(agent), "message", &message);
                     }
                 }
                 Change::MessageUpdated(number) => {
                     if let Ok(Some(row)) = self.handle.store_reader().message(number)
                         && !row.in_answer
                     {
-                        let facts = messages::facts(&self.handle, &row);
+                        let message = messages::message(&self.handle, &row);
                         let agent = Agent(row.agent.as_str().into());
-                        self.send(Some(agent), "message", &facts);
+                        self.send(Some(agent), "message", &message);
                     }
                 }
             }
@@ -103,8 +103,8 @@ impl Teller {
     fn session(&mut self, id: SessionId) {
         match self.handle.published().session(id) {
             Some(view) => {
-                let facts = Value::Object(sessions::facts(&view));
-                self.send(Some(view.state.agent.clone()), "session", &facts);
+                let session = sessions::session_of(&view);
+                self.send(Some(view.state.agent.clone()), "session", &session);
             }
             // It has been forgotten, and there is no word for that.
             None => self.lost(),
@@ -130,9 +130,9 @@ impl Teller {
             .filter_map(|id| reader.timer(id).ok().flatten())
             .collect();
         let all = timers::seen(&self.handle, Caller::PERSON, &rows).await;
-        for (row, facts) in rows.iter().zip(all) {
+        for (row, timer) in rows.iter().zip(all) {
             let agent = Agent(row.agent.as_str().into());
-            self.send(Some(agent), "timer", &Value::Object(facts));
+            self.send(Some(agent), "timer", &timer);
         }
     }
 
@@ -144,17 +144,17 @@ impl Teller {
     /// Says it.
     pub fn pay(&mut self) {
         self.owing = false;
-        self.send(None, "timers_changed", &json!({}));
+        self.send(None, "timers_changed", &Nothing {});
     }
 
     /// More has happened than can be told.
     pub fn lost(&mut self) {
         self.asked = open_questions(&self.handle);
-        self.send(None, "reset", &json!({}));
+        self.send(None, "reset", &Nothing {});
     }
 
-    fn send(&self, agent: Option<Agent>, name: &str, facts: &Value) {
-        self.channel.send(agent, name, facts);
+    fn send(&self, agent: Option<Agent>, name: &str, fields: &impl Serialize) {
+        self.channel.send(agent, name, fields);
     }
 }
 

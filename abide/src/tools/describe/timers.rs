@@ -1,6 +1,10 @@
 //! What a model is told about timers and messages.
 
-use serde_json::{Value, json};
+use abide_api::arguments::{
+    PauseTimerArgs, ReadMessagesArgs, ReadTimerArgs, TimerActionArgs, TimerArgs,
+};
+use abide_api::schema::{tool_input, tool_output};
+use abide_api::{ReadMessagesResult, ReadTimerResult, TimerResult};
 
 use super::{Described, Power};
 
@@ -16,8 +20,8 @@ pub(super) const TIMER: Described = Described {
         will be woken or told with your next call. With `timer_id`: stand by again on a timer that exists. Timers survive restarts and \
         reboots, for years if need be.",
     power: Power::Runs,
-    input: timer_input,
-    output: timer_output,
+    input: tool_input::<TimerArgs>,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const READ_TIMER: Described = Described {
@@ -26,8 +30,8 @@ pub(super) const READ_TIMER: Described = Described {
     description: "Look at one of your timers, or at all that have not ended. Not needed for waiting: \
         a timer tells when it completes.",
     power: Power::Reads,
-    input: read_input,
-    output: read_output,
+    input: tool_input::<ReadTimerArgs>,
+    output: tool_output::<ReadTimerResult>,
 };
 
 pub(super) const STOP_TIMER: Described = Described {
@@ -35,8 +39,8 @@ pub(super) const STOP_TIMER: Described = Described {
     title: "Stop timer",
     description: "End a timer for good. It will tell nobody.",
     power: Power::Ends,
-    input: || act_input(json!({})),
-    output: timer_output,
+    input: tool_input::<TimerActionArgs>,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const CANCEL_TIMER: Described = Described {
@@ -45,8 +49,8 @@ pub(super) const CANCEL_TIMER: Described = Described {
     description: "Stop waiting for a timer but let it run on in the background: a message comes when \
         it completes.",
     power: Power::Changes,
-    input: || act_input(json!({})),
-    output: timer_output,
+    input: tool_input::<TimerActionArgs>,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const PAUSE_TIMER: Described = Described {
@@ -54,8 +58,8 @@ pub(super) const PAUSE_TIMER: Described = Described {
     title: "Pause timer",
     description: "Let nothing elapse on a timer for a while; it goes on by itself afterwards.",
     power: Power::Ends,
-    input: || act_input(json!({"pause_duration": positive("Seconds until it goes on by itself.")})),
-    output: timer_output,
+    input: tool_input::<PauseTimerArgs>,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const RESUME_TIMER: Described = Described {
@@ -63,8 +67,8 @@ pub(super) const RESUME_TIMER: Described = Described {
     title: "Resume timer",
     description: "Let a paused timer go on now, in the state it had before the pause.",
     power: Power::Runs,
-    input: || act_input(json!({})),
-    output: timer_output,
+    input: tool_input::<TimerActionArgs>,
+    output: tool_output::<TimerResult>,
 };
 
 pub(super) const READ_MESSAGES: Described = Described {
@@ -74,156 +78,6 @@ pub(super) const READ_MESSAGES: Described = Described {
         oldest first; they count as seen then. They are also appended to the next result of any \
         tool, so there is no need to look for them in a loop.",
     power: Power::Changes,
-    input: messages_input,
-    output: messages_output,
+    input: tool_input::<ReadMessagesArgs>,
+    output: tool_output::<ReadMessagesResult>,
 };
-
-fn positive(description: &str) -> Value {
-    json!({"type": "number", "exclusiveMinimum": 0, "maximum": 3_153_600_000_u64, "description": description})
-}
-
-fn timer_input() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "total_duration": positive("How long the timer runs, in seconds. Required for a new timer. With timer_id: what shall remain from now on."),
-            "timeout_duration": positive("How long this call stands by, in seconds. Default and upper bound: what remains."),
-            "reason": {"type": "string", "description": "What you wait for. For a new timer, instead of mission."},
-            "mission": {"type": "string", "description": "What you will do when it completes. For a new timer, instead of reason."},
-            "timer_id": {"type": "string", "description": "Continue this timer instead of making one."},
-            "until": {
-                "type": "object",
-                "properties": condition_fields(),
-                "description": "End early, the moment this holds, or as soon as it no longer can. One of: {\"port\": 3000} or {\"port\": \"host:3000\"}; {\"url\": \"http://…\", \"status\": 200, \"body\": \"regex\"}; {\"file\": \"path\", \"is\": \"present|gone|changed\", \"matches\": \"regex\"}; {\"session\": \"session_…\", \"is\": \"ended\"} or {\"session\": \"session_…\", \"output\": \"regex\"}; {\"command\": \"test -f x\", \"every\": 2} (holds on exit code 0); {\"all\": […]}; {\"any\": […]}."
-            },
-            "idempotency_key": {"type": "string", "description": "A call repeated with the same key makes no second timer; it stands by on the first."}
-        },
-        "additionalProperties": false
-    })
-}
-
-/// The fields of every kind of condition.
-fn condition_fields() -> Value {
-    json!({
-        "port": {"type": ["integer", "string"]},
-        "url": {"type": "string"},
-        "status": {"type": "integer"},
-        "body": {"type": "string"},
-        "file": {"type": "string"},
-        "is": {"type": "string"},
-        "matches": {"type": "string"},
-        "session": {"type": "string"},
-        "output": {"type": "string"},
-        "command": {"type": "string"},
-        "every": {"type": "number"},
-        "all": {"type": "array", "items": {"type": "object"}},
-        "any": {"type": "array", "items": {"type": "object"}}
-    })
-}
-
-fn read_input() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "timer_id": {"type": "string", "description": "Which timer. Default: all that have not ended."},
-            "include_ended": {"type": "boolean", "description": "List ended timers too. Default: false."}
-        },
-        "additionalProperties": false
-    })
-}
-
-fn act_input(more: Value) -> Value {
-    let mut required = vec!["timer_id"];
-    let mut fields = json!({
-        "timer_id": {"type": "string", "description": "Which timer."},
-        "reason": {"type": "string", "description": "Why; shown to the waiting call."}
-    });
-    if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {
-        required.extend(
-            more.contains_key("pause_duration")
-                .then_some("pause_duration"),
-        );
-        fields.extend(more);
-    }
-    json!({
-        "type": "object",
-        "properties": fields,
-        "required": required,
-        "additionalProperties": false
-    })
-}
-
-fn messages_input() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "timeout_seconds": {"type": "number", "minimum": 0, "default": 0, "description": "How long to wait where there is none."}
-        },
-        "additionalProperties": false
-    })
-}
-
-fn timer_fields() -> Value {
-    json!({
-        "timer_id": {"type": "string"},
-        "timer_type": {"type": "string", "enum": ["waiting", "mission"]},
-        "status": {"type": "string", "enum": ["running", "paused", "running_background", "completed", "stopped"]},
-        "agent": {"type": "string"},
-        "total_duration": {"type": "number"},
-        "timeout_duration": {"type": "number"},
-        "elapsed_time": {"type": "number"},
-        "remaining_time": {"type": "number"},
-        "reason": {"type": "string"},
-        "mission": {"type": "string"},
-        "stop_reason": {"type": "string"},
-        "completed_by": {"type": "string", "enum": ["time", "condition", "impossible"], "description": "impossible: the condition can no longer hold."},
-        "seen": {"type": "string", "description": "What the condition saw in the end, or why it can no longer hold."},
-        "last_look": {"type": "string", "description": "What the condition saw last."},
-        "late": {"type": "number", "description": "Seconds between when it was due and when it completed."},
-        "created_at": {"type": "integer"},
-        "last_check_at": {"type": "integer"},
-        "ended_at": {"type": "integer"},
-        "pause_until": {"type": "integer"},
-        "timeout": {"type": "boolean", "description": "The standby ended and the timer runs on."},
-        "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."}
-    })
-}
-
-/// Messages that a result tells besides.
-pub(super) fn message_list() -> Value {
-    json!({"type": "array", "items": {"type": "object", "properties": {
-        "message_id": {"type": "string"},
-        "timer_id": {"type": "string"},
-        "session_id": {"type": "string"},
-        "repeated": {"type": "boolean"},
-        "taken_over_from": {"type": "string", "description": "The conversation that it was for, which is closed."},
-        "created_at": {"type": ["integer", "null"]},
-        "text": {"type": "string"}
-    }}})
-}
-
-fn with_text(mut properties: Value) -> Value {
-    properties["text"] = json!({"type": "string", "description": "The whole result as text."});
-    properties["messages"] = message_list();
-    json!({"type": "object", "properties": properties, "required": ["text"]})
-}
-
-fn timer_output() -> Value {
-    with_text(timer_fields())
-}
-
-fn read_output() -> Value {
-    let mut properties = timer_fields();
-    properties["truncated"] =
-        json!({"type": "boolean", "description": "There are more timers than are listed."});
-    properties["timers"] =
-        json!({"type": "array", "items": {"type": "object", "properties": timer_fields()}});
-    with_text(properties)
-}
-
-fn messages_output() -> Value {
-    with_text(json!({
-        "more": {"type": "integer", "description": "Messages that are left."},
-        "effective_timeout": {"type": "number", "description": "Seconds that this call could wait, fitted to the client's own limit."}
-    }))
-}

@@ -1,18 +1,19 @@
 //! `list`: the sessions an agent has.
 
+use abide_api::arguments::ListArgs;
+use abide_api::{
+    Id, ListedSession, SessionList, SessionState, TerminalSessionResult, ToolOutput, ToolResult,
+};
 use abide_core::session::Phase;
 use abide_core::{Exit, Millis};
 use abide_output::printable::one_line;
-use serde_json::{Value, json};
 
+use super::Desk;
 use super::search::{LINES, MOST_LINES};
-use super::{Args, BadInput, Desk, ToolResult, fields};
-use crate::tools::report::{code_of, signal_of};
+use crate::tools::report::{code_of, in_seconds, signal_of};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_session::log::Log;
-
-pub(super) const FIELDS: &str = "action, include_ended, max_lines";
 
 /// Characters of a command that are shown in its line, and among the facts.
 const COMMAND: usize = 120;
@@ -24,13 +25,11 @@ pub(in crate::tools) struct List {
     most: Option<usize>,
 }
 
-pub(super) fn read(args: &mut Args) -> Result<List, BadInput> {
-    Ok(List {
-        include_ended: args.flag("include_ended")?,
-        most: args
-            .whole("max_lines", 1..=MOST_LINES)?
-            .map(|most| most as usize),
-    })
+pub(super) fn read(args: &ListArgs) -> List {
+    List {
+        include_ended: args.include_ended.unwrap_or_default(),
+        most: args.max_lines.map(|most| most.0 as usize),
+    }
 }
 
 impl Desk {
@@ -49,7 +48,7 @@ impl Desk {
         }
         views.sort_by_key(|view| view.state.created.0);
         let mut lines = Vec::new();
-        let mut facts = Vec::new();
+        let mut sessions = Vec::new();
         for view in &views {
             let age = now.saturating_sub(view.state.created.0);
             let active = Log::open(&view.folder).last_at().ok().flatten();
@@ -63,8 +62,9 @@ impl Desk {
                 Some(name) => format!("condition of {name}: "),
             };
             lines.push(format!(
-                "{}  {state}{}  age {}  last activity {} ago  {of}{command}",
+                "{}  {}{}  age {}  last activity {} ago  {of}{command}",
                 view.id,
+                state.as_str(),
                 if view.damage.is_some() {
                     " (damaged record)"
                 } else {
@@ -77,26 +77,21 @@ impl Desk {
                 &self.mask(view, view.state.command.to_string()),
                 WHOLE_COMMAND,
             );
-            let mut fact = json!({
-                "session_id": view.id.to_string(),
-                "command": command,
-                "state": state,
-                "age": age as f64 / 1_000.0,
-                "last_activity": idle as f64 / 1_000.0,
-                "agent": view.state.agent.0.as_ref(),
-                "cwd": view.cwd.to_string_lossy(),
-                "pty": view.pty,
-                "exit_code": exit(view).and_then(code_of),
-                "signal": exit(view).and_then(signal_of),
-                "end": view.ending().map(|ending| ending.end.as_str()),
+            sessions.push(ListedSession {
+                session_id: Id(view.id),
+                command,
+                state,
+                age: in_seconds(Millis(age)),
+                last_activity: in_seconds(Millis(idle)),
+                agent: view.state.agent.0.to_string(),
+                cwd: view.cwd.to_string_lossy().into_owned(),
+                pty: view.pty,
+                exit_code: exit(view).and_then(code_of),
+                signal: exit(view).and_then(signal_of),
+                end: view.ending().map(|ending| ending.end.into()),
+                started_by,
+                damaged: view.damage.as_deref().map(Into::into),
             });
-            if let Some(name) = started_by {
-                fact["started_by"] = json!(name);
-            }
-            if let Some(damage) = &view.damage {
-                fact["damaged"] = json!(damage.as_ref());
-            }
-            facts.push(fact);
         }
         if left_out > 0 {
             lines.push(format!(
@@ -107,12 +102,11 @@ impl Desk {
             0 => "No sessions".to_owned(),
             _ => lines.join("\n"),
         };
-        ToolResult {
-            text,
-            facts: fields! {"sessions": Value::Array(facts), "truncated": left_out > 0},
-            is_error: false,
-        }
-        .sealed()
+        let list = TerminalSessionResult::List(SessionList {
+            sessions,
+            truncated: left_out > 0,
+        });
+        ToolResult::new(text, ToolOutput::TerminalSession(list))
     }
 }
 
@@ -123,14 +117,14 @@ fn lives(view: &SessionView) -> bool {
     )
 }
 
-fn state(view: &SessionView) -> &'static str {
+fn state(view: &SessionView) -> SessionState {
     match view.state.phase {
-        Phase::Starting => "starting",
-        Phase::Running { ending: None, .. } => "running",
-        Phase::Running { .. } => "ending",
-        Phase::Leftover { .. } => "background",
-        Phase::Ended { .. } => "ended",
-        Phase::Failed { .. } => "failed",
+        Phase::Starting => SessionState::Starting,
+        Phase::Running { ending: None, .. } => SessionState::Running,
+        Phase::Running { .. } => SessionState::Ending,
+        Phase::Leftover { .. } => SessionState::Background,
+        Phase::Ended { .. } => SessionState::Ended,
+        Phase::Failed { .. } => SessionState::Failed,
     }
 }
 

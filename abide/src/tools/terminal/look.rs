@@ -1,9 +1,9 @@
 //! `screen`: what a person would see now.
 
+use abide_api::ActionResult;
 use abide_output::printable::one_line;
-use serde_json::{Map, Value, json};
 
-use super::{Desk, DoneReading, Finished, Named, fields, unreadable};
+use super::{Desk, DoneReading, Finished, Named, Refused, unreadable};
 use crate::tools::report;
 use abide_engine::screen::Snapshot;
 
@@ -11,13 +11,13 @@ impl Desk {
     pub(super) async fn screen(&self, named: &Named) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         if !view.pty {
-            return Some(Err(format!(
+            return Some(Err(Refused::conflict(format!(
                 "Session '{}' has no terminal and so no screen; read_output has what it wrote",
                 view.id
-            )));
+            ))));
         }
         let _guard = self.attend(&view).await;
         let seen = match self.handle.screens().snapshot(view.id).await {
@@ -37,17 +37,17 @@ impl Desk {
             text.push('\n');
             text.push_str(&abide_engine::text::ending_line(&view));
         }
-        let mut more = facts(&seen);
-        if view.is_running() {
-            report::add_process_facts(&self.handle, &view, &mut more);
-        }
+        let activity = match view.is_running() {
+            true => report::current_activity(&self.handle, &view),
+            false => None,
+        };
         let whole: Vec<String> = lines
             .iter()
             .map(|line| self.mask(&view, line.clone()))
             .collect();
-        more.insert("screen".into(), json!(whole));
         let ended = (!view.is_running()).then_some(view.id);
-        let result = self.result(&view, text, more);
+        let summary = report::summary(&view, view.is_running());
+        let result = self.result_of(&view, summary, text, activity, action(&seen, whole));
         Some(Ok(Finished::from(result).telling_end_of(ended)))
     }
 }
@@ -73,17 +73,18 @@ fn about(seen: &Snapshot) -> String {
     words
 }
 
-fn facts(seen: &Snapshot) -> Map<String, Value> {
-    fields! {
-        "cursor_row": seen.cursor.row + 1,
-        "cursor_col": seen.cursor.col + 1,
-        "cursor_visible": seen.cursor.visible,
-        "cols": seen.size.cols,
-        "rows": seen.size.rows,
-        "title": seen.title.as_deref().map(one_line),
-        "alternate_screen": seen.alternate,
-        "bracketed_paste": seen.modes.bracketed_paste,
-        "application_cursor": seen.modes.application_cursor,
-        "mouse": seen.modes.mouse,
+fn action(seen: &Snapshot, screen: Vec<String>) -> ActionResult {
+    ActionResult::Screen {
+        screen,
+        cursor_row: seen.cursor.row + 1,
+        cursor_col: seen.cursor.col + 1,
+        cursor_visible: seen.cursor.visible,
+        cols: seen.size.cols,
+        rows: seen.size.rows,
+        title: seen.title.as_deref().map(one_line),
+        alternate_screen: seen.alternate,
+        bracketed_paste: seen.modes.bracketed_paste,
+        application_cursor: seen.modes.application_cursor,
+        mouse: seen.modes.mouse,
     }
 }

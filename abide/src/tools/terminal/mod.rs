@@ -13,30 +13,25 @@ mod tail;
 
 use std::sync::Arc;
 
+use abide_api::arguments::{
+    ACTIONS, AnyText, ExtendArgs, FromArgument, ListArgs, ReadOutputArgs, ResizeArgs, SearchArgs,
+    SendInputArgs, SessionArgs, SignalArgs, StartArgs, Text,
+};
+use abide_api::{
+    ActionResult, Activity, ErrorCode, SessionSummary, TerminalSessionResult, TerminalState,
+    ToolOutput, ToolResult,
+};
 use abide_core::request::Caller;
 use abide_core::{Agent, Outcome, Refusal, Request, SessionId};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Context, Finished, Remains, ToolResult, output, report};
+use super::{BadInput, Context, Finished, Remains, output, refusal_code, report};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Pending, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
 
-/// The actions, in the order in which they are described.
-pub(super) const ACTIONS: [&str; 10] = [
-    "start",
-    "read_output",
-    "send_input",
-    "screen",
-    "search",
-    "extend",
-    "resize",
-    "signal",
-    "kill",
-    "list",
-];
 /// Characters of an unknown id that are repeated.
 const SHOWN_ID: usize = 80;
 
@@ -66,48 +61,47 @@ pub(super) fn read(
     context: &Context,
     config: &Config,
 ) -> Result<Action, BadInput> {
-    let mut args = Args::new(arguments);
-    let name = args
-        .text("action")?
-        .ok_or_else(|| unknown_action("nothing"))?;
-    let (action, fields) = match name.as_str() {
-        "start" => (
-            Action::Start(Box::new(start::read(&mut args, context, config)?)),
-            start::FIELDS,
-        ),
-        "list" => (Action::List(list::read(&mut args)?), list::FIELDS),
-        "read_output" => (
-            Action::Read(named(&mut args)?, read::read(&mut args)?),
-            read::FIELDS,
-        ),
-        "send_input" => (
-            Action::Send(named(&mut args)?, send::read(&mut args)?),
-            send::FIELDS,
-        ),
-        "screen" => (Action::Screen(named(&mut args)?), "action, session_id"),
-        "search" => (
-            Action::Search(named(&mut args)?, search::read(&mut args)?),
-            search::FIELDS,
-        ),
-        "extend" => (
-            Action::Extend(named(&mut args)?, rule::read_extend(&mut args)?),
-            "action, session_id, timeout, idle, inactivity_timeout",
-        ),
-        "resize" => (
-            Action::Resize(named(&mut args)?, rule::read_resize(&mut args)?),
-            "action, session_id, cols, rows",
-        ),
-        "signal" => (
-            Action::Signal(named(&mut args)?, rule::read_signal(&mut args)?),
-            "action, session_id, signal",
-        ),
-        "kill" => (Action::Kill(named(&mut args)?), "action, session_id"),
+    let name = match arguments.get("action") {
+        None | Some(Value::Null) => return Err(unknown_action("nothing")),
+        Some(given) => Text::read("action", given.clone())?.0,
+    };
+    let part = &format!("action `{name}`");
+    Ok(match name.as_str() {
+        "start" => {
+            let args = StartArgs::read(arguments, part)?;
+            Action::Start(Box::new(start::read(args, context, config)?))
+        }
+        "list" => Action::List(list::read(&ListArgs::read(arguments, part)?)),
+        "read_output" => {
+            let mut args = ReadOutputArgs::read(arguments, part)?;
+            Action::Read(named(args.session_id.take())?, read::read(args)?)
+        }
+        "send_input" => {
+            let mut args = SendInputArgs::read(arguments, part)?;
+            Action::Send(named(args.session_id.take())?, send::read(args)?)
+        }
+        "screen" => Action::Screen(named(SessionArgs::read(arguments, part)?.session_id)?),
+        "search" => {
+            let mut args = SearchArgs::read(arguments, part)?;
+            Action::Search(named(args.session_id.take())?, search::read(args)?)
+        }
+        "extend" => {
+            let mut args = ExtendArgs::read(arguments, part)?;
+            Action::Extend(named(args.session_id.take())?, rule::read_extend(args)?)
+        }
+        "resize" => {
+            let mut args = ResizeArgs::read(arguments, part)?;
+            Action::Resize(named(args.session_id.take())?, rule::read_resize(&args)?)
+        }
+        "signal" => {
+            let mut args = SignalArgs::read(arguments, part)?;
+            Action::Signal(named(args.session_id.take())?, rule::read_signal(args)?)
+        }
+        "kill" => Action::Kill(named(SessionArgs::read(arguments, part)?.session_id)?),
         other => {
             return Err(unknown_action(&format!("\"{}\"", shortened(other))));
         }
-    };
-    args.finish_of(&format!("action `{name}`"), fields)?;
-    Ok(action)
+    })
 }
 
 fn unknown_action(given: &str) -> BadInput {
@@ -115,9 +109,9 @@ fn unknown_action(given: &str) -> BadInput {
     BadInput(format!("`action` must be one of {allowed}; got {given}."))
 }
 
-fn named(args: &mut Args) -> Result<Named, BadInput> {
+fn named(given: Option<AnyText>) -> Result<Named, BadInput> {
     // Whatever is no id names no session, be it a path or full of NULs.
-    let text = args.anything("session_id")?.ok_or_else(|| {
+    let AnyText(text) = given.ok_or_else(|| {
         BadInput("`session_id` is required and must be text; got nothing.".into())
     })?;
     Ok(text
@@ -150,14 +144,31 @@ pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
         Action::Signal(named, number) => plain(desk.signal(&named, number).await?),
         Action::Kill(named) => desk.kill(&named).await?,
     };
-    let done = done.unwrap_or_else(|sentence: String| ToolResult::error(sentence).into());
+    let done =
+        done.unwrap_or_else(|Refused(code, sentence)| ToolResult::error(code, sentence).into());
     Some(done.with(desk))
 }
 
-/// An action's result, or the one sentence that says why there is none.
-type Done = Result<ToolResult, String>;
+/// A refused action: its code and one sentence.
+pub(super) struct Refused(ErrorCode, String);
+
+impl Refused {
+    /// The state of the session does not allow this.
+    fn conflict(sentence: impl Into<String>) -> Self {
+        Refused(ErrorCode::Conflict, sentence.into())
+    }
+}
+
+impl From<&Refusal> for Refused {
+    fn from(refusal: &Refusal) -> Self {
+        Refused(refusal_code(refusal), super::refusal_sentence(refusal))
+    }
+}
+
+/// An action's result, or the reason why there is none.
+type Done = Result<ToolResult, Refused>;
 /// The same where something was held for the result.
-type DoneReading = Result<Finished, String>;
+type DoneReading = Result<Finished, Refused>;
 
 /// What every action needs.
 pub(super) struct Desk {
@@ -175,15 +186,18 @@ impl Desk {
     }
 
     /// A session that the caller may know of.
-    fn session(&self, named: &Named) -> Result<Arc<SessionView>, String> {
+    fn session(&self, named: &Named) -> Result<Arc<SessionView>, Refused> {
         let id = match named {
             Named::Id(id) => *id,
-            Named::Unknown(shown) => return Err(format!("Session '{shown}' not found")),
+            Named::Unknown(shown) => {
+                let sentence = format!("Session '{shown}' not found");
+                return Err(Refused(ErrorCode::NotFound, sentence));
+            }
         };
         let agent: Option<Agent> = self.caller().agent;
         let view = self.handle.published().session(id);
         view.filter(|view| view.visible_to(agent.as_ref()))
-            .ok_or_else(|| format!("Session '{id}' not found"))
+            .ok_or_else(|| Refused::from(&Refusal::SessionNotFound(id)))
     }
 
     /// The session as it is now.
@@ -204,10 +218,10 @@ impl Desk {
     }
 
     /// Has the core do something. `None`: the daemon is stopping.
-    async fn ask(&self, request: Request) -> Option<Result<Outcome, String>> {
+    async fn ask(&self, request: Request) -> Option<Result<Outcome, Refused>> {
         let pending = self.handle.call(self.caller(), request, None).await;
         Some(match pending.done().await? {
-            Outcome::Refused(refusal) => Err(abide_engine::text::refusal_sentence(&refusal)),
+            Outcome::Refused(refusal) => Err(Refused::from(&refusal)),
             outcome => Ok(outcome),
         })
     }
@@ -222,57 +236,51 @@ impl Desk {
     }
 
     /// A result about a session.
-    fn result(&self, view: &SessionView, text: String, more: Map<String, Value>) -> ToolResult {
-        let facts = report::session_facts(view, view.is_running());
-        self.result_of(view, facts, text, more)
+    fn result(&self, view: &SessionView, text: String, action: ActionResult) -> ToolResult {
+        let summary = report::summary(view, view.is_running());
+        self.result_of(view, summary, text, None, action)
     }
 
-    /// The same for whoever has the facts about the session.
+    /// The same for a caller that has the summary of the session.
     fn result_of(
         &self,
         view: &SessionView,
-        mut facts: Map<String, Value>,
+        mut summary: SessionSummary,
         mut text: String,
-        more: Map<String, Value>,
+        activity: Option<Activity>,
+        action: ActionResult,
     ) -> ToolResult {
-        if self.handle.is_attached(view.id) {
+        let attached = self.handle.is_attached(view.id);
+        if attached {
             text.push_str("\n[a person is at this terminal too]");
-            facts.insert("person_attached".into(), Value::Bool(true));
         }
         if let Some(damage) = &view.damage {
             text.push_str(&format!("\n[{damage}]"));
         }
         if !view.is_running() {
-            report::leftovers(view, &mut facts);
-            report::count_again(view, &mut facts);
+            report::leftovers(view, &mut summary);
+            report::count_again(view, &mut summary);
         }
-        report::mask_processes(&mut facts, |text| self.mask(view, text));
-        facts.extend(more);
-        ToolResult {
-            text,
-            facts,
-            is_error: false,
-        }
-        .sealed()
+        report::mask_processes(&mut summary, |text| self.mask(view, text));
+        let state = TerminalState {
+            session: summary,
+            status: report::status(view, view.is_running()),
+            activity,
+            person_attached: attached.then_some(true),
+            action,
+        };
+        let output = TerminalSessionResult::Session(Box::new(state));
+        ToolResult::new(text, ToolOutput::TerminalSession(output))
     }
 }
 
-/// The sentence for a log that cannot be read.
-fn unreadable(fault: &std::io::Error) -> String {
-    format!("the log cannot be read: {}", output::because(fault))
+/// Refusal for a log that cannot be read.
+fn unreadable(fault: &std::io::Error) -> Refused {
+    let sentence = format!("the log cannot be read: {}", output::because(fault));
+    Refused(ErrorCode::Fault, sentence)
 }
 
-/// The sentence for a session that has ended where one is needed that runs.
-fn ended(id: SessionId) -> String {
-    abide_engine::text::refusal_sentence(&Refusal::SessionEnded(id))
+/// Refusal for a session that has ended where one is needed that runs.
+fn ended(id: SessionId) -> Refused {
+    Refused::from(&Refusal::SessionEnded(id))
 }
-
-/// Names and values as JSON fields.
-macro_rules! fields {
-    ($($name:literal: $value:expr),* $(,)?) => {{
-        let mut fields = serde_json::Map::new();
-        $(fields.insert($name.into(), serde_json::json!($value));)*
-        fields
-    }};
-}
-use fields;

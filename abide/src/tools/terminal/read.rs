@@ -5,15 +5,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use abide_api::arguments::{ReadOutputArgs, TextOrNumber};
+use abide_api::{ActionResult, Activity};
 use abide_core::{Millis, Mono};
 use abide_output::mask::Mask;
-use serde_json::{Map, Value, json};
 
 use super::settled::Settled;
 use super::tail::{Found, Tail};
-use super::{Args, BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
+use super::{BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
 use crate::lines::{self, Cursor, Page, PartialLine, ResumeState};
 use crate::readers::Reader;
+use crate::tools::args::pattern;
 use crate::tools::report;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::keepers::{Follower, LogProgress};
@@ -23,12 +25,8 @@ use abide_session::folder;
 use abide_session::log::Log;
 use abide_session::read_cursors::ReadCursors;
 
-pub(super) const FIELDS: &str = "action, session_id, max_lines, timeout_seconds, until, since";
-
 /// Lines where no number is given.
 const LINES: usize = 100;
-/// The most that can be asked for.
-const MOST_LINES: u64 = 10_000;
 /// The quiet after which a line without end, such as a prompt, is taken to be all there is.
 const SETTLE: Duration = Duration::from_millis(100);
 /// How long output may keep coming before an unfinished line is handed out regardless.
@@ -45,13 +43,11 @@ pub(in crate::tools) struct Read {
     since: Option<Cursor>,
 }
 
-pub(super) fn read(args: &mut Args) -> Result<Read, BadInput> {
-    let max_lines = args.whole("max_lines", 1..=MOST_LINES)?;
-    let timeout = args.patience("timeout_seconds")?.unwrap_or(Millis(0));
-    let until = args.pattern("until")?;
-    let since = match args.anything_or_number("since")? {
+pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
+    let until = pattern("until", args.until)?;
+    let since = match args.since {
         None => None,
-        Some(text) => Some(text.parse().map_err(|_| {
+        Some(TextOrNumber(text)) => Some(text.parse().map_err(|_| {
             BadInput(format!(
                 "`since` must be a cursor from an earlier result; got \"{}\".",
                 super::shortened(&text)
@@ -59,8 +55,8 @@ pub(super) fn read(args: &mut Args) -> Result<Read, BadInput> {
         })?),
     };
     Ok(Read {
-        max_lines: max_lines.map_or(LINES, |lines| lines as usize),
-        timeout,
+        max_lines: args.max_lines.map_or(LINES, |lines| lines.0 as usize),
+        timeout: args.timeout_seconds.map(|time| time.0).unwrap_or_default(),
         until,
         since,
     })
@@ -70,7 +66,7 @@ impl Desk {
     pub(super) async fn read(&self, named: &Named, read: Read) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let mut guard = self.attend(&view).await;
         let timeout = self
@@ -88,24 +84,15 @@ impl Desk {
             self.has_read(&view, &cursors, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
-        let mut more = Map::new();
-        if let (Some(matched), Some(_)) = (found.matched, &read.until) {
-            more.insert("matched".into(), json!(matched));
-        }
-        if timeout < read.timeout {
-            found.cut = Some(timeout);
-            more.insert(
-                "effective_timeout".into(),
-                json!(timeout.0 as f64 / 1_000.0),
-            );
-        }
+        found.cut = (timeout < read.timeout).then_some(timeout);
         // After a complete line the program may be about to do anything; after a prompt, or after nothing, what it does
         // now is worth a look.
-        if view.is_running() && !found.ends_with_complete_line() {
-            report::add_process_facts(&self.handle, &view, &mut more);
-        }
+        let activity = match view.is_running() && !found.ends_with_complete_line() {
+            true => report::current_activity(&self.handle, &view),
+            false => None,
+        };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
-        let result = self.told(&view, &reading, found, more);
+        let result = self.told(&view, &reading, found, activity, None);
         let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
@@ -193,13 +180,14 @@ impl Desk {
         self.newest(view)
     }
 
-    /// What was read, in words and as facts.
+    /// What was read, in words and as fields.
     pub(super) fn told(
         &self,
         view: &SessionView,
         reading: &Reading,
         found: Found,
-        more: Map<String, Value>,
+        activity: Option<Activity>,
+        typed: Option<Typed>,
     ) -> super::ToolResult {
         let cursor = found.cursor.to_string();
         let lines: usize = found.lines.iter().map(|line| line.len() + 1).sum();
@@ -232,17 +220,32 @@ impl Desk {
             text.push('\n');
             text.push_str(&ending);
         }
-        if more.contains_key("alternate_screen") {
+        let full_screen = typed.as_ref().is_some_and(|typed| typed.full_screen);
+        if full_screen {
             text.push_str("\n[a full-screen program: screen shows it as a person sees it]");
         }
         let text = reading.mask.apply(text);
         let extent = reading.extent(&found);
-        let mut facts = report::session_facts_with(view, view.is_running(), extent);
-        facts.insert("cursor".into(), Value::String(cursor));
-        facts.insert("lines".into(), json!(found.lines.len()));
-        facts.insert("more".into(), Value::Bool(found.full));
-        self.result_of(view, facts, text, more)
+        let summary = report::summary_with(view, view.is_running(), extent);
+        let action = ActionResult::Read {
+            cursor,
+            lines: found.lines.len(),
+            more: found.full,
+            matched: found.matched,
+            effective_timeout: found.cut.map(report::in_seconds),
+            sent: typed.map(|typed| typed.bytes),
+            alternate_screen: full_screen.then_some(true),
+        };
+        self.result_of(view, summary, text, activity, action)
     }
+}
+
+/// Input that was typed before a read.
+pub(super) struct Typed {
+    /// Number of bytes.
+    pub bytes: usize,
+    /// A full-screen program has the terminal.
+    pub full_screen: bool,
 }
 
 /// Reads a session's output as it comes.

@@ -1,11 +1,14 @@
 //! `extend`, `resize`, `signal` and `kill`: acts upon a running session.
 
+use abide_api::ActionResult;
+use abide_api::arguments::{ExtendArgs, ResizeArgs, SignalArgs};
 use abide_core::session::{End, Phase};
 use abide_core::{Millis, Request, SessionId};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{Args, BadInput, Desk, Done, DoneReading, Finished, Named, ended, fields, start};
+use super::{BadInput, Desk, Done, DoneReading, Finished, Named, Refused, ended, start};
 use crate::signals;
+use crate::tools::report;
 use abide_engine::SessionView;
 use abide_engine::peer::Peer;
 use abide_engine::screen::Size;
@@ -24,11 +27,11 @@ pub(in crate::tools) struct Resize {
     rows: Option<u16>,
 }
 
-pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
+pub(super) fn read_extend(args: ExtendArgs) -> Result<Extend, BadInput> {
     let limits = Extend {
-        deadline: args.seconds("timeout")?,
-        idle: args.seconds("idle")?,
-        inactivity: args.patience("inactivity_timeout")?,
+        deadline: args.timeout.map(|time| time.0),
+        idle: args.idle.map(|time| time.0),
+        inactivity: args.inactivity_timeout.map(|time| time.0),
     };
     if limits
         .deadline
@@ -44,8 +47,8 @@ pub(super) fn read_extend(args: &mut Args) -> Result<Extend, BadInput> {
     Ok(limits)
 }
 
-pub(super) fn read_resize(args: &mut Args) -> Result<Resize, BadInput> {
-    match start::read_size(args)? {
+pub(super) fn read_resize(args: &ResizeArgs) -> Result<Resize, BadInput> {
+    match start::size(args.cols, args.rows) {
         (None, None) => Err(BadInput(
             "`cols` or `rows` is required: there is no size to give.".into(),
         )),
@@ -53,8 +56,8 @@ pub(super) fn read_resize(args: &mut Args) -> Result<Resize, BadInput> {
     }
 }
 
-pub(super) fn read_signal(args: &mut Args) -> Result<i32, BadInput> {
-    let given = args.value("signal");
+pub(super) fn read_signal(args: SignalArgs) -> Result<i32, BadInput> {
+    let given = args.signal;
     signals::number(given.as_ref()).ok_or_else(|| {
         let given = given.map_or("nothing".into(), |given| {
             super::shortened(&given.to_string())
@@ -69,7 +72,7 @@ impl Desk {
     pub(super) async fn extend(&self, named: &Named, limits: Extend) -> Option<Done> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let request = Request::Extend {
             session: view.id,
@@ -77,8 +80,8 @@ impl Desk {
             idle: limits.idle,
             inactivity: limits.inactivity,
         };
-        if let Err(sentence) = self.ask(request).await? {
-            return Some(Err(sentence));
+        if let Err(refused) = self.ask(request).await? {
+            return Some(Err(refused));
         }
         let moved: Vec<String> = [
             ("timeout", limits.deadline),
@@ -93,44 +96,47 @@ impl Desk {
         })
         .collect();
         let text = format!("Session '{}' extended ({})", view.id, moved.join(", "));
-        let seconds = |limit: Option<Millis>| limit.map(|limit| limit.0 as f64 / 1_000.0);
-        let more = fields! {
-            "timeout": seconds(limits.deadline),
-            "idle": seconds(limits.idle),
-            "inactivity_timeout": seconds(limits.inactivity),
+        let action = ActionResult::Extend {
+            timeout: limits.deadline.map(report::in_seconds),
+            idle: limits.idle.map(report::in_seconds),
+            inactivity_timeout: limits.inactivity.map(report::in_seconds),
         };
-        Some(Ok(self.result(&self.newest(&view), text, more)))
+        Some(Ok(self.result(&self.newest(&view), text, action)))
     }
 
     pub(super) async fn resize(&self, named: &Named, size: Resize) -> Option<Done> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         if !view.is_running() {
             return Some(Err(ended(view.id)));
         }
         if !view.pty {
-            return Some(Err(format!("Session '{}' has no terminal", view.id)));
+            let sentence = format!("Session '{}' has no terminal", view.id);
+            return Some(Err(Refused::conflict(sentence)));
         }
         let _guard = self.attend(&view).await;
         // Whatever the program paints for the new size must find the screen of that size.
         let given = (size.cols, size.rows);
         let Size { cols, rows } = match self.handle.screens().resize(view.id, given).await {
             Ok(size) => size,
-            Err(fault) => return Some(Err(format!("the screen cannot be resized: {fault}"))),
+            Err(fault) => {
+                let sentence = format!("the screen cannot be resized: {fault}");
+                return Some(Err(Refused::conflict(sentence)));
+            }
         };
         let keepers = self.handle.keepers();
         keepers.send(view.id, &ToKeeper::Resize { cols, rows });
         let text = format!("Session '{}' has {cols} columns and {rows} rows", view.id);
-        let more = fields! {"cols": cols, "rows": rows};
-        Some(Ok(self.result(&view, text, more)))
+        let action = ActionResult::Resize { cols, rows };
+        Some(Ok(self.result(&view, text, action)))
     }
 
     pub(super) async fn signal(&self, named: &Named, number: i32) -> Option<Done> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let request_entry = self.request_entry(&view, "signal");
         if view.is_running() {
@@ -143,14 +149,15 @@ impl Desk {
             return Some(Err(ended(view.id)));
         }
         let text = format!("Signal {number} sent to session '{}'", view.id);
-        Some(Ok(self.result(&view, text, fields! {"sent": number})))
+        let action = ActionResult::Signal { sent: number };
+        Some(Ok(self.result(&view, text, action)))
     }
 
     /// The answer comes when the tree is gone.
     pub(super) async fn kill(&self, named: &Named) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let end = if self.context.sees_all {
             End::User
@@ -161,13 +168,13 @@ impl Desk {
             session: view.id,
             end,
         };
-        if let Err(sentence) = self.ask(request).await? {
-            return Some(Err(sentence));
+        if let Err(refused) = self.ask(request).await? {
+            return Some(Err(refused));
         }
         let left = matches!(view.state.phase, Phase::Leftover { .. });
         let view = self.newest(&view);
         if view.is_running() {
-            return Some(Err(undying(view.id)));
+            return Some(Err(Refused::conflict(undying(view.id))));
         }
         let gone = !matches!(view.state.phase, Phase::Leftover { .. });
         let mut text = format!("Session '{}' killed", view.id);
@@ -193,8 +200,7 @@ impl Desk {
             text.push('\n');
             text.push_str(&undying(view.id));
         }
-        let more = fields! {"gone": json!(gone)};
-        let result = self.result(&view, text, more);
+        let result = self.result(&view, text, ActionResult::Kill { gone });
         Some(Ok(Finished::from(result).telling_end_of(Some(view.id))))
     }
 }

@@ -1,21 +1,19 @@
 //! `search`: the lines of the whole log that match.
 
+use abide_api::arguments::SearchArgs;
+use abide_api::{ActionResult, FoundLine};
 use abide_core::Millis;
 use abide_output::digest::rendered_rows;
-use serde_json::{Value, json};
 
-use super::{Args, BadInput, Desk, Done, Named, fields, unreadable};
+use super::{BadInput, Desk, Done, Named, unreadable};
+use crate::tools::args::pattern;
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Line, Pattern, SearchResult};
 use abide_session::log::Log;
 
-pub(super) const FIELDS: &str = "action, session_id, pattern, context, max_lines";
-
 /// Matching lines that are brought where no number is given, and at most.
 pub(super) const LINES: u64 = 100;
 pub(super) const MOST_LINES: u64 = 10_000;
-/// Lines around each that can be asked for.
-const MOST_CONTEXT: u64 = 50;
 /// How long a search may take; the rest of the log is then left unsearched, and that is said.
 const PATIENCE: Millis = Millis(20_000);
 /// Characters of a line that are shown.
@@ -27,14 +25,14 @@ pub(in crate::tools) struct Search {
     most: usize,
 }
 
-pub(super) fn read(args: &mut Args) -> Result<Search, BadInput> {
-    let pattern = args.pattern("pattern")?.ok_or_else(|| {
+pub(super) fn read(args: SearchArgs) -> Result<Search, BadInput> {
+    let pattern = pattern("pattern", args.pattern)?.ok_or_else(|| {
         BadInput("`pattern` is required and must be a regular expression; got nothing.".into())
     })?;
     Ok(Search {
         pattern,
-        context: args.whole("context", 0..=MOST_CONTEXT)?.unwrap_or(0) as usize,
-        most: args.whole("max_lines", 1..=MOST_LINES)?.unwrap_or(LINES) as usize,
+        context: args.context.map_or(0, |lines| lines.0) as usize,
+        most: args.max_lines.map_or(LINES, |lines| lines.0) as usize,
     })
 }
 
@@ -42,7 +40,7 @@ impl Desk {
     pub(super) async fn search(&self, named: &Named, search: Search) -> Option<Done> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let guard = self.attend(&view).await;
         let log = Log::open(&view.folder).counting(view.bytes());
@@ -66,21 +64,18 @@ impl Desk {
         };
         let view = self.newest(&view);
         let text = self.mask(&view, text(&found));
-        let lines: Vec<Value> = found
-            .lines
-            .iter()
-            .map(|line| {
-                let words = self.mask(&view, words(line));
-                json!({"line": line.number, "match": line.matches, "text": words})
-            })
-            .collect();
-        let more = fields! {
-            "matches": found.matches,
-            "lines_total": found.total,
-            "found": lines,
-            "complete": !found.stopped,
+        let lines = found.lines.iter().map(|line| FoundLine {
+            line: line.number,
+            r#match: line.matches,
+            text: self.mask(&view, words(line)),
+        });
+        let action = ActionResult::Search {
+            matches: found.matches,
+            lines_total: found.total,
+            found: lines.collect(),
+            complete: !found.stopped,
         };
-        Some(Ok(self.result(&view, text, more)))
+        Some(Ok(self.result(&view, text, action)))
     }
 }
 

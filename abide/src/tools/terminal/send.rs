@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use abide_api::arguments::SendInputArgs;
 use abide_core::Millis;
 
+use super::read::Typed;
 use super::settled::Settled;
-use super::{Args, BadInput, Desk, DoneReading, Named, ended, fields, report, unreadable};
+use super::{BadInput, Desk, DoneReading, Named, Refused, ended, report, unreadable};
 use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::pause;
 use abide_engine::screen::Modes;
 use abide_session::frame::Once;
 use abide_session::log::Log;
-
-pub(super) const FIELDS: &str = "action, session_id, input, keys";
 
 /// What came back is all there is when nothing more comes for this long,
 const QUIET: Duration = Duration::from_millis(150);
@@ -35,9 +35,15 @@ pub(in crate::tools) struct Send {
     keys: Vec<String>,
 }
 
-pub(super) fn read(args: &mut Args) -> Result<Send, BadInput> {
-    let input = args.anything("input")?.unwrap_or_default();
-    let keys = args.words("keys", MOST_KEYS)?;
+pub(super) fn read(args: SendInputArgs) -> Result<Send, BadInput> {
+    let input = args.input.map(|input| input.0).unwrap_or_default();
+    let keys = args.keys.map(|keys| keys.0).unwrap_or_default();
+    if keys.len() > MOST_KEYS {
+        return Err(BadInput(format!(
+            "`keys` must hold at most {MOST_KEYS}; got {}.",
+            keys.len()
+        )));
+    }
     if input.is_empty() && keys.is_empty() {
         return Err(BadInput(
             "`input` or `keys` is required: there is nothing to send.".into(),
@@ -59,7 +65,7 @@ impl Desk {
     pub(super) async fn send(&self, named: &Named, send: Send) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let request_entry = self.request_entry(&view, "input");
         let runs = view.is_running();
@@ -71,15 +77,15 @@ impl Desk {
         let mut guard = self.attend(&view).await;
         let bytes = match self.bytes(&view, &send).await {
             Ok(bytes) => bytes,
-            Err(sentence) => return Some(Err(sentence)),
+            Err(refused) => return Some(Err(refused)),
         };
         let log = Log::open(&view.folder).counting(view.bytes());
         let sent_at = match log.extent() {
             Ok((written, _)) => written,
             Err(fault) => return Some(Err(unreadable(&fault))),
         };
-        if runs && let Err(sentence) = self.type_in(&view, &bytes).await {
-            return Some(Err(sentence));
+        if runs && let Err(refused) = self.type_in(&view, &bytes).await {
+            return Some(Err(refused));
         }
         let cursors = self.handle.read_cursors().of(&view.folder);
         let from = self.position(&view, &cursors);
@@ -97,15 +103,17 @@ impl Desk {
         };
         self.has_read(&view, &cursors, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
-        let mut more = fields! {"sent": bytes.len()};
-        if view.is_running() {
-            if self.modes(&view).await.full_screen {
-                more.insert("alternate_screen".into(), true.into());
-            }
-            report::add_process_facts(&self.handle, &view, &mut more);
-        }
+        let runs = view.is_running();
+        let typed = Typed {
+            bytes: bytes.len(),
+            full_screen: runs && self.modes(&view).await.full_screen,
+        };
+        let activity = match runs {
+            true => report::current_activity(&self.handle, &view),
+            false => None,
+        };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
-        let result = self.told(&view, &reading, found, more);
+        let result = self.told(&view, &reading, found, activity, Some(typed));
         let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
@@ -120,7 +128,7 @@ impl Desk {
     }
 
     /// What a terminal would send, or without one the text as it is.
-    async fn bytes(&self, view: &SessionView, send: &Send) -> Result<Vec<u8>, String> {
+    async fn bytes(&self, view: &SessionView, send: &Send) -> Result<Vec<u8>, Refused> {
         let modes = self.modes(view).await;
         let mut bytes = if view.pty {
             keys::typed(&send.input, modes)
@@ -128,7 +136,7 @@ impl Desk {
             send.input.clone().into_bytes()
         };
         for key in &send.keys {
-            let key = keys::key(key, modes).map_err(|e| e.to_string())?;
+            let key = keys::key(key, modes).map_err(|e| Refused::conflict(e.to_string()))?;
             // Without a terminal nobody makes a line end of the enter key.
             let enter = !view.pty && key == b"\r";
             bytes.extend_from_slice(if enter { b"\n" } else { &key });
@@ -137,7 +145,7 @@ impl Desk {
     }
 
     /// Hands input over, no faster than the program takes it.
-    async fn type_in(&self, view: &SessionView, bytes: &[u8]) -> Result<(), String> {
+    async fn type_in(&self, view: &SessionView, bytes: &[u8]) -> Result<(), Refused> {
         let mut sent = 0;
         let keepers = self.handle.keepers();
         for part in bytes.chunks(PART) {
@@ -151,12 +159,12 @@ impl Desk {
                     taken.map_err(|_| ended(view.id))?;
                 }
                 () = pause(STALL) => {
-                    return Err(format!(
+                    return Err(Refused::conflict(format!(
                         "the program does not read its input: {sent} of {} bytes were handed over \
                          before it stopped for {}; send the rest later",
                         bytes.len(),
                         Millis(STALL.as_millis() as u64)
-                    ));
+                    )));
                 }
             }
             sent += part.len();

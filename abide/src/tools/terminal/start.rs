@@ -3,18 +3,17 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
+use abide_api::arguments::{Cols, Rows, StartArgs};
+use abide_api::{ActionResult, ErrorCode};
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, limit};
 
-use super::{Args, BadInput, Context, Desk, Done, fields};
+use super::{BadInput, Context, Desk, Done, Refused};
 use crate::program;
+use crate::tools::args::folder;
 use crate::tools::{key, report};
 use abide_engine::config::Config;
-use abide_engine::screen::Size;
 use abide_engine::{Launch, Stdin};
-
-pub(super) const FIELDS: &str =
-    "action, command, cwd, env, pty, cols, rows, inactivity_timeout, idempotency_key";
 
 /// Columns and rows of a terminal where none are given.
 const COLS: u16 = 120;
@@ -27,22 +26,22 @@ pub(in crate::tools) struct Start {
     launch: Launch,
 }
 
-pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Result<Start, BadInput> {
-    let command = args.text("command")?.unwrap_or_default();
+pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Result<Start, BadInput> {
+    let command = args.command.map(|text| text.0).unwrap_or_default();
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Command cannot be empty.".into()));
     }
-    let cwd = args.folder("cwd", context)?;
-    let given = args.env("env")?;
-    let pty = args.flag_or("pty", true)?;
-    let (cols, rows) = read_size(args)?;
+    let cwd = folder(args.cwd, context);
+    let given = args.env.map(|env| env.0).unwrap_or_default();
+    let pty = args.pty.unwrap_or(true);
+    let (cols, rows) = size(args.cols, args.rows);
     let (cols, rows) = (cols.unwrap_or(COLS), rows.unwrap_or(ROWS));
-    let inactivity = match args.patience("inactivity_timeout")? {
+    let inactivity = match args.inactivity_timeout.map(|time| time.0) {
         None => Some(limit::INACTIVITY_DEFAULT),
         Some(Millis(0)) => None,
         Some(limit) => Some(limit),
     };
-    let key = key(args, context)?;
+    let key = key(args.idempotency_key, context);
     let secrets = Arc::new(report::secrets_in(&given));
     let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
     let mut env = report::laid_over(&context.env, given, pty);
@@ -75,13 +74,12 @@ pub(super) fn read(args: &mut Args, context: &Context, config: &Config) -> Resul
     })
 }
 
-pub(super) fn read_size(args: &mut Args) -> Result<(Option<u16>, Option<u16>), BadInput> {
-    let cols = Size::LEAST_COLS.into()..=Size::MOST_COLS.into();
-    let rows = Size::LEAST_ROWS.into()..=Size::MOST_ROWS.into();
-    let cols = args.whole("cols", cols)?;
-    let rows = args.whole("rows", rows)?;
-    // Both fit: they have just been found to be within their bounds.
-    Ok((cols.map(|cols| cols as u16), rows.map(|rows| rows as u16)))
+/// Columns and rows, which fit: their bounds are those of a screen.
+pub(super) fn size(cols: Option<Cols>, rows: Option<Rows>) -> (Option<u16>, Option<u16>) {
+    (
+        cols.map(|cols| cols.0 as u16),
+        rows.map(|rows| rows.0 as u16),
+    )
 }
 
 /// Variables that speak of the terminal the caller itself has.
@@ -105,19 +103,26 @@ impl Desk {
         let pending = self.handle.call(caller, request, Some(start.launch)).await;
         let outcome = pending.done().await?;
         if let Outcome::Refused(refusal) = &outcome {
-            return Some(Err(abide_engine::text::refusal_sentence(refusal)));
+            return Some(Err(Refused::from(refusal)));
         }
         let Some(view) = report::session_of(&self.handle, &outcome) else {
             return Some(Ok(report::vanished()));
         };
         if let Some(fault) = report::fault(&view) {
             let fault = self.mask(&view, fault.to_owned());
-            let facts = fields! {"pty": view.pty, "error": fault.clone()};
-            let mut failed = self.result(&view, fault, facts);
-            failed.is_error = true;
+            let action = ActionResult::Start {
+                pty: view.pty,
+                error: Some(fault.clone()),
+            };
+            let mut failed = self.result(&view, fault, action);
+            failed.error = Some(ErrorCode::Conflict);
             return Some(Ok(failed));
         }
         let text = format!("Session '{}' started", view.id);
-        Some(Ok(self.result(&view, text, fields! {"pty": view.pty})))
+        let action = ActionResult::Start {
+            pty: view.pty,
+            error: None,
+        };
+        Some(Ok(self.result(&view, text, action)))
     }
 }

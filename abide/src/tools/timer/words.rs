@@ -1,8 +1,8 @@
 //! What is said of timers: sentences for a model, fields for a program.
 
-use abide_core::timer::{Act, Status, Timer};
+use abide_api as api;
+use abide_core::timer::{Act, Kind, Status, Timer};
 use abide_core::{Millis, TimerId};
-use serde_json::{Map, Value, json};
 
 use super::Tells;
 use abide_engine::store::TimerRow;
@@ -97,67 +97,82 @@ fn what_next(act: Act, status: &str, tells: Tells) -> String {
 }
 
 /// A timer as fields.
-pub(crate) fn facts(timer: &Timer, row: Option<&TimerRow>) -> Map<String, Value> {
-    let mut facts = row.map(row_facts).unwrap_or_default();
-    facts.insert("timer_id".into(), json!(timer.id.to_string()));
-    facts.insert("timer_type".into(), json!(timer.kind.as_str()));
-    facts.insert("status".into(), json!(timer.status.as_str()));
-    facts.insert("total_duration".into(), secs(timer.total));
-    facts.insert("elapsed_time".into(), secs(timer.elapsed()));
-    facts.insert("remaining_time".into(), secs(timer.remaining));
-    facts.insert("last_check_at".into(), json!(timer.checked.0));
+pub(crate) fn fields(timer: &Timer, row: Option<&TimerRow>) -> api::Timer {
+    let mut fields = match row {
+        Some(row) => row_fields(row),
+        None => without_row(timer),
+    };
+    fields.status = timer.status.into();
+    fields.elapsed_time = timer.elapsed().into();
+    fields.remaining_time = timer.remaining.into();
+    fields.last_check_at = timer.checked.0;
     if let Status::Completed { by, .. } = timer.status {
-        facts.insert("completed_by".into(), json!(by.as_str()));
+        fields.completed_by = Some(by.into());
     }
-    if let Some(until) = timer.pause_until {
-        facts.insert("pause_until".into(), json!(until.0));
-    }
-    facts
+    fields.pause_until = timer.pause_until.map(|until| until.0);
+    fields
 }
 
-/// A timer's row as fields; what has elapsed is known only where it has ended.
-pub(crate) fn row_facts(row: &TimerRow) -> Map<String, Value> {
-    let mut facts = Map::new();
+/// A timer whose row cannot be read: the last check is the first time that is known of it.
+fn without_row(timer: &Timer) -> api::Timer {
+    api::Timer {
+        timer_id: api::Id(timer.id),
+        timer_type: timer.kind.into(),
+        agent: timer.agent.0.to_string(),
+        status: timer.status.into(),
+        total_duration: timer.total.into(),
+        timeout_duration: timer.total.into(),
+        elapsed_time: timer.elapsed().into(),
+        remaining_time: timer.remaining.into(),
+        reason: None,
+        mission: None,
+        created_at: timer.checked.0,
+        last_check_at: timer.checked.0,
+        pause_until: None,
+        ended_at: None,
+        completed_by: None,
+        seen: None,
+        stop_reason: None,
+        late: None,
+        last_look: None,
+    }
+}
+
+/// A timer's row as fields; what has elapsed is known only of one that has ended.
+pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
     let remaining = row.remaining.unwrap_or_default();
-    facts.insert("timer_id".into(), json!(row.id.to_string()));
-    facts.insert("timer_type".into(), json!(row.kind.as_str()));
-    facts.insert("agent".into(), json!(row.agent));
-    facts.insert("status".into(), json!(row.status));
-    facts.insert("total_duration".into(), secs(row.total));
-    facts.insert(
-        "timeout_duration".into(),
-        secs(row.standby.unwrap_or(row.total)),
-    );
-    facts.insert("elapsed_time".into(), secs(row.total.less(remaining)));
-    facts.insert("remaining_time".into(), secs(remaining));
-    facts.insert(timer_label(row).to_lowercase(), json!(row.text));
-    facts.insert("created_at".into(), json!(row.created.0));
-    facts.insert("last_check_at".into(), json!(row.checked.0));
-    if let Some(by) = &row.completed_by {
-        facts.insert("completed_by".into(), json!(by));
-    }
-    if let Some(reason) = &row.reason {
-        let name = match (&row.completed_by, row.status.as_str()) {
-            (Some(_), _) => Some("seen"),
-            // Why it went on is no reason to have stopped.
-            (None, "running") => None,
-            (None, _) => Some("stop_reason"),
-        };
-        facts.extend(name.map(|name| (name.to_owned(), json!(reason))));
-    }
-    if let Some(late) = row.late {
-        facts.insert("late".into(), secs(late));
-    }
-    if let Some(ended) = row.ended {
-        facts.insert("ended_at".into(), json!(ended.0));
-    }
-    facts
-}
-
-/// Seconds as a number; whole ones without a fraction.
-pub(crate) fn secs(time: Millis) -> Value {
-    match time.0 % 1_000 {
-        0 => json!(time.0 / 1_000),
-        _ => json!(time.0 as f64 / 1_000.0),
+    let status = api::TimerStatus::of(&row.status);
+    let completed_by = row.completed_by.as_deref();
+    let (reason, mission) = match row.kind {
+        Kind::Waiting => (Some(row.text.clone()), None),
+        Kind::Mission => (None, Some(row.text.clone())),
+    };
+    let note = || row.reason.clone();
+    let (seen, stop_reason) = match (completed_by, status) {
+        (Some(_), _) => (note(), None),
+        // Why it went on is no reason to have stopped.
+        (None, Some(api::TimerStatus::Running)) => (None, None),
+        (None, _) => (None, note()),
+    };
+    api::Timer {
+        timer_id: api::Id(row.id),
+        timer_type: row.kind.into(),
+        agent: row.agent.clone(),
+        status: status.unwrap_or(api::TimerStatus::Stopped),
+        total_duration: row.total.into(),
+        timeout_duration: row.standby.unwrap_or(row.total).into(),
+        elapsed_time: row.total.less(remaining).into(),
+        remaining_time: remaining.into(),
+        reason,
+        mission,
+        created_at: row.created.0,
+        last_check_at: row.checked.0,
+        pause_until: None,
+        ended_at: row.ended.map(|ended| ended.0),
+        completed_by: completed_by.and_then(api::CompletedBy::of),
+        seen,
+        stop_reason,
+        late: row.late.map(Into::into),
+        last_look: None,
     }
 }

@@ -1,0 +1,114 @@
+//! Arguments of the tools: one struct per tool or action. The input schema is derived from the struct, and
+//! [`arguments!`] reads it, so that a wrong field is refused with one sentence that names the field, what was given and
+//! what is allowed.
+
+mod tools;
+mod value;
+
+pub use tools::{
+    ACTIONS, Cols, CommandArgs, ExecuteCommandArgs, ExtendArgs, LimitArgs, ListArgs,
+    PauseTimerArgs, ReadMessagesArgs, ReadOutputArgs, ReadTimerArgs, ResizeArgs, Rows, SearchArgs,
+    SendInputArgs, SessionArgs, ShellArgs, SignalArgs, StartArgs, TerminalSessionArgs,
+    TimerActionArgs, TimerArgs, WaitArgs,
+};
+pub use value::{
+    AnySeconds, AnyText, ConditionFields, Env, FromArgument, IdleSeconds, PositiveSeconds,
+    ShellSeconds, Text, TextOrNumber, Whole, Words, shown_text,
+};
+
+use serde_json::{Map, Value};
+
+/// Input that is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadInput(pub String);
+
+impl std::fmt::Display for BadInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+/// Takes a field out; `null` counts as absent, since many clients send it for that.
+fn take<T: FromArgument>(
+    fields: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<T>, BadInput> {
+    let value = fields.remove(name).filter(|value| !value.is_null());
+    value.map(|value| T::read(name, value)).transpose()
+}
+
+/// All fields have been read: what is left belongs to none.
+fn finish(fields: Map<String, Value>, part: &str, known: &[&str]) -> Result<(), BadInput> {
+    match fields.into_iter().find(|(_, value)| !value.is_null()) {
+        None => Ok(()),
+        Some((field, _)) => Err(BadInput(format!(
+            "`{}` is not a field of {part}; the fields are {}.",
+            shown_text(&field),
+            known.join(", ")
+        ))),
+    }
+}
+
+/// Defines a struct of optional fields that can be read from JSON. Fields are checked in the order of the struct.
+macro_rules! arguments {
+    ($(
+        $(#[$about:meta])*
+        $name:ident $(<$generic:ident>)? { $($(#[$field_about:meta])* $field:ident: $type:ty,)* }
+    )*) => {$(
+        #[derive(Clone, Debug, JsonSchema)]
+        $(#[$about])*
+        #[serde(deny_unknown_fields)]
+        pub struct $name $(<$generic>)? { $($(#[$field_about])* pub $field: Option<$type>,)* }
+
+        impl $(<$generic: FromArgument>)? $name $(<$generic>)? {
+            /// Reads the fields. `part` is named if one of them is unknown: `this tool`, or an action.
+            pub fn read(mut fields: Map<String, Value>, part: &str) -> Result<Self, BadInput> {
+                let read = $name { $($field: take(&mut fields, field_name(stringify!($field)))?,)* };
+                finish(fields, part, &[$(field_name(stringify!($field))),*])?;
+                Ok(read)
+            }
+        }
+    )*};
+}
+use arguments;
+
+/// Name in JSON of a field whose name is a word of Rust.
+fn field_name(name: &'static str) -> &'static str {
+    name.strip_prefix("r#").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refused(given: Value) -> String {
+        let Value::Object(fields) = given else {
+            panic!("arguments are an object");
+        };
+        TimerActionArgs::read(fields, "this tool").unwrap_err().0
+    }
+
+    #[test]
+    fn wrong_field_is_named_with_what_was_given() {
+        assert_eq!(
+            refused(json!({"timer_id": 5})),
+            "`timer_id` must be text; got 5."
+        );
+        assert_eq!(
+            refused(json!({"timer_id": "x", "why": "y"})),
+            "`why` is not a field of this tool; the fields are timer_id, reason."
+        );
+    }
+
+    #[test]
+    fn null_counts_as_absent() {
+        let Value::Object(fields) = json!({"timer_id": "x", "reason": null, "why": null}) else {
+            unreachable!("it is an object");
+        };
+        let read = TimerActionArgs::read(fields, "this tool").unwrap();
+        assert_eq!((read.timer_id, read.reason), (Some(Text("x".into())), None));
+    }
+}

@@ -1,0 +1,337 @@
+//! Types of single arguments, each with its check and its schema.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+
+use abide_core::Millis;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+
+use super::BadInput;
+
+/// Longest text of one argument, in bytes.
+const TEXT_LIMIT: usize = 1 << 20;
+
+/// A value of one field.
+pub trait FromArgument: Sized {
+    /// Checks the value of a field.
+    fn read(field: &str, value: Value) -> Result<Self, BadInput>;
+}
+
+/// Defines types with the schema of their values.
+macro_rules! values {
+    ($($(#[$about:meta])* $name:ident($type:ty) = $schema:tt;)*) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name(pub $type);
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+values! {
+    /// Text without NUL bytes.
+    Text(String) = {"type": "string"};
+    /// Text that may hold anything.
+    AnyText(String) = {"type": "string"};
+    /// Text that some clients write as a number.
+    TextOrNumber(String) = {"type": "string"};
+    /// Seconds, fractions allowed, more than none.
+    PositiveSeconds(Millis) = {"type": "number", "exclusiveMinimum": 0};
+    /// Hard limit of `shell`.
+    ShellSeconds(Millis) = {"type": "integer", "minimum": 1, "default": 100,
+        "description": "Hard limit in seconds: then the whole process tree is killed."};
+    /// Limit of `execute_command` without output.
+    IdleSeconds(Millis) = {"type": "number", "exclusiveMinimum": 0, "default": 60,
+        "description": "Seconds without any output before a person is asked. Any output restarts it; there is no limit on the total time."};
+    /// Seconds, fractions allowed, or 0.
+    AnySeconds(Millis) = {"type": "number", "minimum": 0};
+    /// A list of words, or one text of words with blanks or commas between them.
+    Words(Vec<String>) = {"type": "array", "items": {"type": "string"}};
+    /// Variables to set; `null` takes one away.
+    Env(Vec<(OsString, Option<OsString>)>) = {"type": "object", "additionalProperties": {"type": "string"}};
+    /// A condition, read by the daemon. The schema has the fields of every kind.
+    ConditionFields(Value) = {
+        "type": "object",
+        "properties": {
+            "port": {"type": ["integer", "string"]},
+            "url": {"type": "string"},
+            "status": {"type": "integer"},
+            "body": {"type": "string"},
+            "file": {"type": "string"},
+            "is": {"type": "string"},
+            "matches": {"type": "string"},
+            "session": {"type": "string"},
+            "output": {"type": "string"},
+            "command": {"type": "string"},
+            "every": {"type": "number"},
+            "all": {"type": "array", "items": {"type": "object"}},
+            "any": {"type": "array", "items": {"type": "object"}}
+        }
+    };
+}
+
+/// A whole number within bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Whole<const LEAST: u64, const MOST: u64>(pub u64);
+
+impl<const LEAST: u64, const MOST: u64> JsonSchema for Whole<LEAST, MOST> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Whole".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "integer", "minimum": LEAST, "maximum": MOST})
+    }
+}
+
+impl FromArgument for Text {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match value {
+            Value::String(text) if text.contains('\0') => Err(BadInput(format!(
+                "`{field}` must be text without NUL bytes; got one at byte {}.",
+                text.find('\0').unwrap_or(0)
+            ))),
+            Value::String(text) if text.len() > TEXT_LIMIT => Err(BadInput(format!(
+                "`{field}` must be at most {TEXT_LIMIT} bytes long; got {}.",
+                text.len()
+            ))),
+            Value::String(text) => Ok(Text(text)),
+            other => Err(wrong(field, "text", &other)),
+        }
+    }
+}
+
+impl FromArgument for AnyText {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match value {
+            Value::String(text) => Ok(AnyText(text)),
+            other => Err(wrong(field, "text", &other)),
+        }
+    }
+}
+
+impl FromArgument for TextOrNumber {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match value {
+            Value::String(text) => Ok(TextOrNumber(text)),
+            Value::Number(number) => Ok(TextOrNumber(number.to_string())),
+            other => Err(wrong(field, "text", &other)),
+        }
+    }
+}
+
+impl FromArgument for bool {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match value {
+            Value::Bool(flag) => Ok(flag),
+            other => Err(wrong(field, "true or false", &other)),
+        }
+    }
+}
+
+impl FromArgument for ConditionFields {
+    fn read(_: &str, value: Value) -> Result<Self, BadInput> {
+        Ok(ConditionFields(value))
+    }
+}
+
+impl FromArgument for Value {
+    fn read(_: &str, value: Value) -> Result<Self, BadInput> {
+        Ok(value)
+    }
+}
+
+/// A whole number. 5.0 is one too, and some clients know no other kind.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| {
+        value
+            .as_f64()
+            .filter(|n| n.fract() == 0.0 && (0.0..1e15).contains(n))
+            .map(|n| n as u64)
+    })
+}
+
+impl<const LEAST: u64, const MOST: u64> FromArgument for Whole<LEAST, MOST> {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match whole(&value) {
+            Some(number) if (LEAST..=MOST).contains(&number) => Ok(Whole(number)),
+            _ => {
+                let allowed = format!("a whole number from {LEAST} to {MOST}");
+                Err(wrong(field, &allowed, &value))
+            }
+        }
+    }
+}
+
+impl FromArgument for ShellSeconds {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        let most = Millis::MAX.0 / 1_000;
+        match whole(&value) {
+            Some(secs) if (1..=most).contains(&secs) => Ok(ShellSeconds(Millis::from_secs(secs))),
+            _ => {
+                let allowed = "a whole number of seconds, at least 1 and at most 100 years";
+                Err(wrong(field, allowed, &value))
+            }
+        }
+    }
+}
+
+/// A duration of more than none and at most 100 years.
+fn positive(value: &Value) -> Option<Millis> {
+    let most = Millis::MAX.0 as f64 / 1_000.0;
+    let secs = value.as_f64()?;
+    (secs.is_finite() && secs > 0.0 && secs <= most).then(|| in_millis(secs))
+}
+
+impl FromArgument for PositiveSeconds {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        let allowed = "a number of seconds above 0 and at most 100 years";
+        let time = positive(&value).ok_or_else(|| wrong(field, allowed, &value));
+        time.map(PositiveSeconds)
+    }
+}
+
+impl FromArgument for IdleSeconds {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        PositiveSeconds::read(field, value).map(|time| IdleSeconds(time.0))
+    }
+}
+
+impl FromArgument for AnySeconds {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        if value.as_f64() == Some(0.0) {
+            return Ok(AnySeconds(Millis(0)));
+        }
+        let allowed = "a number of seconds from 0 to 100 years";
+        let time = positive(&value).ok_or_else(|| wrong(field, allowed, &value));
+        time.map(AnySeconds)
+    }
+}
+
+impl FromArgument for Words {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match value {
+            Value::String(text) => {
+                let words = text.split([' ', ',']).filter(|word| !word.is_empty());
+                Ok(Words(words.map(str::to_owned).collect()))
+            }
+            Value::Array(list) => {
+                let words = list.into_iter().map(|word| match word {
+                    Value::String(word) => Ok(word),
+                    other => Err(wrong(field, "a list of texts", &other)),
+                });
+                words.collect::<Result<_, _>>().map(Words)
+            }
+            other => Err(wrong(field, "a list of texts", &other)),
+        }
+    }
+}
+
+impl FromArgument for Env {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        let Value::Object(given) = value else {
+            return Err(wrong(field, "an object of names and text values", &value));
+        };
+        let mut env = Vec::with_capacity(given.len());
+        for (name, value) in given {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(BadInput(format!(
+                    "`{field}` names must not be empty and must hold neither '=' nor NUL; got {}.",
+                    shown(&Value::String(name))
+                )));
+            }
+            let value = match value {
+                Value::Null => None,
+                Value::String(text) if !text.contains('\0') => Some(text.into()),
+                Value::Number(number) => Some(number.to_string().into()),
+                Value::Bool(flag) => Some(flag.to_string().into()),
+                other => {
+                    let field = format!("{field}.{name}");
+                    return Err(wrong(&field, "text without NUL bytes", &other));
+                }
+            };
+            env.push((name.into(), value));
+        }
+        Ok(Env(env))
+    }
+}
+
+/// Never less than was asked for, and at least one. But 2.007 seconds, which is a little more than 2007 milliseconds
+/// once it is multiplied, means just these.
+fn in_millis(secs: f64) -> Millis {
+    const ROUNDING: f64 = 1e-12;
+    let exact = secs * 1_000.0;
+    let near = exact.round();
+    let meant = match (exact - near).abs() <= near * ROUNDING {
+        true => near,
+        false => exact.ceil(),
+    };
+    Millis((meant as u64).max(1))
+}
+
+fn wrong(field: &str, allowed: &str, given: &Value) -> BadInput {
+    BadInput(format!(
+        "`{field}` must be {allowed}; got {}.",
+        shown(given)
+    ))
+}
+
+fn shown(value: &Value) -> String {
+    shown_text(&value.to_string())
+}
+
+/// The given text on one line, short enough for one sentence.
+pub fn shown_text(text: &str) -> String {
+    const MOST: usize = 80;
+    let clean: String = text
+        .chars()
+        .map(|c| match c.is_control() {
+            true => '\u{FFFD}',
+            false => c,
+        })
+        .collect();
+    match clean.char_indices().nth(MOST) {
+        None => clean,
+        Some((cut, _)) => format!("{}…", &clean[..cut]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_are_what_was_written() {
+        for millis in (1..5_000).chain([10_203_007, 86_400_001, 3_153_600_000_000]) {
+            let written: f64 = format!("{}.{:03}", millis / 1_000, millis % 1_000)
+                .parse()
+                .expect("a number");
+            assert_eq!(in_millis(written), Millis(millis));
+        }
+        for (secs, millis) in [
+            (0.1 + 0.2, 300),
+            (0.000_1, 1),
+            (1e-300, 1),
+            (1.000_1, 1_001),
+        ] {
+            assert_eq!(in_millis(secs), Millis(millis), "{secs}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Shapes that only commands print with `--json`, for `abide schema`.
+
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use crate::{
+    Daemon, Message, Question, QuestionDetails, QuestionLine, Session, SessionEnd, TimerDetails,
+};
+
+/// `run`
+#[derive(JsonSchema)]
+pub struct Run {
+    #[serde(flatten)]
+    pub session: Session,
+    /// End of the run for its caller.
+    pub outcome: String,
+    /// Exit code of `abide run`.
+    pub return_code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// True if output was left out.
+    pub truncated: bool,
+    /// One sentence, if the run did not end by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Cause for which the session should have ended, if it cannot be ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-nullable" = true))]
+    pub wanted_end: Option<Option<SessionEnd>>,
+}
+
+/// `answer`
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum Answer {
+    List {
+        questions: Vec<QuestionDetails>,
+    },
+    Answered {
+        question_id: String,
+        answer: String,
+    },
+    /// With `--follow`, a line for each.
+    Line(QuestionLine),
+    One(Question),
+}
+
+/// `session list`
+#[derive(JsonSchema)]
+pub struct SessionList {
+    pub sessions: Vec<Session>,
+}
+
+/// `session attach`
+#[derive(JsonSchema)]
+pub struct Attached {
+    #[serde(flatten)]
+    pub session: Session,
+    /// True if the person left and the session goes on.
+    pub left: bool,
+}
+
+/// A line of output.
+#[derive(JsonSchema)]
+pub struct OutputLine {
+    /// Offset in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+    /// `stdout`, `stderr` or `pty`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream: Option<String>,
+    /// Time of the output, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time: Option<u64>,
+    /// The output, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The output, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base64: Option<String>,
+    /// Bytes that are not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<u64>,
+}
+
+/// `timer read`
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum TimerRead {
+    One(Box<TimerDetails>),
+    List(TimerList),
+}
+
+/// `timer list`, `timer history`
+#[derive(JsonSchema)]
+pub struct TimerList {
+    pub timers: Vec<TimerDetails>,
+}
+
+/// `messages`
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum Messages {
+    Page {
+        messages: Vec<Message>,
+        /// Start of the next page.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("x-nullable" = true))]
+        next: Option<String>,
+    },
+    /// With `--follow`, a line for each.
+    One(Message),
+}
+
+/// `call`
+#[derive(JsonSchema)]
+pub struct Called {
+    pub tool: String,
+    /// Line of the file that has the call.
+    pub line: u64,
+    /// Result, as the schema of the tool says.
+    #[schemars(with = "std::collections::BTreeMap<String, Value>")]
+    pub result: Value,
+}
+
+/// `top`
+#[derive(JsonSchema)]
+pub struct Top {
+    pub daemon: Daemon,
+    pub questions: Vec<QuestionDetails>,
+    pub sessions: Vec<Session>,
+    pub timers: Vec<TimerDetails>,
+    pub messages: Vec<Message>,
+}
+
+/// `setup`
+#[derive(JsonSchema)]
+pub struct Setup {
+    pub client: String,
+    pub agent: String,
+    pub written: bool,
+    /// Path, change, diff and backup of each file.
+    pub files: Vec<Value>,
+}
+
+/// `doctor`
+#[derive(JsonSchema)]
+pub struct Doctor {
+    pub version: String,
+    /// The worst level of all findings.
+    pub level: String,
+    pub findings: Vec<Finding>,
+}
+
+/// A finding of `doctor`.
+#[derive(JsonSchema)]
+pub struct Finding {
+    pub topic: String,
+    /// `ok`, `warning` or `trouble`.
+    pub level: String,
+    pub says: String,
+    /// Next step.
+    pub next: Option<String>,
+}
+
+/// `stop`
+#[derive(JsonSchema)]
+pub struct Stopped {
+    /// `false` if no daemon ran.
+    pub stopped: bool,
+}
+
+/// `version`
+#[derive(JsonSchema)]
+pub struct Version {
+    pub version: String,
+}

@@ -1,0 +1,83 @@
+//! Results of the tools that run one command: `shell` and `execute_command`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::{Activity, SessionStatus, SessionSummary};
+
+/// Fields of a `shell` result.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ShellResult {
+    #[serde(flatten)]
+    pub session: SessionSummary,
+    pub status: ShellStatus,
+    /// -1 at the time limit, -2 if the command could not be started, `null` while it runs.
+    pub return_code: Option<i32>,
+    /// Seconds that this call could wait, fitted to the client's own limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_timeout: Option<f64>,
+    /// Reason for a failure to start, or to read the output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(flatten)]
+    pub activity: Option<Activity>,
+}
+
+/// Status of a `shell` call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
+pub enum ShellStatus {
+    Success,
+    Error,
+    TimeoutError,
+    FatalError,
+    Running,
+}
+
+impl ShellStatus {
+    /// The word after `STATUS:`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ShellStatus::Success => "SUCCESS",
+            ShellStatus::Error => "ERROR",
+            ShellStatus::TimeoutError => "TIMEOUT_ERROR",
+            ShellStatus::FatalError => "FATAL_ERROR",
+            ShellStatus::Running => "RUNNING",
+        }
+    }
+}
+
+/// Fields of an `execute_command` result.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExecuteCommandResult {
+    #[serde(flatten)]
+    pub session: SessionSummary,
+    pub status: SessionStatus,
+    /// Seconds that this call could wait, fitted to the client's own limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effective_timeout: Option<f64>,
+    /// Reason for a failed call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(flatten)]
+    pub activity: Option<Activity>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shell_status_is_written_as_in_the_text() {
+        for status in [
+            ShellStatus::Success,
+            ShellStatus::Error,
+            ShellStatus::TimeoutError,
+            ShellStatus::FatalError,
+            ShellStatus::Running,
+        ] {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        }
+    }
+}

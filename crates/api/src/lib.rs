@@ -1,0 +1,57 @@
+//! Public types of abide. A fact that leaves the daemon has one type here, and everything that is published is
+//! derived from it: tool results and their output schemas, HTTP answers and the OpenAPI document, `abide schema` and the
+//! types of the page. A new field is one line here and one line where the value is filled in.
+//!
+//! The crate knows the ids and words of `abide-core`. It knows no session on disk, no engine and no protocol.
+//!
+//! Conventions: durations are seconds, times are Unix milliseconds. A field that may be missing is an `Option` with
+//! `skip_serializing_if`; an `Option` without it is `null` when there is no value.
+
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod cli;
+mod command;
+mod event;
+mod message;
+mod number;
+mod problem;
+mod question;
+mod request;
+mod result;
+pub mod schema;
+mod search;
+mod session;
+mod status;
+mod terminal;
+mod timer;
+mod tool;
+
+pub use command::{ExecuteCommandResult, ShellResult, ShellStatus};
+pub use event::{Hello, SessionPulse};
+pub use message::{DeliveredMessage, Delivery, Message, MessagePage, ReadMessagesResult};
+pub use number::{Id, Seconds};
+pub use problem::{ErrorCode, Problem};
+pub use question::{
+    Answered, Question, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
+};
+pub use request::{NewSession, NewTimer, QuestionAnswer, SignalRequest, TimerAction};
+pub use result::{ToolOutput, ToolResult};
+pub use search::{Match, MatchPage};
+pub use session::{
+    Activity, Containment, Glance, ListedSession, OutputEnded, Process, RunAccepted, RunEnded,
+    Session, SessionEnd, SessionPage, SessionState, SessionStatus, SessionSummary,
+};
+pub use status::{
+    Containments, Daemon, Database, Health, HttpListener, Link, Places, QuestionCounts,
+    SessionCounts, Status, Stopping, TimerCounts,
+};
+pub use terminal::{
+    ActionResult, FoundLine, Painted, SessionList, TerminalEvent, TerminalSessionResult,
+    TerminalState, WrittenBytes,
+};
+pub use timer::{
+    CompletedBy, ReadTimerResult, Timer, TimerDay, TimerDetails, TimerIds, TimerList, TimerMade,
+    TimerPage, TimerResult, TimerStats, TimerStatus, TimerType, Waited,
+};
+pub use tool::{Nothing, Object, PublishedTool, PublishedTools};

@@ -1,0 +1,103 @@
+//! Questions to people.
+
+use abide_core::{QuestionId, SessionId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Id;
+
+/// A decision that only a person can take.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Question {
+    /// Id of the question.
+    pub question_id: Id<QuestionId>,
+    /// Session that the question is about.
+    pub session_id: Id<SessionId>,
+    /// The question.
+    pub question: String,
+    /// Command of the session.
+    pub command: String,
+    /// Agent that owns the session.
+    pub agent: String,
+    /// Seconds without output after which the question was asked.
+    pub idle: f64,
+    /// Seconds that the command had run then.
+    pub running_for: f64,
+    /// Last line of output.
+    pub last_line: String,
+    /// Activity in words: busy, sleeping, stopped or waiting for input.
+    pub doing: String,
+    /// True if the command waits for input.
+    pub waiting_for_input: bool,
+    /// Percent of one processor.
+    pub cpu: u32,
+    /// Time of the question, in Unix milliseconds.
+    pub asked_at: u64,
+    /// The whole question for people.
+    pub text: String,
+}
+
+/// A question with the state of its session now.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Question")]
+pub struct QuestionDetails {
+    #[serde(flatten)]
+    pub question: Question,
+    /// The same as `doing`.
+    pub facts: String,
+    /// Seconds without output by now.
+    pub idle_for: Option<f64>,
+    /// Last lines of output.
+    pub tail: Vec<String>,
+}
+
+/// Open questions, oldest first.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Questions")]
+pub struct QuestionPage {
+    /// Questions of this page.
+    pub questions: Vec<QuestionDetails>,
+    /// `after` of the next page.
+    pub next: Option<String>,
+    /// Number of questions in all pages.
+    pub total: usize,
+}
+
+/// A change of a question, as an event of the page.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum QuestionEvent {
+    /// The question is open.
+    Open(Box<QuestionDetails>),
+    /// The question was answered or withdrawn.
+    Closed {
+        /// Id of the question.
+        question_id: Id<QuestionId>,
+        /// Answer, or `withdrawn`.
+        closing: String,
+    },
+}
+
+/// A change of a question, as a line of `abide answer --follow`.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum QuestionLine {
+    /// The question is open.
+    Asked(Box<Question>),
+    /// The question was answered or withdrawn.
+    Closed {
+        /// Id of the question.
+        question_id: Id<QuestionId>,
+        /// Answer, or `withdrawn`.
+        closing: String,
+    },
+}
+
+/// An answer that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Answered {
+    /// Id of the question.
+    pub question_id: Id<QuestionId>,
+    /// `yes` or `no`.
+    pub answer: &'static str,
+}

@@ -1,0 +1,279 @@
+//! Sessions: one command with its process tree.
+
+use abide_core::SessionId;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Id;
+
+/// Part that every result about a session has.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SessionSummary {
+    /// Id of the session.
+    pub session_id: Id<SessionId>,
+    /// Exit code; `null` if no exit was seen.
+    pub exit_code: Option<i32>,
+    /// Signal that ended the command.
+    pub signal: Option<i32>,
+    /// Cause of the end.
+    pub end: Option<SessionEnd>,
+    /// Seconds that the command ran, or has run so far; 0 if it could not be started.
+    pub duration: f64,
+    /// Bytes written so far.
+    pub bytes_total: u64,
+    /// Bytes written that are not kept.
+    pub bytes_dropped: u64,
+    /// Processes that the command left in the background.
+    pub still_running: Vec<Process>,
+    /// Mechanism that keeps track of the process tree.
+    pub contained_by: Option<Containment>,
+    /// Timer whose condition runs this command, or `wait` for a command of `abide wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
+    /// Fault in the record on disk; the log is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Process {
+    /// Process id.
+    pub pid: u32,
+    /// Command line.
+    pub command: String,
+}
+
+/// State of a session in a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum SessionStatus {
+    Running,
+    Exited,
+    Failed,
+}
+
+/// State of a session in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum SessionState {
+    Starting,
+    Running,
+    Ending,
+    Background,
+    Ended,
+    Failed,
+}
+
+impl SessionState {
+    /// The word in a list.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SessionState::Starting => "starting",
+            SessionState::Running => "running",
+            SessionState::Ending => "ending",
+            SessionState::Background => "background",
+            SessionState::Ended => "ended",
+            SessionState::Failed => "failed",
+        }
+    }
+}
+
+/// Cause of the end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum SessionEnd {
+    Exited,
+    Signaled,
+    Deadline,
+    IdleDeclined,
+    User,
+    Agent,
+    Inactivity,
+    OutOfMemory,
+    Lost,
+}
+
+impl From<abide_core::session::End> for SessionEnd {
+    fn from(end: abide_core::session::End) -> Self {
+        use abide_core::session::End;
+        match end {
+            End::Exited => SessionEnd::Exited,
+            End::Signaled => SessionEnd::Signaled,
+            End::Deadline => SessionEnd::Deadline,
+            End::IdleDeclined => SessionEnd::IdleDeclined,
+            End::User => SessionEnd::User,
+            End::Agent => SessionEnd::Agent,
+            End::Inactivity => SessionEnd::Inactivity,
+            End::OutOfMemory => SessionEnd::OutOfMemory,
+            End::Lost => SessionEnd::Lost,
+        }
+    }
+}
+
+/// Mechanism that keeps track of a process tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Containment {
+    Cgroup,
+    PidNamespace,
+    Subreaper,
+}
+
+impl From<abide_core::session::Containment> for Containment {
+    fn from(by: abide_core::session::Containment) -> Self {
+        use abide_core::session::Containment as By;
+        match by {
+            By::Cgroup => Containment::Cgroup,
+            By::PidNamespace => Containment::PidNamespace,
+            By::Subreaper => Containment::Subreaper,
+        }
+    }
+}
+
+/// Activity of a running command, as the kernel shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Activity {
+    /// True if the command waits for input.
+    pub waiting_for_input: bool,
+    /// Percent of one processor, recently.
+    pub cpu: u32,
+    /// Activity in words: busy, sleeping, stopped or waiting for input.
+    pub doing: String,
+}
+
+/// One command with its whole process tree.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Session {
+    #[serde(flatten)]
+    pub summary: SessionSummary,
+    /// `failed`: the command could not be started.
+    pub status: SessionStatus,
+    /// Command as given.
+    pub command: String,
+    /// Agent that owns the session.
+    pub agent: String,
+    /// Start, in Unix milliseconds.
+    pub created_at: u64,
+    /// End, or failure to start, in Unix milliseconds; absent while the command runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+    /// Working directory.
+    pub cwd: String,
+    /// True if the command has a terminal.
+    pub pty: bool,
+    /// Hard limit in seconds, counted from the start.
+    pub timeout: Option<f64>,
+    /// Seconds without output after which a person is asked.
+    pub idle: Option<f64>,
+    /// Seconds without output, input or a reader after which the session is closed.
+    pub inactivity_timeout: Option<f64>,
+    /// Last sign of life, in Unix milliseconds.
+    pub last_activity: u64,
+    /// Seconds since then, while the command runs.
+    pub idle_for: Option<f64>,
+    /// Reason for a failure to start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// With `tails`, while the command runs.
+    #[serde(flatten)]
+    pub glance: Option<Glance>,
+}
+
+/// Last lines of a running session and its use of the machine.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Glance {
+    /// Last lines as plain text (with `tails`, while the command runs).
+    pub tail: Vec<String>,
+    /// Use of the processor; 1 is one processor.
+    #[schemars(extend("x-nullable" = true))]
+    pub cpu: Option<f64>,
+    /// Memory in bytes.
+    #[schemars(extend("x-nullable" = true))]
+    pub memory: Option<u64>,
+    /// True if the command waits for input.
+    pub waiting_for_input: bool,
+}
+
+/// A page of sessions, newest first.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "Sessions")]
+pub struct SessionPage {
+    /// Sessions of this page.
+    pub sessions: Vec<Session>,
+    /// `after` of the next page.
+    pub next: Option<String>,
+    /// Number of sessions in all pages.
+    pub total: usize,
+}
+
+/// A session in the list of `terminal_session`.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ListedSession {
+    /// Id of the session.
+    pub session_id: Id<SessionId>,
+    /// Command, shortened.
+    pub command: String,
+    /// State of the session.
+    pub state: SessionState,
+    /// Seconds since the start.
+    pub age: f64,
+    /// Seconds since the last output.
+    pub last_activity: f64,
+    /// Agent that owns the session.
+    pub agent: String,
+    /// Working directory.
+    pub cwd: String,
+    /// True if the command has a terminal.
+    pub pty: bool,
+    /// Exit code; `null` if no exit was seen.
+    pub exit_code: Option<i32>,
+    /// Signal that ended the command.
+    pub signal: Option<i32>,
+    /// Cause of the end.
+    pub end: Option<SessionEnd>,
+    /// Timer whose condition runs this command, or `wait` for a command of `abide wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
+    /// Fault in the record on disk; the log is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
+}
+
+/// First frame of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RunAccepted {
+    /// Id of the session.
+    pub session_id: Id<SessionId>,
+    /// Offset in the log of the first output that is sent.
+    pub from: u64,
+}
+
+/// Last frame of a run: the session and how the run ended for its caller.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RunEnded {
+    #[serde(flatten)]
+    pub session: Option<Session>,
+    /// `ended`, `declined`, `cancelled`, `failed`, `refused` or `undying`.
+    pub outcome: &'static str,
+    /// One sentence, if the run did not end by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Cause for which the session should have ended, if it cannot be ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-nullable" = true))]
+    pub wanted_end: Option<Option<SessionEnd>>,
+}
+
+/// Last frame of followed output.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct OutputEnded {
+    #[serde(flatten)]
+    pub session: Session,
+    /// Offset in the log from which to read on.
+    pub next: u64,
+}

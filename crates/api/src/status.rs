@@ -1,0 +1,128 @@
+//! State of the daemon.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// State of the daemon.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Status {
+    /// The daemon.
+    pub daemon: Daemon,
+    /// Number of sessions.
+    pub sessions: SessionCounts,
+    /// Number of questions.
+    pub questions: QuestionCounts,
+    /// Number of timers.
+    pub timers: TimerCounts,
+    /// Containment of process trees.
+    pub containment: Containments,
+    /// Database of timers, questions and messages.
+    pub database: Database,
+    /// HTTP over TCP; `null` if it is switched off.
+    pub http: Option<HttpListener>,
+    /// Directories and files.
+    pub places: Places,
+}
+
+/// The daemon.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Daemon {
+    /// Process id.
+    pub pid: u32,
+    /// Version.
+    pub version: &'static str,
+    /// Start, in Unix milliseconds.
+    pub started_at: u64,
+}
+
+/// Number of sessions.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SessionCounts {
+    /// Sessions that run.
+    pub running: usize,
+    /// Sessions whose command has ended and left something running.
+    pub background: usize,
+    /// Sessions that have ended.
+    pub ended: usize,
+}
+
+/// Number of questions.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct QuestionCounts {
+    /// Questions without an answer.
+    pub open: usize,
+}
+
+/// Number of timers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct TimerCounts {
+    /// Timers that have not ended.
+    pub running: Option<usize>,
+}
+
+/// Containment of process trees.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Held")]
+pub struct Containments {
+    /// Setting of the configuration.
+    pub wanted: &'static str,
+    /// Mechanism of the newest session.
+    pub last_used: Option<crate::Containment>,
+}
+
+/// The database.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Database {
+    /// Fault of the database, now or when the daemon started; `null` if there is none.
+    pub trouble: Option<String>,
+}
+
+/// HTTP over TCP.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Served")]
+pub struct HttpListener {
+    /// Address and port; `null` if the port could not be opened.
+    pub address: Option<String>,
+    /// File that holds the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
+    /// Reason why the port could not be opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Directories and files.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Places {
+    /// State directory.
+    pub state: String,
+    /// Directory of sockets and locks.
+    pub runtime: String,
+    /// Configuration file.
+    pub config: String,
+}
+
+/// A daemon that is about to end.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Stopping {
+    /// Always true.
+    pub stopping: bool,
+    /// Process id.
+    pub pid: u32,
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Health {
+    /// `ok`.
+    pub status: &'static str,
+}
+
+/// A link that logs one browser in.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Link {
+    /// The link; its fragment holds the code.
+    pub url: String,
+    /// Seconds for which the link is valid, once.
+    pub expires_in: u64,
+}

@@ -1,0 +1,292 @@
+// Types of what the daemon sends, generated from crates/api by `make reference`. Do not edit.
+// Times are Unix milliseconds, durations seconds.
+
+/** Timers that ended on one day (UTC). */
+export interface Day {
+  /** Timers completed. */
+  completed: number;
+  /** Date, such as `2026-11-15`. */
+  day: string;
+  /** Timers stopped. */
+  stopped: number;
+  /** Seconds that the completed ones ran, added up. */
+  waited: number;
+}
+
+/** Delivery of a message by one waker. */
+export interface Delivery {
+  /** Last attempt, in Unix milliseconds. */
+  at: number | null;
+  /** Number of attempts. */
+  attempts: number;
+  /** Fault of the last attempt. */
+  fault: string | null;
+  /** Next attempt, in Unix milliseconds. */
+  next_at: number | null;
+  /** True if the message has arrived. */
+  ok: boolean;
+  /** State of the delivery. */
+  state: string;
+  /** Name of the waker. */
+  waker: string;
+}
+
+/** First event of a stream. */
+export interface Hello {
+  /** Clock of the daemon, in Unix milliseconds. */
+  now: number;
+  /** Process id of the daemon. */
+  pid: number;
+  /** Start of the daemon, in Unix milliseconds. */
+  started_at: number;
+  /** Version of the daemon. */
+  version: string;
+}
+
+/** A line that matches. */
+export interface Match {
+  /** Command of the session. */
+  command: string;
+  /** Number of the line, from 1. */
+  line: number;
+  /** Session whose log has the line. */
+  session_id: string;
+  /** The line as plain text. */
+  text: string;
+}
+
+/** A page of lines that match. */
+export interface Matches {
+  /** Lines, those of the newest session first. */
+  matches: Match[];
+  /** `after` of the next page, if there may be more. */
+  next: string | null;
+  /** True if there may be more. */
+  truncated: boolean;
+  /** Sessions whose logs could not be read, and the reason. */
+  unreadable?: Record<string, string>;
+}
+
+/** A message to an agent, with its deliveries. */
+export interface Message {
+  /** Recipient. */
+  agent: string;
+  /** Creation, in Unix milliseconds. */
+  created_at: number;
+  /** State of each waker. */
+  deliveries: Delivery[];
+  /** Id of the message. */
+  message_id: string;
+  /** Time at which the agent saw the message, in Unix milliseconds. */
+  seen_at: number | null;
+  /** Session that the message is about. */
+  session_id?: string;
+  /** The message. */
+  text: string;
+  /** Timer that the message is about. */
+  timer_id?: string;
+  /** Attempts of all wakers. */
+  wake_attempts: number;
+  /** Fault of the last attempt. */
+  wake_fault: string | null;
+  /** First time at which a waker delivered the message, in Unix milliseconds. */
+  woken_at: number | null;
+}
+
+/** A process. */
+export interface Process {
+  /** Command line. */
+  command: string;
+  /** Process id. */
+  pid: number;
+}
+
+/** A question with the state of its session now. */
+export interface Question {
+  /** Agent that owns the session. */
+  agent: string;
+  /** Time of the question, in Unix milliseconds. */
+  asked_at: number;
+  /** Command of the session. */
+  command: string;
+  /** Percent of one processor. */
+  cpu: number;
+  /** Activity in words: busy, sleeping, stopped or waiting for input. */
+  doing: string;
+  /** The same as `doing`. */
+  facts: string;
+  /** Seconds without output after which the question was asked. */
+  idle: number;
+  /** Seconds without output by now. */
+  idle_for: number | null;
+  /** Last line of output. */
+  last_line: string;
+  /** The question. */
+  question: string;
+  /** Id of the question. */
+  question_id: string;
+  /** Seconds that the command had run then. */
+  running_for: number;
+  /** Session that the question is about. */
+  session_id: string;
+  /** Last lines of output. */
+  tail: string[];
+  /** The whole question for people. */
+  text: string;
+  /** True if the command waits for input. */
+  waiting_for_input: boolean;
+}
+
+/** One command with its whole process tree. */
+export interface Session {
+  /** Agent that owns the session. */
+  agent: string;
+  /** Bytes written that are not kept. */
+  bytes_dropped: number;
+  /** Bytes written so far. */
+  bytes_total: number;
+  /** Command as given. */
+  command: string;
+  /** Mechanism that keeps track of the process tree. */
+  contained_by: 'cgroup' | 'pid_namespace' | 'subreaper' | null;
+  /** Use of the processor; 1 is one processor. */
+  cpu?: number | null;
+  /** Start, in Unix milliseconds. */
+  created_at: number;
+  /** Working directory. */
+  cwd: string;
+  /** Fault in the record on disk; the log is kept. */
+  damaged?: string;
+  /** Seconds that the command ran, or has run so far; 0 if it could not be started. */
+  duration: number;
+  /** Cause of the end. */
+  end: 'exited' | 'signaled' | 'deadline' | 'idle_declined' | 'user' | 'agent' | 'inactivity' | 'out_of_memory' | 'lost' | null;
+  /** End, or failure to start, in Unix milliseconds; absent while the command runs. */
+  ended_at?: number;
+  /** Reason for a failure to start. */
+  error?: string;
+  /** Exit code; `null` if no exit was seen. */
+  exit_code: number | null;
+  /** Seconds without output after which a person is asked. */
+  idle: number | null;
+  /** Seconds since then, while the command runs. */
+  idle_for: number | null;
+  /** Seconds without output, input or a reader after which the session is closed. */
+  inactivity_timeout: number | null;
+  /** Last sign of life, in Unix milliseconds. */
+  last_activity: number;
+  /** Memory in bytes. */
+  memory?: number | null;
+  /** True if the command has a terminal. */
+  pty: boolean;
+  /** Id of the session. */
+  session_id: string;
+  /** Signal that ended the command. */
+  signal: number | null;
+  /** Timer whose condition runs this command, or `wait` for a command of `abide wait`. */
+  started_by?: string;
+  /** `failed`: the command could not be started. */
+  status: 'running' | 'exited' | 'failed';
+  /** Processes that the command left in the background. */
+  still_running: Process[];
+  /** Last lines as plain text (with `tails`, while the command runs). */
+  tail?: string[];
+  /** Hard limit in seconds, counted from the start. */
+  timeout: number | null;
+  /** True if the command waits for input. */
+  waiting_for_input?: boolean;
+}
+
+/** Activity of a running session. */
+export interface SessionPulse {
+  /** Bytes written so far. */
+  bytes_total: number;
+  /** Use of the processor; 1 is one processor. */
+  cpu: number | null;
+  /** Last sign of life, in Unix milliseconds. */
+  last_activity: number;
+  /** Memory in bytes. */
+  memory: number | null;
+  /** Id of the session. */
+  session_id: string;
+  /** Last lines as plain text (with `tails`, while the command runs). */
+  tail: string[];
+  /** True if the command waits for input. */
+  waiting_for_input: boolean;
+}
+
+/** Statistics of all timers. */
+export interface Stats {
+  /** Calls that were not needed: for every ended timer, the number of looks of a loop that looks every 30 seconds, less
+the calls that were made. Those are estimated: one for each standby of the length that the last call named, and at
+least one. */
+  calls_saved: number;
+  /** Timers whose condition held. */
+  completed_by_condition: number;
+  /** Timers whose condition could no longer hold. */
+  completed_by_impossible: number;
+  /** Timers whose time was over. */
+  completed_by_time: number;
+  /** The last 30 days on which timers ended. */
+  days: Day[];
+  /** Seconds that completed timers ran, added up. */
+  elapsed_total: number;
+  /** Seconds by which the latest completion was late. */
+  latest: number;
+  /** Timers made in all, as far as is remembered. */
+  made: number;
+  /** Timers that have not ended. */
+  running: number;
+  /** Timers that were stopped. */
+  stopped: number;
+}
+
+/** A timer as a person or a program sees it. */
+export interface Timer {
+  /** Agent that owns the timer. */
+  agent: string;
+  /** Cause of the completion. impossible: the condition can no longer hold. */
+  completed_by?: 'time' | 'condition' | 'impossible';
+  /** Creation, in Unix milliseconds. */
+  created_at: number;
+  /** Seconds that have passed. */
+  elapsed_time: number;
+  /** End of the timer, in Unix milliseconds. */
+  ended_at?: number;
+  /** Last call that asked for the timer, in Unix milliseconds. */
+  last_check_at: number;
+  /** Last look of the condition of a timer that has not ended. */
+  last_look?: string;
+  /** Seconds between when it was due and when it completed. */
+  late?: number;
+  /** Task for the time after completion. */
+  mission?: string;
+  /** End of the pause, in Unix milliseconds. */
+  pause_until?: number;
+  /** Thing that is waited for. */
+  reason?: string;
+  /** Seconds that are left. */
+  remaining_time: number;
+  /** Last look of the condition, or the reason why it can no longer hold. */
+  seen?: string;
+  /** True if a call stands by on the timer. */
+  standing_by: boolean;
+  /** State of the timer. */
+  status: 'running' | 'paused' | 'running_background' | 'completed' | 'stopped';
+  /** Reason given with stop, cancel or pause. */
+  stop_reason?: string;
+  /** Text of the tool (one timer only). */
+  text?: string;
+  /** True if the standby ended before the timer did (a call that stood by). */
+  timeout?: boolean;
+  /** Seconds that the last call stood by at most. */
+  timeout_duration: number;
+  /** Id of the timer. */
+  timer_id: string;
+  /** `waiting` has a reason, `mission` a mission. */
+  timer_type: 'waiting' | 'mission';
+  /** Seconds that the timer runs in all. */
+  total_duration: number;
+  /** Condition that ends the timer early, as it was given. */
+  until: Record<string, unknown> | null;
+}
