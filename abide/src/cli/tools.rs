@@ -26,7 +26,7 @@ fn mcp(tool: &Described) -> Value {
         "title": tool.title,
         "description": tool.description,
         "inputSchema": (tool.input)(),
-        "outputSchema": (tool.output)(),
+        "outputSchema": abide_api::schema::without_descriptions((tool.output)()),
         "annotations": {
             "title": tool.title,
             "readOnlyHint": tool.power.read_only(),

@@ -25,6 +25,7 @@ use super::peer::Peer;
 use super::seal::Seal;
 use super::{client, prompt};
 use crate::tools;
+use abide_api::schema::without_descriptions;
 use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
 
@@ -291,7 +292,7 @@ fn published(tool: &tools::Described) -> Tool {
         .open_world(tool.power.open_world());
     let mut published = Tool::new(tool.name, tool.description, object((tool.input)()));
     published.title = Some(tool.title.into());
-    published.output_schema = Some(Arc::new(object((tool.output)())));
+    published.output_schema = Some(Arc::new(object(without_descriptions((tool.output)()))));
     published.annotations = Some(annotations);
     published
 }

@@ -151,6 +151,25 @@ fn plain(schema: &mut Value) {
     }
 }
 
+/// Removes the descriptions of all fields, for clients that show schemas to a model, which pays for every word.
+pub fn without_descriptions(mut schema: Value) -> Value {
+    remove_descriptions(&mut schema);
+    schema
+}
+
+fn remove_descriptions(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            if object.get("description").is_some_and(Value::is_string) {
+                object.remove("description");
+            }
+            object.values_mut().for_each(remove_descriptions);
+        }
+        Value::Array(list) => list.iter_mut().for_each(remove_descriptions),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
 /// Several forms of an object become one with the fields of all.
 fn merge_forms(object: &mut Map<String, Value>) {
     let mut forms = Vec::new();
@@ -216,6 +235,19 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn schema_without_descriptions_keeps_its_fields() {
+        let schema = tool_output::<ReadTimerResult>();
+        let short = without_descriptions(schema.clone());
+        assert!(schema.to_string().contains("\"description\":\""));
+        assert!(!short.to_string().contains("\"description\":\""));
+        let fields = |schema: &Value| -> Vec<String> {
+            let fields = schema["properties"].as_object().expect("properties");
+            fields.keys().cloned().collect()
+        };
+        assert_eq!(fields(&short), fields(&schema));
     }
 
     #[test]
