@@ -208,7 +208,16 @@ fn talk(command: Command) -> Result<u8, Trouble> {
                     .or_else(|| Some(config::agent_from_env()));
                 call::call(Client::new(paths.clone(), agent), call).await
             }
-            _ => Ok(0),
+            Command::Setup(_)
+            | Command::Doctor(_)
+            | Command::Stop(_)
+            | Command::Serve(_)
+            | Command::Mcp(_)
+            | Command::Tools(_)
+            | Command::Schema(_)
+            | Command::Completions(_)
+            | Command::Man(_)
+            | Command::Version(_) => unreachable!("`obey` carries these out without a daemon"),
         }
     });
     // A thread may still be waiting for input that nobody wants any more.

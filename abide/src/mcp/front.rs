@@ -364,11 +364,11 @@ impl Front {
         self.write_answers(&out);
     }
 
-    /// Nothing can be done about the daemon now: whoever waits is told.
+    /// The daemon cannot be reached: every unanswered request is refused.
     fn give_up(&self, why: &str) {
         let sentence = format!(
-            "the abide daemon cannot be reached: {why}. Commands that run go on; `abide doctor` \
-             says what to mend, and the next call tries again."
+            "the abide daemon cannot be reached: {why}. Running commands continue. Run \
+             `abide doctor` to find the cause; the next call tries again."
         );
         let mut out = Vec::new();
         {

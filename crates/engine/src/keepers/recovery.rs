@@ -301,8 +301,8 @@ pub(super) fn record_lost_ending(
         seen.0.saturating_sub(meta.created_wall_ms)
     });
     let end = forced.unwrap_or(End::Lost);
-    let record_lost_ending = EndingFile::unseen(end, ran, bytes, dropped, empty);
-    if let Err(e) = folder::write_ending(path, &record_lost_ending) {
+    let lost = EndingFile::unseen(end, ran, bytes, dropped, empty);
+    if let Err(e) = folder::write_ending(path, &lost) {
         tracing::warn!("cannot write the ending of {}: {e}", path.display());
     }
     let ending = Ending {
