@@ -133,11 +133,13 @@ impl Out {
         Ok(())
     }
 
+    /// Writes what is unsent. A connection that cannot be written is closed, so that its front connects again and
+    /// repeats what was not answered.
     async fn flush(self: Arc<Self>) {
         while self.stream.writable().await.is_ok() {
             let mut state = self.state();
             let Ok(sent) = self.stream.write_now(&state.unsent) else {
-                return;
+                break;
             };
             let before = state.unsent.len();
             state.unsent.advance(sent);
@@ -151,5 +153,6 @@ impl Out {
                 return;
             }
         }
+        self.close();
     }
 }

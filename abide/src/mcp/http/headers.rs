@@ -153,7 +153,8 @@ fn lifecycle_of_request(
         );
         return Err(mismatch(Some(id), sentence));
     }
-    match is_discover || is_modern(inner.as_str()) || has_metadata(request) {
+    let is_complete = has_metadata(request) && !headers.contains_key(SESSION);
+    match is_discover || is_modern(inner.as_str()) || is_complete {
         true => Ok(Lifecycle::Single),
         false => Ok(Lifecycle::Session),
     }
