@@ -1,5 +1,5 @@
 //! Arguments of the tools: one struct per tool or action. The input schema is derived from the struct, and
-//! [`arguments!`] reads it, so that a wrong field is refused with one sentence that names the field, what was given and
+//! `arguments!` reads it, so that a wrong field is refused with one sentence that names the field, what was given and
 //! what is allowed.
 
 mod tools;
