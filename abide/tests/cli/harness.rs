@@ -175,7 +175,7 @@ impl Seat {
         Self::sit(command, master, slave)
     }
 
-    /// Starts the program in a new terminal; streams that `command` redirects stay redirected.
+    /// Starts the program in a new terminal, with only its standard error there; `command` sets the other streams.
     pub fn beside(command: Command) -> Self {
         let (master, slave) = pty();
         let mut command = command;

@@ -240,7 +240,7 @@ fn parent(pid: i32) -> i32 {
 impl Sleeper {
     fn is_lost_and_gone(&self, abide: &Abide, least: Option<f64>) {
         self.child.wait_gone();
-        // Killing a session that has ended waits for its end and changes nothing.
+        // A kill of a session that has ended is answered with its ending.
         abide
             .post(&format!("/v1/sessions/{}/kill", self.session), &json!({}))
             .expect("an answer");
@@ -286,8 +286,8 @@ fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_for
     left.wait_gone();
 }
 
-/// Library for `LD_PRELOAD`: while the file `DEAD_FOLDER` exists, `chdir` to a folder `dead` blocks, as on a file
-/// server that does not respond.
+/// C source of a library for `LD_PRELOAD`: while the file named by the variable `DEAD_FOLDER` exists, `chdir` to a folder
+/// `dead` blocks, as on a file server that does not respond.
 const DEAD_FOLDER: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -29,7 +29,7 @@ pub const FORCE_AFTER_KILL: Millis = Millis::from_secs(1);
 pub const FORCE_AGAIN: Millis = Millis::from_secs(5);
 /// Maximum number of timers that have not ended, of all agents together.
 pub const TIMERS: usize = 4_000_000;
-/// Maximum number of agents that own timers or messages.
+/// Maximum number of agents that have owned a timer since the start of the daemon.
 pub const AGENTS: usize = 65_536;
 /// Number of ended timers kept in memory; older ones are only in the database.
 pub const ENDED_TIMERS: usize = 4_096;

@@ -369,7 +369,7 @@ impl Keeper {
             (ToKeeper::Start(launch), Stage::Idle) => self.start(&launch),
             (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
-            // The session is not over, so the keeper cannot be reused: it disconnects.
+            // There is no finished session to replace: the keeper disconnects, and the new session never begins.
             (ToKeeper::Renew { .. }, _) => self.connection = None,
             (frame, Stage::Run(run)) => run.obey(frame),
             // A second start, or a request without a session: ignored.

@@ -329,7 +329,7 @@ pub(super) fn reap(pid: i32) {
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }
 
-/// Sets `O_CLOEXEC`, so that a child does not inherit the descriptor.
+/// Sets `FD_CLOEXEC`, so that a child does not inherit the descriptor.
 pub(super) fn close_on_exec(fd: impl AsFd) {
     let _ = rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC);
 }

@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// Posts a message. If `teller` is given, the answer of that call carries the same news and delivers the message.
+    /// Posts a message. If `teller` is given, the answer of that call reports the subject and delivers the message.
     pub(super) fn post(
         &mut self,
         turn: &mut Turn<'_>,
