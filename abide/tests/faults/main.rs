@@ -286,8 +286,8 @@ fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_for
     left.wait_gone();
 }
 
-/// C source of a library for `LD_PRELOAD`: while the file named by the variable `DEAD_FOLDER` exists, `chdir` to a folder
-/// `dead` blocks, as on a file server that does not respond.
+/// C source of a library for `LD_PRELOAD`: while the file named by the variable `DEAD_FOLDER` exists, `chdir` to a
+/// folder `dead` blocks, as on a file server that does not respond.
 const DEAD_FOLDER: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>

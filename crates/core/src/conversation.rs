@@ -115,7 +115,7 @@ impl Conversations {
             return None;
         }
         let (_, agent) = self.look_again.pop_first()?;
-        // A conversation that left before the time for reconnecting is treated like an unknown one.
+        // A conversation whose time for reconnecting is over is treated like an unknown one.
         let stays = |presence: &Presence| match presence {
             Presence::Connected(_) => true,
             Presence::Left(at) => now <= *at + limit::RECONNECT,

@@ -17,7 +17,7 @@ use crate::time::{Steady, Wall};
 pub enum About {
     /// This timer has completed.
     Timer(TimerId),
-    /// This session has ended while no call waited for it.
+    /// This session ended while no call waited for it.
     Session(SessionId),
 }
 

@@ -175,8 +175,8 @@ fn roots(meta: &Meta) -> Vec<i32> {
     };
     let pids = proc::numbers(&listed);
     let keeper = meta.keeper.pid as i32;
-    // A process that has left the cgroup is found below one that has not. If the cgroup is empty, the walk begins at the
-    // children of the keeper, provided that its pid still belongs to the keeper.
+    // A process that has left the cgroup is found below one that has not. If the cgroup is empty, the walk begins at
+    // the children of the keeper, provided that its pid still belongs to the keeper.
     let is_keeper = |stat: Stat| stat.start_ticks == meta.keeper.start_ticks;
     if pids.is_empty() && proc::stat(keeper).is_some_and(is_keeper) {
         return proc::children_of(keeper, 1);

@@ -311,8 +311,8 @@ impl Engine {
         self.rearm_overdue_timer(session);
     }
 
-    /// Returns whether an answer to this caller counts as a report to the owner of the session: the caller is in the
-    /// conversation that started it, or that conversation is not known.
+    /// Returns whether an answer to this caller counts as a report to the owner of the session: the caller is an
+    /// agent in the conversation that started it, or that conversation is not known.
     fn is_owner(
         &self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! People: their answers to questions, and the calls that lose their way to a person.
+//! People: their answers to questions, and calls whose client can no longer reach a person.
 
 use alloc::vec::Vec;
 

@@ -261,7 +261,7 @@ impl Engine {
         self.timers.go_on(turn.now, slot, remaining)?;
         let timer = self.view(turn.now, slot, self.timers.id(slot))?;
         let stays = timer.kind == Kind::Mission && standby.is_none();
-        // The standby never exceeds the remaining time, and defaults to it.
+        // The record states a standby of at most the remaining time, which is also the default.
         let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
         self.changed(turn, slot, (!stays).then_some(fitted), None);
         if stays {
