@@ -1,7 +1,7 @@
 //! Clone and exec: every step of the child up to `execve`.
 //!
-//! The child shares the memory of this process until it executes, and this process is suspended meanwhile (`CLONE_VM
-//! | CLONE_VFORK`). So no page is copied, and the child reports a failed step by writing it into the plan.
+//! The child shares the memory of this process until it executes, and this process is suspended meanwhile
+//! (`CLONE_VM | CLONE_VFORK`). So no page is copied, and the child reports a failed step by writing it into the plan.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};

@@ -63,7 +63,7 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// Pids in such a file.
+/// Pids in the text of a procfs file that lists them.
 pub fn numbers(text: &str) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(number).collect()
 }
@@ -227,7 +227,7 @@ pub enum Peer {
     Gone,
 }
 
-/// `SO_PEERPIDFD`, which libc and rustix do not support yet.
+/// pidfd of the process that connected (`SO_PEERPIDFD`, Linux 6.5), or `errno`. rustix has no function for it.
 fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, i32> {
     const SO_PEERPIDFD: libc::c_int = 77;
     let mut handle: libc::c_int = -1;
