@@ -1,4 +1,5 @@
-//! An abide of its own for every test, and a terminal to sit at.
+//! Harness of the command-line tests: a separate abide for every test, and a pseudo-terminal for interactive
+//! programs.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -14,10 +15,10 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Longer than anything here takes, even on a busy machine; a test that waits this long fails.
+/// Time limit in seconds: longer than any step takes, even on a busy machine, so that a hang becomes a failure.
 const PATIENCE: i64 = 180;
 
-/// An abide under a folder of its own. Ends all it started when it is dropped.
+/// An abide with its own directory. Dropping it kills its sessions and stops the daemon.
 pub struct Abide {
     dir: TempDir,
 }
@@ -29,12 +30,12 @@ impl Abide {
         }
     }
 
-    /// A file beside everything of abide's.
+    /// Path of a file in the directory of the test, outside of abide's own directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// A named pipe, so that a command goes on when the test says so.
+    /// Creates a named pipe, on which a command can block until the test writes to it.
     pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -62,12 +63,12 @@ impl Abide {
         command
     }
 
-    /// Runs to the end.
+    /// Runs the command to its end.
     pub fn output<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Output {
         self.command(words).output().expect("abide runs")
     }
 
-    /// Runs to a good end and reads what was printed as JSON.
+    /// Runs the command, which must succeed, and parses its output as JSON.
     pub fn json<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Value {
         let output = self.output(words);
         assert!(output.status.success(), "{output:?}");
@@ -86,14 +87,14 @@ impl Abide {
         newest.expect("a session").to_owned()
     }
 
-    /// From now on the newest session may be quiet for no longer than this. What it has written before is
-    /// never taken for a sign of life after it was asked about, however slow everything is.
+    /// Sets the idle limit of the newest session. The idle time starts over, so output from before this call cannot
+    /// withdraw the question, however slow the machine is.
     pub fn be_impatient(&self, idle: &str) {
         let output = self.output(["session", "extend", &self.newest(), "--idle", idle]);
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// Ends the daemon as a crash would.
+    /// Kills the daemon with SIGKILL, like a crash.
     pub fn crash(&self) {
         let pid = Pid::from_raw(self.daemon_pid()).expect("a pid");
         rustix::process::kill_process(pid, Signal::KILL).expect("the daemon is there");
@@ -104,12 +105,12 @@ impl Abide {
     }
 }
 
-/// A command that stays until it has done what it waits for. It ends with its test at the latest: one that
-/// goes on from daemon to daemon would start another when the test has stopped the last.
+/// An abide command that runs until it is done, or until the end of its test. Without that limit, a command that
+/// reconnects would start another daemon after the test has stopped the last one.
 pub struct Stays(Child);
 
 impl Stays {
-    /// What it prints goes into a pipe.
+    /// Starts the command with its output in a pipe.
     pub fn new(abide: &Abide, words: &[&str]) -> Self {
         let child = abide.command(words).stdout(Stdio::piped()).spawn();
         Stays(child.expect("abide runs"))
@@ -132,7 +133,7 @@ impl DerefMut for Stays {
 
 impl Drop for Stays {
     fn drop(&mut self) {
-        // One that has ended already is only buried.
+        // For a command that has already ended, this only reaps it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -154,14 +155,14 @@ impl Drop for Abide {
     }
 }
 
-/// A program at a terminal that the test holds the other end of.
+/// A program in a pseudo-terminal whose master end the test holds.
 pub struct Seat {
     master: File,
     child: Child,
-    /// How the terminal was set before.
+    /// Terminal modes before the program started.
     pub modes_before: String,
     seen: Vec<u8>,
-    /// Up to here it has been waited for.
+    /// Number of bytes that earlier waits have consumed.
     read: usize,
 }
 
@@ -174,7 +175,7 @@ impl Seat {
         Self::sit(command, master, slave)
     }
 
-    /// The same, with some of its streams going elsewhere.
+    /// Starts the program in a new terminal, with only its standard error there; `command` sets the other streams.
     pub fn beside(command: Command) -> Self {
         let (master, slave) = pty();
         let mut command = command;
@@ -204,13 +205,13 @@ impl Seat {
         }
     }
 
-    /// Waits until this is on the screen, after what was waited for before.
+    /// Waits until this text appears after the text of the last wait.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
         loop {
             let unread = String::from_utf8_lossy(&self.seen[self.read..]);
             if let Some(at) = unread.find(text) {
-                // What stands before it is not looked at again.
+                // Text before the match is not searched again.
                 self.read += unread[..at + text.len()].len();
                 return;
             }
@@ -222,7 +223,7 @@ impl Seat {
         }
     }
 
-    /// Waits until all of these are on the screen, in whichever order they come.
+    /// Waits until all of these texts have appeared, in any order.
     #[track_caller]
     pub fn wait_for_all(&mut self, texts: &[&str]) {
         let from = self.read;
@@ -235,7 +236,7 @@ impl Seat {
         self.read = furthest;
     }
 
-    /// Everything that was shown.
+    /// Everything that the terminal has shown.
     pub fn screen(&self) -> String {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
@@ -256,22 +257,22 @@ impl Seat {
         rustix::termios::tcsetwinsize(&self.master, size).expect("a size");
     }
 
-    /// The program's number.
+    /// Pid of the program.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
     }
 
-    /// How the terminal is set.
+    /// Current terminal modes.
     pub fn modes(&self) -> String {
         modes(&self.master)
     }
 
-    /// Waits for the program to end while the terminal stays.
+    /// Waits for the end of the program; the terminal stays open.
     pub fn wait_for_end(&mut self) {
         self.child.wait().expect("it was started");
     }
 
-    /// Reads to the end of the screen and returns how the program ended.
+    /// Reads until the terminal is closed. Returns the exit status and everything that was shown.
     #[track_caller]
     pub fn end(mut self) -> (ExitStatus, String) {
         while self.more() {}
@@ -279,7 +280,7 @@ impl Seat {
         (status, self.screen())
     }
 
-    /// Reads what there is; `false`: the terminal is closed.
+    /// Reads the available bytes; `false`: the terminal is closed.
     #[track_caller]
     fn more(&mut self) -> bool {
         let mut wanted = [PollFd::new(&self.master, PollFlags::IN)];
@@ -323,7 +324,7 @@ fn modes(terminal: &impl AsFd) -> String {
     format!("{input:?} {output:?} {local:?}")
 }
 
-/// Reads lines as they come.
+/// Reads until the output ends with `line`. Returns everything that was read.
 pub fn wait_for_line(from: &mut impl Read, line: &str) -> Vec<u8> {
     let mut seen = Vec::new();
     let mut byte = [0];
@@ -338,7 +339,7 @@ pub fn wait_for_line(from: &mut impl Read, line: &str) -> Vec<u8> {
     seen
 }
 
-/// Lets a command that reads from a fifo go on. Waits until it reads.
+/// Unblocks a command that reads from a named pipe. Blocks until the command opens the pipe.
 pub fn feed(fifo: &Path, bytes: &[u8]) {
     let mut fifo = File::options().write(true).open(fifo).expect("the fifo");
     fifo.write_all(bytes).expect("somebody reads");

@@ -1,5 +1,5 @@
-//! The command line as people and scripts use it: the real program, a real daemon, real children,
-//! and a real terminal where one is wanted.
+//! Tests of the command line as people and scripts use it: the real program, a real daemon, real child processes, and
+//! a pseudo-terminal where the program needs one.
 
 mod activation;
 mod answer;

@@ -1,9 +1,9 @@
-//! Holds a value against the schema that tells of it. Several tests do, each with a document of its own.
+//! Check of a JSON value against its schema. Used by several tests, each with its own document.
 
 use serde_json::Value;
 
-/// What is wrong with a value, by the schema of it within a document. Stricter than the schema: a field that
-/// it does not name is a field that was forgotten.
+/// Differences between a value and its schema in `document`. Stricter than JSON Schema: a field that the schema does
+/// not name is an error, because the schema has forgotten it.
 pub fn wrong(document: &Value, schema: &Value, value: &Value, at: &str) -> Vec<String> {
     if let Some(path) = schema["$ref"].as_str() {
         let schema = document.pointer(&path[1..]).expect("a schema of this name");

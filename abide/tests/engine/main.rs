@@ -1,4 +1,5 @@
-//! The tools as the doors call them, on a real engine with real children, within this process.
+//! Tests of the tools on a real engine within this process, called like the interfaces call them, with real child
+//! processes.
 
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
@@ -21,7 +22,7 @@ pub use harness::{comes_to_life, living};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// An engine in a folder of its own.
+/// An engine with its own directory.
 pub struct Engine {
     pub handle: Handle,
     pub dir: TempDir,
@@ -42,7 +43,7 @@ impl Engine {
         Ok(call.result_only().await.expect("the engine runs"))
     }
 
-    /// A call under way, and the session that it runs.
+    /// Starts a call. Returns the running call and its session.
     pub async fn begin(
         &self,
         tool: &str,
@@ -60,7 +61,7 @@ impl Engine {
         (call, session.to_string())
     }
 
-    /// Waits until a session has written this, however long it takes to.
+    /// Waits until the output of a session matches the pattern.
     pub async fn wrote(&self, session: &str, pattern: &str) {
         let until = json!({"session": session, "output": pattern});
         let arguments = json!({"total_duration": 180, "reason": pattern, "until": until});
@@ -73,7 +74,7 @@ impl Engine {
         );
     }
 
-    /// Moves a limit of a session, from now.
+    /// Changes a limit of a session, counted from now.
     pub async fn extend(&self, session: &str, limit: &str, seconds: f64) {
         let arguments = json!({"action": "extend", "session_id": session, limit: seconds});
         let moved = self.call("terminal_session", arguments).await;
@@ -124,7 +125,7 @@ impl Engine {
             .expect("it is there")
     }
 
-    /// A named pipe, to hold a command with until the test lets it go.
+    /// Creates a named pipe, on which a command blocks until the test writes to it.
     pub fn fifo(&self, name: &str) -> std::path::PathBuf {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         let path = self.path(name);

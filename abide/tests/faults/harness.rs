@@ -1,4 +1,5 @@
-//! A real daemon in a folder of its own, spoken to over its socket, killed at will.
+//! Harness of the fault tests: a real daemon with its own directory, which the test calls over its socket and can
+//! kill.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Nothing in these tests takes this long; a test that hangs fails instead.
+/// Time limit: longer than any step takes, so that a hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Abide {
@@ -31,7 +32,7 @@ impl Abide {
         }
     }
 
-    /// The real binary, set up for this folder.
+    /// The real binary, with this directory as `ABIDE_DIR`.
     pub fn command<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
@@ -67,7 +68,7 @@ impl Abide {
         i32::try_from(status["daemon"]["pid"].as_i64().expect("a pid")).expect("a pid")
     }
 
-    /// Kills the daemon and waits until it is really gone.
+    /// Kills the daemon and waits until the process has ended.
     pub fn kill_daemon(&self) {
         let handle = Handle::on(self.pid());
         handle.kill();
@@ -84,7 +85,7 @@ impl Abide {
         Ok(stream)
     }
 
-    /// Sends a request; `None` where there is no daemon, or it died before it answered.
+    /// Sends a request; `None`: there is no daemon, or the daemon died before it answered.
     pub fn request(&self, method: &str, path: &str, body: &Value) -> Option<Answer> {
         let mut stream = self.try_connect().ok()?;
         try_send(&mut stream, method, path, body).ok()?;
@@ -101,14 +102,15 @@ impl Abide {
             .body
     }
 
-    /// Sends a request and leaves its answer to be read later.
+    /// Sends a request. The caller reads the answer from the returned stream.
     pub fn begin(&self, path: &str, body: &Value) -> UnixStream {
         let mut stream = self.connect();
         send(&mut stream, "POST", path, body);
         stream
     }
 
-    /// Counts as a person who watches, for as long as the stream is held; reads questions line by line.
+    /// Subscribes to questions, one JSON object per line. While the stream is open, the daemon counts it as a person
+    /// who watches.
     pub fn watch(&self) -> BufReader<UnixStream> {
         let mut stream = self.connect();
         send(
@@ -118,13 +120,13 @@ impl Abide {
             &Value::Null,
         );
         let mut stream = BufReader::new(stream);
-        // Whoever has been answered is counted.
+        // The daemon counts a subscriber before it sends the response head.
         let answered = line_with(&mut stream, "HTTP/1.1");
         assert!(answered.contains("200"), "{answered}");
         stream
     }
 
-    /// The session that runs, as soon as there is one.
+    /// Id of a running session, as soon as there is one.
     pub fn running(&self) -> String {
         look_for("a session that runs", || {
             let listed = self.get("/v1/sessions");
@@ -134,7 +136,7 @@ impl Abide {
         })
     }
 
-    /// Waits until this has become true; the daemon itself does the waiting.
+    /// Waits with `/v1/wait` until the condition holds.
     pub fn waits_until(&self, condition: &Value) {
         let body = serde_json::json!({"until": condition, "for": PATIENCE.as_secs()});
         let answer = self.post("/v1/wait", &body).expect("an answer").body;
@@ -152,14 +154,14 @@ impl Drop for Abide {
     }
 }
 
-/// A folder that is ours alone, whatever the mask for new files is.
+/// Temporary directory with mode 0700, regardless of the umask.
 pub fn private_folder() -> TempDir {
     let mut folder = tempfile::Builder::new();
     folder.permissions(PermissionsExt::from_mode(0o700));
     folder.tempdir().expect("a folder for the test")
 }
 
-/// A named pipe.
+/// Creates a named pipe.
 pub fn fifo(path: &std::path::Path) {
     let (mode, kind) = (
         rustix::fs::Mode::from_raw_mode(0o600),
@@ -168,7 +170,7 @@ pub fn fifo(path: &std::path::Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a fifo");
 }
 
-/// What a tool says to a block of text; `command` is `abide call`.
+/// Result of a tool for a block of text; `command` is `abide call`.
 pub fn said_to(mut command: Command, block: &str) -> Value {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().expect("abide runs");
@@ -180,7 +182,7 @@ pub fn said_to(mut command: Command, block: &str) -> Value {
     told["result"].clone()
 }
 
-/// Ends every session, and then the daemon.
+/// Kills every session, then stops the daemon.
 pub fn end_all(command: impl Fn(&[&str]) -> Command) {
     let listed = command(&["session", "list", "--json"]).output();
     let listed = listed
@@ -209,7 +211,7 @@ fn try_send(
     } else {
         body.to_string()
     };
-    // In one piece: an answer that needs no body may come, and close the connection, before it.
+    // One write, because the daemon may answer and close the connection before it has read the body.
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: abide\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
@@ -230,7 +232,7 @@ pub fn receive(mut stream: UnixStream) -> Option<Answer> {
     })
 }
 
-/// Looks for what nobody tells of, again and again. What never comes is a failure and no hang.
+/// Polls a state for which there is no event. After [`PATIENCE`] the test fails instead of hanging.
 pub fn look_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     #[expect(
         clippy::disallowed_methods,
@@ -246,7 +248,7 @@ pub fn look_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The next line of a stream that holds `wanted`.
+/// Next line of a stream that contains `wanted`.
 pub fn line_with(stream: &mut impl BufRead, wanted: &str) -> String {
     loop {
         let mut line = String::new();
@@ -258,7 +260,7 @@ pub fn line_with(stream: &mut impl BufRead, wanted: &str) -> String {
     }
 }
 
-/// A process, held so that its number cannot come to mean another one.
+/// pidfd of a process, which never refers to another process, unlike a pid.
 pub struct Handle(std::os::fd::OwnedFd);
 
 impl Handle {
@@ -266,7 +268,7 @@ impl Handle {
         Handle::if_alive(pid).expect("the process lives")
     }
 
-    /// `None`: it has gone already.
+    /// Opens a process; `None`: it has already ended.
     pub fn if_alive(pid: i32) -> Option<Self> {
         let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
         let flags = rustix::process::PidfdFlags::empty();
@@ -306,7 +308,7 @@ impl Handle {
     }
 }
 
-/// The process that has this command line, as soon as it has become that.
+/// Pid of the process with this command line, as soon as it exists.
 pub fn comes_to_life(command_line: &str) -> i32 {
     look_for(command_line, || living(command_line).first().copied())
 }

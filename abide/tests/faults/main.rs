@@ -1,5 +1,5 @@
-//! The daemon is killed at every step, and so are keepers. Rows carry the numbers under which the
-//! faults are known.
+//! Tests that kill the daemon at every step, and keepers too. The prefix of a test name (`k14`) is the number of the
+//! fault.
 
 mod damage;
 mod database;
@@ -21,7 +21,7 @@ use abide_session::proc;
 use harness::{Abide, Handle, comes_to_life, line_with, living, look_for, receive};
 use serde_json::{Value, json};
 
-/// A command that appends one line to `file`, so that runs can be counted.
+/// Command that appends one line to `file`, so that the test can count its runs.
 fn counting(abide: &Abide, file: &str) -> String {
     format!("echo ran >> {}; echo output", abide.path(file).display())
 }
@@ -30,7 +30,7 @@ fn runs(abide: &Abide, file: &str) -> usize {
     std::fs::read_to_string(abide.path(file)).map_or(0, |text| text.lines().count())
 }
 
-/// Calls with a key into a daemon that crashes at `point`, then again into a healthy one.
+/// Sends a call with an idempotency key to a daemon that crashes at `point`, then again to a healthy daemon.
 fn crash_then_retry(point: &str) -> (Abide, Value) {
     let abide = Abide::new();
     abide.start_to_crash_at(point);
@@ -74,7 +74,7 @@ fn k2_k3_killed_right_after_the_command_was_handed_over() {
     ran_once(&abide, &result);
 }
 
-/// A keeper that was handed its command in the last moment of a daemon, and is slow to take it up.
+/// The keeper got its command just before the daemon died, and is slow to record it.
 #[test]
 fn k2_k3_a_command_that_is_just_being_started_is_found_by_the_next_daemon() {
     let abide = Abide::new();
@@ -94,7 +94,7 @@ fn k2_k3_a_command_that_is_just_being_started_is_found_by_the_next_daemon() {
     if let Some(keeper) = keeper {
         keeper.wait_gone();
     }
-    // What it has taken up is in its folder before it greets whoever comes.
+    // A keeper writes its record before it answers the next daemon. The test plays a slow keeper that does so late.
     let (meta, aside) = (folder.join("meta"), abide.path("meta"));
     std::fs::rename(&meta, &aside).expect("a record");
     let slow = UnixListener::bind(folder.join("ctl")).expect("a keeper's socket");
@@ -200,7 +200,7 @@ fn k9_a_question_survives_under_its_id_and_is_answered_once() {
     assert!(living(&command).is_empty());
 }
 
-/// A command that sleeps as its session's leader, and what is known of it.
+/// A session whose leader is `sleep`, with its processes.
 struct Sleeper {
     session: String,
     line: String,
@@ -210,7 +210,7 @@ struct Sleeper {
 
 fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
     let line = format!("sleep {mark}{}", std::process::id());
-    // Nobody watches, so the call comes back as soon as the command has been quiet.
+    // No person watches, so the call returns as soon as the idle limit is reached.
     let call = json!({"command": format!("exec {line}"), "timeout": 0.05});
     let result = abide
         .post("/v1/tools/execute_command", &call)
@@ -218,7 +218,7 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
         .body;
     assert_eq!(result["status"], "running", "{result}");
     let session = result["session_id"].as_str().expect("a session").to_owned();
-    // It may still be the shell that becomes it.
+    // The process may still be the shell that executes `sleep`.
     let pid = comes_to_life(&line);
     Sleeper {
         session,
@@ -240,7 +240,7 @@ fn parent(pid: i32) -> i32 {
 impl Sleeper {
     fn is_lost_and_gone(&self, abide: &Abide, least: Option<f64>) {
         self.child.wait_gone();
-        // Killing a session that is gone already is answered with how it ended.
+        // A kill of a session that has ended is answered with its ending.
         abide
             .post(&format!("/v1/sessions/{}/kill", self.session), &json!({}))
             .expect("an answer");
@@ -258,7 +258,7 @@ fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
     abide.start();
     let sleeper = sleeper(&abide, "2718");
     sleeper.keeper.kill();
-    // Nobody saw how it ended, but that it ran for as long as its idle limit.
+    // The exit status is unknown, but the command ran at least for its idle limit.
     sleeper.is_lost_and_gone(&abide, Some(0.05));
 }
 
@@ -286,7 +286,8 @@ fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_for
     left.wait_gone();
 }
 
-/// While the file is there, nobody enters the folder `dead`, as if it were on a file server that is gone.
+/// C source of a library for `LD_PRELOAD`: while the file named by the variable `DEAD_FOLDER` exists, `chdir` to a
+/// folder `dead` blocks, as on a file server that does not respond.
 const DEAD_FOLDER: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -426,7 +427,7 @@ fn what_was_said_and_moved_outlives_the_daemon() {
     assert_eq!(view["timeout"], limit, "{view}");
     let mut watching = abide.watch();
     let _first = abide.begin("/v1/tools/execute_command", &quiet("first"));
-    // The second becomes quiet later than the first, about which nobody is asked.
+    // The second session becomes idle after the first, about which no question may be asked.
     let _second = abide.begin("/v1/tools/execute_command", &quiet("second"));
     let asked: Value =
         serde_json::from_str(&line_with(&mut watching, "question_")).expect("a question");

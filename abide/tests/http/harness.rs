@@ -1,4 +1,4 @@
-//! An abide of its own for every test, and plain requests to it.
+//! Harness of the HTTP tests: a separate abide for every test, and plain requests to it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -10,19 +10,18 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What a person says of themselves.
+/// Header by which a client declares that a person uses it.
 const PERSON: &str = "abide-person: true\r\n";
-/// Longer than anything here takes, even on a busy machine.
+/// Time limit: longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A loopback address that nobody else on this machine uses, whatever the port: one that was free a moment
-/// ago still is.
+/// Loopback address that no other process on this machine uses, so that a port that was free stays free.
 pub fn own_loopback() -> Ipv4Addr {
     let [_, a, b, c] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, a | 0x40, b, c)
 }
 
-/// An abide under a folder of its own. Ends all it started when it is dropped.
+/// An abide with its own directory. Dropping it kills its sessions and stops the daemon.
 pub struct Abide {
     dir: TempDir,
 }
@@ -32,7 +31,7 @@ impl Abide {
         Self::with("")
     }
 
-    /// With this configuration.
+    /// Starts an abide with this configuration.
     pub fn with(config: &str) -> Self {
         let dir = TempDir::new().expect("a folder for the test");
         let home = dir.path().join("abide");
@@ -48,7 +47,7 @@ impl Abide {
         self.dir.path().join(name)
     }
 
-    /// A named pipe, so that a command goes on when the test says so.
+    /// Creates a named pipe, on which a command blocks until the test writes to it.
     pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
@@ -100,11 +99,11 @@ impl Abide {
         stream
     }
 
-    /// Sends these bytes and reads the answer's status and all that follows. `None`: the connection
-    /// was closed without one.
+    /// Sends these bytes. Returns the status and the whole response; `None`: the daemon closed the connection without
+    /// one.
     pub fn raw(&self, bytes: &[u8]) -> Option<(u16, String)> {
         let mut stream = self.connect();
-        // Whoever refuses early does not read the rest.
+        // A daemon that refuses the request early does not read the rest.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -113,18 +112,18 @@ impl Abide {
         Some((status, answer))
     }
 
-    /// Asks properly and waits for the head of the answer.
+    /// Sends a request with the token and waits for the head of the response.
     pub fn open(&self, line: &str, headers: &str, body: &str) -> Answer {
         Answer::begin(self.send(line, headers, body))
     }
 
-    /// Asks properly: with the token, and with `headers` (each with its line's end) besides.
+    /// Sends a request with the token and with `headers`, each of which ends with CRLF.
     pub fn send(&self, line: &str, headers: &str, body: &str) -> TcpStream {
         let headers = format!("authorization: Bearer {}\r\n{headers}", self.token());
         self.send_bare(line, &headers, body)
     }
 
-    /// Asks with these headers and shows nothing else.
+    /// Sends a request with these headers and without the token.
     pub fn send_bare(&self, line: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = self.connect();
         let (address, length) = (self.address(), body.len());
@@ -132,7 +131,7 @@ impl Abide {
             "" => "",
             _ => "content-type: application/json\r\n",
         };
-        // In HTTP/1.0 an answer ends with its connection, so there is nothing to take apart.
+        // In HTTP/1.0 a response ends with its connection, so there is no chunked encoding to parse.
         let request = format!(
             "{line} HTTP/1.0\r\nhost: {address}\r\n{kind}{headers}\
              content-length: {length}\r\n\r\n{body}"
@@ -145,12 +144,12 @@ impl Abide {
         self.open(line, headers, &text_of(body)).whole()
     }
 
-    /// Asks with these headers and shows nothing else.
+    /// Sends a request with these headers and without the token. Returns the status and the body.
     pub fn ask_bare(&self, line: &str, headers: &str, body: &Value) -> (u16, Value) {
         Answer::begin(self.send_bare(line, headers, &text_of(body))).whole()
     }
 
-    /// The code of a link that lets one browser in.
+    /// Login code from the link of `abide open`, valid for one browser.
     pub fn code(&self) -> String {
         let offer = self.json(&["open", "--print", "--json"]);
         let link = offer["url"].as_str().expect("a link");
@@ -160,7 +159,7 @@ impl Abide {
         code.to_owned()
     }
 
-    /// Logs in as a page does, and gives the headers that a browser sends from then on.
+    /// Logs in like the page does. Returns the headers that a browser sends from then on.
     pub fn log_in(&self) -> String {
         let code = json!({"code": self.code()}).to_string();
         let origin = format!("origin: http://{}\r\n", self.address());
@@ -183,7 +182,7 @@ impl Abide {
         self.good("POST /v1/tools/shell", "", &json!({"command": command}))
     }
 
-    /// Waits until a session is over, and gives what is known of it then.
+    /// Waits until a session has ended. Returns its view.
     pub fn ended(&self, session: &str) -> Value {
         let log = format!("GET /v1/sessions/{session}/log?follow=true");
         self.open(&log, PERSON, "").rest();
@@ -200,15 +199,15 @@ impl Abide {
         assert_eq!(length, bytes, "it ended before");
     }
 
-    /// Has a person asked about the session that runs once it has written this many bytes and been quiet
-    /// for a second. It is not asked about before: however slow it is, the question stands.
+    /// Waits until the session has written this many bytes, then sets its idle limit to one second. The bytes come
+    /// first, so that later output cannot withdraw the question.
     pub fn be_impatient(&self, session: &str, bytes: u64) {
         self.written(session, bytes);
         let line = format!("POST /v1/sessions/{session}/extend");
         self.good(&line, PERSON, &json!({"idle": 1}));
     }
 
-    /// The sessions that run.
+    /// Sessions that run.
     pub fn running(&self) -> Vec<Value> {
         let list = self.good("GET /v1/sessions", "", &Value::Null);
         list["sessions"].as_array().cloned().unwrap_or_default()
@@ -228,7 +227,7 @@ impl Drop for Abide {
     }
 }
 
-/// An answer whose head has come.
+/// Response whose head has been read.
 pub struct Answer {
     pub status: u16,
     pub head: Vec<String>,
@@ -236,7 +235,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Waits for the head.
+    /// Reads the head.
     pub fn begin(stream: TcpStream) -> Self {
         let mut body = BufReader::new(stream);
         let mut head = Vec::new();
@@ -256,7 +255,7 @@ impl Answer {
         }
     }
 
-    /// All of it: the status, and the body as JSON where it is some.
+    /// Status and body; the body is parsed as JSON if possible.
     pub fn whole(self) -> (u16, Value) {
         let status = self.status;
         let text = self.rest();
@@ -269,14 +268,14 @@ impl Answer {
         self.head.iter().find_map(|line| line.strip_prefix(&named))
     }
 
-    /// The next line; empty at the end of the stream.
+    /// Next line; empty at the end of the stream.
     pub fn line(&mut self) -> String {
         let mut line = Vec::new();
         self.body.read_until(b'\n', &mut line).expect("a line");
         String::from_utf8_lossy(&line).into_owned()
     }
 
-    /// The next message on a stream of events.
+    /// Next message of an SSE stream.
     #[track_caller]
     pub fn event(&mut self) -> Value {
         loop {
@@ -289,7 +288,7 @@ impl Answer {
         }
     }
 
-    /// The next event on a stream of ours: its id, its name and what it says.
+    /// Next event of an SSE stream of abide: id, name and data.
     #[track_caller]
     pub fn told(&mut self) -> (String, String, Value) {
         let (mut id, mut name) = (String::new(), String::new());
@@ -307,7 +306,7 @@ impl Answer {
         }
     }
 
-    /// The next event of this name that is as wanted.
+    /// Next event with this name for which `wanted` is true.
     #[track_caller]
     pub fn until(&mut self, name: &str, wanted: impl Fn(&Value) -> bool) -> (String, Value) {
         loop {
@@ -318,7 +317,7 @@ impl Answer {
         }
     }
 
-    /// All that is still to come. A stream that never ends is a failure.
+    /// Rest of the body. Fails if the stream does not end.
     #[track_caller]
     pub fn rest(mut self) -> String {
         let mut rest = Vec::new();
@@ -336,7 +335,7 @@ fn text_of(body: &Value) -> String {
     }
 }
 
-/// Lets a command that reads from a fifo go on. Waits until it reads.
+/// Unblocks a command that reads from a named pipe. Blocks until the command opens the pipe.
 pub fn feed(fifo: &Path, text: &str) {
     let mut fifo = std::fs::File::options()
         .write(true)

@@ -1,5 +1,4 @@
-//! HTTP over TCP, spoken by hand to a real daemon: who is let in, who is not, and MCP as clients that
-//! speak HTTP see it.
+//! Tests of HTTP over TCP with handwritten requests to a real daemon: authentication, refusals, and MCP over HTTP.
 
 mod api;
 mod conformance;

@@ -1,5 +1,5 @@
-//! A fork server of one's own and a synchronous line to its keepers. Every wait is for an event; the
-//! timeout only turns a hang into a failure.
+//! Harness of the keeper tests: a fork server for each test and a synchronous connection to its keepers. Every wait
+//! is for an event; the timeout only turns a hang into a failure.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -30,7 +30,7 @@ pub struct ForkServer {
 }
 
 impl ForkServer {
-    /// Sends a signal to the fork server itself.
+    /// Sends a signal to the fork server.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("the fork server runs");
@@ -44,12 +44,12 @@ impl ForkServer {
         Self::build(env, None, None)
     }
 
-    /// Files cannot grow beyond this: writing to them fails as on a full disk.
+    /// Starts it with a limit of the file size: a write beyond the limit fails, as on a full disk.
     pub fn with_file_limit(bytes: u64) -> Self {
         Self::build(&[], Some(bytes), None)
     }
 
-    /// It and all its keepers are in this control group.
+    /// Starts it in this cgroup, with all its keepers.
     pub fn in_group(group: &Path) -> Self {
         Self::build(&[], None, Some(group))
     }
@@ -67,12 +67,13 @@ impl ForkServer {
         command.arg("keeper").stdin(Stdio::null());
         command.envs(env.iter().copied());
         let fd = theirs.as_raw_fd();
-        // SAFETY: between fork and exec only descriptors are moved, and an effect is set.
+        // SAFETY: only system calls that move descriptors and set a signal action, a limit and a cgroup run between
+        // fork and exec.
         unsafe {
             command.pre_exec(move || {
-                // As whoever starts a daemon may have it: nobody is told of children then.
+                // The process that starts a daemon may ignore SIGCHLD, and the fork server inherits that.
                 libc::signal(libc::SIGCHLD, libc::SIG_IGN);
-                // Before anything is moved: this may be the very descriptor that is moved over.
+                // Before descriptors are moved: `procs` may be descriptor 3, which `dup2` replaces.
                 if let Some(procs) = &procs {
                     libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1);
                 }
@@ -101,25 +102,25 @@ impl ForkServer {
         }
     }
 
-    /// Closes the fork server's socket and waits until it has gone, which it does when its keepers have.
+    /// Closes the socket of the fork server and waits until it has exited, which it does after its last keeper.
     pub fn close(&mut self) {
         self.socket = None;
         self.child.wait().unwrap();
     }
 
-    /// Kills the fork server, and no keeper.
+    /// Kills the fork server, but no keeper.
     pub fn kill(&mut self) {
         self.socket = None;
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// A keeper with the folder of a new session.
+    /// Keeper with the directory of a new session.
     pub fn keeper(&self) -> Keeper {
         self.keeper_at(self.new_folder())
     }
 
-    /// Where a new session may be.
+    /// Path of the directory of a new session.
     pub fn new_folder(&self) -> PathBuf {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let count = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -147,14 +148,14 @@ impl ForkServer {
         Keeper::over(ours, folder)
     }
 
-    /// A keeper that has said it is ready.
+    /// Keeper that has sent `Ready`.
     pub fn ready(&self) -> Keeper {
         let mut keeper = self.keeper();
         keeper.expect_ready();
         keeper
     }
 
-    /// One that has started a shell command whose input is open.
+    /// Keeper that has started a shell command with open input.
     pub fn fed(&self, command: &str) -> Keeper {
         let mut keeper = self.ready();
         let mut launch = keeper.shell(command);
@@ -176,7 +177,7 @@ impl ForkServer {
 impl Drop for ForkServer {
     fn drop(&mut self) {
         self.kill();
-        // Keepers that were made to die could not take their groups away.
+        // A keeper that was killed could not remove its cgroup.
         let Some(group) = abide_session::cgroup::own_folder() else {
             return;
         };
@@ -194,7 +195,7 @@ pub struct Keeper {
     buffer: Vec<u8>,
 }
 
-/// How a session ended and what it wrote.
+/// Ending of a session, and its directory.
 pub struct Ran {
     pub exited: Exited,
     pub folder: PathBuf,
@@ -206,7 +207,7 @@ impl Ran {
     }
 }
 
-/// All bytes of a log in order; there must be no gap.
+/// All bytes of a log in order. Panics if there is a gap.
 pub fn output(folder: &Path, only: Option<Stream>) -> Vec<u8> {
     let mut all = Vec::new();
     for piece in Log::open(folder).pieces(0, only) {
@@ -230,7 +231,7 @@ impl Keeper {
         }
     }
 
-    /// A new connection to the same keeper; the old one may be held or dropped.
+    /// Opens a new connection to the same keeper; the old one may stay open.
     pub fn again(&self) -> Keeper {
         let mut keeper = Keeper::over(self.call(), self.folder.clone());
         keeper.say(&ToKeeper::Hello);
@@ -239,7 +240,7 @@ impl Keeper {
         keeper
     }
 
-    /// A connection to the same keeper over which nothing was said.
+    /// Opens a connection to the same keeper without sending a frame.
     pub fn call(&self) -> UnixStream {
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.folder, flags, rustix::fs::Mode::empty()).unwrap();
@@ -247,7 +248,7 @@ impl Keeper {
         UnixStream::connect(path).unwrap()
     }
 
-    /// Drops the connection and leaves what is needed to find the keeper again.
+    /// Closes the connection, and returns what is needed to find the keeper again.
     pub fn hang_up(self) -> Away {
         Away {
             folder: self.folder,
@@ -289,7 +290,7 @@ impl Keeper {
         self.say_at_once(std::slice::from_ref(frame));
     }
 
-    /// Says these in one breath: the keeper does nothing between them.
+    /// Sends several frames in one write, so that the keeper receives them together.
     pub fn say_at_once(&mut self, frames: &[ToKeeper]) {
         let mut wire = Vec::new();
         for frame in frames {
@@ -302,7 +303,7 @@ impl Keeper {
         self.say(&ToKeeper::Start(Box::new(launch)));
     }
 
-    /// The next frame; `None`: the keeper has closed the connection.
+    /// Next frame; `None`: the keeper has closed the connection.
     pub fn hear(&mut self) -> Option<FromKeeper> {
         loop {
             if let Some(frame) = FromKeeper::take_from(&mut self.buffer).unwrap() {
@@ -343,7 +344,7 @@ impl Keeper {
         (errno, sentence)
     }
 
-    /// The same with the moment of the failure, in Unix milliseconds.
+    /// Expects `StartFailed`. Returns the error, the sentence and the Unix time in milliseconds.
     pub fn expect_failed_at(&mut self) -> (i32, String, u64) {
         match self.next() {
             FromKeeper::StartFailed {
@@ -355,7 +356,7 @@ impl Keeper {
         }
     }
 
-    /// Passes over what is told by the way until the leader has ended.
+    /// Waits for `Exited` and skips frames that may come at any time.
     pub fn expect_exited(&mut self) -> Exited {
         loop {
             match self.next() {
@@ -366,7 +367,7 @@ impl Keeper {
         }
     }
 
-    /// Has the keeper keep the session of another folder.
+    /// Reassigns the keeper to a session in another directory.
     pub fn renew(&mut self, folder: PathBuf) {
         let path = folder.as_os_str().as_encoded_bytes().to_vec();
         self.say(&ToKeeper::Renew { folder: path });
@@ -385,7 +386,7 @@ impl Keeper {
         }
     }
 
-    /// Hears everything out, lets the keeper go and sees it leave.
+    /// Reads all frames, acknowledges the ending and waits until the keeper has exited.
     pub fn finish(mut self) -> Ran {
         let exited = self.expect_exited();
         self.wind_up(exited)
@@ -419,8 +420,8 @@ impl Keeper {
     }
 }
 
-/// What may be told at any time. Many processes that are killed need a while to go where there is little
-/// time for each; that is told too.
+/// Returns whether a frame may come at any time. `KillPending` is among them, because on a busy machine many killed
+/// processes take a while to end.
 fn is_by_the_way(frame: &FromKeeper) -> bool {
     matches!(
         frame,
@@ -434,7 +435,7 @@ pub struct Away {
 }
 
 impl Away {
-    /// What the folder says after the keeper has left by itself.
+    /// Ending in the directory, after the keeper has exited.
     pub fn ending(&self) -> Option<EndingFile> {
         wait_gone(self.pid);
         folder::read_ending(&self.folder).unwrap()
@@ -448,7 +449,7 @@ impl Away {
     }
 }
 
-/// Waits until the process is gone (a zombie counts: nobody here is its parent).
+/// Waits until the process has ended. A zombie counts, because the test is not its parent.
 pub fn wait_gone(pid: u32) {
     let pid = Pid::from_raw(pid as i32).unwrap();
     let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else {
@@ -466,7 +467,7 @@ pub fn wait_gone(pid: u32) {
     );
 }
 
-/// Every living process that carries the session's mark, wherever it went.
+/// `stat` lines of all living processes whose environment has the mark of the session.
 pub fn marked(folder: &Path) -> Vec<String> {
     let mark = format!(
         "ABIDE_TEST_MARK={}",

@@ -1,4 +1,4 @@
-//! Real children under a real keeper, without a daemon.
+//! Tests of the keeper with real child processes, without a daemon.
 #![expect(
     clippy::disallowed_methods,
     reason = "tests start the fork server by themselves, and give up on it after a while"

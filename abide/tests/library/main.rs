@@ -1,4 +1,4 @@
-//! abide as a library: the same calls with a daemon and with an engine held within the program.
+//! Tests of abide as a library: the same calls to a daemon and to an engine within the program.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,7 +25,7 @@ async fn held(folder: &TempDir) -> Held {
     started.expect("the engine starts")
 }
 
-/// What every agent does, by whatever way it reaches abide.
+/// Typical calls of an agent, made over each kind of connection.
 async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     let said = abide
         .shell("echo $GREETING; cat; echo no >&2; exit 3")
@@ -78,7 +78,8 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     abide.stop_timer(&id).because("enough").await?;
     assert_eq!(abide.continue_timer(&id).await?.fact("status"), "stopped");
 
-    // It completes when its maker has been answered, who would be told else.
+    // A condition decides when the mission completes: after the call that creates it was answered, since that answer
+    // would deliver the message otherwise.
     let folder = private_folder();
     let due = folder.path().join("due");
     let mission = abide.mission("look again", LONG);
@@ -95,14 +96,14 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     Ok(())
 }
 
-/// A folder that is ours alone, whatever the mask for new files is.
+/// Temporary directory with mode 0700, regardless of the umask.
 fn private_folder() -> TempDir {
     let mut folder = tempfile::Builder::new();
     folder.permissions(PermissionsExt::from_mode(0o700));
     folder.tempdir().expect("a folder")
 }
 
-/// Waits until a terminal shows this: what comes back at once may be nothing yet.
+/// Waits until a terminal shows this text: the first read may return too early.
 async fn echoes(session: &Session, text: &str) -> Result<(), Error> {
     let read = session.read_output().since("0").until(text).timeout(LONG);
     let read = read.await?;

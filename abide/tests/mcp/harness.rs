@@ -1,4 +1,4 @@
-//! A client of few words, and the folder that it and its daemon live in.
+//! Harness of the MCP tests: a minimal client, and the directory of its daemon.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nothing in these tests takes this long; a test that hangs fails instead.
+/// Time limit: longer than any step takes, so that a hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// One installation of abide.
@@ -28,7 +28,7 @@ impl Home {
         }
     }
 
-    /// One whose first daemon dies at this place.
+    /// Installation whose first daemon crashes at this crash point.
     pub fn dying(at: &str) -> Self {
         let home = Home::new();
         let mut first = home.abide(&["status"]);
@@ -54,7 +54,7 @@ impl Home {
         command
     }
 
-    /// A place where a command can say something that the test waits for.
+    /// Creates a named pipe through which a command signals the test.
     pub fn ear(&self, name: &str) -> Ear {
         let path = self.path(name);
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -63,12 +63,12 @@ impl Home {
         Ear(path)
     }
 
-    /// How many lines a file has; none where it is missing.
+    /// Number of lines of a file; zero if the file does not exist.
     pub fn lines(&self, name: &str) -> usize {
         std::fs::read_to_string(self.path(name)).map_or(0, |text| text.lines().count())
     }
 
-    /// The sessions that run.
+    /// Ids of the sessions that run.
     pub fn running(&self) -> Vec<String> {
         let list = self.abide(&["session", "list", "--json"]).output();
         let list = list.map(|list| list.stdout).unwrap_or_default();
@@ -78,8 +78,8 @@ impl Home {
         ids.map(str::to_owned).collect()
     }
 
-    /// From now on the one session that runs may be quiet for no longer than this. What it has written
-    /// before is never taken for a sign of life after it was asked about, however slow everything is.
+    /// Sets the idle limit of the only running session. The idle time starts over, so output from before this call
+    /// cannot withdraw the question, however slow the machine is.
     pub fn be_impatient(&self, idle: &str) {
         let running = self.running();
         let [session] = running.as_slice() else {
@@ -108,7 +108,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Where no daemon was ever there, none is started.
+        // If no daemon was ever started, the commands below would start one.
         if !self.path("abide/run").exists() {
             return;
         }
@@ -119,11 +119,11 @@ impl Drop for Home {
     }
 }
 
-/// Hears what a command says.
+/// Reading end of a named pipe to which a command writes.
 pub struct Ear(PathBuf);
 
 impl Ear {
-    /// Waits until something is said.
+    /// Waits until a command has written to the pipe and closed it.
     pub fn hear(&self) -> String {
         let said = std::fs::read_to_string(&self.0).expect("the fifo can be read");
         said.trim().to_string()
@@ -134,7 +134,7 @@ impl Ear {
     }
 }
 
-/// A process, held so that its number cannot come to mean another one.
+/// pidfd of a process, which never refers to another process, unlike a pid.
 pub struct Process(OwnedFd);
 
 impl Process {
@@ -171,7 +171,7 @@ impl Process {
     }
 }
 
-/// Which generation of the protocol a client speaks.
+/// Generation of the protocol that a client speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
     Legacy,
@@ -180,11 +180,11 @@ pub enum Era {
 
 pub const ERAS: [Era; 2] = [Era::Legacy, Era::Modern];
 
-/// What a client can do, and how it is set up.
+/// Capabilities and environment of a client.
 #[derive(Clone, Copy)]
 pub struct Setup<'a> {
     pub era: Era,
-    /// How the client calls itself.
+    /// Name in the client information.
     pub name: &'a str,
     pub asks: bool,
     pub env: &'a [(&'a str, &'a str)],
@@ -205,12 +205,12 @@ pub fn setup(era: Era) -> Setup<'static> {
     Setup { era, ..LEGACY }
 }
 
-/// The same, with these variables in its environment.
+/// Setup with these variables in the environment.
 pub fn setup_in<'a>(era: Era, env: &'a [(&'a str, &'a str)]) -> Setup<'a> {
     Setup { era, env, ..LEGACY }
 }
 
-/// A client at the pipes of `abide mcp`.
+/// Client of `abide mcp` over its pipes.
 pub struct Client {
     child: Child,
     input: Option<ChildStdin>,
@@ -230,7 +230,7 @@ impl Client {
         client
     }
 
-    /// A client that has not said anything yet.
+    /// Client that has not sent anything yet.
     pub fn silent(home: &Home, setup: Setup<'_>) -> Self {
         let mut child = home
             .abide(&["mcp"])
@@ -286,7 +286,7 @@ impl Client {
         self.write_part("\n");
     }
 
-    /// Something that need not be a whole line.
+    /// Writes text that need not be a whole line.
     pub fn write_part(&mut self, part: &str) {
         let input = self.input.as_mut().expect("the input is open");
         input.write_all(part.as_bytes()).expect("abide mcp reads");
@@ -320,7 +320,7 @@ impl Client {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// Calls a tool and gives its result.
+    /// Calls a tool and returns its result.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let id = self.begin(tool, arguments);
         self.result(id)
@@ -332,12 +332,12 @@ impl Client {
         answer["result"].clone()
     }
 
-    /// The answer to a request; what comes before it is kept.
+    /// Response to a request; messages that arrive before it are kept.
     pub fn answer(&mut self, id: u64) -> Value {
         self.heard(|message| message["id"] == id && message.get("method").is_none())
     }
 
-    /// What the server asks of the client.
+    /// Next elicitation request of the server.
     pub fn asked(&mut self) -> Value {
         self.heard(|message| message["method"] == "elicitation/create")
     }
@@ -351,7 +351,7 @@ impl Client {
         self.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
     }
 
-    /// The first message of this kind, read or still to come.
+    /// First message for which `wanted` is true, already read or still to arrive.
     pub fn heard(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.unread.iter().position(&wanted) {
             return self.unread.remove(at).expect("it is there");
@@ -369,17 +369,17 @@ impl Client {
         }
     }
 
-    /// Whether something of this kind was heard so far.
+    /// Returns whether such a message was read and not taken yet.
     pub fn has_heard(&self, wanted: impl Fn(&Value) -> bool) -> bool {
         self.unread.iter().any(wanted)
     }
 
-    /// The next request takes the id of the last one.
+    /// Makes the next request reuse the id of the last one.
     pub fn forget_id(&mut self) {
         self.last_id -= 1;
     }
 
-    /// The front's process.
+    /// Pid of the front (`abide mcp`).
     pub fn front(&self) -> i32 {
         self.child.id() as i32
     }
@@ -388,7 +388,7 @@ impl Client {
         self.input = None;
     }
 
-    /// Waits for the front's end, and gives all that it said until then.
+    /// Waits for the end of the front. Returns whether it succeeded, and all remaining messages.
     pub fn ended(&mut self) -> (bool, Vec<Value>) {
         let status = self.child.wait().expect("it ends");
         let rest = self
@@ -414,7 +414,7 @@ fn capabilities(asks: bool) -> Value {
     }
 }
 
-/// The text of a result, having made sure that it is everywhere it belongs.
+/// Text of a result. Asserts that the structured content has the same text.
 pub fn text(result: &Value) -> &str {
     let text = result["content"][0]["text"].as_str().expect("a text");
     assert_eq!(

@@ -1,5 +1,5 @@
-//! MCP as a client sees it: the real `abide mcp` over its pipes, a real daemon behind it, plain lines
-//! of JSON-RPC in both generations of the protocol.
+//! Tests of MCP over stdio: the real `abide mcp`, a real daemon behind it, and plain lines of JSON-RPC in both
+//! generations of the protocol.
 
 mod backlog;
 mod clients;

@@ -1,4 +1,4 @@
-//! Terminal sessions as the doors call them, with real programs in real terminals.
+//! Tests of terminal sessions with real programs in real terminals, called like the interfaces call them.
 
 mod actions;
 mod crash;
@@ -22,7 +22,7 @@ use abide_engine::{Handle, Runtime};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-/// An engine in a folder of its own.
+/// An engine with its own directory.
 pub struct Engine {
     pub handle: Handle,
     pub dir: TempDir,
@@ -99,7 +99,7 @@ impl Session<'_> {
         result
     }
 
-    /// Reads until a line matches; panics with what there was where none does.
+    /// Reads until a line matches the pattern; panics with the output if none does.
     pub async fn until(&self, pattern: &str) -> String {
         let wait = json!({"until": pattern, "timeout_seconds": 180, "max_lines": 1000});
         let read = self.act("read_output", wait).await;
@@ -120,7 +120,7 @@ impl Session<'_> {
         self.act("send_input", json!({"keys": keys})).await
     }
 
-    /// Types something and reads until the answer to it is there, however slow the program is.
+    /// Sends input and reads until the output contains `wanted`, however slow the program is.
     pub async fn answer(&self, input: &str, wanted: &str) -> String {
         let answer = self.send(input).await;
         match answer.text.contains(wanted) {
@@ -129,12 +129,12 @@ impl Session<'_> {
         }
     }
 
-    /// The screen, once it shows what is wanted.
+    /// Screen, once it contains the text.
     pub async fn shows(&self, wanted: &str) -> ToolResult {
         self.looks(wanted, |seen| seen.text.contains(wanted)).await
     }
 
-    /// The screen, once this fact of it is true.
+    /// Screen, once this field of the result is true.
     pub async fn has(&self, name: &str) -> ToolResult {
         self.looks(name, |seen| fact(seen, name) == json!(true))
             .await
@@ -146,7 +146,7 @@ impl Session<'_> {
             if is_so(&seen) {
                 return seen;
             }
-            // Whatever it paints next is an event to wait for.
+            // The next output of the program ends this wait.
             self.act("read_output", json!({"timeout_seconds": 0.1}))
                 .await;
             seen = self.act("screen", json!({})).await;
@@ -154,7 +154,7 @@ impl Session<'_> {
         panic!("{wanted:?} is not to be seen:\n{}", seen.text);
     }
 
-    /// Reads until the program has ended, whatever it still writes.
+    /// Reads until the program has ended, whatever it writes until then.
     pub async fn end(&self) -> ToolResult {
         let wait = json!({"timeout_seconds": 180, "until": "no line matches this"});
         self.act("read_output", wait).await
@@ -165,7 +165,7 @@ impl Session<'_> {
     }
 }
 
-/// Whoever has read up to a cursor hears of no shorter log.
+/// Asserts that the reported length of the log is not below the cursor of the reader.
 fn is_as_long_as_what_was_read(result: &ToolResult) {
     if let Some(cursor) = result.to_fields().get("cursor").and_then(Value::as_str) {
         let digits = cursor.bytes().take_while(u8::is_ascii_digit).count();
@@ -187,7 +187,7 @@ pub fn merge(into: &mut Value, more: Value) {
     into.extend(more);
 }
 
-/// The lines of a result without the ones in brackets at its end.
+/// Lines of a result without the lines in brackets at its end.
 pub fn lines(result: &ToolResult) -> Vec<&str> {
     let lines = result.text.lines();
     lines

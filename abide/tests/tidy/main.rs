@@ -4,7 +4,7 @@ mod guide;
 
 use std::path::{Path, PathBuf};
 
-/// Longest file that is still read in one sitting.
+/// Maximum number of lines of a file.
 const LINES: usize = 700;
 
 fn root() -> PathBuf {
@@ -34,7 +34,7 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
-/// Every line of the sources under `folders` that `is_wrong`.
+/// All lines of the sources under `folders` for which `is_wrong` is true.
 fn wrong(folders: &[&str], is_wrong: impl Fn(&str) -> bool) -> Vec<String> {
     let mut lines = Vec::new();
     for (path, text) in folders.iter().flat_map(|folder| sources(folder)) {
@@ -57,7 +57,7 @@ fn none(found: Vec<String>, rule: &str) {
     assert!(found.is_empty(), "{rule}\n{}", found.join("\n"));
 }
 
-/// Folders with sources and tests of all crates.
+/// Directories with the sources and tests of all crates.
 const ALL: [&str; 9] = [
     "crates/api/src",
     "crates/core/src",
@@ -161,7 +161,7 @@ fn no_channel_is_unbounded() {
 
 #[test]
 fn only_keepers_start_what_users_name() {
-    // The daemon, the fork server, a person's browser, and a program that is asked for its version.
+    // The daemon, the fork server, the browser of a person, and a program that is asked for its version.
     let known = [
         "abide/src/daemon_process.rs",
         "keepers/fork_server.rs",
@@ -273,7 +273,7 @@ fn the_core_does_not_know_the_interfaces() {
     none(found, "A word of an interface in the core:");
 }
 
-/// Words that users stumbled over, or that say less than the usual ones.
+/// Words that confused users, or that are less precise than the usual ones.
 const REFUSED: [&str; 8] = [
     "anew",
     "mend",

@@ -1,5 +1,5 @@
-//! Timers, conditions and messages through a real daemon with a real database, killed at will. Rows
-//! carry the numbers under which the faults are known.
+//! Tests of timers, conditions and messages with a real daemon, which the tests can kill, and a real database. The
+//! prefix of a test name is the number of the fault.
 
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
@@ -29,7 +29,7 @@ use std::process::{Command, Stdio};
 use harness::{Abide, Answer, look_for};
 use serde_json::{Value, json};
 
-/// Calls a tool that must be taken up.
+/// Calls a tool, which must succeed.
 fn call(abide: &Abide, tool: &str, arguments: Value) -> Value {
     let answer = abide
         .post(&format!("/v1/tools/{tool}"), &arguments)
@@ -38,7 +38,7 @@ fn call(abide: &Abide, tool: &str, arguments: Value) -> Value {
     answer.body
 }
 
-/// Calls a tool that must be refused; the sentence.
+/// Calls a tool, which must refuse. Returns the sentence of the refusal.
 fn refused(abide: &Abide, tool: &str, arguments: Value) -> String {
     let answer = abide
         .post(&format!("/v1/tools/{tool}"), &arguments)
@@ -61,19 +61,19 @@ fn configured(config: &str) -> Abide {
     abide
 }
 
-/// Waits until a file has something in it; the daemon itself does the waiting.
+/// Waits with `/v1/wait` until a file has a complete line. Returns its content.
 fn appears(abide: &Abide, name: &str) -> String {
     let path = abide.path(name);
     abide.waits_until(&json!({"file": path, "matches": "(?s)..*\\n"}));
     std::fs::read_to_string(path).expect("a file")
 }
 
-/// The newest message, as soon as its first delivery is so.
+/// Newest message, as soon as `is_so` is true for its first delivery.
 fn delivered(abide: &Abide, is_so: impl Fn(&Value) -> bool) -> Value {
     newest(abide, |message| is_so(&message["deliveries"][0]))
 }
 
-/// The newest message, as soon as it is so.
+/// Newest message, as soon as `is_so` is true for it.
 fn newest(abide: &Abide, is_so: impl Fn(&Value) -> bool) -> Value {
     look_for("a message that is as wanted", || {
         let message = abide.get("/v1/messages")["messages"][0].clone();
@@ -81,12 +81,12 @@ fn newest(abide: &Abide, is_so: impl Fn(&Value) -> bool) -> Value {
     })
 }
 
-/// Waits until it is written down that the newest message was seen, which is so after it was told.
+/// Waits until the newest message is recorded as seen, which happens after its delivery.
 fn is_noted_as_seen(abide: &Abide) {
     newest(abide, |message| message["seen_at"].is_u64());
 }
 
-/// Whether an answer has come that nobody has read yet, or never will.
+/// Returns whether the stream has bytes to read or was closed.
 fn has_answered(stream: &UnixStream) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut fds = [PollFd::new(stream, PollFlags::IN)];
@@ -97,31 +97,31 @@ fn has_answered(stream: &UnixStream) -> bool {
     poll(&mut fds, Some(&at_once)).expect("poll works") > 0
 }
 
-/// Makes a timer whose maker is told of nothing besides: the answer of a tool may bring the message along
-/// that somebody else is to have, be it of this very timer.
+/// Creates a timer over the HTTP interface. The answer of a tool would also deliver pending messages, even one about
+/// this timer, which another reader should get.
 fn make(abide: &Abide, arguments: &Value) -> String {
     let answer = abide.post("/v1/timers", arguments).expect("an answer");
     assert_eq!(answer.status, 200, "{}", answer.body);
     id_of(&answer.body)
 }
 
-/// Makes a mission that is due at once.
+/// Creates a mission that is due almost at once.
 fn mission(abide: &Abide, text: &str) -> String {
     make(abide, &json!({"total_duration": 0.05, "mission": text}))
 }
 
-/// What a timer may wait for that comes due when the test says so: a file, for [`come_due`].
+/// Path of a file that the test creates with [`come_due`], to be used as the condition of a timer.
 fn due(abide: &Abide, name: &str) -> PathBuf {
     abide.path(&format!("{name}.due"))
 }
 
-/// Has that come which a timer waits for.
+/// Creates the file that a timer waits for.
 fn come_due(due: &Path) {
     std::fs::write(due, "").expect("a file");
 }
 
-/// Writes a program. Another process does so: what is open for writing cannot be run, and a child that
-/// some other test is just starting would hold open what this one has.
+/// Writes an executable file in another process: a file that is open for writing cannot be executed, and a child that
+/// another test is starting could inherit the open descriptor from this process.
 fn program(path: &Path, script: &str) {
     #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
     let mut writer = Command::new("sh");

@@ -1,8 +1,8 @@
-//! Which conversations are connected, and for how long the messages of one that is not stay its own.
+//! Connected conversations, and the time for which messages stay reserved for a conversation that is not connected.
 //!
-//! A message belongs to its conversation while that is connected, shortly after (its client may be
-//! about to reconnect), and, where a waker can resume the conversation, for a day after the message
-//! was made. Then the conversation counts as gone, and another one of the same agent may get it.
+//! A message is reserved for its conversation while that is connected, shortly after (its client may be about to
+//! reconnect), and, if a waker can resume the conversation, for a day after the message was posted. Then another
+//! conversation of the same agent may read it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -11,32 +11,32 @@ use crate::id::{Agent, Conversation};
 use crate::limit;
 use crate::time::Steady;
 
-/// The conversations of all agents, as far as messages depend on them.
+/// Conversations of all agents, as far as messages depend on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversations {
-    /// Those that are connected, or were a moment ago.
+    /// Conversations that are connected or were until a moment ago.
     present: BTreeMap<(Agent, Conversation), Presence>,
-    /// Those that a waker can resume.
+    /// Conversations that a waker can resume.
     resumable: BTreeMap<Agent, BTreeSet<Conversation>>,
-    /// When the daemon started: connections from before may come back.
+    /// Start of the daemon: clients from before may reconnect.
     started: Steady,
-    /// When messages of an agent may have become readable for its other conversations.
+    /// Times at which messages of an agent may become readable for its other conversations.
     look_again: BTreeSet<(Steady, Agent)>,
 }
 
-/// Which messages of a conversation somebody else may read.
+/// Messages of a conversation that other conversations of the agent may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// None: it is there, or is kept for.
+    /// None: the conversation is connected or may reconnect.
     Nothing,
-    /// Those that were made before then.
+    /// Those posted before this time, because a waker can resume the conversation.
     MadeBefore(Steady),
-    /// All: it is gone.
+    /// All: the conversation has ended.
     All,
 }
 
 impl Released {
-    /// Returns whether a message that was made at this time is released.
+    /// Returns whether a message that was posted at this time is released.
     pub fn has(self, made: Steady) -> bool {
         match self {
             Released::Nothing => false,
@@ -50,12 +50,12 @@ impl Released {
 enum Presence {
     /// Number of connections.
     Connected(u32),
-    /// Time at which the last connection ended.
+    /// Time at which the last connection was closed.
     Left(Steady),
 }
 
 impl Conversations {
-    /// The daemon has started, and these agents have messages for conversations.
+    /// Begins the time for reconnecting after a start. `agents` have messages for particular conversations.
     pub fn open(&mut self, now: Steady, agents: impl Iterator<Item = Agent>) {
         self.started = now;
         let until = now + limit::RECONNECT;
@@ -91,7 +91,7 @@ impl Conversations {
         self.resumable.insert(agent, conversations);
     }
 
-    /// Which messages of this conversation the agent's others may have.
+    /// Returns which messages of this conversation other conversations of the agent may read.
     pub fn released(&self, now: Steady, agent: &Agent, conversation: &Conversation) -> Released {
         let left = match self.present.get(&(agent.clone(), conversation.clone())) {
             Some(Presence::Connected(_)) => return Released::Nothing,
@@ -108,14 +108,14 @@ impl Conversations {
         }
     }
 
-    /// An agent whose messages may have become readable for its other conversations.
+    /// Removes and returns an agent whose messages may have become readable for its other conversations.
     pub fn pop_released(&mut self, now: Steady) -> Option<Agent> {
         let (at, _) = self.look_again.first()?;
         if *at >= now {
             return None;
         }
         let (_, agent) = self.look_again.pop_first()?;
-        // Whoever left so long ago is as good as unknown.
+        // A conversation whose time for reconnecting is over is treated like an unknown one.
         let stays = |presence: &Presence| match presence {
             Presence::Connected(_) => true,
             Presence::Left(at) => now <= *at + limit::RECONNECT,

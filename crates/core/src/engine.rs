@@ -32,7 +32,7 @@ use crate::wait::Wait;
 use messages::Heard;
 use session_state::SessionState;
 
-/// State of everything that one daemon decides about.
+/// State of all sessions, timers, questions and messages of one daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
     sessions: BTreeMap<SessionId, SessionState>,
@@ -43,25 +43,26 @@ pub struct Engine {
     questions: Questions,
     alarms: BTreeSet<(Mono, Alarm)>,
     watchers: u32,
-    /// Until then, those who waited before the last start may come back.
+    /// Until then, calls that waited before the restart may reconnect.
     take_up_until: Mono,
     timers: Timers,
     standing: Standing,
     outbox: Outbox,
     conversations: Conversations,
-    /// Messages of this step that were not announced yet.
+    /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
-    /// The calls about timers and messages since the last settling.
+    /// Calls about timers and messages since the last [`settle`](Engine::settle).
     asked: Vec<CallId>,
-    /// Events since then that can happen only once, and those that must be handled again.
+    /// Events since the last `settle` that arrive only once, and those of an earlier step that could not be recorded
+    /// and must be handled again.
     heard: Vec<Heard>,
     again: Vec<Heard>,
     retry_at: Steady,
 }
 
-/// Purpose of an alarm. A wait that ends comes before the idleness of the same moment, so that
-/// nobody is asked on behalf of a call that is being answered; and before the inactivity of that
-/// moment, which that call has kept away.
+/// Purpose of an alarm. The order of the variants decides between alarms of the same time: a standby ends before
+/// idleness is handled, so that no question is asked for a call that is being answered, and before inactivity,
+/// because the call counts as activity until its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Alarm {
     Standby(CallId),
@@ -71,7 +72,7 @@ enum Alarm {
     Overdue(SessionId),
 }
 
-/// One event being handled: when, and what comes of it.
+/// Handling of one event: the time, and the effects so far.
 struct Turn<'a> {
     now: Now,
     effects: &'a mut Vec<Effect>,
@@ -130,7 +131,7 @@ impl Engine {
         }
     }
 
-    /// Takes one event and appends what must be done, in the order in which it must be done.
+    /// Handles one event and appends its effects, in the order in which the daemon must perform them.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         let first = effects.len();
         let turn = &mut Turn { now, effects };
@@ -199,12 +200,12 @@ impl Engine {
         effects[first..].sort_by_key(Effect::rank);
     }
 
-    /// When the next [`Event::Tick`] is wanted.
+    /// Time at which the engine needs the next [`Event::Tick`]; see also [`due`](Engine::due).
     pub fn alarm(&self) -> Option<Mono> {
         self.alarms.first().map(|&(at, _)| at)
     }
 
-    /// A session.
+    /// Session with this id.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(&id).map(|entry| &entry.session)
     }
@@ -216,7 +217,7 @@ impl Engine {
             .map(|(&id, entry)| (id, &entry.session))
     }
 
-    /// An open question.
+    /// Open question with this id.
     pub fn question(&self, id: QuestionId) -> Option<&Question> {
         self.questions.get(id)
     }
@@ -226,12 +227,12 @@ impl Engine {
         self.questions.iter()
     }
 
-    /// The open question about a session.
+    /// Open question about a session.
     pub fn open_question_of(&self, session: SessionId) -> Option<QuestionId> {
         self.sessions.get(&session)?.question()
     }
 
-    /// Number of people who watch.
+    /// Number of people who watch and could answer a question.
     pub fn watchers(&self) -> u32 {
         self.watchers
     }
@@ -251,7 +252,7 @@ impl Engine {
         }
     }
 
-    /// Everything that is due. Whatever an alarm sets anew lies ahead, so this ends.
+    /// Handles everything that is due. An alarm that is set again lies in the future, so the loop ends.
     fn tick(&mut self, turn: &mut Turn<'_>) {
         while let Some(&(at, alarm)) = self.alarms.first()
             && at <= turn.now.mono
@@ -266,7 +267,8 @@ impl Engine {
             }
         }
         self.timers_due(turn);
-        // Whoever waits for messages gets all that came due at once, even in its last moment.
+        // Before the standby of readers is checked: a call whose standby ends now still gets the messages of this
+        // step.
         self.announce(turn);
         self.released(turn);
         self.readers_due(turn);

@@ -25,7 +25,7 @@ pub enum Event {
         /// Content of the call.
         request: Request,
     },
-    /// The connection of the call broke, or its client timed out: nobody reads the answer. Ends the wait, never
+    /// The connection of the call broke, or its client timed out, so the answer has no reader. Ends the wait, never
     /// the session.
     CallerGone {
         /// The call.

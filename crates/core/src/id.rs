@@ -1,11 +1,11 @@
-//! Names of things. Ids read well and are safe in a URL and a path; a string that is not exactly of
-//! the minted form never becomes an id, so none can ever point outside its folder.
+//! Ids of sessions, questions, timers and messages. An id is safe in a URL and in a path: a string in any other form
+//! is rejected, so no id can name a path outside its folder.
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
 
-/// Letters an id's suffix is made of: no vowels to spell words with, nothing to mistake for another.
+/// Characters of a suffix: digits and lower-case letters without i, l, o and u, which are easily misread.
 pub const ALPHABET: &[u8; 32] = b"0123456789bcdfghjkmnpqrstvwxyzae";
 /// Number of characters in a suffix.
 pub const SUFFIX_LEN: usize = 8;
@@ -15,7 +15,7 @@ pub const SUFFIX_LEN: usize = 8;
 pub struct Suffix([u8; SUFFIX_LEN]);
 
 impl Suffix {
-    /// Makes a suffix of forty random bits; the world brings the bits.
+    /// Suffix made of the lower forty bits; the caller supplies random bits.
     pub fn from_bits(bits: u64) -> Self {
         let mut out = [0; SUFFIX_LEN];
         for (i, slot) in out.iter_mut().enumerate() {
@@ -29,7 +29,7 @@ impl Suffix {
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The bits it was made of.
+    /// Bits that the suffix was made of.
     pub fn bits(&self) -> u64 {
         let digit = |letter: u8| ALPHABET.iter().position(|known| *known == letter);
         let digits = self.0.iter().rev();
@@ -47,7 +47,7 @@ impl Suffix {
     }
 }
 
-/// A string that is not an id of the kind asked for.
+/// Error for a string that is not an id of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnId;
 
@@ -58,7 +58,7 @@ macro_rules! id {
         pub struct $name(pub Suffix);
 
         impl $name {
-            /// Makes an id of random bits that the world brings.
+            /// Makes an id of random bits that the caller supplies.
             pub fn from_bits(bits: u64) -> Self {
                 $name(Suffix::from_bits(bits))
             }
@@ -86,7 +86,7 @@ macro_rules! id {
 }
 
 id!(
-    /// Names a session.
+    /// Id of a session.
     ///
     /// ```
     /// use abide_core::SessionId;
@@ -97,16 +97,16 @@ id!(
     SessionId, "session_"
 );
 id!(
-    /// Names a question.
+    /// Id of a question.
     QuestionId, "question_"
 );
 
 id!(
-    /// Names a timer.
+    /// Id of a timer.
     TimerId, "timer_"
 );
 id!(
-    /// Names a message to an agent.
+    /// Id of a message to an agent.
     MessageId, "message_"
 );
 
@@ -119,15 +119,15 @@ id!(
 /// assert_eq!(shuffle.sort(id.0.bits()), 7);
 /// ```
 ///
-/// Numbers count up, which keeps keys in the order of
-/// time and makes every id unique without a look at all the others; ids do not show the count.
+/// Numbers count up, so keys are in the order of time and every id is unique without a lookup; the ids do not reveal
+/// the count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shuffle {
-    /// Chosen once for a database and kept with it.
+    /// Random key, chosen once per database and stored in it.
     pub key: u64,
 }
 
-/// Bits of a number that becomes an id.
+/// Number of bits of a number that becomes an id.
 pub const NUMBER_BITS: u32 = 40;
 
 impl Shuffle {
@@ -135,12 +135,12 @@ impl Shuffle {
     const MASK: u64 = (1 << Self::HALF) - 1;
     const ROUNDS: u64 = 4;
 
-    /// The one for messages, so that the seventh of them is not called like the seventh timer.
+    /// Permutation for messages, so that a message and a timer of the same number have different suffixes.
     pub const fn for_messages(self) -> Self {
         Shuffle { key: !self.key }
     }
 
-    /// The bits of the id that a number below 2^40 has.
+    /// Bits of the id of a number, which must be below 2^40.
     pub fn mix(self, number: u64) -> u64 {
         let (mut left, mut right) = (number >> Self::HALF & Self::MASK, number & Self::MASK);
         for round in 0..Self::ROUNDS {
@@ -149,7 +149,7 @@ impl Shuffle {
         left << Self::HALF | right
     }
 
-    /// The number behind the bits of an id.
+    /// Number of an id, given its bits.
     pub fn sort(self, bits: u64) -> u64 {
         let (mut left, mut right) = (bits >> Self::HALF & Self::MASK, bits & Self::MASK);
         for round in (0..Self::ROUNDS).rev() {
@@ -166,11 +166,11 @@ impl Shuffle {
     }
 }
 
-/// One call that is being answered. It lives as long as the call, never longer.
+/// Id of one call until it is answered. It is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// Who owns sessions, timers and messages.
+/// Name of the agent that owns sessions, timers and messages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Agent(pub Arc<str>);
 
@@ -180,11 +180,11 @@ impl Default for Agent {
     }
 }
 
-/// One conversation of an agent: its client's own id for it, else its connection. Messages belong to
-/// the conversation that made what they are about.
+/// Id of one conversation of an agent: the client's own id for it, or else its connection. A message belongs to the
+/// conversation that created its subject.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conversation(pub Arc<str>);
 
-/// An idempotency key: the same key from the same agent never starts a second command.
+/// Idempotency key: the same key from the same agent never starts a second command.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub Arc<str>);

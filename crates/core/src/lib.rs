@@ -1,8 +1,8 @@
-//! The deciding part of abide.
+//! The decisions of abide, without I/O.
 //!
-//! Nothing in this crate makes a system call, reads a clock, awaits, or knows JSON. It is told what
-//! happened ([`Event`]), together with what time it is ([`Now`]), and answers with what should be
-//! done ([`Effect`]). The crate is `no_std` so that the compiler, not a reviewer, keeps it that way.
+//! Nothing in this crate makes a system call, reads a clock, awaits, or knows JSON. The daemon passes an event
+//! ([`Event`]) and the current time ([`Now`]), and the engine returns what the daemon should do ([`Effect`]). The
+//! crate is `no_std`, so the compiler enforces this.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

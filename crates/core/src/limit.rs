@@ -1,58 +1,58 @@
-//! Limits and defaults of the engine. Limits of one module stand in that module.
+//! Limits and defaults of the engine. A limit that only one module uses is defined in that module.
 
 use crate::time::Millis;
 
-/// Calls waiting at once.
+/// Maximum number of waiting calls.
 pub const WAITS: usize = 16_384;
-/// Sessions whose leader runs at once.
+/// Maximum number of sessions whose leader runs.
 pub const RUNNING_SESSIONS: usize = 16_384;
-/// Sessions known at once, ended ones included. Retention keeps far below it.
+/// Maximum number of sessions in memory, including ended ones. Retention stays far below this limit.
 pub const SESSIONS: usize = 262_144;
-/// Ended sessions that are kept at most, however young and small they are.
+/// Maximum number of ended sessions that retention keeps, regardless of age and size.
 pub const KEPT_SESSIONS: usize = 98_304;
-/// Closed questions remembered, so that a late answer is told who was first.
+/// Number of closed questions that are remembered, so that the refusal of a late answer can name the first one.
 pub const CLOSED_QUESTIONS: usize = 1_024;
 /// Idle limit of `execute_command` and `abide run` if none is given.
 pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
-/// A call that can be answered with a question asks so long before its client's limit, if the command is
-/// quiet then: enough for the keeper to say when the last output came.
+/// Time before the client's limit at which a call that can return a question asks it, if the command is quiet then.
+/// Long enough for the keeper to report the time of the last output.
 pub const ASK_BEFORE_CUT: Millis = Millis::from_secs(2);
-/// Inactivity after which a terminal session is closed, where none is given.
+/// Inactivity after which a terminal session is closed if no limit is given.
 pub const INACTIVITY_DEFAULT: Millis = Millis::from_secs(300);
-/// Hard limit of `shell` where none is given.
+/// Deadline of `shell` if none is given.
 pub const DEADLINE_DEFAULT: Millis = Millis::from_secs(100);
-/// Time after the deadline at which the daemon ends a session whose keeper does not answer.
+/// Time after the deadline at which the daemon itself kills a session whose keeper does not answer.
 pub const FORCE_AFTER_DEADLINE: Millis = Millis(500);
-/// Time after a kill at which the daemon ends a session whose keeper does not answer.
+/// Time after a kill request at which the daemon itself kills a session whose keeper does not answer.
 pub const FORCE_AFTER_KILL: Millis = Millis::from_secs(1);
-/// Time until the daemon tries that again.
+/// Interval at which the daemon repeats that kill.
 pub const FORCE_AGAIN: Millis = Millis::from_secs(5);
-/// Timers that have not ended, of all agents.
+/// Maximum number of timers that have not ended, of all agents together.
 pub const TIMERS: usize = 4_000_000;
-/// Agents that own timers or messages.
+/// Maximum number of agents that have owned a timer since the start of the daemon.
 pub const AGENTS: usize = 65_536;
-/// Ended timers remembered here; older ones are in the database.
+/// Number of ended timers kept in memory; older ones are only in the database.
 pub const ENDED_TIMERS: usize = 4_096;
-/// Timers that complete in one turn; the rest of a crowd waits for the next, so that calls get
-/// their turn too.
+/// Maximum number of timers that complete in one step. The rest waits for the next step, so that calls are handled in
+/// between.
 pub const DUE_AT_ONCE: usize = 512;
-/// Timers made by one call.
+/// Maximum number of timers that one call creates.
 pub const TIMERS_AT_ONCE: usize = 10_000;
-/// Timers in one page of a list.
+/// Maximum number of timers in one page of a list.
 pub const TIMERS_LISTED: usize = 1_000;
-/// Ids listed for a caller that named an unknown one.
+/// Maximum number of ids listed for a caller that named an unknown one.
 pub const IDS_LISTED: usize = 20;
-/// Messages handed out at once.
+/// Maximum number of messages in one answer.
 pub const MESSAGES_AT_ONCE: usize = 100;
-/// After a failed commit, so long until what is due is tried again.
+/// Time after a failed commit until the engine retries.
 pub const COMMIT_RETRY: Millis = Millis::from_secs(1);
-/// After a start, so long those who waited for a session before may take to come back for how it
-/// ended; then its owner is told by a message.
+/// Time after a start in which a client can reconnect to take the ending of a session that it waited for. After that
+/// the agent gets a message.
 pub const TAKE_UP: Millis = Millis::from_secs(2);
-/// After a conversation's last connection ended, or the daemon started, so long its client may take to
-/// connect again; then another conversation of the agent may get its messages.
+/// Time in which a client can reconnect after the last connection of its conversation was closed, or after the daemon
+/// started. After that another conversation of the agent may read the messages of this one.
 pub const RECONNECT: Millis = Millis::from_secs(5);
-/// So long a message is kept for a conversation that is closed and that a waker can resume.
+/// Time after posting for which a message is reserved for a closed conversation that a waker can resume.
 pub const RESUME: Millis = Millis::from_secs(24 * 3_600);
-/// Maximum drift between the calendar and the machine's clock before the anchor is moved.
+/// Maximum difference between the system clock and the anchor before the anchor is moved.
 pub const CLOCK_DISAGREEMENT: Millis = Millis::from_secs(1);

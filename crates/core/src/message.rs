@@ -1,8 +1,9 @@
-//! Messages to agents, kept until they have been seen.
+//! Messages to agents, stored until the agent has seen them.
 //!
-//! A message is recorded before anybody is told. Whoever is told says so when the words have left
-//! the daemon; until then the message is in flight, and a crash or a broken connection makes it
-//! unread again, marked as repeated, since nobody knows how far it came.
+//! The engine records a message before the daemon sends it. When the answer that carries the message has left the
+//! daemon, the daemon reports [`Event::Delivered`](crate::Event::Delivered). Until then the message is in flight:
+//! after a crash or a lost connection the message is unread again and marked as repeated, because the agent may
+//! already have received it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -16,7 +17,7 @@ use crate::time::{Steady, Wall};
 pub enum About {
     /// This timer has completed.
     Timer(TimerId),
-    /// This session has ended and nobody waited for it.
+    /// This session ended while no call waited for it.
     Session(SessionId),
 }
 
@@ -25,79 +26,78 @@ pub enum About {
 pub struct Subject {
     /// Subject.
     pub about: About,
-    /// The conversation that it belongs to. `None`: any of its agent.
+    /// The conversation that the message belongs to. `None`: any conversation of the agent may read it.
     pub conversation: Option<Conversation>,
-    /// The agent asked to be woken by it.
+    /// The agent asked to be woken by this message.
     pub wakes: bool,
 }
 
-/// A message as it is handed out.
+/// A message as a call returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Id.
     pub id: MessageId,
-    /// Number under which it is recorded.
+    /// Number of the message in the records.
     pub number: u64,
     /// Subject.
     pub about: About,
     /// The message may have been delivered before.
     pub repeated: bool,
-    /// The caller is told of what it is about anyway.
+    /// The caller learns of the subject from another part of its answer.
     pub known: bool,
-    /// The conversation that it was for, where that is gone and not the caller's.
+    /// The conversation that the message was for, if that conversation has ended and is not the caller's.
     pub taken_over: Option<Conversation>,
 }
 
 /// Durable fact about messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// There is a message.
+    /// A message was posted.
     Posted {
         /// Number of the message.
         number: u64,
         /// Id of the message.
         id: MessageId,
-        /// To whom.
+        /// Recipient.
         agent: Agent,
         /// Content.
         subject: Subject,
-        /// The answer of a waiting call delivers it. If that arrives, the message is not needed.
-        /// for a message.
+        /// The answer of a waiting call reports the subject too. If that answer arrives, the message is not needed.
         told: bool,
-        /// When.
+        /// Time of posting.
         at: Wall,
     },
-    /// These are being told, or were told to a call that lost its way: they are messages now,
-    /// whatever told them first.
+    /// Delivery of these messages has begun, or an answer that reported their subject was lost. From now on they may
+    /// have been delivered before.
     Told {
-        /// Their numbers.
+        /// Numbers of the messages.
         numbers: Vec<u64>,
-        /// When.
+        /// Time of the delivery.
         at: Wall,
     },
-    /// These have been seen.
+    /// The agent has seen these messages.
     Seen {
-        /// Their numbers.
+        /// Numbers of the messages.
         numbers: Vec<u64>,
-        /// When.
+        /// Time of the confirmation.
         at: Wall,
     },
 }
 
-/// A message read back at start that has not been seen.
+/// An unseen message, read from the database at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMessage {
     /// Number of the message.
     pub number: u64,
-    /// To whom.
+    /// Recipient.
     pub agent: Agent,
     /// Subject.
     pub about: About,
-    /// The conversation that it belongs to.
+    /// The conversation that the message belongs to.
     pub conversation: Option<Conversation>,
-    /// When it was made.
+    /// Time of posting.
     pub made: Wall,
-    /// The message was being delivered.
+    /// Delivery had begun before the restart, so the agent may know the message.
     pub told: bool,
 }
 
@@ -107,7 +107,7 @@ struct Entry {
     conversation: Option<Conversation>,
     made: Steady,
     repeated: bool,
-    /// The call that is telling it.
+    /// The call whose answer carries the message. `None`: the message is unread.
     with: Option<CallId>,
 }
 
@@ -119,14 +119,14 @@ pub(crate) struct Reader {
     pub until: Steady,
 }
 
-/// Who reads messages: a conversation of an agent, or a caller without one.
+/// Reader of messages: one conversation of an agent, or a caller without a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Whose {
     pub agent: Agent,
     pub conversation: Option<Conversation>,
 }
 
-/// By what it is decided which messages somebody may read.
+/// Decides which messages a reader may read: messages of another conversation only after that conversation has ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Rule<'a> {
     pub now: Steady,
@@ -134,8 +134,8 @@ pub(crate) struct Rule<'a> {
 }
 
 impl Rule<'_> {
-    /// Which messages of a conversation may be read by this reader: all where it is its own, or
-    /// nobody's in particular.
+    /// Returns which messages of `conversation` this reader may read: all of its own conversation and all that belong
+    /// to no conversation; of another one only those that are released.
     fn released(self, whose: &Whose, conversation: Option<&Conversation>) -> Released {
         match conversation {
             Some(of) if whose.conversation.as_ref() != Some(of) => {
@@ -152,13 +152,13 @@ impl Rule<'_> {
     }
 }
 
-/// All messages that have not been seen, and the calls that wait for one.
+/// All unseen messages, and the calls that wait for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outbox {
     shuffle: Shuffle,
     next: u64,
     boxes: BTreeMap<Agent, BTreeMap<u64, Entry>>,
-    /// The same by the conversations that they belong to, and by what they are about.
+    /// Indexes into `boxes`: by conversation, and by subject.
     of: BTreeMap<Agent, BTreeMap<Option<Conversation>, BTreeSet<u64>>>,
     about: BTreeSet<(About, u64)>,
     in_flight: BTreeMap<CallId, (Agent, Vec<u64>)>,
@@ -175,7 +175,7 @@ enum Undo {
 }
 
 impl Outbox {
-    /// Takes in what was kept; `made` tells when, on the clock that everything here goes by.
+    /// Loads the stored messages. `made` converts the time of posting to the clock of the timers.
     pub fn open(
         &mut self,
         shuffle: Shuffle,
@@ -198,14 +198,14 @@ impl Outbox {
         }
     }
 
-    /// The agents that have messages for certain conversations.
+    /// Agents that have messages for a particular conversation.
     pub fn agents_with_conversations(&self) -> impl Iterator<Item = Agent> {
         let certain = |all: &BTreeMap<Option<Conversation>, _>| all.keys().any(Option::is_some);
         let found = self.of.iter().filter(move |(_, all)| certain(all));
         found.map(|(agent, _)| agent.clone())
     }
 
-    /// Messages that have not been seen, those in flight included.
+    /// Number of unseen messages, including those in flight.
     pub fn len(&self) -> usize {
         self.boxes.values().map(BTreeMap::len).sum()
     }
@@ -214,7 +214,7 @@ impl Outbox {
         self.readers.len()
     }
 
-    /// Takes in a new message. Returns its id and its number.
+    /// Adds a new message. Returns its id and its number.
     pub fn post(&mut self, now: Steady, agent: &Agent, subject: &Subject) -> (MessageId, u64) {
         let number = self.next;
         self.next += 1;
@@ -229,7 +229,7 @@ impl Outbox {
         (self.id(number), number)
     }
 
-    /// These are being told by a call, together with what it tells already.
+    /// Marks messages as in flight with the answer of `call`, in addition to those that the answer already carries.
     pub fn tell(&mut self, agent: &Agent, told: &[u64], call: CallId) {
         let flight = self.in_flight.get(&call).cloned();
         let (_, mut numbers) = flight.unwrap_or_else(|| (agent.clone(), Vec::new()));
@@ -246,7 +246,8 @@ impl Outbox {
         }
     }
 
-    /// Hands the oldest unread messages to a call, and those besides that are about what it knows.
+    /// Takes the oldest unread messages, at most `most`, for the answer of `call`. Unread messages about the subjects
+    /// in `known` are taken too and do not count towards `most`.
     pub fn take(
         &mut self,
         whose: &Whose,
@@ -285,7 +286,7 @@ impl Outbox {
         taken
     }
 
-    /// The unread messages about these things that a reader may have.
+    /// Unread messages about these subjects that the reader may read.
     fn known(&self, whose: &Whose, known: &[About], rule: Rule<'_>) -> impl Iterator<Item = u64> {
         let all = known.iter().flat_map(|about| {
             let found = self.about.range((*about, 0)..=(*about, u64::MAX));
@@ -297,8 +298,8 @@ impl Outbox {
         })
     }
 
-    /// Of the messages of one conversation, which are in the order in which they were made, those
-    /// that are released.
+    /// Released messages of one conversation. `numbers` is in the order of posting, so the first message that is not
+    /// released ends the list.
     fn readable<'a>(
         &'a self,
         agent: &Agent,
@@ -313,7 +314,7 @@ impl Outbox {
         numbers.iter().copied().take_while(has)
     }
 
-    /// Handles that the answer of a call was sent. Returns the numbers of messages that were seen by it.
+    /// Removes the messages that the answer of `call` carried, because it was sent. Returns their numbers.
     pub fn delivered(&mut self, call: CallId) -> Vec<u64> {
         let Some((agent, numbers)) = self.set_flight(call, None) else {
             return Vec::new();
@@ -324,7 +325,8 @@ impl Outbox {
         numbers
     }
 
-    /// Nobody knows whether what a call was told has arrived: it is unread again. Returns which and whose.
+    /// Marks the messages that the answer of `call` carried as unread and repeated, because the answer may not have
+    /// arrived. Returns their agent and their numbers.
     pub fn undelivered(&mut self, call: CallId) -> Option<(Agent, Vec<u64>)> {
         let (agent, numbers) = self.set_flight(call, None)?;
         let mut unread = Vec::new();
@@ -344,7 +346,7 @@ impl Outbox {
         Some((agent, unread))
     }
 
-    /// These were told by another way. Returns which of them nobody has been told yet.
+    /// Marks messages as repeated because a waker has delivered them. Returns those that were not marked before.
     pub fn may_be_known(&mut self, agent: &Agent, numbers: &[u64]) -> Vec<u64> {
         let mut told = Vec::new();
         for number in numbers {
@@ -409,7 +411,7 @@ impl Outbox {
         self.readers.contains_key(&call)
     }
 
-    /// Of the calls that wait and may have this message, the one that has waited longest.
+    /// The oldest waiting call that may read this message.
     pub fn reader_for(&self, agent: &Agent, number: u64, rule: Rule<'_>) -> Option<CallId> {
         let entry = self.boxes.get(agent)?.get(&number)?;
         let mut readers = self.readers.iter();
@@ -420,7 +422,7 @@ impl Outbox {
             .map(|(call, _)| *call)
     }
 
-    /// A call of this agent that waits although there is something for it to read.
+    /// A waiting call of this agent that has unread messages by now, because a conversation was released.
     pub fn reader_with_unread(&self, agent: &Agent, rule: Rule<'_>) -> Option<CallId> {
         let mut readers = self.readers.iter();
         let has =
@@ -430,7 +432,7 @@ impl Outbox {
             .map(|(call, _)| *call)
     }
 
-    /// A call whose wait is over.
+    /// Removes and returns a call whose standby has passed.
     pub fn pop_over(&mut self, now: Steady) -> Option<(CallId, Reader)> {
         let &(until, call) = self.alarms.first()?;
         if until >= now {
@@ -447,7 +449,7 @@ impl Outbox {
         self.undo.clear();
     }
 
-    /// Takes back what happened since the last settling. Returns the calls that wait as before.
+    /// Reverts all changes since the last `settle`. Returns the calls that wait again.
     pub fn undo(&mut self) -> Vec<CallId> {
         let mut back = Vec::new();
         while let Some(step) = self.undo.pop() {

@@ -111,7 +111,7 @@ pub enum Refusal {
     SessionNotFound(SessionId),
     /// No such question, or it was closed long ago.
     QuestionNotFound(QuestionId),
-    /// The question was answered by somebody else or withdrawn.
+    /// The question was already answered or withdrawn.
     QuestionClosed(QuestionId, crate::question::Closing),
     /// The session has ended; only a running one can do this.
     SessionEnded(SessionId),

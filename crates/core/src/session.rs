@@ -29,7 +29,7 @@ pub struct Session {
     pub unasked_until: Mono,
     /// Number of bytes of output so far.
     pub bytes: u64,
-    /// No call was told of its end, or of the end of the processes that it left behind.
+    /// No answer to a call reported its end, or the end of the processes that it left behind.
     pub unattended: bool,
     /// Phase of its life.
     pub phase: Phase,

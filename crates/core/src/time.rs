@@ -1,17 +1,17 @@
-//! Instants and durations as plain numbers. Only the world asks the system for the time.
+//! Instants and durations as plain numbers. Nothing here reads a clock.
 
 use core::fmt;
 use core::ops::Add;
 
-/// A length of time in milliseconds.
+/// Duration in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Millis(pub u64);
 
 impl Millis {
-    /// The longest duration anybody may ask for: a hundred years.
+    /// Maximum duration in a request: a hundred years.
     pub const MAX: Millis = Millis(100 * 365 * 86_400 * 1_000);
 
-    /// A whole number of seconds.
+    /// Duration of a whole number of seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Millis(secs.saturating_mul(1_000))
     }
@@ -52,7 +52,7 @@ impl fmt::Display for Millis {
     }
 }
 
-/// Seconds, and of a second no more digits than there are.
+/// Writes seconds with no more decimals than needed.
 fn seconds(f: &mut fmt::Formatter<'_>, secs: u64, millis: u64) -> fmt::Result {
     match millis {
         0 => write!(f, "{secs}s"),
@@ -62,27 +62,27 @@ fn seconds(f: &mut fmt::Formatter<'_>, secs: u64, millis: u64) -> fmt::Result {
     }
 }
 
-/// A reading of the monotonic clock, which stands still while the machine sleeps. Idleness and hard
-/// limits are measured on it.
+/// Time of the monotonic clock (`CLOCK_MONOTONIC`), which stops while the machine is suspended. Idle limits and
+/// deadlines are measured on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mono(pub u64);
 
-/// Milliseconds since the Unix epoch, for remembering and for showing.
+/// Wall-clock time in milliseconds since the Unix epoch, for records and for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Wall(pub u64);
 
-/// A reading of boot time, which counts the machine's sleep. Durable durations are measured on it.
+/// Time of the boot clock (`CLOCK_BOOTTIME`), which includes suspend. Timers are measured on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Boot(pub u64);
 
-/// One reading of all three clocks. Every decision in one turn sees the same one.
+/// Reading of all three clocks. Every decision in one step uses the same reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Calendar time.
+    /// Wall-clock time.
     pub wall: Wall,
-    /// Time since boot, sleep included.
+    /// Time since boot, including suspend.
     pub boot: Boot,
-    /// Time since boot, sleep excluded.
+    /// Time since boot, excluding suspend.
     pub mono: Mono,
 }
 
@@ -100,8 +100,8 @@ impl Mono {
     }
 }
 
-/// Time by which durable durations are kept: it goes on through sleep, restart and reboot, and a
-/// calendar that is set does not move it. See [`Anchor`](crate::timer::Anchor).
+/// Clock of the timers: it continues through suspend, restart and reboot, and setting the system clock does not move
+/// it. See [`Anchor`](crate::timer::Anchor).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Steady(pub u64);
 
@@ -120,7 +120,7 @@ impl Steady {
 }
 
 impl Millis {
-    /// Rest after `other` is subtracted.
+    /// Duration minus `other`; zero if `other` is longer.
     pub const fn less(self, other: Millis) -> Millis {
         Millis(self.0.saturating_sub(other.0))
     }

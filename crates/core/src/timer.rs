@@ -1,8 +1,8 @@
-//! Durable countdowns. A timer has a total duration of its own; a call that stands by on it can leave at
-//! any time without changing it.
+//! Durable countdowns. A timer has its own total duration; a call that stands by on it can leave at any time without
+//! changing it.
 //!
-//! The entry of a timer is small, because there may be millions: texts of agents are passed on to the
-//! record and are read back from there.
+//! The entry of a timer is small, because there may be millions: texts of agents go to the record and are read from
+//! the database when needed.
 
 mod anchor;
 mod request;
@@ -22,9 +22,9 @@ pub(crate) use table::{Due, Found, Timers, not_allowed};
 /// Purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something should become true soon; its agent stands by.
+    /// The agent waits for something that should become true soon, and stands by.
     Waiting,
-    /// Something is to be done later; its agent is woken.
+    /// The agent has a task for later, and is woken for it.
     Mission,
 }
 
@@ -38,12 +38,12 @@ impl Kind {
     }
 }
 
-/// Expectation that somebody waits for a timer.
+/// Expectation that a call waits for a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The agent waits, or may wait.
+    /// The agent waits, or may wait again.
     Front,
-    /// The agent has given up waiting; the timer runs on and its end is a message.
+    /// The agent has given up waiting; the timer continues and its completion is a message.
     Background,
 }
 
@@ -52,11 +52,11 @@ pub enum Place {
 pub enum Status {
     /// The timer counts down.
     Running(Place),
-    /// Nothing elapses.
+    /// The timer is paused: its remaining time does not change.
     Paused {
         /// Place of the timer after the pause.
         back_to: Place,
-        /// When it goes on by itself.
+        /// Time at which the timer resumes by itself.
         until: Steady,
     },
     /// The timer has completed. Final.
@@ -66,7 +66,7 @@ pub enum Status {
         /// Delay after the due time.
         late: Millis,
     },
-    /// Somebody stopped it. Final.
+    /// The agent or a person stopped the timer. Final.
     Stopped,
 }
 
@@ -94,7 +94,7 @@ impl Status {
 /// Cause of the completion of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The total duration is over.
+    /// The total duration has elapsed.
     Time,
     /// The condition holds.
     Condition,
@@ -113,30 +113,29 @@ impl By {
     }
 }
 
-/// The condition of a timer, and on whose behalf it is looked for.
+/// Condition of a timer, with the context in which it is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Until {
-    /// The condition, as its door wrote it.
+    /// Condition in the form that the interface wrote.
     pub condition: Arc<str>,
-    /// Whose timer it is.
+    /// Owner of the timer.
     pub agent: Agent,
-    /// When the timer was made.
+    /// Time at which the timer was created.
     pub since: Wall,
 }
 
-/// A timer as it stood at one moment. `remaining` and what has elapsed make up `total`, always.
+/// Snapshot of a timer. `remaining` plus the elapsed time is always `total`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timer {
     /// Id.
     pub id: TimerId,
-    /// Number under which it is recorded.
+    /// Number of the timer in the records.
     pub number: u64,
-    /// Whose it is.
+    /// Owner of the timer.
     pub agent: Agent,
-    /// The conversation that made it.
+    /// Conversation that created the timer.
     pub conversation: Option<Conversation>,
-    /// The agent asked to be woken by it: a mission, or a wait that was cancelled into the
-    /// background.
+    /// The agent asked to be woken by this timer: it is a mission, or a wait that was cancelled into the background.
     pub wakes: bool,
     /// Purpose.
     pub kind: Kind,
@@ -146,20 +145,20 @@ pub struct Timer {
     pub total: Millis,
     /// Remaining time.
     pub remaining: Millis,
-    /// When somebody last asked for it.
+    /// Time at which the agent or a person last asked for the timer.
     pub checked: Wall,
-    /// When it goes on by itself, where it is paused.
+    /// Time at which a paused timer resumes by itself.
     pub pause_until: Option<Wall>,
     /// The timer has a condition and can end early.
     pub conditional: bool,
 }
 
-/// A timer, seen by somebody who looks on.
+/// Snapshot of a timer for an observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// State of the timer.
     pub timer: Timer,
-    /// A call stands by on it.
+    /// A call stands by on the timer.
     pub standing_by: bool,
 }
 
@@ -173,44 +172,44 @@ impl Timer {
 /// Durable fact about a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The timer was made.
+    /// The timer was created.
     Created {
         /// Number of the timer.
         number: u64,
         /// Id of the timer.
         id: TimerId,
-        /// Whose it is.
+        /// Owner of the timer.
         agent: Agent,
-        /// The conversation that made it.
+        /// Conversation that created the timer.
         conversation: Option<Conversation>,
         /// Purpose.
         kind: Kind,
-        /// The reason or the mission.
+        /// Reason of the wait, or text of the mission.
         text: Arc<str>,
-        /// The condition that ends it early, as its door wrote it.
+        /// Condition that completes the timer early, in the form that the interface wrote.
         until: Option<Arc<str>>,
-        /// The key it was made under.
+        /// Idempotency key of the creation.
         key: Option<Key>,
         /// Total duration.
         total: Millis,
-        /// When it is due.
+        /// Time at which the timer is due.
         due: Steady,
         /// Standby of its first call.
         standby: Option<Millis>,
-        /// When it was made.
+        /// Time of the creation.
         at: Wall,
     },
-    /// The timer was paused, resumed or moved.
+    /// The timer was paused, resumed or continued with another remaining time.
     Changed {
         /// Number of the timer.
         number: u64,
         /// New state.
         state: State,
-        /// Standby of the call that did this.
+        /// Standby of the call that changed the timer.
         standby: Option<Millis>,
-        /// Why, as the caller said.
+        /// Reason that the caller gave.
         reason: Option<Arc<str>>,
-        /// When its agent last asked for it.
+        /// Time at which the timer was last asked for.
         checked: Wall,
     },
     /// The timer has ended.
@@ -225,21 +224,21 @@ pub enum Record {
         total: Millis,
         /// Remaining time at the end.
         remaining: Millis,
-        /// Cause of the end, as observed or as the caller said.
+        /// Cause of the end: the observation, or the reason that the caller gave.
         reason: Option<Arc<str>>,
-        /// When its agent last asked for it.
+        /// Time at which the timer was last asked for.
         checked: Wall,
-        /// When.
+        /// Time of the end.
         at: Wall,
     },
-    /// The call of this name did something to it.
+    /// The call with this idempotency key has changed the timer.
     Acted {
         /// Number of the timer.
         number: u64,
-        /// The name.
+        /// Idempotency key of the call.
         key: Key,
     },
-    /// The note that ties deadlines to clocks.
+    /// The anchor between timers and clocks has changed.
     Anchored(Anchor),
 }
 
@@ -259,34 +258,34 @@ pub struct State {
 pub enum Course {
     /// The timer counts down.
     Running {
-        /// When it is due.
+        /// Time at which the timer is due.
         due: Steady,
     },
     /// The timer is paused.
     Paused {
         /// Remaining time.
         remaining: Millis,
-        /// When it goes on by itself.
+        /// Time at which the timer resumes by itself.
         until: Steady,
     },
 }
 
-/// A timer read back at start.
+/// Timer that was read from the database at start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTimer {
     /// Number of the timer.
     pub number: u64,
-    /// Whose it is.
+    /// Owner of the timer.
     pub agent: Agent,
-    /// The conversation that made it.
+    /// Conversation that created the timer.
     pub conversation: Option<Conversation>,
     /// Purpose.
     pub kind: Kind,
     /// Recorded state.
     pub state: State,
-    /// When somebody last asked for it.
+    /// Time at which the timer was last asked for.
     pub checked: Wall,
-    /// The key it was made under.
+    /// Idempotency key of the creation.
     pub key: Option<Key>,
     /// The timer has a condition.
     pub conditional: bool,

@@ -1,5 +1,4 @@
-//! Waiting calls. A wait never changes what it waits for: when its time is over, the wait ends, and
-//! nothing else.
+//! Waiting calls. A wait never changes the session: at its time limit only the wait ends.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -137,7 +136,7 @@ impl Outcome {
 pub enum WhyRunning {
     /// The time limit of the client is near.
     Standby,
-    /// The session was idle, and nobody can be asked.
+    /// The session was idle, and no person can be reached.
     NobodyToAsk,
     /// The session should be killed and does not die.
     Undying,

@@ -1,15 +1,16 @@
-//! When to wake an agent that does not read its messages: not at once, since it may be about to, not
-//! again and again for the same message, and never more often than a budget allows.
+//! Decides when to wake an agent that does not read its messages: after a delay, since the agent may be about to read
+//! them; only once per message unless the attempt fails; and never more often than the budget allows.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::time::{Millis, Steady};
 
-/// Whose sessions wake-ups are. Nobody is told how they end: that is what deliveries are for.
+/// Agent that owns the sessions of wakers. Their endings cause no messages, since each result is recorded with its
+/// delivery.
 pub const OWNER: &str = "waker";
 
-/// Delays between a failure and the next attempt; more than three days in all.
+/// Delays between a failure and the next attempt, more than three days in total.
 pub const BACK_OFF: [Millis; 9] = [
     Millis::from_secs(5),
     Millis::from_secs(5 * 60),
@@ -22,38 +23,38 @@ pub const BACK_OFF: [Millis; 9] = [
     Millis::from_secs(24 * 3_600),
 ];
 
-/// The span that a budget is for.
+/// Period that a budget applies to.
 pub const BUDGET_SPAN: Millis = Millis::from_secs(3_600);
 
-/// The longest that the other side may put a try off.
+/// Maximum delay that a receiver can ask for, for example with `Retry-After`.
 pub const LONGEST_HOLD: Millis = Millis::from_secs(24 * 3_600);
 
-/// By what rules one waker wakes.
+/// Limits of one waker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// So long a message waits to be read before anybody is woken.
+    /// Time that a message stays unread before the agent is woken.
     pub after: Millis,
-    /// Wake-ups in an hour.
+    /// Maximum number of attempts per [`BUDGET_SPAN`].
     pub budget: usize,
-    /// Messages that one wake-up is for, at most.
+    /// Maximum number of messages per attempt.
     pub at_once: usize,
 }
 
-/// One way to wake one agent.
+/// State of one waker of one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waker {
     rules: Rules,
-    /// Messages that it has not woken for yet, and how often each has failed.
+    /// Messages that are not delivered yet, with their number of failures.
     waiting: BTreeMap<u64, usize>,
-    /// Not before then.
+    /// Earliest time of the next attempt.
     next: Option<Steady>,
-    /// When a message that came during a try is due.
+    /// Earliest time of the next attempt for messages that arrived during the current one.
     meanwhile: Option<Steady>,
-    /// Those that somebody wants sent now, whatever the budget says.
+    /// Messages that a person wants sent now, regardless of the budget.
     urged: BTreeSet<u64>,
-    /// A try is under way.
+    /// An attempt is running.
     busy: bool,
-    /// When it woke, as far as the budget remembers.
+    /// Times of the attempts that still count towards the budget.
     woke: VecDeque<Steady>,
 }
 
@@ -67,7 +68,7 @@ pub enum Failed {
 }
 
 impl Waker {
-    /// One that has nothing to do yet.
+    /// Waker without messages. A budget or batch size of zero counts as one.
     pub fn new(rules: Rules) -> Self {
         Waker {
             rules: Rules {
@@ -84,7 +85,7 @@ impl Waker {
         }
     }
 
-    /// A message waits for the agent.
+    /// Adds a message.
     pub fn posted(&mut self, now: Steady, message: u64) {
         self.waiting.entry(message).or_insert(0);
         let due = now + self.rules.after;
@@ -94,8 +95,8 @@ impl Waker {
         };
     }
 
-    /// A message has waited since before the last start: it has failed so often, and whoever is to
-    /// take it wants no try before `hold`.
+    /// Adds a message from before the restart, with its number of failures. `hold` is the time before which the
+    /// receiver wants no attempt, at most [`LONGEST_HOLD`] from now.
     pub fn kept(&mut self, now: Steady, message: u64, failures: usize, hold: Option<Steady>) {
         if self.waiting.contains_key(&message) {
             return;
@@ -107,7 +108,7 @@ impl Waker {
         }
     }
 
-    /// A message is to be sent now, seen or not, whatever failed before.
+    /// Sends a message now, even if the agent has seen it, and resets its failures.
     pub fn urge(&mut self, now: Steady, message: u64) {
         self.waiting.insert(message, 0);
         self.urged.insert(message);
@@ -119,7 +120,7 @@ impl Waker {
         self.urged.contains(&message)
     }
 
-    /// The messages it has not woken for yet.
+    /// Messages that are not delivered yet.
     pub fn waiting(&self) -> impl Iterator<Item = u64> {
         self.waiting.keys().copied()
     }
@@ -134,7 +135,7 @@ impl Waker {
         self.waiting.is_empty()
     }
 
-    /// A message needs nobody to be woken any more.
+    /// Removes a message that no longer needs a wake-up.
     pub fn settled(&mut self, message: u64) {
         self.waiting.remove(&message);
         self.urged.remove(&message);
@@ -144,7 +145,7 @@ impl Waker {
         }
     }
 
-    /// When it is to be looked at again.
+    /// Time at which [`take`](Waker::take) should be called next.
     pub fn alarm(&self) -> Option<Steady> {
         if self.busy || self.waiting.is_empty() {
             return None;
@@ -153,7 +154,7 @@ impl Waker {
         Some(self.held_back().unwrap_or(next))
     }
 
-    /// Time until which only the budget holds a wake-up back.
+    /// Time until which nothing but the budget delays the next attempt.
     pub fn held_back(&self) -> Option<Steady> {
         let full = self.woke.len() >= self.rules.budget;
         if self.busy || self.waiting.is_empty() || !self.urged.is_empty() || !full {
@@ -163,7 +164,8 @@ impl Waker {
         (free > self.next?).then_some(free)
     }
 
-    /// The messages to wake for now. A try is under way then, until it is done or has failed.
+    /// Starts an attempt if one is due, and returns its messages. The caller ends it with [`done`](Waker::done) or
+    /// [`failed`](Waker::failed).
     pub fn take(&mut self, now: Steady) -> Option<Vec<u64>> {
         self.forget_tries(now);
         if self.alarm()? > now {
@@ -184,7 +186,7 @@ impl Waker {
         Some(taken)
     }
 
-    /// The try has worked for these messages.
+    /// Ends the attempt as delivered for these messages.
     pub fn done(&mut self, now: Steady, messages: &[u64]) {
         self.over(now);
         for message in messages {
@@ -192,8 +194,8 @@ impl Waker {
         }
     }
 
-    /// The try has failed. `no_sooner` is what the other side asks for; `jitter`, in thousandths, keeps
-    /// many that failed together from coming back together.
+    /// Ends the attempt as failed. `no_sooner` is the delay that the receiver asked for; `jitter`, in thousandths,
+    /// adds up to a fifth to the back-off, so that wakers that failed together do not retry together.
     pub fn failed(
         &mut self,
         now: Steady,
@@ -211,7 +213,7 @@ impl Waker {
         }
         let pause = Millis(pause.0 + pause.0 / 1_000 * u64::from(jitter.min(1_000)) / 5);
         let hold = no_sooner.unwrap_or_default().min(LONGEST_HOLD);
-        // What was urged during the try does not wait because the try has failed.
+        // A message that was urged during the attempt does not wait for the back-off.
         let next = match self.urged.is_empty() {
             true => now + pause.max(hold),
             false => now,
@@ -252,7 +254,8 @@ impl Waker {
         }
     }
 
-    /// A try is over. What waits behind it goes on at once, and what came meanwhile waits its time.
+    /// Ends the attempt. Messages that waited before it are due at once; messages that arrived during it wait for
+    /// their own delay, except where each attempt carries only one message.
     fn over(&mut self, now: Steady) {
         self.busy = false;
         if let Some(due) = self.meanwhile.take() {

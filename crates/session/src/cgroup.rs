@@ -223,7 +223,7 @@ pub fn counter(path: &Path) -> Option<u64> {
     count(&File::open(path).ok()?)
 }
 
-/// The same, where the file is open already.
+/// The value of `oom_kill` in an open file of counters.
 pub fn count(file: &File) -> Option<u64> {
     let mut bytes = [0; COUNTERS_SIZE];
     let len = file.read_at(&mut bytes, 0).ok()?;

@@ -1,5 +1,5 @@
-//! Limits of a session that were changed while it ran, in a small file beside its log, so that the next
-//! daemon applies them too. The hard limit is stored to be shown; the keeper enforces it.
+//! Limits of a session that were changed while it ran, in a small file beside its log, so that the next daemon
+//! applies them too. The deadline is stored for display only; the keeper enforces it.
 
 use std::io;
 use std::path::Path;
@@ -15,12 +15,12 @@ const FILE: &str = "limits";
 pub struct ChangedLimits {
     /// The idle limit.
     pub idle: Option<Millis>,
-    /// The limit of inactivity.
+    /// The inactivity limit.
     pub inactivity: Option<Millis>,
-    /// The hard limit, counted from the session's start.
+    /// The deadline, counted from the start of the session.
     pub deadline: Option<Millis>,
-    /// Earliest time for the next question about idleness. Such a session has not outlived the boot that
-    /// this clock counts from.
+    /// Monotonic time before which no question about idleness is asked. Valid only within the boot in which the
+    /// session runs.
     pub unasked_until: Mono,
 }
 

@@ -27,7 +27,7 @@ pub struct ChildInput {
 }
 
 impl ChildInput {
-    /// Writes what is queued to `to`.
+    /// Queue that writes to `to`. `terminal` decides how the end of input is sent.
     pub fn new(to: Option<OwnedFd>, terminal: bool) -> Self {
         ChildInput {
             to,

@@ -1,11 +1,11 @@
-//! The three clocks of the kernel, read directly: a keeper has no runtime.
+//! The three clocks of the kernel, read directly: a keeper has no async runtime.
 
-/// Milliseconds of the monotonic clock, which stands still while the machine sleeps.
+/// Milliseconds of `CLOCK_MONOTONIC`, which stops while the machine is suspended.
 pub fn mono_ms() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// Milliseconds since boot, sleep included.
+/// Milliseconds of `CLOCK_BOOTTIME`, which includes suspend.
 pub fn boot_ms() -> u64 {
     read(libc::CLOCK_BOOTTIME)
 }

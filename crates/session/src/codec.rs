@@ -2,7 +2,7 @@
 
 use abide_core::{Containment, End, Exit};
 
-/// Error for bytes that are no valid frame.
+/// Error for bytes that are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -114,7 +114,7 @@ const ENDS: [End; 9] = [
     End::Lost,
 ];
 
-/// The number of an ending on the wire. Numbers are never given to another meaning.
+/// Number of an [`End`] on the wire. A number never changes its meaning.
 pub(super) fn end_code(end: End) -> u8 {
     match end {
         End::Exited => 0,
@@ -133,7 +133,7 @@ pub(super) fn end_from(code: u8) -> Result<End, Malformed> {
     ENDS.get(usize::from(code)).copied().ok_or(Malformed)
 }
 
-/// The ending that a word of the contract names.
+/// The [`End`] for a word of the public contract.
 pub(super) fn end_from_word(word: &str) -> Option<End> {
     ENDS.into_iter().find(|end| end.as_str() == word)
 }

@@ -63,12 +63,12 @@ impl Connection {
         told.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Says something, now or as soon as it is taken.
+    /// Sends a frame, or queues it until the daemon reads.
     pub fn say(&mut self, frame: &FromKeeper) {
         self.say_all(std::slice::from_ref(frame));
     }
 
-    /// Says something, but only when there is something else to say.
+    /// Queues a frame that is sent together with the next one.
     pub fn say_later(&mut self, frame: &FromKeeper) {
         frame.encode(&mut self.later);
     }
@@ -88,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is left to send.
+    /// Sends queued bytes until the socket would block.
     pub fn flush(&mut self) {
         while !self.outbox.is_empty() && !self.broken {
             match rustix::net::send(&self.socket, &self.outbox, SendFlags::NOSIGNAL) {
@@ -100,7 +100,7 @@ impl Connection {
         }
     }
 
-    /// Why the daemon has ended the tree itself, where that is among what has come.
+    /// Reason in a received `Forced` frame that is not handled yet, if there is one.
     pub fn forced(&self) -> Option<End> {
         let mut inbox = self.inbox.clone();
         while let Ok(Some(frame)) = ToKeeper::take_from(&mut inbox) {
@@ -111,8 +111,8 @@ impl Connection {
         None
     }
 
-    /// Takes in what has come; whether there was anything. What came before the connection broke
-    /// still counts.
+    /// Reads from the socket. Returns whether bytes were received. Frames received before the connection broke are
+    /// still handled.
     pub fn receive(&mut self) -> bool {
         let mut bytes = [0; READ_SIZE];
         match rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
@@ -127,7 +127,7 @@ impl Connection {
         false
     }
 
-    /// The next frame that came.
+    /// Takes the next complete frame that was received.
     pub fn next(&mut self) -> Option<ToKeeper> {
         match ToKeeper::take_from(&mut self.inbox) {
             Ok(frame) => {

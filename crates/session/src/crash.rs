@@ -17,7 +17,7 @@ pub fn crash_point(name: &str) {
         return;
     };
     if wish.name == name && wish.countdown.fetch_sub(1, Ordering::Relaxed) == 1 {
-        // SAFETY: signals this very process and touches no memory.
+        // SAFETY: sends a signal to this process and touches no memory.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
 }

@@ -25,7 +25,7 @@ pub fn make(path: &Path) {
     if Accelerator::Ext4Placement.is_on()
         && rustix::fs::statfs(parent).is_ok_and(|disk| disk.f_type == EXT4)
     {
-        // In the worst case it is made where its neighbours are.
+        // If this fails, the caller creates the directory in the block group of its parent.
         let _ = make_in_root(parent, path);
     }
 }
@@ -37,7 +37,7 @@ fn make_in_root(parent: &Path, path: &Path) -> io::Result<()> {
     let root = parent.join(format!(".abide-{root_name}"));
     let mut private = std::fs::DirBuilder::new();
     private.mode(0o700).create(&root)?;
-    // The name decides which part of the disk is looked at first.
+    // The name of the directory decides which block group ext4 tries first.
     let made = root.join(name);
     let moved = mark(&root)
         .and_then(|()| private.create(&made))

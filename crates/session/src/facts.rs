@@ -97,7 +97,7 @@ impl CpuSamples {
 
 /// Samples all processes of a session.
 pub fn facts(meta: &Meta) -> Facts {
-    // What has a terminal is fed through that.
+    // A session with a terminal gets its input through the terminal.
     let fed = match meta.pty {
         Some(_) => InputPipe(None),
         None => InputPipe::of(meta.keeper.pid as i32),
@@ -139,9 +139,9 @@ pub fn facts(meta: &Meta) -> Facts {
     all
 }
 
-/// The living processes of a session, each with its `/proc/PID/stat`. This is one quick walk that is true of the
-/// moment only: code that must be sure, or that signals processes, walks the tree with [`tree`] instead. A process
-/// that loses its parent during the walk, and one that was moved into the cgroup from outside, can be missed.
+/// The living processes of a session, each with its `/proc/PID/stat`. One quick walk, which is a snapshot: code that
+/// must be certain, or that signals processes, walks the tree with [`tree`] instead. The walk can miss a process that
+/// loses its parent meanwhile, and a process that was moved into the cgroup from outside.
 pub fn processes(meta: &Meta) -> Vec<(i32, Stat)> {
     let mut pids = roots(meta);
     let mut seen = Vec::with_capacity(pids.len());
@@ -175,8 +175,8 @@ fn roots(meta: &Meta) -> Vec<i32> {
     };
     let pids = proc::numbers(&listed);
     let keeper = meta.keeper.pid as i32;
-    // A process that has left the cgroup is found below one that has not. Where none is in it, the keeper's children
-    // are taken, if that pid is still the keeper.
+    // A process that has left the cgroup is found below one that has not. If the cgroup is empty, the walk begins at
+    // the children of the keeper, provided that its pid still belongs to the keeper.
     let is_keeper = |stat: Stat| stat.start_ticks == meta.keeper.start_ticks;
     if pids.is_empty() && proc::stat(keeper).is_some_and(is_keeper) {
         return proc::children_of(keeper, 1);
@@ -225,7 +225,8 @@ enum Waiting {
     ForThatAlone,
 }
 
-/// CpuSamples for a system call of the process that is blocked on a descriptor that a person can type into.
+/// Checks whether a thread of the process is blocked in a system call on a descriptor that receives the session's
+/// input.
 fn waits_for_input(pid: i32, stat: &Stat, fed: &InputPipe) -> Waiting {
     let threads = match stat.threads {
         1 => vec![pid],
@@ -249,7 +250,8 @@ fn waits_for_input(pid: i32, stat: &Stat, fed: &InputPipe) -> Waiting {
 }
 
 fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &InputPipe) -> bool {
-    // The kernel answers from its cache: the file may be on a server that is gone.
+    // `STATX_DONT_SYNC`: the kernel answers from its cache, because the file may be on a server that does not
+    // respond.
     let path = format!("/proc/{pid}/fd/{fd}");
     let cached = AtFlags::STATX_DONT_SYNC;
     let Ok(about) = rustix::fs::statx(CWD, &path, cached, StatxFlags::TYPE) else {
@@ -257,7 +259,7 @@ fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &InputPipe) -> bool {
     };
     match FileType::from_raw_mode(about.stx_mode.into()) {
         FileType::Fifo => fed.0.is_some() && fed.0 == link(path.as_ref()),
-        // Only the foreground group gets what is typed; anybody else is stopped when it reads.
+        // Only the foreground process group can read from the terminal; any other is stopped when it reads.
         FileType::CharacterDevice => {
             let own_terminal = stat.tty != 0 && stat.tpgid == stat.pgrp;
             own_terminal && (is_any_terminal(&about) || number(&about) == stat.tty as u32)
@@ -266,12 +268,12 @@ fn typed_into(pid: i32, fd: i32, stat: &Stat, fed: &InputPipe) -> bool {
     }
 }
 
-/// True for `/dev/tty`, which stands for the controlling terminal of the process that opens it.
+/// True for `/dev/tty`, an alias of the controlling terminal of the process that opens it.
 fn is_any_terminal(device: &Statx) -> bool {
     (device.stx_rdev_major, device.stx_rdev_minor) == (5, 0)
 }
 
-/// A device, numbered as `stat` numbers the terminal.
+/// Device number in the encoding of the `tty_nr` field of `/proc/PID/stat`.
 fn number(device: &Statx) -> u32 {
     let (major, minor) = (device.stx_rdev_major, device.stx_rdev_minor);
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
@@ -295,7 +297,7 @@ struct Call {
 }
 
 impl Call {
-    /// `None`: it runs, or is blocked outside of a call.
+    /// Parses `/proc/PID/syscall`. `None`: the thread runs, or is blocked outside of a system call.
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_ascii_whitespace();
         let number = words.next()?.parse().ok()?;
@@ -307,7 +309,7 @@ impl Call {
     }
 }
 
-/// The most descriptors of one call that are looked at.
+/// Maximum number of descriptors of one system call that are checked.
 const WATCHED_LIMIT: usize = 1_024;
 
 /// The descriptors whose input the call waits for.
@@ -378,13 +380,13 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
 
 /// Size of a page of memory in bytes.
 pub fn page_size() -> u64 {
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: reads a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
 }
 
 /// Kernel ticks per second, in which `/proc` counts CPU time.
 pub fn ticks_per_second() -> u64 {
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: reads a constant of the system.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
         .unwrap_or(100)
         .max(1)
@@ -407,10 +409,10 @@ mod tests {
         assert_eq!(looks.cpu_percent(Mono(1_000), &look(0)), 0);
         assert_eq!(looks.cpu_percent(Mono(1_050), &look(50)), 100);
         assert_eq!(looks.cpu_percent(Mono(2_000), &look(500)), 50);
-        // What has just been looked at is held against the look before that.
+        // A sample that is too close to the last one is compared with the one before.
         assert_eq!(looks.cpu_percent(Mono(2_003), &look(510)), 50);
         assert_eq!(looks.cpu_percent(Mono(3_000), &look(500)), 0);
-        // A process that has ended takes its time along.
+        // The CPU time of a process that has ended is no longer counted.
         assert_eq!(looks.cpu_percent(Mono(4_000), &look(20)), 0);
         assert_eq!(looks.cpu_percent(Mono(5_000), &look(2_020)), 200);
     }

@@ -43,7 +43,7 @@ pub struct Meta {
     pub cwd: Vec<u8>,
     /// Size of the terminal at the start.
     pub pty: Option<Size>,
-    /// Hard limit at the start.
+    /// Deadline at the start.
     pub deadline_ms: Option<u64>,
     /// Idle limit.
     pub idle_ms: Option<u64>,
@@ -400,7 +400,7 @@ pub fn read_all(folder: &Path) -> SessionRecord {
         Ok(None) | Err(_) => &[],
     };
     let (first, rest) = first_and_rest(text);
-    // Where not even the meta could be written, the failure stands alone.
+    // If the meta could not be written, the file holds only the failure.
     let alone = EndingFile::from_text(first);
     let began = alone.is_none() && !is_blank(text);
     let ending = EndingFile::from_text(rest).or(alone);
@@ -427,7 +427,7 @@ pub fn read_all(folder: &Path) -> SessionRecord {
     }
 }
 
-/// True if nothing was ever written to a record, see [`create`].
+/// True if nothing was ever written to the record; see [`create`].
 fn is_blank(text: &[u8]) -> bool {
     text.iter().all(|byte| matches!(byte, b'\n' | 0))
 }
@@ -463,18 +463,18 @@ pub fn mark_ending_delivered(folder: &Path) -> io::Result<()> {
     io::Write::write_all(&mut &record, ENDING_DELIVERED.as_bytes())
 }
 
-/// The meta of the session in this folder; `None`: there is none, or it was torn.
+/// Reads the meta of the session in this folder. `None`: there is no meta, or it was torn.
 pub fn read_meta(folder: &Path) -> io::Result<Option<Meta>> {
     let text = read(&folder.join(META))?;
     Ok(text.and_then(|text| Meta::from_text(first_and_rest(&text).0)))
 }
 
-/// The ending of the session in this folder; `None`: there is none yet, or it was torn.
+/// Reads the ending of the session in this folder. `None`: there is no ending yet, or it was torn.
 pub fn read_ending(folder: &Path) -> io::Result<Option<EndingFile>> {
     Ok(read_all(folder).ending)
 }
 
-/// The text up to and including its first closing line, and what follows it.
+/// Splits the text after its first closing line.
 fn first_and_rest(text: &[u8]) -> (&[u8], &[u8]) {
     let closing = text
         .windows(CLOSING.len())

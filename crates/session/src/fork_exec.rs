@@ -1,7 +1,7 @@
 //! Clone and exec: every step of the child up to `execve`.
 //!
-//! The child borrows the memory of this process until it executes, and this process is suspended meanwhile
-//! (`CLONE_VM | CLONE_VFORK`). So nothing is copied, and a step that fails is noted in the plan.
+//! The child shares the memory of this process until it executes, and this process is suspended meanwhile
+//! (`CLONE_VM | CLONE_VFORK`). So no page is copied, and the child reports a failed step by writing it into the plan.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -163,8 +163,8 @@ fn clone_into(plan: &Plan, group: Option<RawFd>) -> io::Result<i32> {
         cgroup: group.unwrap_or(0) as u64,
         ..CloneArgs::default()
     };
-    // SAFETY: the child runs below this frame on the same stack, while this process stands still; it
-    // changes no memory but that and the plan's note, and does not return.
+    // SAFETY: the child runs below this frame on the same stack while this process is suspended; it changes no other
+    // memory than its stack and `plan.fault`, and does not return.
     match unsafe { clone3(&args, become_command, std::ptr::from_ref(plan).cast()) } {
         pid @ 0.. => Ok(pid as i32),
         errno => Err(io::Error::from_raw_os_error(-errno as i32)),
@@ -178,7 +178,7 @@ type ChildMain = extern "C" fn(*const libc::c_void) -> !;
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone3(args: &CloneArgs, main: ChildMain, with: *const libc::c_void) -> i64 {
     let result;
-    // SAFETY: as the caller promises. What the system call changes is declared.
+    // SAFETY: as the caller promises. The registers that the system call changes are declared.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -205,7 +205,7 @@ unsafe fn clone3(args: &CloneArgs, main: ChildMain, with: *const libc::c_void) -
 #[cfg(target_arch = "aarch64")]
 unsafe fn clone3(args: &CloneArgs, main: ChildMain, with: *const libc::c_void) -> i64 {
     let result;
-    // SAFETY: as the caller promises. What the system call changes is declared.
+    // SAFETY: as the caller promises. The registers that the system call changes are declared.
     unsafe {
         std::arch::asm!(
             "svc 0",
@@ -241,8 +241,8 @@ fn clone_without_clone3(plan: &Plan) -> io::Result<i32> {
     }
     let mut stack = vec![0_u128; CHILD_STACK / size_of::<u128>()];
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is aligned and outlives the child's use of it, since this process stands
-    // still; the child changes no other memory but the plan's note.
+    // SAFETY: the stack is aligned and outlives the child's use of it, since this process is suspended; the child
+    // changes no other memory than its stack and `plan.fault`.
     let pid = unsafe {
         let top = stack.as_mut_ptr_range().end;
         libc::clone(
@@ -296,7 +296,7 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
             libc::execve(path.as_ptr(), plan.argv.row.as_ptr(), plan.env.row.as_ptr());
             match *libc::__errno_location() {
                 libc::ENOENT | libc::ENOTDIR => {}
-                // Found, but not to be run: look further, and say so if nothing else is found.
+                // Found but not executable: try the next path, and report this error if no other is found.
                 libc::EACCES => errno = libc::EACCES,
                 other => {
                     errno = other;
@@ -311,11 +311,11 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
 /// Applies a resource limit, at most up to the keeper's own. A limit that the kernel does not know, or does
 /// not allow, is left unchanged.
 fn bind(bound: &ResourceLimit) {
-    // The mark is the session's own, also where another session asked for this one.
+    // The mark belongs to the session, so a limit inherited from another session must not replace it.
     if bound.resource == libc::RLIMIT_LOCKS {
         return;
     }
-    // SAFETY: plain system calls about this very process, on structures that live here.
+    // SAFETY: plain system calls about this process, on local structures.
     unsafe {
         let mut now: libc::rlimit = std::mem::zeroed();
         let none = std::ptr::null();
@@ -334,14 +334,14 @@ fn bind(bound: &ResourceLimit) {
 impl Plan {
     fn check(&self, step: Step, result: i32) {
         if result < 0 {
-            // SAFETY: reads the number of the call that has just failed.
+            // SAFETY: reads the `errno` of the call that has just failed.
             self.give_up(step, unsafe { *libc::__errno_location() })
         }
     }
 
     fn give_up(&self, step: Step, errno: i32) -> ! {
         self.fault.set(Some((step, errno)));
-        // SAFETY: runs nothing of the parent's.
+        // SAFETY: exits without running any code of the parent.
         unsafe { libc::_exit(127) }
     }
 }

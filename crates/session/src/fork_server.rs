@@ -37,7 +37,7 @@ const PATH_LIMIT: usize = 4_096;
 /// Runs as the fork server until the daemon has closed its end and no keeper is left.
 pub fn main() -> ! {
     super::set_name(PROCESS_NAME);
-    // Before there is a command, which could lower the limit of any process of its user.
+    // Before the first command starts, because a command could lower the limit of any process of its user.
     mark::note_own();
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: no handler is installed.
@@ -100,7 +100,7 @@ impl ForkServer {
                 match receive(open.as_fd()) {
                     Ok(Some((folder, socket))) => self.fork_keeper(&folder, socket),
                     Ok(None) => {}
-                    // There is no daemon any more. Its folder may go too.
+                    // The daemon is gone. This process leaves the working directory, so that it can be removed.
                     Err(_) => {
                         requests = None;
                         let _ = rustix::process::chdir("/");
@@ -170,7 +170,7 @@ impl ForkServer {
             if !status.stopped() {
                 self.keepers.retain(|keeper| *keeper != number);
             } else if self.keepers.contains(&number) {
-                // A command must not hold up what enforces its limits.
+                // A command must not stop the keeper that enforces its limits.
                 let _ = rustix::process::kill_process(pid, Signal::CONT);
             }
         }
@@ -206,7 +206,7 @@ fn read_signals(signals: &OwnedFd) -> bool {
     let mut wanted = false;
     let mut info = [0; size_of::<libc::signalfd_siginfo>()];
     while rustix::io::read(signals, &mut info).is_ok() {
-        // The number of the signal comes first.
+        // The first four bytes are the number of the signal.
         wanted |= info[..4] == START_DAEMON.as_raw().to_ne_bytes();
     }
     wanted

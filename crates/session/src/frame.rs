@@ -31,14 +31,14 @@ pub enum ToKeeper {
         /// Time between SIGTERM and SIGKILL; zero: SIGKILL at once.
         grace_ms: u32,
     },
-    /// The daemon has ended the tree itself, since the keeper did not do it.
+    /// The daemon has killed the tree itself, because the keeper did not do it in time.
     Forced {
         /// Reason.
         end: End,
     },
-    /// Change the hard limit.
+    /// Change the deadline.
     Deadline {
-        /// From now; zero takes it away.
+        /// New deadline, counted from now; zero removes it.
         in_ms: u64,
     },
     /// Answer with [`FromKeeper::Grew`] at once.
@@ -58,14 +58,14 @@ pub enum ToKeeper {
     },
     /// Close the input after the bytes that were sent.
     CloseInput,
-    /// The terminal has another size.
+    /// Change the size of the terminal.
     Resize {
-        /// Characters in a line.
+        /// Number of columns.
         cols: u16,
-        /// Lines.
+        /// Number of lines.
         rows: u16,
     },
-    /// To the foreground group of the terminal, or to the leader's group.
+    /// Send a signal to the foreground process group of the terminal, or to the process group of the leader.
     Signal {
         /// Number of the signal.
         number: i32,
@@ -75,10 +75,10 @@ pub enum ToKeeper {
     /// The daemon has recorded the ending: the keeper may exit once the tree is empty and the streams are
     /// closed.
     Ack,
-    /// The ending was taken, and nothing is left to keep: the keeper becomes idle, for a session in
-    /// this directory. Its next message is [`FromKeeper::Ready`].
+    /// The ending is recorded and the session needs its keeper no longer: the keeper becomes idle, for a session in
+    /// this directory. Its next frame is [`FromKeeper::Ready`].
     Renew {
-        /// The path of the folder.
+        /// Path of the new directory.
         folder: Vec<u8>,
     },
 }
@@ -115,18 +115,18 @@ pub enum FromKeeper {
     },
     /// The command could not be started.
     StartFailed {
-        /// The system's number, zero where it has none.
+        /// `errno`, zero if there is none.
         errno: i32,
-        /// The failing step, as one sentence.
+        /// The failed step, as one sentence.
         sentence: String,
-        /// When it failed.
+        /// Wall time of the failure.
         at_wall_ms: u64,
     },
     /// Length of the log.
     Grew {
-        /// All bytes so far.
+        /// Number of bytes so far.
         bytes: u64,
-        /// Monotonic time of the last of them, or of the start.
+        /// Monotonic time of the last output, or of the start.
         quiet_since_mono_ms: u64,
     },
     /// The leader has ended and its output is in the log.
@@ -157,17 +157,17 @@ pub struct Exited {
     pub end: End,
     /// Duration on the boot-time clock.
     pub duration_ms: u64,
-    /// All bytes of output until then.
+    /// Number of bytes of output.
     pub bytes: u64,
-    /// Those that are not in the log any more.
+    /// Number of bytes that are not in the log.
     pub dropped: u64,
     /// True if the whole tree is gone too.
     pub empty: bool,
     /// True if the streams are closed too.
     pub closed: bool,
-    /// Processor time of everything that has ended in the tree.
+    /// CPU time of all processes of the tree that have ended.
     pub cpu_ms: u64,
-    /// The largest memory any process of it had.
+    /// Largest resident memory of any process of the tree, in KiB.
     pub max_rss_kb: u64,
 }
 
@@ -224,7 +224,7 @@ impl ToKeeper {
         });
     }
 
-    /// Takes the next frame that is known from the front of `buffer`; `None`: it is not all there.
+    /// Takes the next frame of a known kind from the front of `buffer`; `None`: the frame is incomplete.
     pub fn take_from(buffer: &mut Vec<u8>) -> Result<Option<Self>, Malformed> {
         next(buffer, Self::decode)
     }
@@ -233,7 +233,7 @@ impl ToKeeper {
         let mut take = Take(payload);
         Ok(Some(match kind {
             1 => {
-                // A newer version only appends.
+                // A newer version only adds fields.
                 if take.u8()? < VERSION {
                     return Err(Malformed);
                 }
@@ -333,7 +333,7 @@ impl FromKeeper {
         });
     }
 
-    /// Takes the next frame that is known from the front of `buffer`; `None`: it is not all there.
+    /// Takes the next frame of a known kind from the front of `buffer`; `None`: the frame is incomplete.
     pub fn take_from(buffer: &mut Vec<u8>) -> Result<Option<Self>, Malformed> {
         next(buffer, Self::decode)
     }

@@ -76,7 +76,7 @@ impl IdempotentRequest {
         let gone = (known.len() / LINE + 1).saturating_sub(MOST) * LINE;
         known.drain(..gone);
         known.extend_from_slice(line.as_bytes());
-        // All lines are of one length, so the new ones lie over the old.
+        // All lines have the same length, so the new ones overwrite the old.
         file.write_all_at(&known, 0)
     }
 }

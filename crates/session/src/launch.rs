@@ -20,21 +20,21 @@ pub struct Launch {
     pub env: Vec<(Vec<u8>, Vec<u8>)>,
     /// Standard input.
     pub stdin: Stdin,
-    /// The size of its terminal; without one it gets pipes.
+    /// Size of the terminal. `None`: the command gets pipes.
     pub pty: Option<Size>,
-    /// The hard limit, from the start.
+    /// The deadline, counted from the start.
     pub deadline_ms: Option<u64>,
-    /// The idle limit; kept for the daemon, not enforced here.
+    /// The idle limit; stored for the daemon, not enforced by the keeper.
     pub idle_ms: Option<u64>,
-    /// The inactivity limit; kept for the daemon, not enforced here.
+    /// The inactivity limit; stored for the daemon, not enforced by the keeper.
     pub inactivity_ms: Option<u64>,
     /// Maximum size of the log in bytes.
     pub log_quota: u64,
-    /// When the session was created.
+    /// Wall time of the creation of the session.
     pub created_wall_ms: u64,
     /// Idempotency key of the start.
     pub key: Option<String>,
-    /// The conversation that it was started in.
+    /// Conversation in which the session was started.
     pub conversation: Option<String>,
     /// The timer or waker that started the session, if no call did. Stored for the daemon.
     pub started_by: Option<String>,
@@ -108,25 +108,25 @@ pub enum Stdin {
     Open,
 }
 
-/// The size of a terminal.
+/// Size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Characters in a line.
+    /// Number of columns.
     pub cols: u16,
-    /// Lines.
+    /// Number of lines.
     pub rows: u16,
 }
 
-/// By what means a tree must be held together.
+/// Containment that the caller requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainmentChoice {
-    /// The best there is.
+    /// The best containment that is available.
     Auto,
-    /// A control group, or it is not started.
+    /// A cgroup; otherwise the start fails.
     Cgroup,
-    /// A process namespace, or it is not started.
+    /// A PID namespace; otherwise the start fails.
     PidNamespace,
-    /// Only what works everywhere.
+    /// A subreaper, which works everywhere.
     Subreaper,
 }
 
@@ -234,8 +234,8 @@ fn list<T>(
     one: impl Fn(&mut Take<'_>) -> Result<T, Malformed>,
 ) -> Result<Vec<T>, Malformed> {
     let count = take.u32()? as usize;
-    // Every element takes at least its four bytes of length: a count that promises more is a lie,
-    // and no room is made for it.
+    // Every element takes at least four bytes for its length, so a larger count is invalid and nothing is allocated
+    // for it.
     if count > take.0.len() / 4 {
         return Err(Malformed);
     }

@@ -77,8 +77,8 @@ fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
 /// the only descriptor beyond the standard three.
 fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
     set_name(c"abide-keeper");
-    // SAFETY: plain system calls in a process without threads. The socket is moved to a place of its
-    // own before everything behind that is closed, and nothing else is used afterwards.
+    // SAFETY: plain system calls in a process without threads. The socket is moved to a fixed descriptor before all
+    // others behind it are closed, and none of those is used afterwards.
     let socket = unsafe {
         libc::setsid();
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
@@ -104,8 +104,8 @@ fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
 fn reset_signals() {
     // SAFETY: no handler is installed; the structures are initialised before they are used.
     unsafe {
-        // Asked of the kernel itself: the library refuses to touch two of them. All zeroes is the
-        // default effect, no flags and an empty mask.
+        // A direct system call, because libc refuses to change two of the signals. All zeroes is the default action,
+        // no flags and an empty mask.
         let default = [0_u64; 4];
         let nothing = std::ptr::null::<u8>();
         for signal in 1..=64_i64 {

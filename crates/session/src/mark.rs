@@ -13,46 +13,46 @@ use abide_core::SessionId;
 const PREFIX: u64 = 0x61_6269 << ID_BITS;
 const ID_BITS: u32 = 40;
 
-/// Meaning of a process's limit.
+/// Meaning of a process's hard limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// No session started it.
+    /// The process was not started by a session.
     None,
-    /// This session started it.
+    /// The process was started by this session.
     Session(SessionId),
-    /// A session started it; its id is lost, because the limit was lowered further.
+    /// The process was started by a session whose id is lost, because the limit was lowered further.
     Altered,
 }
 
-/// The hard limit of this process when it first asked. A command could lower it later.
+/// Hard limit of this process, read on first use, because a command could lower it later.
 static OWN: LazyLock<u64> = LazyLock::new(|| {
     let limits = std::fs::read_to_string("/proc/self/limits");
     limits.ok().and_then(|text| hard(&text)).unwrap_or(u64::MAX)
 });
 
-/// Notes the limit of this process, to which those of others are compared.
+/// Reads and remembers the limit of this process, with which the limits of others are compared.
 pub fn note_own() {
     LazyLock::force(&OWN);
 }
 
-/// The hard limit of this process; `u64::MAX`: there is none. Whatever this process or its children start as a command
-/// has a lower one.
+/// Hard limit of this process; `u64::MAX`: unlimited. Every command that this process or its children start has a
+/// lower one.
 pub fn own_limit() -> u64 {
     *OWN
 }
 
-/// The hard limit of a process; `u64::MAX`: there is none. `None`: there is no such process.
+/// Hard limit of a process; `u64::MAX`: unlimited. `None`: there is no such process.
 pub fn limit_of(pid: i32) -> Option<u64> {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
     hard(&limits)
 }
 
-/// The mark of a process. `None`: there is no such process.
+/// Mark of a process. `None`: there is no such process.
 pub fn of(pid: i32) -> Option<Mark> {
     Some(read(limit_of(pid)?, *OWN))
 }
 
-/// The same from the text of its `limits` file.
+/// Mark of a process, from the text of `/proc/PID/limits`.
 pub fn in_text(limits: &str) -> Option<Mark> {
     Some(read(hard(limits)?, *OWN))
 }
@@ -67,7 +67,7 @@ fn read(hard: u64, own: u64) -> Mark {
     }
 }
 
-/// The hard limit on file locks; `u64::MAX`: there is none.
+/// Hard limit on file locks; `u64::MAX`: unlimited.
 fn hard(limits: &str) -> Option<u64> {
     let line = limits
         .lines()
@@ -78,21 +78,22 @@ fn hard(limits: &str) -> Option<u64> {
     }
 }
 
-/// The limit that marks the processes of a session.
+/// Hard limit that marks the processes of a session.
 pub fn value(session: &str) -> u64 {
     let bits = session.parse().map_or(0, |id: SessionId| id.0.bits());
     PREFIX | bits
 }
 
-/// Marks this process and all it starts. Makes system calls and nothing else: it runs between fork and exec.
+/// Marks this process and everything that it starts. Makes only system calls, because it runs between fork and exec.
 pub(super) fn set(value: u64) {
-    // SAFETY: plain system calls about this very process, on structures that live here.
+    // SAFETY: plain system calls about this process, on local structures.
     unsafe {
         let mut now: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_LOCKS, &mut now) < 0 {
             return;
         }
-        // Where the limit is lower already, one less still tells a command from the process that started the daemon.
+        // If the limit is already lower, one less still distinguishes a command from the process that started the
+        // daemon.
         let hard = match now.rlim_max < value {
             true => now.rlim_max.saturating_sub(1),
             false => value,

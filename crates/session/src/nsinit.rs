@@ -15,11 +15,11 @@ use super::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, fork_failure, retry_on_eaga
 use super::set_name;
 use super::spawn::Failure;
 
-/// A namespace that commands can be started in.
+/// Pid namespace in which commands can be started.
 pub struct Namespace {
-    /// The process that holds it.
+    /// Pid of the init process of the namespace.
     pub pid: i32,
-    /// The same, by its identity.
+    /// pidfd of the init process.
     pub handle: OwnedFd,
     leash: Option<OwnedFd>,
 }
@@ -54,7 +54,7 @@ impl Namespace {
             Err(fault) => return Err(fork_failure("cannot make a process namespace", &fault)),
         };
         drop(to_report);
-        // SAFETY: the kernel has put a new descriptor there.
+        // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace {
             pid,
@@ -119,8 +119,8 @@ fn read_report(report: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The life of the first process. All signals stay blocked, as they are in a keeper, so that what is
-/// sent to the tree does not end it; only a kill does.
+/// Main function of the init process. All signals stay blocked, as in a keeper, so that a signal sent to the tree
+/// does not end it; only SIGKILL does.
 fn init(report: RawFd, held: RawFd) -> ! {
     set_name(c"abide-init");
     // SAFETY: plain system calls in a process without threads.
@@ -131,7 +131,7 @@ fn init(report: RawFd, held: RawFd) -> ! {
             Err(fault) => fault.raw_os_error().unwrap_or(libc::EIO),
         };
         libc::write(report, errno.to_ne_bytes().as_ptr().cast(), 4);
-        // What is inherited would keep the session's streams and sockets open.
+        // Inherited descriptors would keep the streams and sockets of the session open.
         libc::dup2(held, 0);
         libc::close_range(2, u32::MAX, 0);
         let mut children: libc::sigset_t = std::mem::zeroed();

@@ -23,7 +23,7 @@ pub fn may_command(socket: impl AsFd) -> bool {
         Peer::Pid(pid) => ProcessHandle::open(pid),
         Peer::Gone => None,
     };
-    // What was read under its number is about it if it still lives.
+    // What was read under the pid is about this peer only if the peer still lives.
     peer.is_some_and(|peer| !is_marked(peer.pid) && !is_below(peer.pid) && peer.lives())
 }
 

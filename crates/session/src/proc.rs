@@ -37,13 +37,13 @@ pub struct Stat {
 /// Reads `/proc/<pid>/stat`. `None`: there is no such process.
 pub fn stat(pid: i32) -> Option<Stat> {
     let file = File::open(format!("/proc/{pid}/stat")).ok()?;
-    // The kernel hands the line out whole, and it is shorter than this.
+    // The kernel returns the line in one read, and the line is shorter than this buffer.
     let mut room = [0; 1_024];
     let length = file.read_at(&mut room, 0).ok()?;
     parse_stat(&room[..length])
 }
 
-/// The file that names the system call a thread is blocked in.
+/// Path of the file that names the system call in which a thread is blocked.
 pub fn syscall_path(pid: i32, thread: i32) -> String {
     format!("/proc/{pid}/task/{thread}/syscall")
 }
@@ -63,7 +63,7 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// The process numbers that such a file lists.
+/// Pids in the text of a procfs file that lists them.
 pub fn numbers(text: &str) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(number).collect()
 }
@@ -82,7 +82,7 @@ impl Stat {
 }
 
 fn parse_stat(text: &[u8]) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything, parentheses too.
+    // The process name is in parentheses and may itself contain parentheses.
     let after = text.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&text[after..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
@@ -140,7 +140,7 @@ pub fn children(pid: i32) -> Vec<i32> {
     for task in tasks.flatten() {
         match std::fs::read_to_string(task.path().join("children")) {
             Ok(text) => all.extend(numbers(&text)),
-            // A kernel without these files: look at every process there is.
+            // The kernel does not have these files: search all processes.
             Err(fault) if fault.kind() == io::ErrorKind::NotFound && task.path().exists() => {
                 return children_by_search(pid);
             }
@@ -156,7 +156,7 @@ fn children_by_search(parent: i32) -> Vec<i32> {
     found
 }
 
-/// The numbers of all processes.
+/// Pids of all processes.
 pub fn all() -> Vec<i32> {
     let Ok(listing) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -227,12 +227,12 @@ pub enum Peer {
     Gone,
 }
 
-/// `SO_PEERPIDFD`, which the libraries do not know yet.
+/// pidfd of the process that connected (`SO_PEERPIDFD`, Linux 6.5), or `errno`. rustix has no function for it.
 fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, i32> {
     const SO_PEERPIDFD: libc::c_int = 77;
     let mut handle: libc::c_int = -1;
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the kernel writes one descriptor, for which there is room; it is new and owned here.
+    // SAFETY: the kernel writes one descriptor into a large enough buffer; the descriptor is new and owned here.
     unsafe {
         let done = libc::getsockopt(
             socket.as_fd().as_raw_fd(),
@@ -249,7 +249,7 @@ fn peer_pidfd(socket: impl AsFd) -> Result<OwnedFd, i32> {
     }
 }
 
-/// Waits until all of them have ended, and for no longer than `limit` for any of them.
+/// Waits until all processes have ended, for each at most `limit`.
 pub fn wait_for_end(all: &[ProcessHandle], limit: Duration) {
     let limit = Timespec {
         tv_sec: limit.as_secs() as i64,

@@ -149,7 +149,7 @@ impl CursorFile {
         crash_point("read.told");
         let mut text = String::new();
         for (name, cursor) in &self.cursors {
-            // Who has a name that is none is left out.
+            // A name that is empty or contains whitespace cannot be stored.
             if !name.is_empty() && !name.contains(char::is_whitespace) {
                 text.push_str(&format!("{name} {cursor:<WIDTH$}\n"));
             }

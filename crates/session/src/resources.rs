@@ -35,7 +35,7 @@ pub struct ForkServerContext {
 
 /// Resources of one keeper.
 pub struct Resources {
-    /// The session's folder.
+    /// The session's directory.
     pub folder: Rc<OwnedFd>,
     /// Control socket, to which daemons connect.
     pub listener: OwnedFd,
@@ -51,7 +51,7 @@ pub struct Resources {
     pub record: Rc<OwnedFd>,
     /// Pipes for a command without a terminal, made in advance.
     pub pipes: Option<Pipes>,
-    /// KeeperIdentity of this process.
+    /// Identity of this process.
     pub identity: KeeperIdentity,
     path: PathBuf,
     group: Option<PathBuf>,
@@ -92,7 +92,7 @@ fn leaf(group: Option<&Path>, path: &Path) -> Option<Leaf> {
     Leaf::make(group?, path.file_name()?.to_str()?).ok()
 }
 
-/// The count of out-of-memory kills before the command ran.
+/// Number of OOM kills before the command ran.
 pub struct OomWatch {
     file: Option<PathBuf>,
     before: u64,
@@ -164,8 +164,8 @@ impl Resources {
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
         self.pipes = Pipes::make().ok();
-        // Last, since it delays processes that are started meanwhile. The cgroup is not reused: its processes
-        // may have changed it.
+        // Last, because it delays processes that are being started. The cgroup is not reused, because its processes
+        // may have changed its settings.
         if let Some(unused) = self.leaf.take() {
             unused.remove();
         }
@@ -196,10 +196,10 @@ impl Resources {
 
     /// Reads the pending signals. True if one of them is SIGTERM.
     pub fn read_signals(&self) -> bool {
-        // Of each kind at most one can wait.
+        // At most one signal of each kind is pending.
         let mut infos = [const { MaybeUninit::<libc::signalfd_siginfo>::uninit() }; 4];
         let size = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: the buffer is as large as said; only what the kernel has filled is read.
+        // SAFETY: the buffer has the given size; only the part that the kernel has filled is read.
         unsafe {
             let room = infos.len() * size;
             let read = libc::read(self.signals.as_raw_fd(), infos.as_mut_ptr().cast(), room);

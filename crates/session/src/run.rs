@@ -204,7 +204,7 @@ impl Run {
         }
     }
 
-    /// Everything that holds now, for a daemon that knows nothing yet.
+    /// Frames that describe the current state, for a newly connected daemon.
     pub fn introduce(&mut self) -> Vec<FromKeeper> {
         self.watch = None;
         self.start_news = None;
@@ -417,7 +417,7 @@ impl Run {
         }
         let until = mono_ms() + u64::from(grace_ms);
         match &mut self.killing {
-            // The daemon that asks now may not know of the report.
+            // The daemon that asks now may not have received the report.
             Killing::Hard { .. } => {
                 let undying = self.undying();
                 self.notices.extend(undying);
@@ -552,7 +552,7 @@ impl Run {
             cpu_ms: 0,
             max_rss_kb: 0,
         };
-        // Now the terminal can close.
+        // The terminal can be closed now.
         if let Some(pty) = self.pty.take() {
             drop(pty.slave);
         }

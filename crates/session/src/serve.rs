@@ -25,7 +25,7 @@ use super::run::{Run, RunResources};
 use super::spawn::{self, ChildEnds, Failure, SpawnContext};
 use abide_core::Containment;
 
-/// Pause of a keeper before it prepares for another session.
+/// Pause before a keeper prepares for another session.
 const BREATH: Duration = Duration::from_micros(150);
 /// Pause after a `poll` that failed for lack of memory.
 const POLL_RETRY: Duration = Duration::from_millis(10);
@@ -63,7 +63,7 @@ struct Woken {
     streams: [Option<Flow>; 2],
 }
 
-/// Number of descriptors in the poll: one of each kind, and two streams.
+/// Number of descriptors in the poll: one of each kind, and one more for the second output stream.
 const SLOTS: usize = 8;
 
 /// State of a stream after poll.
@@ -109,7 +109,7 @@ impl Keeper {
     }
 
     fn wait(&self) -> Woken {
-        // Without a heap: what happens next has been waited for.
+        // No allocation here: the caller waits for the result of the next event.
         let signals = PollFd::new(&self.resources.signals, PollFlags::IN);
         let mut fds: [PollFd<'_>; SLOTS] = std::array::from_fn(|_| signals.clone());
         let mut slots = [Slot::Signal; SLOTS];
@@ -239,7 +239,7 @@ impl Keeper {
         }
     }
 
-    /// Records what has become certain, then sends it.
+    /// Records new facts, then sends them.
     fn tell_news(&mut self) {
         if let Stage::Run(run) = &mut self.stage {
             let news = run.settle();
@@ -369,10 +369,10 @@ impl Keeper {
             (ToKeeper::Start(launch), Stage::Idle) => self.start(&launch),
             (ToKeeper::Ack, Stage::Run(_) | Stage::Failed(_)) => self.acked = true,
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
-            // Not to be had: the keeper goes, and with it the session that never began.
+            // There is no finished session to replace: the keeper disconnects, and the new session never begins.
             (ToKeeper::Renew { .. }, _) => self.connection = None,
             (frame, Stage::Run(run)) => run.obey(frame),
-            // A second start, or an act upon nothing.
+            // A second start, or a request without a session: ignored.
             (_, Stage::Idle | Stage::Failed(_)) => {}
         }
     }
@@ -385,7 +385,7 @@ impl Keeper {
         match self.resources.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
                 self.stage = Stage::Idle;
-                // No one waits for this message: it is sent with the next one.
+                // The daemon does not wait for this frame, so it is sent with the next one.
                 let ready = self.ready();
                 if let Some(connection) = &mut self.connection {
                     connection.say_later(&ready);
@@ -426,7 +426,7 @@ impl Keeper {
     fn try_start(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
         let pipes = self.resources.pipes.take();
         let contained_by = self.hold(launch.containment)?;
-        // An unused group is only taken away at the end: that takes time.
+        // An unused cgroup is removed at the end, because the removal takes time.
         let leaf = match contained_by {
             Containment::Cgroup | Containment::PidNamespace => self.resources.leaf.as_ref(),
             Containment::Subreaper => None,
@@ -448,7 +448,7 @@ impl Keeper {
             leaf.limit_processes(launch.max_processes);
         }
         let oom = self.resources.oom_watch();
-        // The command may stop this process before it goes on.
+        // Before the start, because the command may stop this process right after it.
         let begun = (mono_ms(), boot_ms());
         let context = SpawnContext {
             leaf,
@@ -482,7 +482,7 @@ impl Keeper {
         Ok((Run::new(launch, spawned, contained_by, own), unneeded))
     }
 
-    /// Settles by what means the tree will be held together.
+    /// Chooses the containment of the tree.
     fn hold(&self, wanted: ContainmentChoice) -> Result<Containment, Failure> {
         let no = |why: &str| Failure {
             errno: 0,
@@ -524,7 +524,7 @@ fn say(connection: &mut Option<Connection>, frame: &FromKeeper) {
     }
 }
 
-/// Takes the socket's name away.
+/// Removes the socket from the directory.
 pub(super) fn unlink_ctl(folder: &OwnedFd) {
     let _ = rustix::fs::unlinkat(folder, CTL, AtFlags::empty());
 }

@@ -80,8 +80,8 @@ pub(super) struct SpawnContext<'a> {
     pub oom_score: Option<&'static CStr>,
 }
 
-/// Starts the command. Returns once it has been executed, or with the step that failed. The child's
-/// ends are to be closed, but there is no hurry.
+/// Starts the command. Returns once the program was executed, or with the step that failed. The caller closes the
+/// ends of the child, at any later time.
 pub(super) fn spawn(
     launch: &Launch,
     pipes: Option<Pipes>,
@@ -111,7 +111,7 @@ pub struct Pipes {
 }
 
 impl Pipes {
-    /// Opens them.
+    /// Creates the pipes.
     pub fn make() -> Result<Self, Failure> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let null = rustix::fs::open("/dev/null", flags, Mode::empty())
@@ -134,7 +134,7 @@ struct Ends {
     pty: Option<Pty>,
 }
 
-/// The ends that only the command needs.
+/// Descriptors that only the command needs.
 pub(super) struct ChildEnds {
     stdin: OwnedFd,
     stdout: OwnedFd,
@@ -183,7 +183,7 @@ impl Ends {
 
     fn terminal(size: Size) -> Result<(Ends, ChildEnds), Failure> {
         let fail = |errno: Errno| match errno {
-            // The kernel says so when all terminals are taken.
+            // The kernel returns these errors if all pseudo-terminals are in use.
             Errno::AGAIN | Errno::NOSPC => Failure {
                 errno: libc::ENOSPC,
                 sentence:
@@ -329,7 +329,7 @@ pub(super) fn reap(pid: i32) {
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
 }
 
-/// Makes sure that no descriptor is left to a child by mistake.
+/// Sets `FD_CLOEXEC`, so that a child does not inherit the descriptor.
 pub(super) fn close_on_exec(fd: impl AsFd) {
     let _ = rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC);
 }

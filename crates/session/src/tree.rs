@@ -47,7 +47,7 @@ pub fn members(meta: &Meta) -> Vec<i32> {
     }
     match leaf_of(meta) {
         Some(leaf) => add_new(&mut pids, leaf.processes()),
-        // A group that is gone was emptied: its keeper may keep another session by now.
+        // A cgroup that no longer exists was empty, and its keeper may serve another session by now.
         None if meta.cgroup.is_some() => pids.clear(),
         None if !kept => add_new(&mut pids, marked(meta)),
         None => {}
@@ -75,8 +75,8 @@ pub fn keeper(meta: &Meta) -> Option<ProcessHandle> {
     began(&keeper, meta.keeper.start_ticks).then_some(keeper)
 }
 
-/// All living processes with the mark of the session. A daemon that was started by a command of that session has the
-/// mark too; it is left out, with all it has started.
+/// All living processes with the mark of the session. A daemon that a command of the session started has the mark
+/// too; it is left out, with everything that it has started.
 fn marked(meta: &Meta) -> Vec<i32> {
     let Ok(id) = meta.session.parse() else {
         return Vec::new();
@@ -101,7 +101,7 @@ fn marked(meta: &Meta) -> Vec<i32> {
 const END_PASSES: usize = 20;
 const END_WAIT: Duration = Duration::from_millis(50);
 
-/// Ends all processes of a session whose keeper is gone. True if none is left.
+/// Kills all processes of a session whose keeper is gone. True if none is left.
 pub fn end_orphans(meta: &Meta) -> bool {
     let leaf = leaf_of(meta);
     for _ in 0..END_PASSES {
@@ -123,14 +123,14 @@ pub fn end_orphans(meta: &Meta) -> bool {
     false
 }
 
-/// Takes away the control group of a session that is known to be empty and whose keeper is gone.
+/// Removes the cgroup of a session that is known to be empty and whose keeper is gone.
 pub fn discard_group(meta: &Meta) {
     if let Some(leaf) = leaf_of(meta) {
         leaf.remove();
     }
 }
 
-/// Takes hold of all that is left and stops it: what is stopped cannot fork.
+/// Opens and stops all remaining processes: a stopped process cannot fork.
 fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<ProcessHandle> {
     let mut held: Vec<ProcessHandle> = Vec::new();
     for _ in 0..STOP_PASSES {
@@ -147,7 +147,7 @@ fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<ProcessHandle> {
             if held.iter().any(|known| known.pid == pid) {
                 continue;
             }
-            // The number may have gone to a stranger since it was listed.
+            // The pid may have been reused since it was listed.
             let is_its = |_: &ProcessHandle| belongs(meta, leaf, pid);
             if let Some(process) = ProcessHandle::open(pid)
                 .filter(is_its)
@@ -190,8 +190,8 @@ pub fn group_of(meta: &Meta) -> Option<&Path> {
     Some(Path::new(path))
 }
 
-/// Calls `each` for every living descendant of `root`, parents before their children. Returns how
-/// many there were.
+/// Calls `each` for every living descendant of `root`, parents before their children. Returns the number of
+/// descendants.
 pub(super) fn walk(root: i32, mut each: impl FnMut(&ProcessHandle, &Stat)) -> usize {
     let Some(top) = proc::stat(root) else {
         return 0;
@@ -231,7 +231,7 @@ fn began(held: &ProcessHandle, start_ticks: u64) -> bool {
     proc::stat(held.pid).is_some_and(|stat| stat.start_ticks == start_ticks) && held.lives()
 }
 
-/// Sends a signal to the whole tree below `root`. Returns how many processes there were.
+/// Sends signals to the whole tree below `root`. Returns the number of processes.
 pub(super) fn signal_all(root: i32, leaf: Option<&Leaf>, signals: &[Signal]) -> usize {
     let mut seen = signal_below(root, signals, |_| true);
     if let Some(leaf) = leaf {

@@ -13,7 +13,7 @@ use crate::session::{End, Phase, Session, StartedBy};
 use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
-/// Limits of a running session that are to be moved.
+/// New limits for a running session.
 struct Limits {
     deadline: Option<Millis>,
     idle: Option<Millis>,
@@ -21,8 +21,8 @@ struct Limits {
 }
 
 impl Limits {
-    /// A session that is closed when it is inactive has no idle limit: nobody is asked about it, and an
-    /// idle limit given for it is its limit of inactivity.
+    /// Adapts the limits to a session that is closed on inactivity. Such a session has no idle limit, so an idle
+    /// limit given for it is taken as its inactivity limit.
     fn meant_for(self, session: &Session) -> Self {
         match (session.idle, session.inactivity) {
             (None, Some(_)) => Limits {
@@ -36,8 +36,8 @@ impl Limits {
 }
 
 impl Engine {
-    /// A call. Whatever can be refused is refused before anything changes. An id that is waiting
-    /// already names that older call, which will be answered.
+    /// Handles a call. Every refusal comes before the first change. If a call with this id is already waiting, the
+    /// new one is ignored, because the older one will be answered.
     pub(super) fn called(
         &mut self,
         turn: &mut Turn<'_>,
@@ -167,7 +167,7 @@ impl Engine {
         self.start(turn, wait, session, run.deadline)
     }
 
-    /// Starts a session under the id that `wait` names, and has that call wait for it.
+    /// Starts a session under the id in `wait`; the call waits for it.
     pub(super) fn start(
         &mut self,
         turn: &mut Turn<'_>,
@@ -283,7 +283,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Has what was moved written down, so that it outlives the daemon.
+    /// Stores the changed limits of a session, so that they survive the daemon.
     pub(super) fn keep_limits(&self, turn: &mut Turn<'_>, session: SessionId) {
         if let Some(moved) = self.session(session) {
             turn.push(Effect::KeepLimits {
@@ -295,7 +295,7 @@ impl Engine {
         }
     }
 
-    /// A keeper that is still starting cannot be told yet, but the new limit counts from now.
+    /// Sets the deadline, counted from now. A keeper that is still starting gets it after the start.
     fn set_deadline(&mut self, turn: &mut Turn<'_>, session: SessionId, deadline: Millis) {
         match self.sessions.get_mut(&session) {
             Some(entry) if entry.session.phase == Phase::Starting => {
@@ -311,8 +311,8 @@ impl Engine {
         self.rearm_overdue_timer(session);
     }
 
-    /// Returns whether the owner of a session learns what this caller is told: the agent's conversation that started
-    /// it, or any of the agent where none is known.
+    /// Returns whether an answer to this caller counts as a report to the owner of the session: the caller is an
+    /// agent in the conversation that started it, or that conversation is not known.
     fn is_owner(
         &self,
         session: SessionId,
@@ -323,14 +323,14 @@ impl Engine {
         caller.is_some() && (started_in.is_none() || started_in == conversation)
     }
 
-    /// A session this caller may know of: its own, or any for a person at the command line.
+    /// Session that this caller may see: its own, or any if the caller is a person at the command line.
     fn seen(&self, caller: &Option<Agent>, session: SessionId) -> Result<&SessionState, Refusal> {
         let own =
             |entry: &&SessionState| caller.as_ref().is_none_or(|me| *me == entry.session.agent);
         (self.sessions.get(&session).filter(own)).ok_or(Refusal::SessionNotFound(session))
     }
 
-    /// Nobody listens for the answer any more. The session and an open question stay.
+    /// Ends the wait of a call whose client is gone. The session and an open question stay.
     pub(super) fn caller_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.reader_gone(turn, call);
         if let Some(wait) = self.end_wait(turn, call) {
@@ -340,7 +340,7 @@ impl Engine {
         }
     }
 
-    /// A person ends the session together with the call that waits for it.
+    /// Kills the session because a person interrupted the call that waits for it.
     pub(super) fn interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.wait_interrupted(turn, call);
         let Some(wait) = self.waits.get_mut(&call) else {

@@ -34,7 +34,7 @@ impl Engine {
         self.rearm_inactivity_timer(turn, id);
     }
 
-    /// Time at which the calls are released that wait for a question which nobody can answer: one idle
+    /// Time at which the calls are released that wait for a question although no person can be reached: one idle
     /// limit after the last of them began to wait.
     fn hand_over_at(&self, entry: &SessionState) -> Option<Mono> {
         let stranded = entry.askers > 0 && !self.reaches_a_person(entry);
@@ -92,8 +92,8 @@ impl Engine {
         self.watchers > 0 || entry.here > 0
     }
 
-    /// Opens a question. It is recorded whether or not anybody can see it now: the page, `abide answer`
-    /// and later calls show it for as long as it is open.
+    /// Opens a question. It is recorded even if no person can be reached now: the page, `abide answer` and later
+    /// calls show it for as long as it is open.
     fn ask(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get(&id) else {
             return;
@@ -121,14 +121,14 @@ impl Engine {
         self.tell_askers(turn, id, Update::Asked(question));
     }
 
-    /// Takes the open question about a session back, if there is one.
+    /// Withdraws the open question about a session, if there is one.
     pub(super) fn withdraw(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         if let Some(question) = self.open_question_of(id) {
             self.close(turn, question, Closing::Withdrawn);
         }
     }
 
-    /// Closes an open question. The caller rearms the idle timer when it has done the rest.
+    /// Closes an open question. The caller must rearm the idle timer afterwards.
     pub(super) fn close(&mut self, turn: &mut Turn<'_>, question: QuestionId, closing: Closing) {
         let Some(id) = self.questions.get(question).map(|state| state.session) else {
             return;
@@ -161,8 +161,8 @@ impl Engine {
         self.rearm_idle_timer(turn, id);
     }
 
-    /// Nobody can be asked: every wait that would have asked is answered. The session goes on, and so does
-    /// its supervision: the question is open for a person who comes later.
+    /// Answers all calls that would have asked, because no person can be reached. The session continues, and its
+    /// question stays open for a person who connects later.
     fn hand_over(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         for call in self.askers_of(id) {
             let outcome = Outcome::Running(id, WhyRunning::NobodyToAsk);
@@ -174,7 +174,7 @@ impl Engine {
         self.rearm_idle_timer(turn, id);
     }
 
-    /// Answers those who wait for a question that nobody can answer any more. The question stays open.
+    /// Answers the calls that wait for a question if no person can be reached any more. The question stays open.
     pub(super) fn release_stranded(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let stranded = |entry: &SessionState| {
             entry.askers > 0 && entry.question().is_some() && !self.reaches_a_person(entry)
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Decides to kill the process tree. The first decision counts, and is sent once.
+    /// Decides to kill the process tree. Only the first decision counts, and the kill is sent once.
     pub(super) fn request_kill(&mut self, turn: &mut Turn<'_>, id: SessionId, end: End) {
         self.withdraw(turn, id);
         let Some(entry) = self.sessions.get_mut(&id) else {
@@ -205,7 +205,7 @@ impl Engine {
             entry.killed = Some(turn.now.mono);
             turn.push(Effect::Publish { session: id });
         } else if entry.undying {
-            // Its keeper says again how things stand, and whoever kills it now hears that.
+            // The keeper tries again and reports that the tree does not die, which answers the new call.
             turn.push(Effect::Kill { session: id, end });
         }
         self.rearm_overdue_timer(id);

@@ -1,5 +1,4 @@
-//! Reports of keepers. A keeper that connects again repeats its earlier reports: everything
-//! here may come twice, and counts once.
+//! Reports of keepers. A keeper that reconnects repeats its earlier reports, so every handler here is idempotent.
 
 use alloc::vec::Vec;
 
@@ -64,7 +63,7 @@ impl Engine {
             entry.session.bytes = bytes;
             turn.push(Effect::Publish { session: id });
         }
-        // What is closed now is not asked about.
+        // First the inactivity limit: a session that it closes gets no question.
         self.activity_reported(turn, id);
         match self.sessions.get(&id).map(|entry| entry.idle_timer) {
             Some(IdleTimer::Looking) => self.looked(turn, id),
@@ -131,8 +130,8 @@ impl Engine {
         self.phase_changed(turn, id);
     }
 
-    /// Whoever waits for a tree that does not die is told how things stand. Those who come later wait
-    /// again: it may have died meanwhile, and if not, its keeper says so again.
+    /// Answers the calls that wait for a process tree that does not die. Calls that arrive later wait again: the tree
+    /// may have died by then, and if not, the keeper reports it again.
     pub(super) fn undying(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
@@ -150,7 +149,8 @@ impl Engine {
         self.rearm_idle_timer(turn, id);
     }
 
-    /// Tells everybody whom a new phase concerns. A question does not outlive the leader.
+    /// Publishes a new phase, answers the calls that waited for it and rearms the timers of the session. An open
+    /// question is withdrawn, because it was about the phase before.
     fn phase_changed(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         self.withdraw(turn, id);
         turn.push(Effect::Publish { session: id });

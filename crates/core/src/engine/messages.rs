@@ -1,4 +1,4 @@
-//! Messages: posted, read, delivered. And what happens where the record could not be written.
+//! Messages: posting, reading and delivery, and the undo of changes that could not be recorded.
 
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
@@ -16,7 +16,7 @@ use crate::timer::{self, By};
 use crate::wait::Outcome;
 use crate::wake;
 
-/// Something that happens only once and so is heard again where it could not be recorded.
+/// An event that arrives only once. The engine handles it again if its first effects could not be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Delivered(CallId),
@@ -26,7 +26,7 @@ pub(super) enum Heard {
 }
 
 impl Engine {
-    /// Takes over timers and messages of the daemon before.
+    /// Loads the timers and messages that the previous daemon stored.
     pub(super) fn state_loaded(&mut self, turn: &mut Turn<'_>, stored: StoredState) {
         let probed: Vec<_> = (stored.timers.iter())
             .filter(|timer| timer.conditional)
@@ -69,7 +69,7 @@ impl Engine {
         self.conversations.disconnected(now, agent, conversation);
     }
 
-    /// By what it is decided now which messages somebody may read.
+    /// The rule that decides which messages a reader may read at `now`.
     fn rule(&self, now: Now) -> Rule<'_> {
         Rule {
             now: self.timers.steady(now),
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    /// Takes note of a calendar that was set.
+    /// Moves the anchor of the timers if the system clock was set.
     pub(super) fn note_clock(&mut self, turn: &mut Turn<'_>) {
         if let Some(anchor) = self.timers.note(turn.now) {
             let anchored = timer::Record::Anchored(anchor);
@@ -85,7 +85,7 @@ impl Engine {
         }
     }
 
-    /// There is a message. Where a call is being answered with the same news, that call tells it.
+    /// Posts a message. If `teller` is given, the answer of that call reports the subject and delivers the message.
     pub(super) fn post(
         &mut self,
         turn: &mut Turn<'_>,
@@ -109,8 +109,8 @@ impl Engine {
         }
     }
 
-    /// Tells of what was posted: to calls that wait for messages, as much to each as it takes at
-    /// once, and of the rest to whoever brings messages.
+    /// Hands the messages of this step to calls that wait for messages, and reports the remaining ones with
+    /// [`Effect::Posted`], so that wakers and other subscribers can deliver them.
     pub(super) fn announce(&mut self, turn: &mut Turn<'_>) {
         for (agent, number) in core::mem::take(&mut self.posted) {
             if !self.tell_readers(turn, &agent, number) {
@@ -120,8 +120,7 @@ impl Engine {
         }
     }
 
-    /// Hands a message to a call that waits for it, with all else that it may read. Returns whether
-    /// one has it.
+    /// Answers waiting calls until one of them has taken the message. Returns `false` if no waiting call may read it.
     fn tell_readers(&mut self, turn: &mut Turn<'_>, agent: &Agent, number: u64) -> bool {
         while self.outbox.is_unread(agent, number) {
             let reader = self.outbox.reader_for(agent, number, self.rule(turn.now));
@@ -133,7 +132,7 @@ impl Engine {
         true
     }
 
-    /// Messages whose conversation is gone are for those who wait in others.
+    /// Answers waiting calls with messages of conversations that have ended.
     pub(super) fn released(&mut self, turn: &mut Turn<'_>) {
         let now = self.timers.steady(turn.now);
         while let Some(agent) = self.conversations.pop_released(now) {
@@ -143,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// A waker has told these: whoever reads them later may know them already, and is told so.
+    /// Records that a waker has delivered these messages: the agent may know them when it reads them later.
     pub(super) fn woken(&mut self, turn: &mut Turn<'_>, agent: &Agent, messages: &[u64]) {
         let numbers = self.outbox.may_be_known(agent, messages);
         if !numbers.is_empty() {
@@ -153,7 +152,8 @@ impl Engine {
         }
     }
 
-    /// A session has ended and nobody waited for it. A waker's own is nobody's news.
+    /// Posts a message about a session that ended while no call waited for it. A session of a waker gets no message:
+    /// its result is recorded with the delivery.
     pub(super) fn left_alone(
         &mut self,
         turn: &mut Turn<'_>,
@@ -179,7 +179,7 @@ impl Engine {
         self.again.iter().any(about)
     }
 
-    /// Hands unread messages to a call that waits for some.
+    /// Answers a waiting call with the unread messages.
     fn answer_reader(&mut self, turn: &mut Turn<'_>, call: CallId) {
         if let Some(reader) = self.outbox.leave(call) {
             self.hand_out(turn, &reader.whose, call, reader.most, &[]);
@@ -235,7 +235,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The words of a call's answer have been sent.
+    /// Marks the messages of a call as seen, because its answer has been sent.
     pub(super) fn delivered(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.heard.push(Heard::Delivered(call));
         let numbers = self.outbox.delivered(call);
@@ -246,7 +246,8 @@ impl Engine {
         }
     }
 
-    /// A call is gone: it reads, stands by and tells no longer.
+    /// Removes a call whose client is gone: it no longer waits, and the messages that its answer carried are unread
+    /// again.
     pub(super) fn reader_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.heard.push(Heard::Gone(call));
         self.standby_abandoned(turn, call);
@@ -274,13 +275,13 @@ impl Engine {
     pub(super) fn readers_due(&mut self, turn: &mut Turn<'_>) {
         let now = self.timers.steady(turn.now);
         while let Some((call, reader)) = self.outbox.pop_over(now) {
-            // What another conversation could not be told in time may be readable by now.
+            // A conversation may have ended since the last check, so messages may be readable by now.
             self.hand_out(turn, &reader.whose, call, reader.most, &[]);
         }
     }
 
-    /// When boot time shows this, the next [`Event::Tick`](crate::Event::Tick) is wanted, whatever
-    /// [`alarm`](Engine::alarm) says. Sleep of the machine counts.
+    /// Boot time at which the engine needs the next [`Event::Tick`](crate::Event::Tick), in addition to
+    /// [`alarm`](Engine::alarm). Boot time includes the time that the machine was suspended.
     pub fn due(&self) -> Option<Boot> {
         let alarms = [
             self.timers.alarm(),
@@ -308,7 +309,7 @@ impl Engine {
         self.outbox.unread(&whose, self.rule(now))
     }
 
-    /// Notes that the records since the last call are durable.
+    /// Confirms that all records since the last call are durable, so they can no longer be undone.
     pub fn settle(&mut self) {
         self.timers.settle();
         self.standing.settle();
@@ -317,7 +318,7 @@ impl Engine {
         self.heard.clear();
     }
 
-    /// Handles the events that came while nothing could be recorded.
+    /// Handles the events again that arrived while the database could not be written.
     pub(super) fn hear_again(&mut self, turn: &mut Turn<'_>) {
         if self.timers.steady(turn.now) <= self.retry_at {
             return;
@@ -339,9 +340,9 @@ impl Engine {
         }
     }
 
-    /// Undoes everything since the last [`settle`](Engine::settle), because it could not be recorded:
-    /// timers and messages are as before, waiting calls wait on, and new calls are refused. Removes the
-    /// effects of that time.
+    /// Reverts timers and messages to the last [`settle`](Engine::settle), because the records since then could not
+    /// be written. Removes the effects of the reverted changes; calls that waited wait again, and new calls are
+    /// refused with [`Refusal::NotRecorded`].
     pub fn undo(&mut self, now: Now, effects: &mut Vec<Effect>) {
         let mut waiting: BTreeSet<CallId> = self.standing.undo().into_iter().collect();
         waiting.extend(self.outbox.undo());

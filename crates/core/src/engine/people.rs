@@ -1,4 +1,4 @@
-//! People: who can be reached, and what they say.
+//! People: their answers to questions, and calls whose client can no longer reach a person.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::time::Millis;
 use crate::wait::{Asking, Outcome};
 
 impl Engine {
-    /// A person's answer. The first one counts; what comes later is told who was first.
+    /// Handles the answer of a person. Only the first answer counts; a later one is refused with the first.
     pub(super) fn answered(
         &mut self,
         turn: &mut Turn<'_>,
@@ -45,7 +45,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The session that an open question is about, where this caller may know of it.
+    /// Session of an open question that this caller may answer.
     fn answerable(
         &self,
         caller: &Option<Agent>,
@@ -64,7 +64,7 @@ impl Engine {
         Err(Refusal::QuestionNotFound(question))
     }
 
-    /// A call's own way to a person leads nowhere.
+    /// Handles that the client of a call cannot reach a person.
     pub(super) fn nobody_there(&mut self, turn: &mut Turn<'_>, call: CallId) {
         let Some(wait) = self.waits.get_mut(&call) else {
             return;

@@ -1,4 +1,4 @@
-//! After a start: what the last daemon left behind. And, much later, what may be forgotten.
+//! Recovery of sessions and questions after a start, and removal of sessions whose folders were deleted.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use crate::time::Mono;
 use crate::wait::Wait;
 
 impl Engine {
-    /// Quiet is counted from now: somebody may have decided to go on just before the crash, and
-    /// that is not recorded.
+    /// Adds a session that recovery has found. Idle time counts from now: an answer that let the session continue may
+    /// have come just before the crash, and it is not recorded.
     pub(super) fn found(
         &mut self,
         turn: &Turn<'_>,
@@ -37,7 +37,7 @@ impl Engine {
         }
     }
 
-    /// Takes a session in.
+    /// Adds a session to the tables.
     pub(super) fn keep(&mut self, id: SessionId, entry: SessionState) {
         if let Some(key) = entry.session.key.clone() {
             let name = (entry.session.agent.clone(), key);
@@ -51,7 +51,7 @@ impl Engine {
         self.questions.reopen(question, state);
     }
 
-    /// Puts the questions that still matter again, under the ids they had, and withdraws the rest.
+    /// Asks the questions again that still apply, under their old ids, and withdraws the others.
     pub(super) fn recovered(&mut self, turn: &mut Turn<'_>) {
         self.take_up_until = turn.now.mono + limit::TAKE_UP;
         self.tries_recovered(turn);
@@ -82,7 +82,8 @@ impl Engine {
         }
     }
 
-    /// Marks a session whose ending was not delivered. A call that waited for it before the last start may come back.
+    /// Marks a session whose ending was not delivered. A call that waited for it before the restart has
+    /// [`limit::TAKE_UP`] to come back; then the agent gets a message.
     pub(super) fn ending_undelivered(&mut self, turn: &Turn<'_>, id: SessionId) {
         let over = |entry: &&mut SessionState| {
             let phase = &entry.session.phase;
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// An ending that counted as reported did not reach its caller: the agent gets a message instead.
+    /// Handles an ending that counted as delivered but did not reach its caller: the agent gets a message instead.
     pub(super) fn answer_lost(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let reported =
             |entry: &&mut SessionState| !entry.session.unattended && !entry.ending_undelivered;
@@ -132,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether a session has ended and its end was not reported, as far as that is recorded.
+    /// Returns whether the session has ended and its ending was neither delivered nor recorded as a message.
     pub fn is_ending_undelivered(&self, id: SessionId) -> bool {
         self.sessions
             .get(&id)
@@ -140,7 +141,7 @@ impl Engine {
             || self.is_to_be_told(id)
     }
 
-    /// Sessions whose folders are gone. One that still runs has its folder, whatever is said.
+    /// Removes sessions whose folders are gone. A session that has not ended stays, whatever the caller says.
     pub(super) fn forgotten(&mut self, sessions: &[SessionId]) {
         for id in sessions {
             let over = |entry: &SessionState| {
@@ -170,8 +171,8 @@ impl Engine {
     }
 }
 
-/// Returns whether a question from before the crash is still open: there was no output since it was asked, or
-/// so long ago that it would have been put again.
+/// Returns whether a question from before the crash still applies: the session runs, no end was requested, and it has
+/// been quiet for at least as long as the question says.
 fn still_idle(entry: &SessionState, asked: &Question, turn: &Turn<'_>) -> bool {
     match entry.session.phase {
         Phase::Running {

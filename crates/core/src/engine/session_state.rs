@@ -19,8 +19,8 @@ pub(super) struct SessionState {
     pub here: usize,
     /// Time at which the last of these began to wait.
     pub asker_since: Mono,
-    /// Calls that can be answered with the question itself, by when they would ask at the latest:
-    /// shortly before their client's limit.
+    /// Calls that can be answered with the question itself, each with its latest time to ask: shortly before the
+    /// limit of its client.
     pub cuts: BTreeSet<(Mono, CallId)>,
     pub idle_timer: IdleTimer,
     /// Quiet time before this moment does not count, because a person or the agent extended the session.
@@ -129,9 +129,8 @@ impl SessionState {
         matches!(self.session.phase, Phase::Starting | Phase::Running { .. })
     }
 
-    /// When a person is to be asked: at the idle limit, or shortly before the client's limit cuts off a
-    /// call that can be answered with the question, where it will have been quiet for half the idle
-    /// limit by then.
+    /// Time at which to ask a person: at the idle limit, or shortly before the limit of a client whose call can be
+    /// answered with the question, if the session will have been quiet for half the idle limit by then.
     pub fn idle_at(&self) -> Option<Mono> {
         match self.session.phase {
             Phase::Running {
@@ -153,8 +152,8 @@ impl SessionState {
         }
     }
 
-    /// The idle time that a question asked now states: the limit that was reached, or in whole seconds
-    /// how long it has been quiet where it is asked before.
+    /// Idle time that a question opened now states: the idle limit, or the quiet time in whole seconds if the limit
+    /// is not reached yet.
     pub fn idle_time(&self, now: Mono) -> Millis {
         let limit = self.session.idle.unwrap_or_default();
         match self.session.phase {
@@ -168,7 +167,7 @@ impl SessionState {
         }
     }
 
-    /// When it will have been inactive for too long. Whoever waits for it is there, so it is not.
+    /// Time at which the inactivity limit is reached. `None` while a call waits, because a waiting call is activity.
     pub fn inactive_at(&self) -> Option<Mono> {
         match self.session.phase {
             Phase::Running {
@@ -242,7 +241,7 @@ impl SessionState {
     }
 }
 
-/// When a call asks at the latest that can be answered with the question.
+/// Latest time to ask for a call that can be answered with the question.
 fn cut(wait: &Wait) -> Option<(Mono, CallId)> {
     let until = wait.until.filter(|_| wait.asking == Asking::ByReturning)?;
     Some((

@@ -1,4 +1,4 @@
-//! Timers: what is asked of them, and what they do by themselves.
+//! Timers: the requests about them, and their completion by time or by condition.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -147,7 +147,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The same call again: it stands by on the timer that the first one made.
+    /// Handles a repeated call with the same key: the call stands by on the timer that the first call created.
     fn join(
         &mut self,
         turn: &mut Turn<'_>,
@@ -261,7 +261,7 @@ impl Engine {
         self.timers.go_on(turn.now, slot, remaining)?;
         let timer = self.view(turn.now, slot, self.timers.id(slot))?;
         let stays = timer.kind == Kind::Mission && standby.is_none();
-        // Nobody stands by for longer than what remains, and who names no time for just that long.
+        // The record states a standby of at most the remaining time, which is also the default.
         let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
         self.changed(turn, slot, (!stays).then_some(fitted), None);
         if stays {
@@ -272,8 +272,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a call stand by. One that outlasts the timer has an alarm too: another call may prolong the
-    /// timer, and a disk that is full may keep it from completing.
+    /// Lets a call stand by. A standby longer than the timer gets an alarm too: another call may prolong the timer,
+    /// and a full disk may delay its completion.
     fn stand_by(
         &mut self,
         now: Now,
@@ -402,7 +402,8 @@ impl Engine {
         }
     }
 
-    /// Everything that is due, up to a limit: whoever calls meanwhile comes next.
+    /// Completes the timers that are due, at most [`limit::DUE_AT_ONCE`] per step, so that calls are handled in
+    /// between.
     pub(super) fn timers_due(&mut self, turn: &mut Turn<'_>) {
         self.hear_again(turn);
         for _ in 0..limit::DUE_AT_ONCE {
@@ -422,7 +423,7 @@ impl Engine {
         let steady = self.timers.steady(turn.now);
         while let Some((call, standby)) = self.standing.pop_over(steady) {
             if self.timers.completes_next(turn.now, standby.number) {
-                // Of a crowd that is due its timer was not among the first.
+                // The timer is due but was beyond the limit of this step: the call waits for its completion.
                 let until = Some(steady + limit::COMMIT_RETRY);
                 self.standing.enter(call, Standby { until, ..standby });
             } else {
@@ -431,7 +432,7 @@ impl Engine {
         }
     }
 
-    /// A person interrupted a call. The timer or the messages it waited for are not touched.
+    /// Ends the wait of a call that a person interrupted. The timer or the messages stay as they are.
     pub(super) fn wait_interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
         if let Some(standby) = self.standing.leave(call) {
             self.standby_ended(turn, call, standby);
@@ -450,7 +451,7 @@ impl Engine {
         Some(Seen { timer, standing_by })
     }
 
-    /// Nobody waits for the answer any more.
+    /// Ends the standby of a call whose client is gone.
     pub(super) fn standby_abandoned(&mut self, turn: &mut Turn<'_>, call: CallId) {
         if let Some(standby) = self.standing.leave(call) {
             let timer = self.timers.id_of(standby.number);
@@ -468,8 +469,8 @@ impl Engine {
         }
     }
 
-    /// Told once: to the calls that stand by, or else by a message. The message is recorded in both
-    /// cases, since a call may turn out to have lost its way.
+    /// Ends a timer and reports it once: in the answers of the calls that stand by, or else by a message. The message
+    /// is recorded in both cases, because an answer may be lost.
     fn completed(&mut self, turn: &mut Turn<'_>, timer: Timer, seen: Option<Arc<str>>) {
         self.record_end(turn, &timer, seen);
         let calls = self.standing.release(timer.number);
@@ -496,10 +497,10 @@ impl Engine {
     }
 }
 
-/// Who makes a timer, and in which conversation.
+/// Creator of a timer: the agent and its conversation.
 type Maker = (Agent, Option<Conversation>);
 
-/// Returns whether the call that makes a timer is answered at once.
+/// Returns whether the call that creates a timer is answered at once instead of standing by.
 fn stays(new: &Create) -> bool {
     new.detach || new.kind == Kind::Mission
 }

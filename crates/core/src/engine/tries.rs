@@ -1,6 +1,6 @@
-//! Tries: sessions that run the command of a condition. A try exists for its condition only. It is ended with
-//! everything it started as soon as the condition does not wait for it any more, its end is no message, and of
-//! the tries of one condition only the latest is kept.
+//! Tries: sessions that run the command of a condition. A try exists only for its condition: the engine kills its
+//! whole tree when the condition no longer waits for it, its ending causes no message, and only the latest try of a
+//! condition is kept.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,7 +22,7 @@ impl Engine {
             .is_some_and(|session| session.started_by.is_try())
     }
 
-    /// Runs a condition's command once. A try that runs already under the same key is joined.
+    /// Runs the command of a condition once, or joins the try that already runs under the same key.
     pub(super) fn try_once(
         &mut self,
         turn: &mut Turn<'_>,
@@ -70,8 +70,7 @@ impl Engine {
         self.start(turn, wait, session, Some(once.deadline))
     }
 
-    /// A try is started only while its timer counts down: the request for one may come a moment after the timer
-    /// was stopped or paused.
+    /// Refuses a try unless its timer counts down: the request may arrive just after the timer was stopped or paused.
     fn may_try(&self, turn: &Turn<'_>, started_by: StartedBy) -> Result<(), Refusal> {
         let StartedBy::Timer(id) = started_by else {
             return Ok(());
@@ -88,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// A condition does not wait for its try any more.
+    /// Kills a try when no condition waits for it any more.
     pub(super) fn try_left(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
         let id = wait.session;
         let tried = |call| {
@@ -102,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// The command of a try has ended. What it left behind is ended too.
+    /// Kills the processes that the command of a try left running.
     pub(super) fn try_exited(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         let left = |entry: &SessionState| matches!(entry.session.phase, Phase::Leftover { .. });
         if self.is_try(id) && self.sessions.get(&id).is_some_and(left) {
@@ -110,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// A timer has ended or is paused: none of its tries goes on.
+    /// Kills the tries of a timer that has ended or was paused.
     pub(super) fn end_tries(&mut self, turn: &mut Turn<'_>, timer: &Timer) {
         if !timer.conditional {
             return;
@@ -126,8 +125,8 @@ impl Engine {
         }
     }
 
-    /// After a start: a try that runs is joined where its timer counts down, and ended where nothing waits for
-    /// it. Where a daemon died between two tries, the folder of the earlier one is still there.
+    /// Handles the tries of the previous daemon: keeps one whose timer counts down, kills one that no timer waits
+    /// for, and removes the earlier tries of a condition, whose folders remain if the daemon died between two tries.
     pub(super) fn tries_recovered(&mut self, turn: &mut Turn<'_>) {
         type Rank = (bool, Wall, SessionId);
         let mut latest: BTreeMap<(Agent, Key), Rank> = BTreeMap::new();
@@ -157,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether the timer of a try from before will join it.
+    /// Returns whether the timer of a recovered try will join it.
     fn is_awaited(&self, turn: &Turn<'_>, id: SessionId) -> bool {
         let Some(session) = self.session(id) else {
             return false;
@@ -169,7 +168,7 @@ impl Engine {
         counts_down && !matches!(session.phase, Phase::Leftover { .. })
     }
 
-    /// Removes a session that is over, and its folder.
+    /// Removes an ended session and its folder.
     fn remove(&mut self, turn: &mut Turn<'_>, id: SessionId) {
         self.forgotten(&[id]);
         turn.push(Effect::Remove { session: id });
@@ -185,7 +184,7 @@ fn is_over(entry: &SessionState) -> bool {
 }
 
 impl Key {
-    /// The key of a try of one command in the condition of a timer or a wait: the same condition never runs
+    /// Key of the try of one command in the condition of a timer or a wait. The key keeps a condition from running
     /// the same command twice at once.
     pub fn of_try(owner: impl core::fmt::Display, command: usize) -> Key {
         Key(alloc::format!("try:{owner}:{command}").into())

@@ -1,4 +1,4 @@
-//! Waits begin, are answered, and end. None of it touches a session.
+//! Waits on sessions: their begin, answer and end. Nothing here changes a session.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::request::Refusal;
 use crate::wait::{Outcome, Wait, WhyRunning};
 
 impl Engine {
-    /// Answers a call at once where that is possible, and lets it wait where it is not.
+    /// Answers a call if the state of the session allows it, and otherwise lets it wait.
     pub(super) fn wait_for(&mut self, turn: &mut Turn<'_>, wait: Wait) -> Result<(), Refusal> {
         let Some(entry) = self.sessions.get(&wait.session) else {
             return Err(Refusal::SessionNotFound(wait.session));
@@ -55,7 +55,7 @@ impl Engine {
         Err(Refusal::TooMany(sentence))
     }
 
-    /// The caller has made sure that the session exists and that there is room.
+    /// Adds a wait. The caller has checked that the session exists and that the limit of waits is not reached.
     pub(super) fn begin_wait(&mut self, wait: Wait) {
         if let Some(entry) = self.sessions.get_mut(&wait.session) {
             entry.enter(&wait);
@@ -97,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// The waits on a session that ask.
+    /// Waits on a session that ask a person when it is idle.
     pub(super) fn askers_of(&self, id: SessionId) -> Vec<CallId> {
         let Some(entry) = self.sessions.get(&id) else {
             return Vec::new();
@@ -106,7 +106,7 @@ impl Engine {
         entry.waits.iter().copied().filter(asks).collect()
     }
 
-    /// A call has waited for as long as it may. An open question stays open.
+    /// Answers a call whose standby is over. An open question stays open.
     pub(super) fn standby_over(&mut self, turn: &mut Turn<'_>, call: CallId) {
         let Some(wait) = self.waits.get(&call) else {
             return;

@@ -1,34 +1,34 @@
-//! Relation of a timer's deadline to the clocks of a machine.
+//! Relation of the clock of the timers to the clocks of the machine.
 //!
-//! Deadlines are kept in [`Steady`] time. While a machine is up, steady time is boot time plus a
-//! constant, so that setting the calendar moves nothing. Boot time ends with the boot; across one,
-//! steady time is the calendar less a constant that was noted while both were known. The rule:
+//! Deadlines of timers are in [`Steady`] time. Within one boot, steady time is boot time plus a constant, so setting
+//! the system clock moves no deadline. Across a reboot, steady time is wall time minus a constant that was recorded
+//! while both clocks were readable. The rules:
 //!
-//! 1. Same boot: boot time counts, whatever the calendar says.
-//! 2. Another boot: the calendar counts, corrected by how far it was off when last noted, but
-//!    steady time never goes back behind a moment it is known to have reached. What may have gone
-//!    unnoticed (below) is taken off, so that a timer is at most that late, and never early.
-//! 3. While running, a calendar that disagrees by more than
-//!    [`CLOCK_DISAGREEMENT`](crate::limit::CLOCK_DISAGREEMENT) moves the note, never a deadline.
+//! 1. Same boot: boot time counts, whatever the wall clock says.
+//! 2. Another boot: the wall clock counts, minus the recorded difference, but steady time never goes back behind a time
+//!    that it is known to have reached. A difference that may have gone unrecorded (see 3) is subtracted, so that a
+//!    timer is late by at most that much, and never early.
+//! 3. While the daemon runs, a wall clock that differs by more than
+//!    [`CLOCK_DISAGREEMENT`](crate::limit::CLOCK_DISAGREEMENT) moves the anchor, never a deadline.
 
 use crate::limit;
 use crate::time::{Boot, Now, Steady, Wall};
 
-/// The note that is kept: one row, however many timers there are.
+/// Recorded relation of the clocks: one row, regardless of the number of timers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Anchor {
-    /// Which boot it was taken in.
+    /// Boot id at the time of the record.
     pub boot_id: u128,
-    /// Steady time less boot time, within that boot.
+    /// Steady time minus boot time, within that boot.
     pub ahead_of_boot: i64,
-    /// The calendar less steady time.
+    /// Wall time minus steady time.
     pub wall_ahead: i64,
-    /// A moment that steady time is known to have reached.
+    /// Steady time that is known to have passed.
     pub reached: Steady,
 }
 
 impl Anchor {
-    /// The note to go by after a start.
+    /// Anchor after a start of the daemon.
     pub fn at_start(kept: Option<Anchor>, boot_id: u128, now: Now) -> Anchor {
         let steady = match kept {
             None => now.wall.0,
@@ -42,7 +42,8 @@ impl Anchor {
             }
         };
         let wall_ahead = less(now.wall.0, steady);
-        // Two clocks are never read in the same moment; what was noted stands until they disagree.
+        // The two clocks are not read at the same instant, so the recorded difference stays until it is clearly
+        // wrong.
         let noted = kept
             .filter(|kept| kept.boot_id == boot_id)
             .map(|kept| kept.wall_ahead);
@@ -55,22 +56,22 @@ impl Anchor {
         }
     }
 
-    /// Steady time at a reading of boot time.
+    /// Steady time at this boot time.
     pub fn steady(&self, boot: Boot) -> Steady {
         Steady(add(boot.0, self.ahead_of_boot))
     }
 
-    /// Boot time at a moment of steady time; zero where that lies before the boot.
+    /// Boot time at this steady time; zero if it was before the boot.
     pub fn boot(&self, steady: Steady) -> Boot {
         Boot(add(steady.0, self.ahead_of_boot.saturating_neg()))
     }
 
-    /// Calendar time at that moment, as far as is known now.
+    /// Wall time at this steady time, as far as it is known now.
     pub fn wall(&self, steady: Steady) -> Wall {
         Wall(add(steady.0, self.wall_ahead))
     }
 
-    /// Takes note of the calendar. Returns whether the note has changed and must be kept.
+    /// Compares the wall clock with the anchor. Returns whether the anchor has changed and must be recorded.
     pub fn note(&mut self, now: Now) -> bool {
         let steady = self.steady(now.boot);
         let wall_ahead = less(now.wall.0, steady.0);

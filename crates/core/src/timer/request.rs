@@ -7,61 +7,62 @@ use super::{Kind, Status};
 use crate::id::{Key, TimerId};
 use crate::time::Millis;
 
-/// A call about timers.
+/// Request about timers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Make a timer; stand by on it, unless it is a mission.
+    /// Create a timer; stand by on it, unless it is a mission.
     Create(Create),
-    /// Make many at once and stand by on none.
+    /// Create many timers and stand by on none.
     CreateMany(Vec<Create>),
-    /// Stand by again.
+    /// Stand by again on a timer.
     Continue {
-        /// On which.
+        /// The timer.
         timer: TimerId,
-        /// Remaining time from now on.
+        /// New remaining time, counted from now.
         remaining: Option<Millis>,
-        /// For how long.
+        /// Standby of the call. `None`: until the end.
         standby: Option<Millis>,
-        /// The client's own call limit: answer before it.
+        /// Time limit of the client: the call is answered before it.
         patience: Option<Millis>,
     },
-    /// Do something to a timer.
+    /// Stop, cancel, pause or resume a timer.
     Act {
-        /// To which.
+        /// The timer.
         timer: TimerId,
         /// Act.
         act: Act,
-        /// Why, as the caller says.
+        /// Reason that the caller gives.
         reason: Option<Arc<str>>,
-        /// Names the call, where it may be said again: the last that was done is remembered.
+        /// Idempotency key of the call. Only the key of the last act is recorded.
         key: Option<Key>,
     },
-    /// Look at one.
+    /// Read one timer.
     Read {
-        /// The caller asked for this timer, which is noted.
+        /// The caller asked for this timer, which updates [`Timer::checked`](super::Timer::checked).
         asks: bool,
-        /// At which.
+        /// The timer.
         timer: TimerId,
     },
-    /// Look at those that have not ended, in the order in which they were made.
+    /// List the timers that have not ended, in the order of their creation.
     List {
-        /// The caller asked for each of these timers, as when one is read.
+        /// The caller asked for each of these timers, which updates [`Timer::checked`](super::Timer::checked).
         asks: bool,
-        /// Only those made after this one.
+        /// Only timers created after this one.
         after: Option<TimerId>,
-        /// At most so many.
+        /// Maximum number of timers.
         most: usize,
     },
-    /// Look on at some, ended or not, in the order given. Unlike reading, this is nobody's asking.
+    /// Show timers, ended or not, in the given order. Unlike `Read`, this never updates
+    /// [`Timer::checked`](super::Timer::checked).
     See {
-        /// At which; those that are not known any more are left out.
+        /// The timers; unknown ones are left out of the answer.
         timers: Vec<TimerId>,
     },
     /// Count the timers that have not ended.
     Count,
     /// Stop all of the caller's timers that have not ended.
     StopAll {
-        /// Why, as the caller says.
+        /// Reason that the caller gives.
         reason: Option<Arc<str>>,
     },
 }
@@ -82,35 +83,35 @@ impl Request {
     }
 }
 
-/// A timer to be made.
+/// Timer to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
     /// Purpose.
     pub kind: Kind,
-    /// The reason or the mission.
+    /// Reason of the wait, or text of the mission.
     pub text: Arc<str>,
-    /// The condition that ends it early, as its door wrote it.
+    /// Condition that completes the timer early, in the form that the interface wrote.
     pub until: Option<Arc<str>>,
     /// Total duration.
     pub total: Millis,
     /// Standby of the call. `None`: until the end.
     pub standby: Option<Millis>,
-    /// The client's own call limit: answer before it.
+    /// Time limit of the client: the call is answered before it.
     pub patience: Option<Millis>,
-    /// Answer as soon as it is made.
+    /// Answer as soon as the timer is created.
     pub detach: bool,
-    /// The same key never makes a second one.
+    /// Idempotency key: the same key never creates a second timer.
     pub key: Option<Key>,
 }
 
-/// Something done to a timer.
+/// Act on a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// End the timer without a message.
     Stop,
-    /// Nobody waits any more; it runs on.
+    /// Stop waiting; the timer continues in the background.
     Cancel,
-    /// Nothing elapses for so long.
+    /// Pause for this time.
     Pause(Millis),
     /// Continue a paused timer.
     Resume,
@@ -128,16 +129,16 @@ impl Act {
     }
 }
 
-/// Why a call about a timer is answered now.
+/// Reason of an answer about a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The timer was made, and the call does not stand by.
+    /// The timer was created or continued, and the call does not stand by.
     Made,
     /// The timer has completed.
     Completed,
-    /// The standby is over; the timer runs on.
+    /// The standby is over; the timer continues.
     StandbyOver,
-    /// Somebody else did this to it while the call stood by.
+    /// Another caller did this to the timer while the call stood by.
     Interrupted(Act),
     /// The request was carried out.
     Done(Act),
@@ -147,21 +148,21 @@ pub enum Why {
     Ended,
 }
 
-/// A call that breaks the contract. It has changed nothing.
+/// Request that breaks the contract. It has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No such timer, or it is another agent's.
+    /// The timer does not exist or belongs to another agent.
     NotFound {
-        /// The one that was named.
+        /// The timer that was named.
         timer: TimerId,
-        /// Some of those that there are.
+        /// Some timers of the caller.
         known: Vec<TimerId>,
         /// Number of further timers.
         more: usize,
     },
     /// The state of the timer does not allow the act.
     NotAllowed {
-        /// Which timer.
+        /// The timer.
         timer: TimerId,
         /// Requested act.
         attempt: &'static str,

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use crate::id::CallId;
 use crate::time::Steady;
 
-/// A call that stands by.
+/// Standby of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standby {
-    /// The timer's number.
+    /// Number of the timer.
     pub number: u64,
-    /// When the call must be answered, whatever becomes of the timer.
+    /// Time at which the call must be answered, whatever the timer does.
     pub until: Option<Steady>,
 }
 
@@ -49,7 +49,7 @@ impl Standing {
         Some(standby)
     }
 
-    /// All calls on a timer, which stand by no longer.
+    /// Removes and returns all calls that stand by on a timer.
     pub fn release(&mut self, number: u64) -> Vec<CallId> {
         let range = (number, CallId(0))..=(number, CallId(u64::MAX));
         let calls: Vec<CallId> = self.by_timer.range(range).map(|&(_, call)| call).collect();
@@ -59,7 +59,7 @@ impl Standing {
         calls
     }
 
-    /// A call whose standby is over, which stands by no longer.
+    /// Removes and returns a call whose standby is over.
     pub fn pop_over(&mut self, now: Steady) -> Option<(CallId, Standby)> {
         let &(until, call) = self.alarms.first()?;
         if until >= now {
@@ -76,8 +76,7 @@ impl Standing {
         self.undo.clear();
     }
 
-    /// Takes back what happened since the last [`settle`](Self::settle). Returns the calls that
-    /// stand by as they did before.
+    /// Reverts all changes since the last [`settle`](Self::settle). Returns the calls that stand by again.
     pub fn undo(&mut self) -> Vec<CallId> {
         let mut back = Vec::new();
         while let Some((call, before)) = self.undo.pop() {

@@ -1,8 +1,7 @@
-//! All timers of one daemon: a small entry for each that has not ended, in one table, and one queue
-//! over all of them.
+//! All timers of one daemon: one table with a small entry for each timer that has not ended, and one queue over all
+//! of them.
 //!
-//! Everything that changes here can be taken back until it is settled, because nothing has happened
-//! before its record is safe.
+//! Every change can be undone until it is settled, because a change counts only when its record is durable.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -16,8 +15,8 @@ use crate::limit;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
 
-/// Position of a timer in the table: the index of its agent in the upper bits, its number in the lower, so
-/// that the timers of one agent stand together in the order in which they were made.
+/// Position of a timer in the table: the index of its agent in the upper bits and its number in the lower bits, so
+/// that the timers of one agent are adjacent and in the order of their creation.
 pub(crate) type Slot = u64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,21 +29,21 @@ pub(crate) struct Timers {
     live: BTreeMap<Slot, Entry>,
     /// Remaining times of paused timers.
     paused: BTreeMap<Slot, u64>,
-    /// When something happens to each by itself: it is due, or its pause is over.
+    /// Times at which a timer is due or its pause ends.
     queue: BTreeSet<(u64, Slot)>,
     keys: BTreeMap<(Slot, Key), Slot>,
     key_of: BTreeMap<Slot, Key>,
-    /// The conversations that made them, where those are known.
+    /// Conversations that created the timers, if known.
     conversations: BTreeMap<Slot, Conversation>,
     ended: BTreeMap<u64, Timer>,
     ended_order: VecDeque<u64>,
     undo: Vec<Undo>,
     anchored: Anchored,
-    /// Set after a failed commit: nothing comes due before.
+    /// Set after a failed commit: no timer completes before this time.
     held_until: Option<Steady>,
 }
 
-/// A number below 2^48: milliseconds for nine thousand years, in six bytes.
+/// Number below 2^48 in six bytes: enough for nine thousand years in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Short([u16; 3]);
 
@@ -64,7 +63,7 @@ impl Short {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     total: Short,
-    /// When it is due; while it is paused, when it goes on.
+    /// Time at which the timer is due; while it is paused, time at which it resumes.
     at: Short,
     checked: Short,
     flags: u16,
@@ -100,7 +99,7 @@ impl Entry {
 /// Durability of the anchor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Anchored {
-    /// There is none: no database was opened.
+    /// No anchor: no database was opened.
     #[default]
     Never,
     /// The anchor is recorded.
@@ -118,20 +117,20 @@ enum Undo {
     Key(Slot, Key),
 }
 
-/// A timer that a caller may know of.
+/// Timer that a caller may see.
 pub(crate) enum Found {
     Live(Slot),
     Ended(Timer),
 }
 
-/// Something that a timer does by itself.
+/// Change of a timer that is due.
 pub(crate) enum Due {
     Resumed(Slot),
     Completed(Timer),
 }
 
 impl Timers {
-    /// Takes in what was kept. Returns the anchor to go by, which must be recorded.
+    /// Loads the stored timers. Returns the new anchor, which the caller must record.
     pub fn open(
         &mut self,
         now: Now,
@@ -194,7 +193,7 @@ impl Timers {
         self.anchor.steady(now.boot)
     }
 
-    /// Takes note of the calendar; an anchor that is returned must be recorded.
+    /// Compares the wall clock with the anchor. The caller must record an anchor that is returned.
     pub fn note(&mut self, now: Now) -> Option<Anchor> {
         if self.anchored == Anchored::Never || !self.anchor.note(now) {
             return None;
@@ -208,7 +207,7 @@ impl Timers {
         self.anchored == Anchored::Unsafe
     }
 
-    /// The anchor to be recorded again.
+    /// Anchor that must be recorded again, if any.
     pub fn anchor_again(&mut self) -> Option<Anchor> {
         let again = self.anchor_is_unsafe();
         again.then(|| {
@@ -217,13 +216,13 @@ impl Timers {
         })
     }
 
-    /// When the next one does something by itself, strictly after this moment.
+    /// Time after which the next timer is due or resumes.
     pub fn alarm(&self) -> Option<Steady> {
         let first = self.queue.first().map(|&(at, _)| Steady(at))?;
         Some(self.held_until.map_or(first, |held| held.max(first)))
     }
 
-    /// Boot time at a moment of steady time.
+    /// Boot time at this steady time.
     pub fn boot(&self, at: Steady) -> Boot {
         self.anchor.boot(at)
     }
@@ -265,7 +264,7 @@ impl Timers {
         Ok(slot)
     }
 
-    /// The timer that was made under a key before.
+    /// Timer that was created with this idempotency key.
     pub fn keyed(&self, agent: &Agent, key: &Key) -> Option<Found> {
         let place = u64::from(*self.places.get(agent)?) << NUMBER_BITS;
         let slot = *self.keys.get(&(place, key.clone()))?;
@@ -275,7 +274,7 @@ impl Timers {
         self.ended.get(&number(slot)).cloned().map(Found::Ended)
     }
 
-    /// A timer this caller may know of: its own, or any for a person.
+    /// Timer that this caller may see: its own, or any if the caller is a person.
     pub fn find(&self, caller: &Option<Agent>, id: TimerId) -> Result<Found, Refusal> {
         let number = self.shuffle.sort(id.0.bits());
         let live = |place: u32| Some(slot(place, number)).filter(|s| self.live.contains_key(s));
@@ -302,7 +301,7 @@ impl Timers {
         Refusal::NotFound { timer, known, more }
     }
 
-    /// The timers that a caller may know of and that have not ended, from one number on.
+    /// Timers that have not ended and that a caller may see, from a number on.
     pub fn slots(
         &self,
         caller: &Option<Agent>,
@@ -382,7 +381,7 @@ impl Timers {
         })
     }
 
-    /// Notes that somebody asked for it.
+    /// Sets the time at which a caller last asked for the timer.
     pub fn touch(&mut self, now: Now, slot: Slot) {
         if let Some(entry) = self.live.get_mut(&slot) {
             entry.checked = Short::new(now.wall.0);
@@ -407,7 +406,7 @@ impl Timers {
         Ok(())
     }
 
-    /// Does something to a timer that has not ended. [`Act::Stop`] ends it.
+    /// Stops, cancels, pauses or resumes a timer that has not ended. [`Act::Stop`] ends it.
     pub fn act(&mut self, now: Now, slot: Slot, act: Act) -> Result<Timer, Refusal> {
         match act {
             Act::Stop => return self.end(now, slot, Status::Stopped),
@@ -447,7 +446,7 @@ impl Timers {
         Ok(timer)
     }
 
-    /// Keeps an ended timer in mind; the oldest such memory makes room.
+    /// Remembers an ended timer, and forgets the oldest one if the limit is reached.
     fn keep_ended(&mut self, timer: Timer) {
         if self.ended_order.len() == limit::ENDED_TIMERS
             && let Some(oldest) = self.ended_order.pop_front()
@@ -462,7 +461,7 @@ impl Timers {
         self.ended.insert(timer.number, timer);
     }
 
-    /// Timers that had ended before the start.
+    /// Adds timers that ended before the start.
     pub fn remember(&mut self, ended: Vec<(Timer, Option<Key>)>) {
         for (timer, key) in ended {
             let Some(place) = self.place_of(&timer.agent) else {
@@ -477,7 +476,7 @@ impl Timers {
         }
     }
 
-    /// Completes a running timer because its condition holds, or never will.
+    /// Completes a running timer because its condition holds or can no longer hold.
     pub fn decide(&mut self, now: Now, id: TimerId, by: By) -> Option<Timer> {
         let Ok(Found::Live(slot)) = self.find(&None, id) else {
             return None;
@@ -489,14 +488,14 @@ impl Timers {
         self.end(now, slot, Status::Completed { by, late }).ok()
     }
 
-    /// The next thing that a timer does by itself, oldest first.
+    /// Handles and returns the earliest change that is due.
     pub fn pop_due(&mut self, now: Now) -> Option<Due> {
         let steady = self.steady(now);
         if self.held_until.is_some_and(|held| steady <= held) {
             return None;
         }
         let &(at, slot) = self.queue.first()?;
-        // Readings are cut to whole milliseconds, so only a later one proves that all has elapsed.
+        // Readings are truncated to milliseconds, so only a later reading proves that the whole time has elapsed.
         if Steady(at) >= steady {
             return None;
         }
@@ -510,7 +509,7 @@ impl Timers {
         ended.ok().map(Due::Completed)
     }
 
-    /// Returns whether a timer is due and will be completed as soon as its turn comes.
+    /// Returns whether a timer is due and completes in one of the next steps.
     pub fn completes_next(&self, now: Now, number: u64) -> bool {
         let steady = self.steady(now);
         let held = self.held_until.is_some_and(|held| steady <= held);
@@ -521,7 +520,7 @@ impl Timers {
         !held && !self.paused.contains_key(&slot) && self.live.get(&slot).is_some_and(due)
     }
 
-    /// Everything since the last settling is safe.
+    /// Confirms that all changes since the last call are durable.
     pub fn settle(&mut self) {
         self.undo.clear();
         self.held_until = None;
@@ -530,8 +529,8 @@ impl Timers {
         }
     }
 
-    /// Nothing since the last settling has happened. What is due waits a while before it is tried
-    /// again.
+    /// Reverts all changes since the last `settle`, because they could not be recorded. Timers that are due wait for
+    /// [`limit::COMMIT_RETRY`].
     pub fn undo(&mut self, now: Now) {
         while let Some(step) = self.undo.pop() {
             match step {
@@ -562,7 +561,7 @@ impl Timers {
         }
     }
 
-    /// A timer that counts down, and its entry.
+    /// Entry of a timer that counts down, or a refusal.
     fn running(
         &self,
         now: Now,
@@ -625,7 +624,7 @@ impl Timers {
     }
 }
 
-/// The bits of a slot that name its agent.
+/// Bits of a slot that hold the index of its agent.
 const PLACE: u64 = !((1 << NUMBER_BITS) - 1);
 
 fn slot(place: u32, number: u64) -> Slot {

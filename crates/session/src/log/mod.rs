@@ -30,19 +30,19 @@ pub enum Stream {
 pub struct Entry {
     /// Logical offset of its first byte.
     pub offset: u64,
-    /// Wall time at which that byte arrived.
+    /// Wall time at which the first byte arrived.
     pub at_wall_ms: u64,
     /// Number of bytes.
     pub len: u32,
     /// Stream of the bytes.
     pub stream: Stream,
-    /// Bytes before it that are not in the log.
+    /// Number of bytes before it that are not in the log.
     pub dropped: u64,
 }
 
-/// Width of an index line on disk.
+/// Size of an index entry on disk.
 pub const ENTRY_SIZE: usize = 32;
-/// The folder of the segments within a session's folder.
+/// Directory of the segments within a session's directory.
 pub const LOG_FOLDER: &str = "log";
 
 impl Entry {
@@ -56,13 +56,12 @@ impl Entry {
         out
     }
 
-    /// The offset after its last byte.
+    /// Offset after the last byte.
     pub fn end(self) -> u64 {
         self.offset + u64::from(self.len)
     }
 
-    /// The part that changes when the entry grows: one aligned word, which no reader sees half
-    /// written.
+    /// The part that changes when the entry grows: one aligned word, so a reader never sees it half written.
     fn run_bytes(self) -> [u8; 8] {
         let stream: u32 = match self.stream {
             Stream::Stdout => 0,
@@ -96,12 +95,12 @@ impl Entry {
     }
 }
 
-/// The name of a segment's bytes.
+/// File name of a segment's bytes.
 pub fn data_name(base: u64) -> String {
     format!("{base:016x}")
 }
 
-/// The name of a segment's index.
+/// File name of a segment's index.
 pub fn index_name(base: u64) -> String {
     format!("{base:016x}.index")
 }

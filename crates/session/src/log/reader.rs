@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use super::{ENTRY_SIZE, Entry, LOG_FOLDER, Stream, data_name, index_name};
 
-/// No chunk is longer.
+/// Maximum size of a chunk.
 pub const CHUNK_LIMIT: usize = 64 << 10;
 
-/// A log to be read. A reader that continues keeps one: the last segment stays open, and most new bytes are
+/// A log that is read. A reader that continues keeps the value: the last segment stays open, and new bytes are mostly
 /// there.
 #[derive(Clone, Debug)]
 pub struct Log {
@@ -22,16 +22,16 @@ pub struct Log {
     counted: u64,
 }
 
-/// Something between two offsets.
+/// Part of a log: output or a gap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Output.
     Chunk(Chunk),
-    /// Bytes that were written once and are not kept.
+    /// Bytes that were written but are not in the log.
     Gap {
-        /// The first that is missing.
+        /// Offset of the first missing byte.
         from: u64,
-        /// The first after them.
+        /// Offset after the last missing byte.
         to: u64,
     },
 }
@@ -45,42 +45,42 @@ pub struct Chunk {
     pub at_wall_ms: u64,
     /// Stream of the bytes.
     pub stream: Stream,
-    /// Bytes before it that are not in the log.
+    /// Number of bytes before it that are not in the log.
     pub dropped: u64,
-    /// The bytes as they came.
+    /// The bytes, unchanged.
     pub bytes: Vec<u8>,
 }
 
 /// The next part of a log, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Output, from one line of the index.
+    /// Output, from one index entry.
     Bytes {
         /// Logical offset of the first byte.
         offset: u64,
-        /// That line.
+        /// The index entry.
         entry: Entry,
     },
-    /// Bytes that were written once and are not kept.
+    /// Bytes that were written but are not in the log.
     Gap {
-        /// The first that is missing.
+        /// Offset of the first missing byte.
         from: u64,
-        /// The first after them.
+        /// Offset after the last missing byte.
         to: u64,
     },
 }
 
-/// Some pieces and where to go on.
+/// Pieces of a log and the offset at which the next read continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// In order.
+    /// Pieces in the order of their offsets.
     pub pieces: Vec<Piece>,
-    /// The offset after the last of them.
+    /// Offset after the last piece.
     pub next: u64,
 }
 
 impl Log {
-    /// The log of the session whose folder this is. There may be no output yet.
+    /// Opens the log of the session in this directory. There may be no output yet.
     pub fn open(session_folder: &Path) -> Self {
         Log {
             folder: session_folder.join(LOG_FOLDER).into(),
@@ -89,9 +89,8 @@ impl Log {
         }
     }
 
-    /// The same log of a session that is known to have written at least so many bytes. The keeper counts bytes
-    /// after they are in the log, or after the disk refused them, so what is not in the log up to there is
-    /// missing and not on its way.
+    /// Sets the number of bytes that the session is known to have written. The keeper counts bytes after they are in
+    /// the log, or after the disk refused them, so a byte below this number that is not in the log will never arrive.
     pub fn counting(self, bytes: u64) -> Self {
         Log {
             counted: self.counted.max(bytes),
@@ -99,12 +98,12 @@ impl Log {
         }
     }
 
-    /// The offset after the last byte that can be read.
+    /// Offset after the last byte that can be read.
     pub fn end(&self) -> io::Result<u64> {
         Ok(self.last_entry()?.map_or(0, Entry::end))
     }
 
-    /// When the last byte came (wall time in milliseconds); `None`: there is no output yet.
+    /// Wall time in milliseconds at which the last byte arrived; `None`: there is no output yet.
     pub fn last_at(&self) -> io::Result<Option<u64>> {
         Ok(self.last_entry()?.map(|entry| entry.at_wall_ms))
     }
@@ -117,7 +116,7 @@ impl Log {
         Ok((total, dropped + (total - end)))
     }
 
-    /// When the first byte came (wall time in milliseconds); `None`: there is no output.
+    /// Wall time in milliseconds at which the first byte arrived; `None`: there is no output.
     pub fn first_at(&self) -> io::Result<Option<u64>> {
         let Some(first) = self.segments()?.first().copied() else {
             return Ok(None);
@@ -155,7 +154,7 @@ impl Log {
         Ok(gaps)
     }
 
-    /// Up to about `max` bytes from `from` on: it stops at the chunk that reaches `max`.
+    /// Reads about `max` bytes from `from` on: the last chunk is the one that reaches `max`.
     pub fn read(&self, from: u64, max: usize) -> io::Result<Page> {
         let mut pieces = Vec::new();
         let mut all = self.pieces(from, None);
@@ -174,8 +173,8 @@ impl Log {
         })
     }
 
-    /// Everything from `from` on, or what `only` one stream brought. The iterator can be asked again
-    /// after it has ended, when there may be more.
+    /// Iterates over everything from `from` on, or only over the output of one stream. After the end, the iterator
+    /// can be polled again, because there may be more output.
     pub fn pieces(&self, from: u64, only: Option<Stream>) -> Pieces {
         Pieces {
             log: self.clone(),
@@ -215,7 +214,7 @@ impl Log {
         Ok(bases)
     }
 
-    /// `None`: it fell out of the quota, or is only just being made, or something else lies in its place.
+    /// Opens a segment. `None`: the quota dropped it, it is just being created, or its files are not regular.
     fn segment(&self, base: u64) -> io::Result<Option<Segment>> {
         let open = |name: String| open_quietly(&self.folder.join(name));
         Ok(match (open(data_name(base))?, open(index_name(base))?) {
@@ -230,13 +229,13 @@ impl Log {
     }
 }
 
-/// Opens a file to be read again and again while it is written: that it was read is noted nowhere, since that
-/// would take longer than to read it. `None`: there is no regular file, and nothing else is waited for.
+/// Opens a file that is read repeatedly while it is written. `O_NOATIME`, because updating the access time would take
+/// longer than the read. `None`: there is no regular file; the call never blocks on another kind.
 fn open_quietly(path: &Path) -> io::Result<Option<File>> {
     let plain = libc::O_NONBLOCK | libc::O_NOFOLLOW;
     let open = |flags| File::options().read(true).custom_flags(flags).open(path);
     let opened = match open(plain | libc::O_NOATIME) {
-        // It is another's.
+        // `O_NOATIME` is only allowed for the owner of the file.
         Err(fault) if fault.kind() == io::ErrorKind::PermissionDenied => open(plain),
         other => other,
     };
@@ -252,7 +251,7 @@ fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.is_file())
 }
 
-/// Opening failed since the last part of the path is a link, or a socket.
+/// Returns whether opening failed because the last part of the path is a symbolic link or a socket.
 fn is_link(fault: &io::Error) -> bool {
     matches!(fault.raw_os_error(), Some(libc::ELOOP | libc::ENXIO))
 }
@@ -262,7 +261,7 @@ struct Segment {
     base: u64,
     data: File,
     index: File,
-    /// Lines that are known to be in the index.
+    /// Number of entries that are known to be in the index.
     seen: AtomicU64,
 }
 
@@ -285,7 +284,7 @@ impl Segment {
         }
     }
 
-    /// An index line; one that is damaged is a line without bytes, which readers pass over.
+    /// Decodes an index entry. A damaged entry becomes one without bytes, which readers skip.
     fn valid(&self, bytes: &[u8; ENTRY_SIZE]) -> Entry {
         let entry = Entry::from_bytes(bytes).filter(|entry| entry.offset >= self.base);
         entry.unwrap_or(Entry {
@@ -297,7 +296,7 @@ impl Segment {
         })
     }
 
-    /// Reads from a place in the data until `bytes` is full or the file ends; returns how much it was.
+    /// Reads from an offset in the data until `bytes` is full or the file ends. Returns the number of bytes.
     fn data_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {
         let mut read = 0;
         while read < bytes.len() {
@@ -331,7 +330,8 @@ impl Segment {
         Ok(entry.map(|entry| (line, entry)))
     }
 
-    /// The line after the last that was seen, or that one, which may have grown. It is mostly the newest.
+    /// The entry after the last one that was read, or that one again, since it may have grown. Mostly the newest
+    /// entry.
     fn newest(&self) -> io::Result<Option<(u64, Entry)>> {
         let Some(last) = self.seen.load(Ordering::Relaxed).checked_sub(1) else {
             return Ok(None);
@@ -347,7 +347,7 @@ impl Segment {
         Ok(Some((line, entry)))
     }
 
-    /// The first line whose bytes reach beyond `at`.
+    /// Index of the first entry whose bytes reach beyond `at`.
     fn line_at(&self, at: u64) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.count()?);
         while low < high {
@@ -361,7 +361,7 @@ impl Segment {
     }
 }
 
-/// Walks over a log. Holds one segment open and at most one chunk in memory.
+/// Iterator over a log. It holds one segment open and at most one chunk in memory.
 pub struct Pieces {
     log: Log,
     at: u64,
@@ -373,13 +373,13 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The offset that comes next.
+    /// Offset of the next piece.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Sets the number of bytes that were written. Nothing is looked for beyond it, and bytes before it that
-    /// are not in the log are a gap.
+    /// Sets the number of bytes that were written. The iterator ends there, and bytes before it that are not in the
+    /// log are a gap.
     pub fn known_to(self, known: u64) -> Self {
         let counted = self.counted.max(known);
         Pieces {
@@ -389,12 +389,13 @@ impl Pieces {
         }
     }
 
-    /// So many bytes are known to have been written by now. What is not in the log up to there is a gap.
+    /// Raises the number of bytes that are known to have been written. Bytes below it that are not in the log are a
+    /// gap.
     pub fn count(&mut self, bytes: u64) {
         self.counted = self.counted.max(bytes);
     }
 
-    /// The next piece, with at most `max` bytes in it; `None`: there is nothing more yet.
+    /// Next piece, with at most `max` bytes; `None`: there is nothing more yet.
     pub fn next_within(&mut self, max: usize) -> io::Result<Option<Piece>> {
         let mut bytes = Vec::new();
         let next = self.next_into(max.min(CHUNK_LIMIT), &mut bytes)?;
@@ -456,7 +457,7 @@ impl Pieces {
         }
     }
 
-    /// The first entry that has bytes at or beyond the present offset; its segment is left open.
+    /// First entry that has bytes at or beyond the current offset; its segment stays open.
     fn find(&mut self) -> io::Result<Option<Entry>> {
         if self.at >= self.known {
             return Ok(None);
@@ -471,8 +472,7 @@ impl Pieces {
             let Some(next) = self.beyond()? else {
                 return Ok(None);
             };
-            // Now that there is a newer segment nothing is added to this one, so what came until
-            // it was left is seen here.
+            // A newer segment exists, so this one no longer grows: everything in it can be seen now.
             if let Some(entry) = self.find_here()? {
                 return Ok(Some(entry));
             }
@@ -483,8 +483,8 @@ impl Pieces {
         }
     }
 
-    /// Begins where the log was read last, if the present offset is there. A byte is in one segment
-    /// only, whatever others there are by now.
+    /// Continues in the segment that was read last, if the current offset is there. A byte is in only one segment,
+    /// whatever segments were added since.
     fn take_up(&mut self) -> io::Result<Option<Entry>> {
         if self.segment.is_none()
             && let Some(last) = self.log.last_read()
@@ -506,7 +506,7 @@ impl Pieces {
                 self.line += 1;
                 continue;
             }
-            // The line before may have grown until this one was begun.
+            // The entry before may have grown until this one was begun.
             if entry.offset > self.at
                 && self.line > 0
                 && let Some(before) = segment.entry(self.line - 1)?
@@ -517,13 +517,12 @@ impl Pieces {
             }
             return Ok(Some(entry));
         }
-        // The last line may still grow: it is looked at again.
+        // The last entry may still grow, so it is read again.
         self.line = self.line.saturating_sub(1);
         Ok(None)
     }
 
-    /// The segment that holds the present offset, or the next one that is left after the one that
-    /// was read to its end.
+    /// Segment that holds the current offset, or the next existing one after a segment that was read to its end.
     fn beyond(&self) -> io::Result<Option<Segment>> {
         let bases = self.log.segments()?;
         let first = match &self.segment {

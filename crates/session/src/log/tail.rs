@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::{Log, Piece};
 
-/// Bytes at the end in which lines are looked for.
+/// Number of bytes at the end of the log that are searched for lines.
 const REACH: u64 = 4 << 10;
 
-/// The last line with anything in it, as bytes; a longer one than the reach is cut at its front. Where the log
-/// cannot be read, that is the line.
+/// Last line that is not empty. A line longer than `REACH` is cut at its front. If the log cannot be read, the error
+/// is returned as the line.
 pub fn last_line(folder: &Path) -> Vec<u8> {
     let (_, tail) = end_of(folder);
     let lines = tail.split(|byte| matches!(byte, b'\n' | b'\r'));
@@ -20,8 +20,8 @@ pub fn last_line(folder: &Path) -> Vec<u8> {
         .to_vec()
 }
 
-/// At most so many last lines, as bytes. One of which only the end is within reach is left out, as
-/// long as there is another.
+/// The last lines, at most `most`. A line of which only the end is within `REACH` is left out, unless it is the only
+/// one.
 pub fn last_lines(folder: &Path, most: usize) -> Vec<Vec<u8>> {
     let (whole, tail) = end_of(folder);
     let tail = tail.strip_suffix(b"\n").unwrap_or(&tail);
@@ -36,7 +36,7 @@ pub fn last_lines(folder: &Path, most: usize) -> Vec<Vec<u8>> {
     lines[from..].iter().map(|line| line.to_vec()).collect()
 }
 
-/// The last bytes of a log, and whether they are all of it.
+/// Last bytes of a log; the flag is true if they are the whole log.
 fn end_of(folder: &Path) -> (bool, Vec<u8>) {
     let read = try_end_of(folder);
     read.unwrap_or_else(|fault| {

@@ -13,11 +13,11 @@ use super::{ENTRY_SIZE, Entry, LOG_FOLDER, Stream, data_name, index_name};
 use crate::clock::wall_ms;
 use crate::crash::crash_point;
 
-/// Chunks of one stream that come within this time share an index line.
+/// Chunks of one stream that arrive within this time share an index entry.
 const COALESCE_MS: u64 = 10;
-/// Tail segments that are kept, the one being written included.
+/// Number of tail segments that are kept, including the one being written.
 const TAIL_SEGMENTS: usize = 12;
-/// No segment is smaller, whatever the quota.
+/// Minimum size of a segment, regardless of the quota.
 const SEGMENT_MIN: u64 = 4 << 10;
 /// Buffer size if bytes cannot be spliced.
 const READ_SIZE: usize = 16 << 10;
@@ -28,15 +28,15 @@ const FLOOD_READ_SIZE: usize = 256 << 10;
 /// Result of one attempt to read output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// So many bytes, in the log or counted as dropped.
+    /// Number of bytes that were read and are in the log or counted as dropped.
     Bytes(u64),
-    /// There is nothing now.
+    /// No bytes at the moment.
     Nothing,
-    /// There never will be anything again.
+    /// End of the stream.
     Closed,
 }
 
-/// The log of one session, being written.
+/// Writer of the log of one session.
 pub struct LogWriter {
     folder: Rc<OwnedFd>,
     quota: u64,
@@ -65,7 +65,7 @@ struct Past {
 }
 
 impl LogWriter {
-    /// A log in a session's folder. Nothing is created before there is output.
+    /// Writer for the log in a session's directory. Nothing is created before there is output.
     pub fn new(folder: Rc<OwnedFd>, quota: u64) -> Self {
         LogWriter {
             folder,
@@ -80,24 +80,24 @@ impl LogWriter {
         }
     }
 
-    /// All bytes that came, kept or not.
+    /// Number of bytes that arrived, including dropped ones.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// More comes than a pipe usually holds.
+    /// Prepares for more output than a pipe usually holds.
     pub fn expect_flood(&mut self) {
         self.flooded = true;
         self.buffer.resize(FLOOD_READ_SIZE, 0);
     }
 
-    /// Those that are not in the log.
+    /// Number of bytes that are not in the log.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Takes what `from` has, at most `max` bytes. Never blocks, and never leaves the bytes with the
-    /// child because the disk does not want them.
+    /// Reads what `from` has, at most `max` bytes. Never blocks, and reads the bytes even if the disk refuses them,
+    /// so that the child is never held up.
     pub fn take(&mut self, from: BorrowedFd<'_>, stream: Stream, max: usize) -> Taken {
         // A command that writes nothing leaves no log.
         if self.current.is_none()
@@ -169,7 +169,7 @@ impl LogWriter {
         Ok(read)
     }
 
-    /// Makes room without keeping: the child must not stand still because of our disk.
+    /// Reads and drops bytes, because the child must not block when the disk is full or fails.
     fn discard(&mut self, from: BorrowedFd<'_>, max: usize) -> Taken {
         if self.buffer.is_empty() {
             self.buffer.resize(READ_SIZE, 0);
@@ -194,7 +194,7 @@ impl LogWriter {
         }
     }
 
-    /// Enters bytes that lie in the segment at the end of the log into its index.
+    /// Adds bytes at the end of the segment to its index.
     fn came(&mut self, count: u64, stream: Stream) {
         let now = wall_ms();
         let dropped = self.dropped;
@@ -208,7 +208,7 @@ impl LogWriter {
         }
     }
 
-    /// Makes sure that there is a segment with room, and says how much.
+    /// Makes sure that there is a segment with space left. Returns the number of bytes that fit.
     fn room(&mut self) -> Result<u64, Errno> {
         if let Some(segment) = &self.current {
             let room = segment.room(self.end);
@@ -269,10 +269,9 @@ fn nothing_yet(from: BorrowedFd<'_>) -> Option<Taken> {
 }
 
 enum Trouble {
-    /// The stream gave nothing.
+    /// Reading from the stream failed.
     Input(Errno),
-    /// The disk did not take all that the stream gave: how many bytes are gone from the stream, and
-    /// how many of these lie on the disk.
+    /// The disk did not take all bytes: `read` bytes were taken from the stream, `kept` of them are on the disk.
     Disk { read: usize, kept: usize },
 }
 
@@ -285,7 +284,7 @@ impl Segment {
     fn create(folder: &OwnedFd, base: u64, limit: u64) -> Result<Self, Errno> {
         let create = |name: String| {
             let path = format!("{LOG_FOLDER}/{name}");
-            // Whatever lies there instead of a file must not hold the keeper up.
+            // The open must not block if something other than a regular file has this name.
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
             let flags = flags | OFlags::NONBLOCK | OFlags::NOFOLLOW;
             rustix::fs::openat(folder, path, flags, Mode::RUSR | Mode::WUSR)
@@ -298,7 +297,7 @@ impl Segment {
             other => other?,
         };
         let index = create(index_name(base)).inspect_err(|_| {
-            // The next attempt has another name.
+            // The next attempt uses another name.
             let path = format!("{LOG_FOLDER}/{}", data_name(base));
             let _ = rustix::fs::unlinkat(folder, path, AtFlags::empty());
         })?;
@@ -313,7 +312,7 @@ impl Segment {
         })
     }
 
-    /// The index counts too: the quota bounds what lies on the disk, not what was written.
+    /// Bytes that fit into this segment. The index counts too, because the quota limits disk use and not output.
     fn room(&self, end: u64) -> u64 {
         let index = (self.entries + 1) * ENTRY_SIZE as u64;
         self.limit.saturating_sub(end - self.base + index)
