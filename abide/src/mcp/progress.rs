@@ -19,7 +19,7 @@ pub const FIRST: Duration = Duration::from_millis(100);
 
 /// Sender of progress notifications for one call whose client asked for them: once the command has started or
 /// the call is not answered at once, and then at intervals. The value is the age of the command, so that it
-/// keeps growing, as MCP requires, when another daemon takes the call over.
+/// keeps growing, as MCP requires, when the call is resumed or another daemon takes it over.
 pub struct Progress {
     peer: Peer,
     token: ProgressToken,

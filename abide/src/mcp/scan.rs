@@ -283,7 +283,7 @@ pub fn one_spelling(id: Vec<u8>) -> Option<Vec<u8>> {
         // Trailing bytes, or an invalid string, would make the answer invalid JSON.
         b'"' => serde_json::from_slice::<&str>(&id).is_ok().then_some(id),
         b'1'..=b'9' if id.iter().all(u8::is_ascii_digit) => Some(id),
-        // The same holds for an invalid number.
+        // An invalid number would do the same.
         b'-' | b'0'..=b'9' => serde_json::from_slice::<Number>(&id).is_ok().then_some(id),
         _ => None,
     }

@@ -168,7 +168,7 @@ impl From<&Refusal> for Refused {
 
 /// Result of an action, or its refusal.
 type Done = Result<ToolResult, Refused>;
-/// The same for actions that hold resources until the result has been sent.
+/// Result of an action that holds resources until the result has been sent, or its refusal.
 type DoneReading = Result<Finished, Refused>;
 
 /// Engine and caller, which every action needs.
