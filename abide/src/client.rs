@@ -92,8 +92,7 @@ impl Client {
         }
     }
 
-    /// Client that sends an additional header with every request. A value that no header can hold is left
-    /// out.
+    /// Client that sends an additional header with every request. A value that no header can hold is left out.
     pub fn saying(&self, header: &'static str, what: &impl Serialize) -> Self {
         let mut client = self.clone();
         let said = serde_json::to_vec(what).ok();
@@ -284,8 +283,7 @@ impl Way {
     }
 }
 
-/// Connects to the daemon. A running one is reached at once; starting one blocks, so a blocking thread does
-/// it.
+/// Connects to the daemon. A running one is reached at once; starting one blocks, so a blocking thread does it.
 async fn connect(places: &Paths, program: &Path) -> std::io::Result<UnixStream> {
     if let Ok(stream) = connect::connect_current(places, DaemonSocket::Http) {
         return from_std(stream);

@@ -57,8 +57,7 @@ pub fn connect_starting(
     }
 }
 
-/// Connects to a running daemon that is not older than this program. An older one makes way for the next
-/// daemon.
+/// Connects to a running daemon that is not older than this program. An older one makes way for the next daemon.
 pub fn connect_current(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
     let version = std::fs::read_to_string(paths.daemon_version()).unwrap_or_default();
     if is_older(&version, env!("CARGO_PKG_VERSION")) {

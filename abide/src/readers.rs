@@ -4,9 +4,8 @@
 //! that any client has reached; output that others read while it was already connected is still unread for
 //! it. All other callers of an agent share one cursor.
 //!
-//! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the
-//! answer. So the starting position of each client's last request is stored too: a replayed request reads the
-//! same output again.
+//! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the answer. So
+//! the starting position of each client's last request is stored too: a replayed request reads the same output again.
 
 use super::lines::Cursor;
 use super::mcp::front_of;

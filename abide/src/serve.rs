@@ -17,8 +17,7 @@ use tokio::net::TcpListener;
 use crate::socket_activation::{self, Sockets};
 use crate::{allocator, http, lock, mcp};
 
-/// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an
-/// error.
+/// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
 pub fn serve(
     paths: Paths,
     config: Config,
@@ -146,8 +145,7 @@ fn listen(path: &Path, activation: &mut Sockets) -> anyhow::Result<tokio::net::U
     Ok(tokio::net::UnixListener::from_std(listener)?)
 }
 
-/// Opens the TCP listener if one is configured. A failure is only logged: the daemon still serves its unix
-/// sockets.
+/// Opens the TCP listener if one is configured. A failure is only logged: the daemon still serves its unix sockets.
 async fn open_tcp(paths: &Paths, door: HttpListen) -> (http::Tcp, Option<(TcpListener, String)>) {
     let _ = std::fs::remove_file(paths.http_address());
     let HttpListen::At(wanted) = door else {
@@ -179,8 +177,7 @@ async fn open_tcp(paths: &Paths, door: HttpListen) -> (http::Tcp, Option<(TcpLis
     }
 }
 
-/// Binds the listener. If any port will do, the last one is preferred, so that an open page finds its daemon
-/// again.
+/// Binds the listener. If any port will do, the last one is preferred, so that an open page finds its daemon again.
 async fn bind(paths: &Paths, wanted: SocketAddr) -> io::Result<TcpListener> {
     let last = std::fs::read_to_string(paths.last_address()).ok();
     let last = last.and_then(|text| text.parse::<SocketAddr>().ok());

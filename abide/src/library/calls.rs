@@ -117,8 +117,7 @@ impl<T: Starts> Call<T> {
 }
 
 impl<T: Yields> Call<T> {
-    /// Sets the deadline of a `shell`; for an `execute_command`, the time without output after which a person
-    /// is asked.
+    /// Sets the deadline of a `shell`; for an `execute_command`, the time without output after which a person is asked.
     pub fn timeout(self, time: Duration) -> Self {
         self.with("timeout", seconds(time))
     }
@@ -256,8 +255,7 @@ impl Abide {
         Call::new(self, "shell").with("command", command)
     }
 
-    /// Runs a command as long as it shows activity. After too long without output (60 s by default) a person
-    /// is asked.
+    /// Runs a command as long as it shows activity. After too long without output (60 s by default) a person is asked.
     pub fn execute_command(&self, command: &str) -> Call<Execute> {
         Call::new(self, "execute_command").with("command", command)
     }

@@ -39,8 +39,7 @@ pub fn meaning(answer: &ElicitResult, client: &str, after: Millis) -> Reply {
     }
 }
 
-/// True if this client keeps showing a request that was cancelled. Codex does, and discards the person's
-/// answer.
+/// True if this client keeps showing a request that was cancelled. Codex does, and discards the person's answer.
 pub fn outlives(client: &str) -> bool {
     client.starts_with("codex")
 }

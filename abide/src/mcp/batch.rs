@@ -18,8 +18,7 @@ pub fn is_one(line: &[u8]) -> bool {
     line.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// Messages of a batch. Of a batch that is too long, one more than the limit is returned. `None`: invalid
-/// JSON.
+/// Messages of a batch. Of a batch that is too long, one more than the limit is returned. `None`: invalid JSON.
 pub fn messages(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let all: Vec<&RawValue> = serde_json::from_slice(line).ok()?;
     let line = |message: &RawValue| {

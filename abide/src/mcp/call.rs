@@ -141,8 +141,7 @@ pub async fn run(
         inherited_limits: None,
         files_before: BTreeMap::new(),
     };
-    // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed
-    // them.
+    // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed them.
     let kept = matches!(cx.client.person, Some(Person::ByReturning)).then(|| arguments.clone());
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
@@ -247,8 +246,7 @@ enum Person {
 }
 
 impl Client {
-    /// Client of this name. It can be asked only if it supports elicitation forms; `modern` selects the
-    /// mechanism.
+    /// Client of this name. It can be asked only if it supports elicitation forms; `modern` selects the mechanism.
     pub fn new(name: String, capabilities: Option<ClientCapabilities>, modern: bool) -> Self {
         let forms = capabilities
             .and_then(|capabilities| capabilities.elicitation)

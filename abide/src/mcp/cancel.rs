@@ -24,8 +24,7 @@ const USUAL_LIMITS: Millis = Millis::from_secs(5);
 /// Delay after such a multiple within which a cancellation counts as a timeout.
 const LATE: Millis = Millis(250);
 
-/// True if a cancellation with this reason, after the call `waited` so long, means that the client's timeout
-/// expired.
+/// True if a cancellation with this reason, after the call `waited` so long, means that the client's timeout expired.
 pub fn time_ran_out(reason: Option<&str>, waited: Millis) -> bool {
     let Some(reason) = reason.map(str::to_lowercase) else {
         return false;

@@ -1,5 +1,4 @@
-//! Identification of clients by their environment variables and call metadata, so that their agents can be
-//! woken later.
+//! Identification of clients by their environment variables and call metadata, so that their agents can be woken later.
 
 use std::path::PathBuf;
 

@@ -52,8 +52,7 @@ struct Call {
     params: Params,
 }
 
-/// Reads an id that is an integer or a string, and rejects everything that the library might convert into
-/// one.
+/// Reads an id that is an integer or a string, and rejects everything that the library might convert into one.
 fn plain_id<'de, D: Deserializer<'de>>(from: D) -> Result<RequestId, D::Error> {
     from.deserialize_any(IdReader)
 }

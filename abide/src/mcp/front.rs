@@ -249,8 +249,7 @@ impl Front {
         Err(last)
     }
 
-    /// Replays the state to the daemon before any new line may use the connection: the lock is held
-    /// meanwhile.
+    /// Replays the state to the daemon before any new line may use the connection: the lock is held meanwhile.
     fn join(&self, mut link: UnixStream) -> io::Result<UnixStream> {
         let theirs = link.try_clone()?;
         let mut state = self.state();
@@ -400,8 +399,7 @@ impl Front {
         self.output.lock().expect("no holder panics")
     }
 
-    /// Writes whole lines. With nothing to write it returns at once, without waiting for a client that reads
-    /// slowly.
+    /// Writes whole lines. With nothing to write it returns at once, without waiting for a client that reads slowly.
     fn write(&self, lines: &[u8]) {
         if !lines.is_empty() {
             self.write_all(lines);

@@ -11,8 +11,7 @@ use serde_json::{Map, Value, json};
 pub const LIMIT: usize = 1 << 20;
 /// Version of this line. Fields may be added under the same version; a reader ignores unknown ones.
 const VERSION: u64 = 1;
-/// Limit on unanswered requests, which a front may have to replay. The replayed `initialize` comes in
-/// addition.
+/// Limit on unanswered requests, which a front may have to replay. The replayed `initialize` comes in addition.
 pub const RESENT: usize = 4_096;
 
 /// Content of the hello.

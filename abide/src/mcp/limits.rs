@@ -1,5 +1,4 @@
-//! Timeouts of clients for tool calls. An answer after the timeout is lost, so a call is answered shortly
-//! before.
+//! Timeouts of clients for tool calls. An answer after the timeout is lost, so a call is answered shortly before.
 
 use std::ffi::OsStr;
 

@@ -44,8 +44,7 @@ impl Shown {
         Claim { shown, session }
     }
 
-    /// Claim for another call. `None`: a call shows the question already, or the client could not answer it
-    /// before.
+    /// Claim for another call. `None`: a call shows the question already, or the client could not answer it before.
     fn claim(self: &Arc<Self>, question: &QuestionView) -> Option<Claim> {
         let session = question.state.session;
         let free = |state: &mut State| {

@@ -20,9 +20,8 @@ use abide_session::crash_point;
 const BACKLOG: usize = 4 << 20;
 /// Limit on answers of one connection that are rendered at the same time.
 const RENDERED: usize = 8;
-/// Unsent bytes from which on the connection is closed. Answers wait long before that, and a front stops
-/// reading from a client that does not read, so only a connection that does not behave like a front is
-/// closed.
+/// Unsent bytes from which on the connection is closed. Answers wait long before that, and a front stops reading from a
+/// client that does not read, so only a connection that does not behave like a front is closed.
 const UNSENT_LIMIT: usize = 64 << 20;
 
 /// Writer of one connection. A line is written at once if the socket has room; the rest follows in order.

@@ -34,8 +34,7 @@ impl Output {
 
     /// Appends whole lines to the pending bytes.
     pub fn queue(&mut self, lines: &[u8]) {
-        // The written part is dropped, because a client that never drains the buffer must not make it grow
-        // forever.
+        // The written part is dropped, because a client that never drains the buffer must not make it grow forever.
         if self.written > self.waiting.len() / 2 {
             self.waiting.drain(..self.written);
             self.written = 0;

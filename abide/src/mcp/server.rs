@@ -96,8 +96,7 @@ pub enum Way {
 }
 
 impl Origin {
-    /// Origin of calls through the front that sent this hello; `peer` is the process at its end of the
-    /// socket.
+    /// Origin of calls through the front that sent this hello; `peer` is the process at its end of the socket.
     pub fn of_a_front(hello: Hello, peer: peer::Peer) -> Self {
         Origin {
             conversation: Some(client::conversation(&hello)),
@@ -111,8 +110,7 @@ impl Origin {
 }
 
 impl Origin {
-    /// Variable of the client's environment. `None` also over HTTP, where the environment is not the
-    /// client's.
+    /// Variable of the client's environment. `None` also over HTTP, where the environment is not the client's.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
         if matches!(self.way, Way::Http) {
             return None;
@@ -250,8 +248,7 @@ impl Server {
         }
     }
 
-    /// Error for a request that was not decoded as a known one: its method is unknown, or its params are
-    /// invalid.
+    /// Error for a request that was not decoded as a known one: its method is unknown, or its params are invalid.
     pub(super) fn not_decoded(method: &str, modern: bool) -> ErrorData {
         let is_older = !modern && OLDER_METHODS.contains(&method);
         if !is_older && !METHODS.contains(&method) {

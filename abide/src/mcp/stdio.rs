@@ -1,7 +1,6 @@
 //! MCP over standard input and output: the daemon's side of the connections of fronts.
 //!
-//! Every request is answered under its id, also one that cannot be decoded, is too long, or reuses an id in
-//! use.
+//! Every request is answered under its id, also one that cannot be decoded, is too long, or reuses an id in use.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -47,8 +46,7 @@ const FRONTS: usize = 1_024;
 /// Pause after a failed `accept`.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves every front that connects. `seal` protects the state that clients carry between two rounds of a
-/// call.
+/// Serves every front that connects. `seal` protects the state that clients carry between two rounds of a call.
 pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
     let places = Arc::new(Semaphore::new(FRONTS));
     loop {

@@ -1,5 +1,4 @@
-//! `until`: turns the JSON that an agent wrote into a condition, or into one sentence that says what is
-//! wrong.
+//! `until`: turns the JSON that an agent wrote into a condition, or into one sentence that says what is wrong.
 
 use std::net::Ipv6Addr;
 

@@ -23,9 +23,8 @@ pub struct Described {
     pub output: fn() -> Value,
 }
 
-/// Strongest effect that a call of a tool can have, whatever its arguments are. The annotations of the tool
-/// follow from it; a client may use them, without seeing arguments, to decide whether to ask its user before
-/// a call.
+/// Strongest effect that a call of a tool can have, whatever its arguments are. The annotations of the tool follow from
+/// it; a client may use them, without seeing arguments, to decide whether to ask its user before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
     /// Reads, and changes nothing.

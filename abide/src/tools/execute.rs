@@ -1,5 +1,4 @@
-//! `execute_command`: runs a command as long as it shows activity, and asks a person when it has been idle
-//! too long.
+//! `execute_command`: runs a command as long as it shows activity, and asks a person when it has been idle too long.
 
 use abide_api::arguments::ExecuteCommandArgs;
 use abide_api::{ErrorCode, ExecuteCommandResult, ToolOutput, ToolResult};

@@ -14,8 +14,7 @@ use abide_engine::clients::ClientKind;
 use abide_engine::store::TimerRow;
 use abide_engine::text::{message_text, timer_message};
 
-/// Limit on messages that are appended to a result; the rest waits for the next result or for
-/// `read_messages`.
+/// Limit on messages that are appended to a result; the rest waits for the next result or for `read_messages`.
 pub(super) const APPENDED: usize = 20;
 
 /// Arguments that the result depends on.

@@ -69,8 +69,7 @@ pub struct Context {
     pub client: Option<String>,
     /// The caller is a person, who may see the sessions of all agents.
     pub sees_all: bool,
-    /// Resource limits and other process attributes that commands inherit from the caller. `None`: those of
-    /// the daemon.
+    /// umask and resource limits that commands inherit from the caller. `None`: those of the daemon.
     pub inherited_limits: Option<InheritedLimits>,
     /// Fingerprints of watched files, taken when the caller began to wait. Files that are not listed are
     /// fingerprinted now.
@@ -442,8 +441,7 @@ impl ToolCall {
         }
     }
 
-    /// Reads the agent's unread messages, which are appended to the result of any tool except
-    /// `read_messages`.
+    /// Reads the agent's unread messages, which are appended to the result of any tool except `read_messages`.
     async fn take_messages(&mut self) {
         let Some(caller) = self.reader.clone() else {
             return;

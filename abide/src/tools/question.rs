@@ -30,8 +30,7 @@ pub fn question_text(question: &QuestionView) -> String {
     text
 }
 
-/// Last line of output with visible text, as a person would have seen it: without escape sequences, on one
-/// line.
+/// Last line of output with visible text, as a person would have seen it: without escape sequences, on one line.
 fn last_line(question: &QuestionView) -> String {
     let lines = question.last_lines.iter().rev();
     let mut shown = lines.flat_map(|line| rendered_rows(line, LAST_LINE_CHARS).into_iter().rev());

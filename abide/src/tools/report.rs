@@ -479,8 +479,7 @@ pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
-/// Activity of a running session, from one sample of its processes. CPU use is measured since an earlier
-/// sample.
+/// Activity of a running session, from one sample of its processes. CPU use is measured since an earlier sample.
 pub(super) fn current_activity(handle: &Handle, view: &SessionView) -> Option<Activity> {
     let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let now = facts::facts(&meta);

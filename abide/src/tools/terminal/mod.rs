@@ -110,8 +110,7 @@ fn unknown_action(given: &str) -> BadInput {
 }
 
 fn named(given: Option<AnyText>) -> Result<Named, BadInput> {
-    // Text that is no valid id (a path, text with NUL bytes) names no session; it is answered with "not
-    // found".
+    // Text that is no valid id (a path, text with NUL bytes) names no session; it is answered with "not found".
     let AnyText(text) = given.ok_or_else(|| {
         BadInput("`session_id` is required and must be text; got nothing.".into())
     })?;
@@ -212,8 +211,7 @@ impl Desk {
         self.handle.keep_active(self.caller(), view.id).await
     }
 
-    /// Entry of this request in the session's idempotency log: an earlier daemon may already have begun the
-    /// request.
+    /// Entry of this request in the session's idempotency log: an earlier daemon may already have begun the request.
     fn request_entry(&self, view: &SessionView, what: &str) -> IdempotentRequest {
         let name = self.context.request_key.as_deref().map(str::as_bytes);
         IdempotentRequest::of(&view.folder, what, name)

@@ -336,8 +336,7 @@ impl Reading {
         Ok(page.into())
     }
 
-    /// Waits for a line that matches, and returns all lines up to it; if there are more than `most`, the last
-    /// ones.
+    /// Waits for a line that matches, and returns all lines up to it; if there are more than `most`, the last ones.
     async fn until(&mut self, from: Cursor, pattern: &Pattern, most: usize) -> io::Result<Found> {
         let mut tail = Tail::new(from, most);
         loop {
@@ -487,8 +486,7 @@ impl Reading {
         Some((known, 0))
     }
 
-    /// Waits for more than `seen` bytes. With a partial line present, [`SETTLE`] without output ends the wait
-    /// too.
+    /// Waits for more than `seen` bytes. With a partial line present, [`SETTLE`] without output ends the wait too.
     async fn wait(&mut self, seen: u64, unfinished: bool) -> Woken {
         let now = SystemClock.mono();
         let left = self.until.since(now);

@@ -206,8 +206,7 @@ impl Desk {
     }
 }
 
-/// Refusal for a command that tries to move its own limits: a limit that the command itself can move limits
-/// nothing.
+/// Refusal for a command that tries to move its own limits: a limit that the command itself can move limits nothing.
 pub(crate) const OWN_LIMITS: &str = "a command cannot change its own limits";
 
 /// Id of the session whose limits a call would move; `None` for all other calls.
@@ -222,8 +221,7 @@ pub(crate) fn moves_limits_of<'a>(
     }
 }
 
-/// True if the caller is a process of this session. Reading procfs takes a while, so a blocking thread does
-/// it.
+/// True if the caller is a process of this session. Reading procfs takes a while, so a blocking thread does it.
 pub(crate) async fn is_own(view: &SessionView, caller: Peer) -> bool {
     let folder = view.folder.clone();
     let look = move || {

@@ -137,8 +137,7 @@ impl Desk {
         };
         for key in &send.keys {
             let key = keys::key(key, modes).map_err(|e| Refused::conflict(e.to_string()))?;
-            // Without a terminal there is no line discipline to turn the carriage return of Enter into a
-            // newline.
+            // Without a terminal there is no line discipline to turn the carriage return of Enter into a newline.
             let enter = !view.pty && key == b"\r";
             bytes.extend_from_slice(if enter { b"\n" } else { &key });
         }
