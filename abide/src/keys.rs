@@ -319,7 +319,7 @@ mod tests {
             bracketed_paste: true,
             ..Modes::default()
         };
-        // Looking again for each would take days.
+        // A new search from the beginning for each mark would take days.
         let depth = 400_000;
         let deep = format!("x\n{}{}y", "\x1b[20".repeat(depth), "1~".repeat(depth));
         assert_eq!(typed(&deep, paste), b"\x1b[200~x\ry\x1b[201~");

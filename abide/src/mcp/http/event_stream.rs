@@ -42,7 +42,7 @@ const COMMON: u64 = 0;
 pub struct EventStream {
     /// Place among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
     place: Option<Place>,
-    /// The session has ended, or the client of a single request is gone.
+    /// Cancelled when the session has ended, or the client of a single request is gone.
     pub lost: CancellationToken,
     recording: Mutex<Recording>,
     changed: Notify,
