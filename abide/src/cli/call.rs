@@ -1,4 +1,4 @@
-//! `abide call`: runs the tool blocks of a text in order.
+//! `abide call`: runs the tool calls in a model's text, in order, and prints their results.
 
 use std::io::Read;
 
@@ -45,8 +45,7 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
             show::json(&json!({"tool": block.tool, "line": block.line, "result": result}));
         } else {
             let text = result["text"].as_str().unwrap_or_default();
-            // A model wrote the call, and the result may repeat it: remove control sequences for a
-            // terminal.
+            // A model wrote the call, and the result may repeat it: remove control sequences for a terminal.
             let text = match super::person_reads() {
                 true => Sanitizer::default().clean(text.as_bytes()),
                 false => text.to_owned(),

@@ -1,4 +1,4 @@
-//! `abide logs` and `abide session read`.
+//! `abide logs` and `abide session read`: print the output of a session.
 
 use abide_output::sanitizer::Sanitizer;
 use base64::Engine;

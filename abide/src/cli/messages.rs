@@ -1,4 +1,4 @@
-//! `abide messages`.
+//! `abide messages`: prints messages to agents, and sends one again.
 
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
@@ -64,8 +64,7 @@ pub async fn messages(
     Ok(0)
 }
 
-/// Id of the newest message. Messages after it are new, even if the daemon goes away before it has sent
-/// any.
+/// Id of the newest message. Messages after it are new, even if the daemon goes away before it has sent any.
 async fn newest(client: &Client) -> Result<Option<String>, Trouble> {
     let newest = client.get("/v1/messages?limit=1").await?;
     let id = newest["messages"][0]["message_id"].as_str();

@@ -17,8 +17,7 @@ use abide_engine::clock::{SystemClock, pause};
 const ATTEMPTS: u32 = 5;
 /// Lifetime after which a stream counts as successful, even without any data.
 const STOOD: Millis = Millis::from_secs(10);
-/// Unit of the back-off: it is multiplied by the number of failures, and used from the second failure
-/// on.
+/// Unit of the back-off: it is multiplied by the number of failures, and used from the second failure on.
 const BREATH: Duration = Duration::from_millis(50);
 
 /// Back-off state of one stream: consecutive failures, and the start of the current attempt.
@@ -37,8 +36,7 @@ impl Patience {
     }
 
     /// Records that a stream broke; `came` says if it had delivered data. Waits for the back-off, then
-    /// returns `true` if the caller should reconnect. There is no wait after the first failure in a
-    /// row.
+    /// returns `true` if the caller should reconnect. There is no wait after the first failure in a row.
     pub async fn goes_on(&mut self, came: bool) -> bool {
         let stood = SystemClock.mono().since(self.began);
         self.vain = match came || stood >= STOOD {
@@ -55,8 +53,7 @@ impl Patience {
 
 /// Consumer of a stream of JSON lines that survives a restart of the daemon.
 pub trait Listener {
-    /// Path for the next request. It contains the cursor, so that no line is lost or repeated after a
-    /// reconnect.
+    /// Path for the next request. It contains the cursor, so that no line is lost or repeated after a reconnect.
     fn path(&self) -> String;
 
     /// Called when the daemon has accepted the request, before its first line.

@@ -1,5 +1,4 @@
-//! Question at a terminal, on its own lines. Only input typed after the question was shown counts as an
-//! answer.
+//! Question at a terminal, on its own lines. Only input typed after the question was shown counts as an answer.
 
 use anstyle::Style;
 use serde_json::Value;

@@ -86,7 +86,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     written
 }
 
-/// Resolves symbolic links, also if the target does not exist yet.
+/// Resolves symbolic links. A path that does not exist is returned as it is; a dangling link is an error.
 fn target(path: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(target) => Ok(target),

@@ -1,4 +1,4 @@
-//! `abide session list`, `kill` and `extend`.
+//! `abide session list`, `kill` and `extend`: list sessions, end them, change their limits.
 
 use abide_core::Millis;
 use abide_output::printable::one_line;
@@ -99,8 +99,7 @@ pub async fn kill(client: Client, kill: Kill) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-/// Text about a session that was killed. If its keeper was lost, the exit of its processes was not
-/// observed.
+/// Text about a session that was killed. If its keeper was lost, the exit of its processes was not observed.
 pub(super) fn killed(id: &str, session: &Value) -> String {
     match session["end"].as_str() {
         Some("lost") => format!(

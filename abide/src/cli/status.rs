@@ -1,4 +1,4 @@
-//! `abide status`.
+//! `abide status`: prints the state of the daemon.
 
 use abide_output::printable::one_line;
 

@@ -36,8 +36,7 @@ async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, Tro
 
 pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
     let (command, argv) = run::command(&start.command)?;
-    // The words are passed to the shell as a quoted command line, which is only possible if they are
-    // text.
+    // The words are passed to the shell as a quoted command line, which is only possible if they are text.
     let is_text = |word: &OsText| matches!(word, OsText::Text(_));
     if !argv.iter().flatten().all(is_text) {
         let sentence = "the words of a session's command must be UTF-8";

@@ -1,5 +1,4 @@
-//! Controlling terminal of this process, opened directly, even if standard input and output are
-//! redirected.
+//! Controlling terminal of this process, opened directly, even if standard input and output are redirected.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -78,8 +77,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Discards input that was typed before now: it cannot be an answer to a question that is shown
-    /// now.
+    /// Discards input that was typed before now: it cannot be an answer to a question that is shown now.
     pub fn forget_typed(&self) {
         let _ = termios::tcflush(&self.device, QueueSelector::IFlush);
     }

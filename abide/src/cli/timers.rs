@@ -1,4 +1,4 @@
-//! `abide timer`.
+//! `abide timer`: starts, controls and lists timers.
 
 use abide_core::Millis;
 use abide_output::printable::one_line;

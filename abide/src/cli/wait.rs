@@ -200,8 +200,7 @@ impl Bar {
 
     fn draw(&self, passed: Millis) {
         let mut err = std::io::stderr();
-        // One column less than the width: a full line would wrap, and the next update would not erase
-        // it.
+        // One column less than the width: a full line would wrap, and the next update would not erase it.
         let room = usize::from(size_of(err.as_fd()).0).saturating_sub(1);
         let line = show::cut(&self.line(passed), room);
         let _ = write!(err, "\r\x1b[K{line}");

@@ -28,7 +28,7 @@ use abide_session::idempotency_log::IdempotentRequest;
 
 type Acted = Result<Answer<Session>, Problem>;
 
-/// Kills the process tree of the session. The response is sent when the tree is gone.
+/// Kills the process tree of the session and responds when the tree is gone; conflict if a process survives.
 pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Acted {
     let session = who.session(&state, &id)?.id;
     let request = Request::Kill {

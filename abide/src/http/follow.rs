@@ -304,8 +304,7 @@ impl Streaming {
             }
             self.over = true;
             if let (true, Some(present)) = (wants_more && self.follow, &mut self.present) {
-                // The keeper has reported the end; the outcome is known once the engine has processed
-                // it.
+                // The keeper has reported the end; the outcome is known once the engine has processed it.
                 self.handle.wait_until_ended(self.view.id, present).await;
             }
             if self.format == Format::Frames {

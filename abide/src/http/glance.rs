@@ -105,8 +105,7 @@ impl Meter {
     }
 }
 
-/// Last lines of a session as plain text, without control sequences and with the session's secrets
-/// masked.
+/// Last lines of a session as plain text, without control sequences and with the session's secrets masked.
 pub async fn tail(handle: &Handle, view: &SessionView) -> Vec<String> {
     let lines = if view.pty {
         let snapshot = handle.screens().snapshot(view.id).await;

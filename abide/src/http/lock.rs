@@ -60,7 +60,7 @@ pub enum Shown {
     Nothing,
     /// The bearer token.
     Token,
-    /// The cookie of a login.
+    /// The cookie of a login, with the login's id.
     Login(LoginId),
 }
 
@@ -130,8 +130,7 @@ impl Lock {
         }
     }
 
-    /// Checks the credential. A token, if present, must be correct; a cookie counts only without a
-    /// token.
+    /// Checks the credential. A token, if present, must be correct; a cookie counts only without a token.
     fn is_known(&self, request: &Request, origin: Origin) -> Result<Shown, Problem> {
         let (method, headers) = (request.method(), request.headers());
         let path = request.uri().path();

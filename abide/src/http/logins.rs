@@ -25,8 +25,7 @@ const SECRET: usize = 32;
 const CODES: usize = 16;
 /// Largest number of logins; a further one replaces the oldest.
 const LOGINS: usize = 64;
-/// Number of wrong codes within [`CODE_LIFE`] after which all codes are refused for the rest of that
-/// time.
+/// Number of wrong codes within [`CODE_LIFE`] after which all codes are refused for the rest of that time.
 const WRONG: u32 = 20;
 
 type Hash = [u8; 32];

@@ -69,8 +69,7 @@ impl Problem {
         }
     }
 
-    /// Marks the error of a tool call: the response also has the fields `text` and `is_error` of a tool
-    /// result.
+    /// Marks the error of a tool call: the response also has the fields `text` and `is_error` of a tool result.
     pub fn of_a_tool(self) -> Self {
         Problem {
             of_a_tool: true,

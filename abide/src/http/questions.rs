@@ -184,9 +184,9 @@ struct Following {
     handle: Handle,
     who: Who,
     changes: broadcast::Receiver<Change>,
-    /// Open questions that were sent to this client. Only for these a closing line is sent.
+    /// Open questions that the client knows, from this or an earlier stream. Only for these a closing line is sent.
     told: HashSet<QuestionId>,
-    /// Closing lines for questions that an earlier stream had sent.
+    /// Closing lines, still to be sent, for questions that an earlier stream had sent.
     missed: Vec<QuestionLine>,
     /// Open questions that were not sent yet, oldest last.
     open: Vec<Arc<QuestionView>>,
@@ -245,7 +245,7 @@ fn opened(question: &QuestionView) -> QuestionLine {
     QuestionLine::Asked(Box::new(question_fields(question)))
 }
 
-/// Records a person's answer. The first answer counts; a later one gets the result of the first.
+/// Records a person's answer. The first answer counts; a later one is refused with what became of the question.
 pub async fn answer(
     Shared(state): Shared<State>,
     who: Who,

@@ -150,8 +150,7 @@ struct Running {
 }
 
 impl Running {
-    /// Waits for the first step of the call, so that a refusal becomes an error response instead of a
-    /// frame.
+    /// Waits for the first step of the call, so that a refusal becomes an error response instead of a frame.
     async fn be_accepted(&mut self) -> Result<(), Problem> {
         let step = self.pending.next().await.ok_or_else(Problem::stopping)?;
         if let CallStep::Done(Outcome::Refused(refusal)) = &step {

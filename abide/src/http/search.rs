@@ -95,8 +95,7 @@ pub async fn search(
     }))
 }
 
-/// Matching lines, and a cursor if there may be more. Logs that cannot be read are added to
-/// `unreadable`.
+/// Matching lines, and a cursor if there may be more. Logs that cannot be read are added to `unreadable`.
 fn through(
     handle: &Handle,
     views: &[Arc<SessionView>],
@@ -112,8 +111,7 @@ fn through(
         let begun = from.as_ref().filter(|from| from.view.id == view.id);
         let after = begun.map_or(0, |from| from.line);
         let next = |line: u64| Some(format!("{}:{line}", view.id));
-        // The session of the cursor is searched even after the time limit, so that every page makes
-        // progress.
+        // The session of the cursor is searched even after the time limit, so that every page makes progress.
         if matches.len() >= most || (late() && begun.is_none()) {
             return (matches, next(after));
         }

@@ -109,7 +109,7 @@ async fn running_timers(state: &State, who: &Who) -> Option<usize> {
     }
 }
 
-/// Configured containment and, once a session has started, the one that this machine provides.
+/// Configured containment and the one of the newest session, if there is one.
 fn containment(
     state: &State,
     sessions: &[std::sync::Arc<abide_engine::SessionView>],

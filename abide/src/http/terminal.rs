@@ -75,7 +75,7 @@ async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket
         out,
     };
     tokio::select! {
-        // An error means that the page has disconnected.
+        // The result does not matter: the connection is closed either way.
         _ = shown.show() => {}
         () = listen(&state, view.id, typed) => {}
         () = login_ends(&state, &who) => {}
@@ -86,8 +86,7 @@ async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket
 async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>) {
     while let Some(Ok(message)) = typed.next().await {
         match message {
-            // Input that an ended session does not accept is dropped; the page learns of the end from
-            // `show`.
+            // Input that an ended session does not accept is dropped; the page learns of the end from `show`.
             Message::Binary(bytes) => drop(act::write(state, id, &bytes, None).await),
             Message::Text(text) => resize(state, id, &text).await,
             Message::Close(_) => return,

@@ -219,7 +219,7 @@ async fn make_many(
     }
 }
 
-/// Stops, cancels, pauses or resumes a timer.
+/// Stops, cancels, pauses or resumes a timer, or stands by on it again.
 pub async fn act(
     Shared(state): Shared<State>,
     who: Who,

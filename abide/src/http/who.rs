@@ -112,8 +112,7 @@ impl Who {
         }
     }
 
-    /// Returns `true` for a person over TCP. Reading as a person does not mark messages of agents as
-    /// read.
+    /// Returns `true` for a person over TCP. Reading as a person does not mark messages of agents as read.
     pub fn is_a_person_over_tcp(&self) -> bool {
         matches!(self.way, Way::Person(..))
     }

@@ -20,8 +20,7 @@ pub const AGENT_HEADER: &str = "abide-agent";
 pub const CONVERSATION_HEADER: &str = "abide-conversation";
 /// Header with the working directory for commands that name none.
 pub const ROOT_HEADER: &str = "abide-root";
-/// Header that claims, over TCP, that a person sends the request. Refused for processes inside a
-/// session.
+/// Header that claims, over TCP, that a person sends the request. Refused for processes inside a session.
 pub const PERSON_HEADER: &str = "abide-person";
 /// Header that a person's tool call sets, so that no message to an agent is delivered with the result.
 pub const QUIET_HEADER: &str = "abide-quiet";

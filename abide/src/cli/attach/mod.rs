@@ -93,8 +93,7 @@ enum Left {
     Ended(Value),
 }
 
-/// Signals: a change of the terminal's size, and those that end this program after the terminal is
-/// restored.
+/// Signals: a change of the terminal's size, and those that end this program after the terminal is restored.
 struct Outside {
     resized: Signal,
     term: Signal,

@@ -13,9 +13,9 @@ use abide_session::cgroup::{self, Leaf};
 use abide_session::facts;
 use abide_session::proc;
 
-/// Time for a program to print its version.
+/// Time-out for a program that prints its version, in seconds.
 const PATIENCE: i64 = 5;
-/// Longest version text.
+/// Longest version text, in bytes.
 const ANSWER: u64 = 4 << 10;
 
 /// Soft and hard limit of a resource.
@@ -50,7 +50,7 @@ pub fn number(path: impl AsRef<Path>) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Tightest `pids` limit of the cgroups around this process: the limit and the current number.
+/// `pids` limit with the least room among the cgroups around this process: the limit and the current number.
 pub fn group_processes() -> Option<(u64, u64)> {
     let own = cgroup::own_folder()
         .into_iter()
@@ -94,7 +94,7 @@ pub fn control_group() -> Result<PathBuf, String> {
     }
 }
 
-/// File system.
+/// Properties of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// Bytes that this user may still write.
@@ -105,7 +105,7 @@ pub struct Disk {
     pub network: Option<&'static str>,
 }
 
-/// The file system that holds this path.
+/// Reads the properties of the file system that holds this path.
 pub fn disk(path: &Path) -> io::Result<Disk> {
     let space = rustix::fs::statvfs(path)?;
     let kind = rustix::fs::statfs(path)?.f_type as u32;
@@ -124,12 +124,12 @@ pub fn disk(path: &Path) -> io::Result<Disk> {
     })
 }
 
-/// Whom a folder belongs to and who may enter it.
+/// Owner and permissions of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// True if the directory belongs to this user.
     pub ours: bool,
-    /// The bits for owner, group and others.
+    /// Permission bits for owner, group and others.
     pub mode: u32,
     /// True for a directory, false for a symbolic link to one.
     pub folder: bool,
@@ -208,7 +208,7 @@ pub fn program(name: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
         .find(|path| executable(path))
 }
 
-/// Output of a program that is asked for its version.
+/// Runs `--version` of a program and returns its output.
 pub fn version_of(program: &Path) -> io::Result<String> {
     #[expect(
         clippy::disallowed_methods,

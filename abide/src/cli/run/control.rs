@@ -27,8 +27,7 @@ pub struct Control {
     terminal: Option<Terminal>,
     signals: Signals,
     prompt: Option<Prompt>,
-    /// Question that was answered last. The daemon may send it once more before it has processed the
-    /// answer.
+    /// Question that was answered last. The daemon may send it once more before it has processed the answer.
     answered: Option<String>,
     /// Raw mode of the terminal; `Some` while keys go to the command.
     raw: Option<Raw>,
@@ -104,8 +103,7 @@ impl Control {
         })
     }
 
-    /// Records the session id. Input starts to flow, and an interrupt that came before is forwarded
-    /// now.
+    /// Records the session id. Input starts to flow, and an interrupt that came before is forwarded now.
     pub fn accepted(&mut self, facts: &Value) {
         let Some(id) = facts["session_id"].as_str() else {
             return;

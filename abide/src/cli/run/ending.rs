@@ -71,8 +71,7 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
             Some("command execution cancelled by user".into()),
         ),
         (_, "deadline") => {
-            // The deadline may have been changed since the start; the daemon's value is the current
-            // one.
+            // The deadline may have been changed since the start; the daemon's value is the current one.
             let limit = ended["timeout"].as_f64();
             let limit = limit.map(|limit| Millis((limit * 1_000.0).round() as u64));
             let limit = limit.or(args.timeout.map(|span| Millis(span.0)));

@@ -126,8 +126,7 @@ async fn follow(
 }
 
 /// Controlling terminal, if this process is in its foreground process group and at least one standard
-/// stream is a terminal. Without the latter another program runs this one, and there is no person to
-/// ask.
+/// stream is a terminal. Without the latter another program runs this one, and there is no person to ask.
 fn terminal() -> Option<Terminal> {
     let seen = std::io::stdin().is_terminal()
         || std::io::stdout().is_terminal()

@@ -94,8 +94,7 @@ impl Screen {
     }
 }
 
-/// Writes on a blocking thread, so that a reader that does not read cannot block the handling of
-/// signals.
+/// Writes on a blocking thread, so that a reader that does not read cannot block the handling of signals.
 async fn write(
     mut to: impl Write + Send + 'static,
     bytes: &Bytes,

@@ -42,8 +42,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Diff as a single hunk: the lines between the first and the last difference, with context around
-/// them.
+/// Diff as a single hunk: the lines between the first and the last difference, with context around them.
 pub fn lines(before: &str, after: &str) -> Vec<Line> {
     if before == after {
         return Vec::new();

@@ -1,5 +1,4 @@
-//! Clients that can be set up: the location and format of their configuration files, and the entry for
-//! abide.
+//! Clients that can be set up: the location and format of their configuration files, and the entry for abide.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -111,8 +111,7 @@ fn log(session: &str, lines: &[String], up: usize, rows: usize) -> Vec<Line> {
     shown
 }
 
-/// Number of lines for each section: all that it needs, or a fair share, with the selected section
-/// first.
+/// Number of lines for each section: all that it needs, or a fair share, with the selected section first.
 fn shares(needs: [usize; 4], chosen: Part, rows: usize) -> [usize; 4] {
     let mut shares = needs.map(|need| need.min(LEAST));
     let mut left = rows.saturating_sub(shares.iter().sum());

@@ -47,8 +47,7 @@ impl Keys {
     }
 }
 
-/// Decodes the first key and returns the number of bytes that it used. Zero bytes: the sequence is
-/// incomplete.
+/// Decodes the first key and returns the number of bytes that it used. Zero bytes: the sequence is incomplete.
 fn take(bytes: &[u8]) -> (usize, Option<Key>) {
     match bytes {
         [0x1b] => (1, Some(Key::Escape)),

@@ -139,8 +139,7 @@ fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
     hello.freeze()
 }
 
-/// Stream of one client with its cursor. It buffers at most one batch of events; the ring stores the
-/// rest.
+/// Stream of one client with its cursor. It buffers at most one batch of events; the ring stores the rest.
 struct Following {
     seat: Seat,
     news: watch::Receiver<()>,

@@ -97,8 +97,7 @@ impl Ring {
         self.outputs.retain(|session, _| stay(*session));
     }
 
-    /// Advances the cursor by at most one batch, and appends the events that the client may see to
-    /// `into`.
+    /// Advances the cursor by at most one batch, and appends the events that the client may see to `into`.
     pub fn take(
         &self,
         place: &mut Place,

@@ -74,8 +74,7 @@ impl Teller {
                         question_id: Id(id),
                         closing: closing_word(closing).into(),
                     };
-                    // Subscribers do not know this question, so they do not need to know that it is
-                    // closed.
+                    // Subscribers do not know this question, so they do not need to know that it is closed.
                     if let Some(agent) = self.asked.remove(&id) {
                         self.send(Some(agent), "question", &event);
                     }
