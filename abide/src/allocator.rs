@@ -1,18 +1,18 @@
 //! Settings of the daemon's memory allocator.
 
-/// Blocks of so many bytes are taken and given back one by one.
+/// Size in bytes from which on a block is allocated with `mmap` and returned to the kernel when it is freed.
 #[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 4 << 20;
 
-/// Keeps large blocks out of the heap. Left to itself, the allocator puts ever larger ones into it once it
-/// has seen one go, and tables that grow leave holes there that nobody fills: with a million timers a
-/// tenth of the memory.
+/// Keeps large blocks out of the heap. By default glibc raises this threshold when a large block is freed, so
+/// that growing tables move into the heap and leave holes there that are never reused: with a million timers
+/// a tenth of the memory.
 #[cfg(target_env = "gnu")]
 pub fn keep_large_blocks_apart() {
-    // SAFETY: sets a number of the allocator's, before there is a second thread.
+    // SAFETY: sets a parameter of the allocator before there is a second thread.
     unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
 }
 
-/// Other allocators have habits of their own.
+/// Does nothing: other allocators have no such setting.
 #[cfg(not(target_env = "gnu"))]
 pub fn keep_large_blocks_apart() {}

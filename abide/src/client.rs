@@ -1,5 +1,5 @@
-//! The way to an abide: HTTP on the daemon's unix socket, where one is started if there is none, or
-//! the very same routes of an engine within this process.
+//! Client of abide: HTTP on the daemon's unix socket, where a daemon is started if none runs, or the same
+//! routes of an engine inside this process.
 
 use std::path::{Path, PathBuf};
 
@@ -27,60 +27,59 @@ use abide_engine::config::Paths;
 use abide_engine::entropy;
 use abide_engine::peer::Peer;
 
-/// How often a daemon is asked that goes away in the middle. One that dies closes what it has open one by
-/// one: whoever hears of it and comes back may still find it listening, and be sent away once more.
+/// Limit on attempts to call a daemon that goes away during a request. A dying daemon closes its descriptors
+/// one by one, so a client that reconnects at once may still find it listening and be disconnected again.
 const ATTEMPTS: u32 = 5;
 
-/// Calls abide on behalf of a person or of an agent.
+/// Client on behalf of a person or of an agent.
 #[derive(Clone, Debug)]
 pub struct Client {
     way: Way,
     agent: Option<String>,
-    /// What it says besides, in headers.
+    /// Additional headers of every request.
     besides: Vec<(&'static str, HeaderValue)>,
 }
 
-/// Where abide is.
+/// Location of the engine.
 #[derive(Clone, Debug)]
 enum Way {
-    /// A daemon, started with this program where there is none.
+    /// Daemon, which is started from `program` if none runs.
     Daemon { places: Paths, program: PathBuf },
-    /// Within this process.
+    /// Engine inside this process.
     Within(Router),
 }
 
-/// Why there is no answer.
+/// Reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
-    /// The connection broke before the answer was there.
+    /// The connection broke before the answer was complete.
     #[error("the connection closed before the answer: {0}")]
     Broken(String),
-    /// It said no, and changed nothing.
+    /// The request was refused, and changed nothing.
     #[error("{detail}")]
     Refused {
-        /// The status of its answer.
+        /// HTTP status of the answer.
         status: StatusCode,
-        /// Its sentence.
+        /// Sentence with the reason.
         detail: String,
     },
-    /// There is no daemon, and none can be started.
+    /// No daemon runs, and none can be started.
     #[error("{0}")]
     NoDaemon(String),
 }
 
 impl Client {
-    /// A person's client, or with a name that agent's. Where there is no daemon this very program is
-    /// started as one.
+    /// Client of a person, or of the named agent. If no daemon runs, this executable is started as one.
     pub fn new(places: Paths, agent: Option<String>) -> Self {
         Client::starting(places, "/proc/self/exe".into(), agent)
     }
 
-    /// The same for another program than abide itself: `program` is abide.
+    /// Client in a program that is not abide itself; `program` is the abide executable.
     pub fn starting(places: Paths, program: PathBuf, agent: Option<String>) -> Self {
         Client::by(Way::Daemon { places, program }, agent)
     }
 
-    /// Calls an engine within this process by its routes.
+    /// Client of an engine inside this process, called by its routes.
     pub fn within(routes: Router, agent: Option<String>) -> Self {
         Client::by(Way::Within(routes), agent)
     }
@@ -93,7 +92,7 @@ impl Client {
         }
     }
 
-    /// The same, saying this besides with whatever it asks for. What no header can hold is not said.
+    /// Client that sends an additional header with every request. A value that no header can hold is left out.
     pub fn saying(&self, header: &'static str, what: &impl Serialize) -> Self {
         let mut client = self.clone();
         let said = serde_json::to_vec(what).ok();
@@ -102,7 +101,7 @@ impl Client {
         client
     }
 
-    /// The same, in one conversation of its agent. What no header can hold is not said.
+    /// Client in one conversation of its agent. A name that no header can hold is left out.
     pub fn in_conversation(&self, conversation: &Conversation) -> Self {
         let mut client = self.clone();
         let said = HeaderValue::from_str(&conversation.0).ok();
@@ -111,7 +110,7 @@ impl Client {
         client
     }
 
-    /// The same abide, on behalf of an agent.
+    /// Client of the same engine on behalf of an agent.
     pub fn of_agent(&self, name: &str) -> Self {
         Client {
             agent: Some(name.to_owned()),
@@ -119,7 +118,7 @@ impl Client {
         }
     }
 
-    /// The same, for a person.
+    /// Client of the same engine on behalf of a person.
     pub fn of_a_person(&self) -> Self {
         Client {
             agent: None,
@@ -127,14 +126,14 @@ impl Client {
         }
     }
 
-    /// Asks and reads the whole answer.
+    /// Sends a GET request and reads the whole answer.
     pub async fn get(&self, path: &str) -> Result<Value, Unanswered> {
-        // Looking changes nothing, so a daemon that went away in the middle is asked again.
+        // Reading changes nothing, so the request is repeated if the daemon goes away meanwhile.
         self.again(Method::GET, path, Bytes::new()).await
     }
 
-    /// Has something done that may be done twice, and reads the whole answer: a daemon that went away in
-    /// the middle is asked again.
+    /// Sends a POST request that may be performed twice, and reads the whole answer. The request is repeated
+    /// if the daemon goes away meanwhile.
     pub async fn post_again(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
         let body = Bytes::from(body.to_string());
         self.again(Method::POST, path, body).await
@@ -154,14 +153,14 @@ impl Client {
         self.stream(method, path, body).await?.json().await
     }
 
-    /// Has something done and reads the whole answer.
+    /// Sends a POST request and reads the whole answer. The request is not repeated.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
         let body = Bytes::from(body.to_string());
         self.whole(Method::POST, path, body).await
     }
 
-    /// Has something done that must not be done twice, and reads the whole answer. The request has a name,
-    /// so that a daemon whose predecessor went away in the middle knows whether it was done.
+    /// Sends a POST request that must not be performed twice, and reads the whole answer. An idempotency key
+    /// tells the next daemon, if one goes away meanwhile, that the request was already performed.
     pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
         let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
         let body = Bytes::from(body.to_string());
@@ -179,8 +178,8 @@ impl Client {
         }
     }
 
-    /// Answers a question, `yes` or `no`. A daemon that went away in the middle may have taken the answer: then
-    /// the next one says that the question was answered so.
+    /// Answers a question with `yes` or `no`. If a daemon goes away meanwhile, it may have taken the answer;
+    /// the next one then refuses with a sentence that names the same answer, which counts as success.
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, Unanswered> {
         let path = format!("/v1/questions/{question}/answer");
         let body = json!({"answer": word});
@@ -199,12 +198,12 @@ impl Client {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends a POST request with these bytes as the body.
     pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, Unanswered> {
         self.whole(Method::POST, path, body).await
     }
 
-    /// Asks and takes the answer as it comes.
+    /// Sends a request and returns the answer as a stream.
     pub async fn stream(
         &self,
         method: Method,
@@ -237,7 +236,7 @@ impl Client {
         for (header, said) in &self.besides {
             request = request.header(*header, said);
         }
-        // Where relative paths and commands are meant to be.
+        // Root for relative paths, and working directory of commands.
         if let Ok(root) = std::env::current_dir()
             && let Some(root) = root
                 .to_str()
@@ -284,7 +283,7 @@ impl Way {
     }
 }
 
-/// A daemon that runs is reached at once; starting one takes a while, and a thread.
+/// Connects to the daemon. A running one is reached at once; starting one blocks, so a blocking thread does it.
 async fn connect(places: &Paths, program: &Path) -> std::io::Result<UnixStream> {
     if let Ok(stream) = connect::connect_current(places, DaemonSocket::Http) {
         return from_std(stream);
@@ -295,7 +294,7 @@ async fn connect(places: &Paths, program: &Path) -> std::io::Result<UnixStream> 
     from_std(stream.map_err(std::io::Error::other)??)
 }
 
-/// Names may hold letters of any language; the header takes their bytes.
+/// Header value with an agent's name. Names may contain any letters, which are sent as UTF-8 bytes.
 fn agent_header(agent: &str) -> Result<HeaderValue, Unanswered> {
     HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| Unanswered::Refused {
         status: StatusCode::BAD_REQUEST,
@@ -317,21 +316,21 @@ async fn refused(response: Response<Body>) -> Unanswered {
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
     let detail = problem["detail"].as_str().map(str::to_owned);
     let detail = detail.unwrap_or_else(|| format!("the daemon answered {status}"));
-    // One that stops has done nothing: it is as if it had gone a moment earlier.
+    // A daemon that is stopping has done nothing with the request, as if it had gone a moment earlier.
     match status {
         StatusCode::SERVICE_UNAVAILABLE => Unanswered::Broken(detail),
         _ => Unanswered::Refused { status, detail },
     }
 }
 
-/// An answer on its way.
+/// Answer that is still being received.
 pub struct Answer {
     body: Body,
     arrived: BytesMut,
 }
 
 impl Answer {
-    /// All of it.
+    /// Reads the whole answer as JSON.
     async fn json(self) -> Result<Value, Unanswered> {
         let broken = |fault: String| Unanswered::Broken(fault);
         let body = self
@@ -342,7 +341,7 @@ impl Answer {
         serde_json::from_slice(&body.to_bytes()).map_err(|fault| broken(fault.to_string()))
     }
 
-    /// The next frame; `None`: the stream has ended. Nothing is lost where the call is given up.
+    /// Reads the next frame. `None`: the stream has ended. Cancel-safe.
     pub async fn frame(&mut self) -> Result<Option<Frame>, Unanswered> {
         loop {
             let frame = Frame::take_from(&mut self.arrived);
@@ -354,7 +353,7 @@ impl Answer {
         }
     }
 
-    /// The next line of JSON; `None`: the stream has ended.
+    /// Reads the next line of JSON. `None`: the stream has ended.
     pub async fn line(&mut self) -> Result<Option<Value>, Unanswered> {
         loop {
             if let Some(end) = self.arrived.iter().position(|byte| *byte == b'\n') {
@@ -370,7 +369,7 @@ impl Answer {
         }
     }
 
-    /// The next event of a stream of events: its name and what it tells. `None`: the stream has ended.
+    /// Reads the next server-sent event: its name and data. `None`: the stream has ended.
     pub async fn event(&mut self) -> Result<Option<(String, Value)>, Unanswered> {
         loop {
             if let Some(end) = self.arrived.windows(2).position(|pair| pair == b"\n\n") {
@@ -400,7 +399,7 @@ impl Answer {
     }
 }
 
-/// `None`: a sign of life and no more.
+/// Parses an event. `None`: a comment that only keeps the connection alive.
 fn parse_event(text: &str) -> Option<(String, Value)> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let data = field("data:").map(str::trim_start);

@@ -11,7 +11,7 @@ use abide_session::private_file;
 use crate::daemon_process;
 use crate::lock::{is_older, make_folders};
 
-/// Which of the daemon's sockets.
+/// Socket of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DaemonSocket {
     /// HTTP, for the command line.
@@ -29,13 +29,13 @@ impl DaemonSocket {
     }
 }
 
-/// Connects to the daemon, starting one where there is none. Two at once start one: whoever comes
-/// second waits for the first and then finds its daemon.
+/// Connects to the daemon, and starts one if none runs. If two clients do so at once, the second waits for
+/// the first and then uses its daemon.
 pub fn connect(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
     connect_starting(paths, which, Path::new("/proc/self/exe"))
 }
 
-/// The same for a program that is not abide itself: `program` is.
+/// Connects as above; `program` is the abide executable to start as the daemon.
 pub fn connect_starting(
     paths: &Paths,
     which: DaemonSocket,
@@ -52,13 +52,12 @@ pub fn connect_starting(
     }
     match daemon_process::start(paths, program) {
         Ok(()) => socket::connect(&which.path(paths)),
-        // An older one that does not make way can still be called.
+        // An older daemon that does not make way can still be called.
         Err(fault) => socket::connect(&which.path(paths)).map_err(|_| fault),
     }
 }
 
-/// Connects to a daemon that runs already and is not older than this program. An older one makes way for
-/// the one that is started next.
+/// Connects to a running daemon that is not older than this program. An older one makes way for the next daemon.
 pub fn connect_current(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
     let version = std::fs::read_to_string(paths.daemon_version()).unwrap_or_default();
     if is_older(&version, env!("CARGO_PKG_VERSION")) {
@@ -67,7 +66,7 @@ pub fn connect_current(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStr
     socket::connect(&which.path(paths))
 }
 
-/// Connects to a daemon that runs already.
+/// Connects to a running daemon of any version.
 pub fn connect_running(paths: &Paths, which: DaemonSocket) -> io::Result<UnixStream> {
     socket::connect(&which.path(paths))
 }

@@ -1,7 +1,8 @@
-//! A daemon is started in the background, and waited for until it can be called.
+//! Start of a daemon in the background, up to the moment when it can be called.
 //!
-//! A client that is inside a session does not start it itself: what it starts has the session's mark, ends with the
-//! session, and keepers take no orders from it. It asks the fork server of a keeper to do so, which is outside.
+//! A client that runs inside a session does not start the daemon itself: the daemon would inherit the
+//! session's mark, would end with the session, and keepers would refuse its orders. Instead the client asks a
+//! keeper's fork server, which is outside of every session, to start it.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -19,15 +20,15 @@ use abide_session::folder::{self, CTL};
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{FORK_SERVER, START_DAEMON, boot_id, mark, tree};
 
-/// The descriptor on which a daemon that its client started says that it is ready, or what is wrong.
+/// File descriptor on which a daemon that its client started reports that it is ready, or an error.
 const READY_FD: i32 = 3;
 
-/// The named pipe on which a daemon that the fork server started says so.
+/// Named pipe on which a daemon that the fork server started reports that.
 fn ready_path(paths: &Paths) -> PathBuf {
     paths.runtime.join("ready")
 }
 
-/// How long the fork server may take to execute the daemon.
+/// Time limit for the fork server to execute the daemon.
 const EXECUTED: Timespec = Timespec {
     tv_sec: 30,
     tv_nsec: 0,
@@ -50,7 +51,7 @@ pub(super) fn start(paths: &Paths, program: &Path) -> io::Result<()> {
     )))
 }
 
-/// Starts it as a child of this process. Returns what it says.
+/// Starts the daemon as a child of this process. Returns the daemon's report.
 fn start_here(paths: &Paths, program: &Path) -> io::Result<String> {
     let (mut ready, theirs) = io::pipe()?;
     #[expect(
@@ -89,12 +90,12 @@ fn start_here(paths: &Paths, program: &Path) -> io::Result<String> {
     drop(theirs);
     let mut said = String::new();
     ready.read_to_string(&mut said)?;
-    // Whoever started it may live long, and would keep what is left of a daemon that has ended.
+    // A client may live long; without this wait an ended daemon would stay a zombie.
     std::thread::spawn(move || child.wait());
     Ok(said)
 }
 
-/// Has the fork server of this keeper start it. Returns what it says.
+/// Has the fork server of this keeper start the daemon. Returns the daemon's report.
 fn start_outside(paths: &Paths, keeper: &ProcessHandle) -> io::Result<String> {
     let server = fork_server(keeper).ok_or_else(|| io::Error::other(INSIDE))?;
     let path = ready_path(paths);
@@ -114,21 +115,21 @@ fn start_outside(paths: &Paths, keeper: &ProcessHandle) -> io::Result<String> {
     Ok(said)
 }
 
-/// The process that a keeper was forked from, if it lives.
+/// Fork server of a keeper, if it is alive.
 fn fork_server(keeper: &ProcessHandle) -> Option<ProcessHandle> {
     let parent = || proc::stat(keeper.pid).map(|stat| stat.ppid);
     let pid = parent()?;
     let server = ProcessHandle::open(pid)?;
     let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
     let is_named = name.trim_ascii_end() == FORK_SERVER.to_bytes();
-    // While it is the parent of a keeper that lives, the number is its own.
+    // While this process is the parent of a living keeper, its pid cannot have been reused.
     (is_named && parent() == Some(pid) && keeper.lives()).then_some(server)
 }
 
-/// A keeper that takes no orders from this process, because a command has started this process.
+/// Keeper that would refuse orders from this process, because this process descends from a session's command.
 fn keeper_above(sessions: &Path) -> Option<ProcessHandle> {
     let own = mark::own_limit();
-    // No limit is higher.
+    // No limit is higher than this, so no keeper can be above.
     if own == u64::MAX {
         return None;
     }
@@ -146,7 +147,7 @@ const INSIDE: &str = "the daemon cannot be run by a command of one of its own se
                       no orders from it; start it outside of every session, as any abide command in a terminal of \
                       your own does";
 
-/// Refuses to serve where keepers would take no orders. Their sessions would look as if they had been lost.
+/// Refuses to run a daemon whose orders keepers would refuse: their sessions would appear to be lost.
 pub(super) fn check_outside(paths: &Paths) -> io::Result<()> {
     match keeper_above(&paths.sessions()) {
         Some(_) => Err(io::Error::other(INSIDE)),
@@ -154,21 +155,21 @@ pub(super) fn check_outside(paths: &Paths) -> io::Result<()> {
     }
 }
 
-/// In a daemon that was started in the background: where it says that it is ready.
+/// File descriptor on which a daemon that was started in the background reports that it is ready.
 pub fn ready_pipe(paths: &Paths) -> Option<OwnedFd> {
-    // SAFETY: it is only looked at whether there is such a descriptor.
+    // SAFETY: this only checks that the descriptor is open.
     if unsafe { libc::fcntl(READY_FD, libc::F_GETFD) } >= 0 {
-        // SAFETY: the client that started this put it there, and nothing else here knows of it.
+        // SAFETY: the client that started this process put the descriptor there, and no other code uses it.
         return Some(unsafe { OwnedFd::from_raw_fd(READY_FD) });
     }
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let ready = rustix::fs::open(ready_path(paths), flags, Mode::empty()).ok()?;
-    // The client waits for this before it waits for the rest.
+    // The client waits for this line, with a time limit, before it waits for the report.
     let _ = rustix::io::write(&ready, b"\n");
     Some(ready)
 }
 
-/// In a daemon that was started in the background: has standard error written to its log.
+/// Redirects standard error to the log file, in a daemon that was started in the background.
 pub fn log_to_file(paths: &Paths) -> io::Result<()> {
     let path = paths.daemon_log();
     turn_over(&path);
@@ -184,11 +185,11 @@ pub fn log_to_file(paths: &Paths) -> io::Result<()> {
     Ok(())
 }
 
-/// A log that has grown long is put aside for the next one, in the place of the one before.
+/// Rotates a log that has grown long; the previous old log is overwritten.
 fn turn_over(log: &Path) {
     const LONG: u64 = 1 << 20;
     if std::fs::metadata(log).is_ok_and(|found| found.len() > LONG) {
-        // One that cannot be moved only goes on growing.
+        // A log that cannot be renamed only keeps growing.
         let _ = std::fs::rename(log, log.with_added_extension("old"));
     }
 }

@@ -1,8 +1,8 @@
-//! What is typed: named keys and text, as the bytes a terminal would send for them.
+//! Keyboard input: named keys and text, as the bytes that a terminal sends for them.
 
 use abide_engine::screen::Modes;
 
-/// A key that has no such name.
+/// Error for a name that is no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not a key; the keys are a single character, enter, tab, shift-tab, esc, space, backspace, \
@@ -11,12 +11,12 @@ use abide_engine::screen::Modes;
 )]
 pub struct UnknownKey(String);
 
-/// The bytes of one key.
+/// Bytes of one key.
 pub fn key(name: &str, modes: Modes) -> Result<Vec<u8>, UnknownKey> {
     let unknown = || UnknownKey(abide_output::printable::one_line(name));
     let mut held = Held::default();
     let mut rest = name;
-    // What follows the last separator is the key itself, which may be the separator.
+    // The part after the last separator is the key itself, which may be a separator character.
     while let Some((word, after)) = modifier(rest) {
         match word {
             Modifier::Ctrl => held.ctrl = true,
@@ -49,7 +49,7 @@ impl Held {
         self.ctrl || self.alt || self.shift
     }
 
-    /// The number by which terminals tell what is held down.
+    /// Parameter by which xterm encodes the held modifiers.
     fn code(self) -> u8 {
         1 + u8::from(self.shift) + 2 * u8::from(self.alt) + 4 * u8::from(self.ctrl)
     }
@@ -61,7 +61,7 @@ enum Modifier {
     Shift,
 }
 
-/// Splits a modifier off the front, where something follows it.
+/// Splits a modifier off the beginning, if a key follows it.
 fn modifier(name: &str) -> Option<(Modifier, &str)> {
     let at = name.find(['-', '+'])?;
     let rest = &name[at + 1..];
@@ -77,7 +77,7 @@ fn modifier(name: &str) -> Option<(Modifier, &str)> {
     Some((word, rest))
 }
 
-/// A character key.
+/// Bytes of a character key.
 fn character(letter: char, held: Held) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     if held.alt {
@@ -133,7 +133,7 @@ fn named(name: &str, held: Held, modes: Modes) -> Option<Vec<u8>> {
     })
 }
 
-/// A key that is one thing, whatever is held; alt puts an escape before it.
+/// Bytes of a key that ignores modifiers, except that Alt prepends an escape.
 fn simple(bytes: &[u8], held: Held) -> Vec<u8> {
     let mut out = Vec::new();
     if held.alt {
@@ -161,7 +161,7 @@ fn numbered(number: u8, held: Held) -> Vec<u8> {
     }
 }
 
-/// F1 to F12. The first four are of another kind than the rest, and two numbers were skipped.
+/// F1 to F12. F1 to F4 end in a letter and the others have a number; the numbers 16 and 22 are unused.
 fn function(name: &str, held: Held) -> Option<Vec<u8>> {
     let number: u8 = name.strip_prefix('f')?.parse().ok()?;
     let letter = |letter: u8| {
@@ -183,9 +183,9 @@ fn function(name: &str, held: Held) -> Option<Vec<u8>> {
 const PASTE_BEGIN: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
 
-/// Text as it is typed at a terminal: a line end is the enter key. Several lines go in as one paste
-/// where the program asked for pastes to be marked, so that it neither indents nor completes nor runs
-/// them one by one; line ends after the last line stay keys, so that what was pasted is entered.
+/// Text as typed at a terminal: a line end is the Enter key. Several lines are sent as one paste if the
+/// program has turned bracketed paste on, so that it does not indent, complete or run them one by one. Line
+/// ends after the last line stay keys, so that the pasted text is entered.
 pub fn typed(text: &str, modes: Modes) -> Vec<u8> {
     let text = text.replace("\r\n", "\r").replace('\n', "\r");
     let body = text.trim_end_matches('\r');
@@ -200,11 +200,11 @@ pub fn typed(text: &str, modes: Modes) -> Vec<u8> {
     out
 }
 
-/// The marks, as they are sent and as controls of one character.
+/// Paste marks, with the two-byte and the one-character form of CSI.
 const PASTE_MARKS: [&str; 4] = ["\x1b[201~", "\x1b[200~", "\u{9b}201~", "\u{9b}200~"];
 
-/// A text that holds the end mark could leave the paste early and type for itself. What is taken out may
-/// bring together what is a mark then, and goes too.
+/// Removes paste marks, because text with an end mark could leave the paste early and type commands. Removing
+/// one can join the text around it into another mark, which is removed too.
 fn without_paste_marks(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for part in text.split_inclusive('~') {
@@ -319,7 +319,7 @@ mod tests {
             bracketed_paste: true,
             ..Modes::default()
         };
-        // Looking again for each would take days.
+        // A new search from the beginning for each mark would take days.
         let depth = 400_000;
         let deep = format!("x\n{}{}y", "\x1b[20".repeat(depth), "1~".repeat(depth));
         assert_eq!(typed(&deep, paste), b"\x1b[200~x\ry\x1b[201~");

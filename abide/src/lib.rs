@@ -1,7 +1,7 @@
 //! abide runs commands, keeps terminal sessions and waits, on behalf of AI agents.
 //!
-//! A program that wants this needs no MCP: [`Abide`] is an agent's way to the daemon, and [`Held`] an
-//! engine within the program itself. Both take the same calls.
+//! A Rust program can use abide without MCP: [`Abide`] is an agent's interface to the daemon, and [`Held`] is an
+//! engine inside the program itself. Both take the same calls.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), abide::Error> {
@@ -17,7 +17,7 @@
 //! # }
 //! ```
 //!
-//! The modules below are how abide itself is built; what a program needs is here.
+//! The modules below are the implementation of abide; a program needs only the types that are re-exported here.
 
 mod allocator;
 pub mod cli;
@@ -41,8 +41,8 @@ pub mod xml;
 
 pub use library::{Abide, Call, Error, Held, Person, Question, Questions, Session, ToolResult};
 
-/// For a program that holds an engine and is the program of its own keepers: where it was started as a
-/// keeper, it is one from here on and this does not return. To be called first in `main`.
+/// Runs the keeper and does not return, if this process was started as one. A program that contains an engine and
+/// serves as the executable of its own keepers calls this first in `main`.
 pub fn keep_if_asked() {
     if std::env::args_os()
         .nth(1)

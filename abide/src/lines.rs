@@ -1,4 +1,4 @@
-//! Pages of unread lines of a session's log: reads the log for [`LineReader`].
+//! Pages of unread lines: reads a session's log for [`LineReader`].
 
 use std::io;
 
@@ -7,8 +7,8 @@ pub use abide_output::lines::{Cursor, Page, PartialLine, ResumeState};
 
 use abide_session::log::{self, Log, Piece};
 
-/// Reads on from a cursor, up to `max_lines` lines, in the log of a session that has written at least
-/// `known` bytes. Bytes up to there that are not in the log are reported as missing.
+/// Reads up to `max_lines` lines from a cursor on, in the log of a session that has written at least `known`
+/// bytes. Bytes before `known` that are not in the log are reported as missing.
 pub fn read(
     log: &Log,
     known: u64,
@@ -37,14 +37,14 @@ pub fn read(
         }
     }
     let (page, next) = reader.finish(partial);
-    // A page with partial lines is an extra look: the next page continues where this one began.
+    // A page with partial lines does not advance the state: the next page continues where this one began.
     if partial == PartialLine::Hold {
         *state = next;
     }
     Ok(page)
 }
 
-/// A reader with the incomplete lines from before its cursor.
+/// Reader that is restored with the partial lines before its cursor.
 fn restored(log: &Log, from: Cursor, max_lines: usize) -> io::Result<LineReader> {
     let mut reader = LineReader::new(from, max_lines);
     for (of, start) in reader.line_starts() {
@@ -107,7 +107,7 @@ mod tests {
         let mut state = ResumeState::default();
         let first = read(&log, 10, Cursor::default(), 10, hold, &mut state).unwrap();
         assert_eq!(first.lines, ["[stderr] one"]);
-        // Other bytes in place of the begin.
+        // The log has other bytes at the beginning of the line.
         let folder = tempfile::tempdir().unwrap();
         let chunks = [(Stdout, "begun "), (Stderr, "one\n"), (Stdout, "ended\n")];
         let log = written(folder.path(), &chunks);
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(anew.lines, ["[stdout] other ended"]);
     }
 
-    /// The keeper has counted bytes that the disk refused, or the log was removed.
+    /// The keeper has counted bytes that could not be written to disk, or the log was removed.
     #[test]
     fn counted_bytes_that_are_not_in_the_log_are_reported_once() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The lock on an installation's folder: one daemon at a time, and an older daemon makes way for a newer one.
+//! Lock on an installation's folder: one daemon at a time, and an older daemon makes way for a newer one.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 
 use crate::{daemon_process, http};
 
-/// Makes the folders of an installation, readable by their owner alone.
+/// Creates the folders of an installation, readable by their owner alone.
 pub(crate) fn make_folders(paths: &Paths) -> io::Result<()> {
     socket::own_folder(&paths.state)?;
     socket::private_folder(&paths.runtime)?;
@@ -19,8 +19,7 @@ pub(crate) fn make_folders(paths: &Paths) -> io::Result<()> {
     socket::private_folder(&paths.sessions())
 }
 
-/// Something of which there is to be one at a time, for as long as the file is held. `None`: there is
-/// one already.
+/// Takes a lock of this name, held as long as the file is open. `None`: another process holds it.
 pub fn only_one(paths: &Paths, name: &str) -> io::Result<Option<File>> {
     make_folders(paths)?;
     let mut file = private_file::open(&paths.runtime.join(name))?;
@@ -35,7 +34,7 @@ pub fn only_one(paths: &Paths, name: &str) -> io::Result<Option<File>> {
     }
 }
 
-/// The lock on a folder for an engine within a program: one that is held by anybody else is left alone.
+/// Takes the lock on a folder for an engine inside a program. Fails if another process holds the lock.
 pub fn take_lock(paths: &Paths) -> anyhow::Result<File> {
     make_folders(paths)?;
     let lock = private_file::open(&paths.lock()).context("cannot open the lock")?;
@@ -49,8 +48,8 @@ pub fn take_lock(paths: &Paths) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-/// Makes the folders and takes the lock. The lock comes before the sockets, so that there is never a
-/// moment in which two daemons could answer.
+/// Creates the folders and takes the lock. The lock is taken before the sockets are opened, so that two
+/// daemons never answer at the same time.
 pub(crate) fn prepare(paths: &Paths) -> anyhow::Result<File> {
     make_folders(paths)?;
     let mut lock = private_file::open(&paths.lock()).context("cannot open the lock")?;
@@ -65,14 +64,15 @@ pub(crate) fn prepare(paths: &Paths) -> anyhow::Result<File> {
     Ok(lock)
 }
 
-/// How often, and how long apart, a lock is tried whose holder does not answer.
+/// Attempts to take a lock whose holder does not answer; [`LOCK_PAUSE`] is the time between two.
 const LOCK_TRIES: u32 = 500;
-/// The same for one that has said that it stops, which may take it a while.
+/// Attempts to take a lock whose holder has confirmed that it stops, which may take a while.
 const STOP_TRIES: u32 = 3_000;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
-/// Another daemon holds the lock. An older one makes way, touching no session; one of this version
-/// or a newer one stays. One that does not answer is on its way out, or has only just come.
+/// Takes over from the daemon that holds the lock. An older daemon is told to stop and leaves its sessions
+/// running; one of this version or a newer one stays, which is an error here. A daemon that does not answer
+/// is stopping or starting.
 fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
     let socket = paths.http_socket();
     let mut told_to_stop = false;
@@ -102,7 +102,7 @@ fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
     );
 }
 
-/// Tells a daemon that is older than this program to stop. False where it went before it could be told so.
+/// Tells a daemon that is older than this program to stop. `false`: the daemon went away before it was told.
 fn make_way(socket: &Path, running: &str) -> anyhow::Result<bool> {
     if !is_older(running, env!("CARGO_PKG_VERSION")) {
         bail!(
@@ -116,7 +116,7 @@ fn make_way(socket: &Path, running: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// Whether a daemon that fails so is no longer there.
+/// True if this error means that the daemon is gone.
 fn went_away(fault: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(
@@ -125,7 +125,7 @@ fn went_away(fault: io::ErrorKind) -> bool {
     )
 }
 
-/// Whether the version `left` comes before `right`.
+/// True if the version `left` is before `right`.
 pub(crate) fn is_older(left: &str, right: &str) -> bool {
     let numbers = |version: &str| -> Vec<u64> {
         version

@@ -1,5 +1,5 @@
-//! One program: the keeper beside every command, the front for MCP clients, and the command line.
-//! The first two are started often and must be small, so they are told apart before anything else.
+//! The one executable: keeper of a command, front for MCP clients, and command line. Keepers and fronts are
+//! started often and must stay small, so they are recognised before anything else.
 
 use std::process::ExitCode;
 

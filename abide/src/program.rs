@@ -1,16 +1,16 @@
-//! Which command lines are a single program.
+//! Recognition of command lines that run a single program.
 //!
-//! A shell that waits for one at a terminal stands in its way: Ctrl-C is meant for the program and reaches
-//! the shell too, which then says that it was interrupted, however the program ended. So the shell is told
-//! to become the program.
+//! A shell that waits for a single program at a terminal interferes: Ctrl-C is meant for the program and
+//! reaches the shell too, which then reports that it was interrupted, however the program ended. So the shell
+//! is told to `exec` the program.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Shells of which it is known what `exec` means to them.
+/// Shells whose `exec` is known to behave as needed.
 const SHELLS: [&str; 6] = ["sh", "dash", "bash", "zsh", "ksh", "ash"];
 
-/// What the shell does by itself, or what begins more than a program.
+/// Builtins and keywords of shells; a line that begins with one is not a single program.
 const OWN_WORDS: &[&str] = &[
     ".", ":", "[", "[[", "alias", "bg", "break", "builtin", "case", "cd", "command", "continue",
     "coproc", "declare", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false",
@@ -20,8 +20,8 @@ const OWN_WORDS: &[&str] = &[
     "until", "wait", "while", "{",
 ];
 
-/// What to execute so that the shell becomes the program of this line; `None` where the line is more than
-/// that, or the shell is none that is known.
+/// Arguments that make the shell `exec` the program of this line. `None`: the line is more than a single
+/// program, or the shell is unknown.
 pub fn alone(shell: &[String], line: &str) -> Option<Vec<OsString>> {
     let [program, .., option] = shell else {
         return None;
@@ -36,7 +36,7 @@ pub fn alone(shell: &[String], line: &str) -> Option<Vec<OsString>> {
     Some(words)
 }
 
-/// Whether a line names a program and what it gets, and nothing else.
+/// True if a line consists of a program and its arguments only.
 fn is_one_program(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+".contains(c);

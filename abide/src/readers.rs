@@ -1,42 +1,41 @@
-//! Who has read how far in a session, so that two readers take nothing from each other.
+//! Read cursors of a session, one per reader, so that two readers do not take output from each other.
 //!
-//! A client that is connected is a reader of its own. Whoever connects later goes on where clients
-//! before it have come; what was read while it was there already is still unread for it. All other
-//! callers of an agent are one reader.
+//! A connected client is a reader of its own. A client that connects later starts at the furthest position
+//! that any client has reached; output that others read while it was already connected is still unread for
+//! it. All other callers of an agent share one cursor.
 //!
-//! How far was read is written down when the answer has left the daemon, which may die before the client
-//! has it. So it is known from where each client's last request has read: said again, it reads the same
-//! again.
+//! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the answer. So
+//! the starting position of each client's last request is stored too: a replayed request reads the same output again.
 
 use super::lines::Cursor;
 use super::mcp::front_of;
 use abide_session::read_cursors::Cursors;
 
-/// Callers that are not connected.
+/// Name of the cursor that all callers without a connection share.
 const CALLERS: &str = "-";
-/// The furthest that any client has come: where the next one begins.
+/// Name of the furthest position that any client has reached, where the next client starts.
 const FURTHEST: &str = "*";
-/// Clients of which it is known how far they have come; the one that was added first is forgotten.
+/// Limit on clients whose cursors are stored; the oldest is forgotten first.
 const MOST: usize = 32;
 
-/// A reader.
+/// Reader of a session.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
-    /// The client's connection, where it is one.
+    /// Connection of the client, if the caller has one.
     pub client: Option<&'a str>,
-    /// The connections of the agent that are there now.
+    /// Open connections of the agent.
     pub connected: &'a [String],
-    /// Names the request that reads, where it may be said again.
+    /// Idempotency key of the reading request, if the request may be replayed.
     pub request: Option<&'a str>,
 }
 
 impl Reader<'_> {
-    /// How far it has read.
+    /// Read cursor of this reader.
     pub fn position(self, cursors: &Cursors) -> Cursor {
         self.begin(&Positions::read(cursors))
     }
 
-    /// Where this request begins to read.
+    /// Cursor where this request starts to read.
     fn begin(self, known: &Positions) -> Cursor {
         let again = self.request.and_then(|request| known.of(request));
         let own = || known.of(self.name());
@@ -44,7 +43,7 @@ impl Reader<'_> {
         again.or_else(own).or_else(first).unwrap_or_default()
     }
 
-    /// It has read up to here.
+    /// Stores the cursor up to which this reader has read.
     pub fn remember(self, cursors: &mut Cursors, cursor: Cursor) {
         let before = Positions::read(cursors);
         let mut known = before.clone();
@@ -142,7 +141,7 @@ mod tests {
         a.remember(cursors, Cursor::at(9));
         assert_eq!(b.position(cursors), Cursor::at(0));
         assert_eq!(caller.position(cursors), Cursor::at(3));
-        // Whoever comes later goes on where clients have come.
+        // A client that connects later starts where clients have read to.
         let alone = ["c".to_owned()];
         assert_eq!(client("c", &alone).position(cursors), Cursor::at(9));
     }
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(second.position(cursors), Cursor::at(7));
         second.remember(cursors, Cursor::at(9));
         assert_eq!(second.position(cursors), Cursor::at(7));
-        // What found nothing has nothing to read again.
+        // A request that read nothing stores no starting position.
         third.remember(cursors, Cursor::at(9));
         assert_eq!(second.position(cursors), Cursor::at(7));
         assert_eq!(third.position(cursors), Cursor::at(9));

@@ -1,4 +1,4 @@
-//! The composition root: wires the engine to its sockets and runs the daemon until it is stopped.
+//! Composition root: connects the engine to its sockets and runs the daemon until it is stopped.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use crate::socket_activation::{self, Sockets};
 use crate::{allocator, http, lock, mcp};
 
-/// Runs the daemon until it is told to stop. `ready` is told when it can be called, or why not.
+/// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
 pub fn serve(
     paths: Paths,
     config: Config,
@@ -36,8 +36,8 @@ pub fn serve(
     let served = checked
         .and_then(|()| lock::prepare(&paths))
         .and_then(|held| {
-            // One thread for everything that waits: a call crosses no thread on its way, which is what
-            // makes it quick. What blocks for long (long logs, a slow disk) has threads of its own.
+            // One thread runs all asynchronous tasks: a call that never changes threads is fast. Blocking
+            // work (long logs, a slow disk) runs on threads of its own.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
@@ -52,7 +52,7 @@ pub fn serve(
     served
 }
 
-/// The routes of an engine that has no socket.
+/// Routes of an engine without sockets.
 pub fn routes_within(runtime: &Runtime, paths: Paths) -> axum::Router {
     let daemon = http::Daemon {
         started_at: SystemClock.now().wall,
@@ -110,7 +110,7 @@ async fn run(
     );
     let ended = runtime.stopped().await;
     let _ = std::fs::remove_file(paths.http_address());
-    // Whoever opened the sockets for us goes on listening there, and starts the next daemon.
+    // With socket activation the parent process keeps listening on the sockets, and starts the next daemon.
     if activation.sockets == 0 {
         let _ = std::fs::remove_file(paths.http_socket());
         let _ = std::fs::remove_file(paths.mcp_socket());
@@ -119,8 +119,8 @@ async fn run(
     Ok(ended?)
 }
 
-/// Lets those who come later know that a newer one may take our place. Whoever handed us our sockets also
-/// decides who gets them next.
+/// Publishes the version of this daemon, so that a newer client may replace it. With socket activation the
+/// file is removed: the process that passed the sockets decides which program is started next.
 fn tell_version(paths: &Paths, activation: &SocketActivation) -> anyhow::Result<()> {
     let path = paths.daemon_version();
     let told = match activation.sockets {
@@ -133,7 +133,7 @@ fn tell_version(paths: &Paths, activation: &SocketActivation) -> anyhow::Result<
     told.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Listens at `path`, or takes the socket that listens there already for us.
+/// Listens at `path`, or takes the passed socket that already listens there.
 fn listen(path: &Path, activation: &mut Sockets) -> anyhow::Result<tokio::net::UnixListener> {
     let listener = match activation.at(path) {
         Some(listener) => listener,
@@ -145,8 +145,7 @@ fn listen(path: &Path, activation: &mut Sockets) -> anyhow::Result<tokio::net::U
     Ok(tokio::net::UnixListener::from_std(listener)?)
 }
 
-/// Opens the door over TCP, where one is wanted. A daemon without it still serves everybody else, so
-/// one that cannot be opened is said and no more.
+/// Opens the TCP listener if one is configured. A failure is only logged: the daemon still serves its unix sockets.
 async fn open_tcp(paths: &Paths, door: HttpListen) -> (http::Tcp, Option<(TcpListener, String)>) {
     let _ = std::fs::remove_file(paths.http_address());
     let HttpListen::At(wanted) = door else {
@@ -178,8 +177,7 @@ async fn open_tcp(paths: &Paths, door: HttpListen) -> (http::Tcp, Option<(TcpLis
     }
 }
 
-/// Where any port will do, the one of the last time is taken if it is free, so that a page that is
-/// still open finds its daemon again.
+/// Binds the listener. If any port will do, the last one is preferred, so that an open page finds its daemon again.
 async fn bind(paths: &Paths, wanted: SocketAddr) -> io::Result<TcpListener> {
     let last = std::fs::read_to_string(paths.last_address()).ok();
     let last = last.and_then(|text| text.parse::<SocketAddr>().ok());
@@ -192,7 +190,7 @@ async fn bind(paths: &Paths, wanted: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(wanted).await
 }
 
-/// The key that seals what is handed to clients and comes back; it outlives the daemon.
+/// Key that seals the state which clients carry; it is stored so that it outlives the daemon.
 fn seal(path: &Path) -> anyhow::Result<[u8; 32]> {
     if let Ok(bytes) = std::fs::read(path)
         && let Ok(seal) = bytes.try_into()
@@ -220,7 +218,7 @@ async fn stop_on_signal(handle: Handle) {
     handle.stop().await;
 }
 
-/// Whether the peer is the owner of this daemon.
+/// True if the peer has the same user id as this daemon.
 pub fn is_owner(stream: &impl AsFd) -> bool {
     rustix::net::sockopt::socket_peercred(stream)
         .is_ok_and(|peer| peer.uid == rustix::process::geteuid())

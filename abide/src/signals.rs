@@ -35,13 +35,13 @@ const SIGNALS: &[(&str, i32)] = &[
     ("SYS", libc::SIGSYS),
 ];
 
-/// The number of a signal that was given by name or by number.
+/// Number of a signal that was given by name or by number.
 pub fn number(given: Option<&Value>) -> Option<i32> {
     match given? {
         Value::Number(number) => possible(i32::try_from(number.as_i64()?).ok()?),
         Value::String(name) => {
             let name = name.trim().to_ascii_uppercase();
-            // Where all is text, a number is text too.
+            // Some callers send every value as text, also numbers.
             if let Ok(number) = name.parse() {
                 return possible(number);
             }

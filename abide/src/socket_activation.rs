@@ -1,5 +1,5 @@
-//! Sockets that whoever started this process has opened for it, and the word that it is ready: the way
-//! of systemd's socket units.
+//! Sockets that the parent process has opened for this one, and the notification that this process is ready,
+//! as in systemd's socket activation.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -10,21 +10,21 @@ use rustix::io::FdFlags;
 
 use abide_engine::config::SocketActivation;
 
-/// The first descriptor that is handed over.
+/// First file descriptor that is passed.
 const FIRST: RawFd = 3;
 
-/// Listening sockets, each known by where it listens.
+/// Listening sockets with their paths.
 #[derive(Debug, Default)]
 pub struct Sockets(Vec<(PathBuf, UnixListener)>);
 
 impl Sockets {
-    /// Takes what was handed over. Must be called once, before anything else opens files. Fails
-    /// where something was handed over that is no listening socket with a path.
+    /// Takes the passed sockets. Must be called once, before any file is opened. Fails if a passed descriptor
+    /// is no listening socket with a path.
     pub fn take(activation: &SocketActivation) -> io::Result<Self> {
         let mut sockets = Vec::new();
         for fd in FIRST..FIRST.saturating_add(activation.sockets) {
-            // SAFETY: whoever started this process says that it has put it there for us, and nothing
-            // else here knows of it.
+            // SAFETY: the parent process states that it has put this descriptor there for us, and no other
+            // code uses it.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
             rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
             let listens = rustix::net::sockopt::socket_acceptconn(&fd)?;
@@ -38,7 +38,7 @@ impl Sockets {
         Ok(Sockets(sockets))
     }
 
-    /// The socket that listens at `path`, where one was handed over.
+    /// Passed socket that listens at `path`, if there is one.
     pub fn at(&mut self, path: &Path) -> Option<UnixListener> {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         let wanted = real(path)?;
@@ -49,13 +49,13 @@ impl Sockets {
         Some(self.0.swap_remove(place).1)
     }
 
-    /// A socket that nobody wanted: it listens where no client will look.
+    /// Path of a passed socket that was not used: clients do not look for it there.
     pub fn left(&self) -> Option<&Path> {
         self.0.first().map(|(path, _)| path.as_path())
     }
 }
 
-/// Says that this process is ready, to whoever wants to know.
+/// Notifies the parent process that this process is ready, if it asked for that.
 pub fn say_ready(activation: &SocketActivation) {
     let Some(path) = &activation.notify else {
         return;

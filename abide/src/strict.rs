@@ -1,5 +1,5 @@
-//! JSON in which nothing is given twice. Of two fields of one name every other reader takes the last
-//! without a word, and whoever wrote both meant something else.
+//! JSON without duplicate fields. Other readers silently take the last of two fields with the same name,
+//! although the author must have meant something else.
 
 use std::fmt;
 
@@ -7,22 +7,22 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::map::Entry;
 use serde_json::{Map, Value};
 
-/// Any JSON, read strictly.
+/// JSON value that was read strictly.
 #[derive(Debug)]
 pub struct Strict(pub Value);
 
-/// How the sentence begins and ends that a fault of this kind says.
+/// Beginning and end of the error sentence about a duplicate field.
 const FIELD: &str = "the field '";
 const TWICE: &str = "' is given twice";
-/// How the library says the same of a structure.
+/// Beginning of the error sentence by which serde reports a duplicate field of a struct.
 const DUPLICATE: &str = "duplicate field `";
 
-/// What is said of a field that is given twice.
+/// Error sentence about a duplicate field.
 pub fn sentence(field: &str) -> String {
     format!("{FIELD}{}{TWICE}", field.escape_debug())
 }
 
-/// Where a fault is that a field was given twice: the sentence that says so.
+/// Sentence of an error that reports a duplicate field; `None` for other errors.
 pub fn twice(fault: &serde_json::Error) -> Option<String> {
     let said = fault.to_string();
     if let Some(end) = said.find(TWICE).filter(|_| said.starts_with(FIELD)) {

@@ -1,28 +1,28 @@
-//! Tool calls that a model wrote as text: blocks of `<tool name="…">` with one element for each field.
-//! Everything around them is left alone. What is wrong is said with its line, before anything is run.
+//! Tool calls that a model wrote as text: blocks of `<tool name="…">` with one element per field. The text
+//! around them is ignored. Errors name the line, and are found before anything is run.
 
 use serde_json::{Map, Value};
 
 use super::tools::{self, Described};
 
-/// A call as it was written.
+/// Tool call as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// Which tool.
+    /// Name of the tool.
     pub tool: &'static str,
-    /// Its arguments, typed by the tool's schema.
+    /// Arguments, typed by the tool's schema.
     pub arguments: Map<String, Value>,
-    /// Where it begins.
+    /// Line where the block begins.
     pub line: usize,
 }
 
-/// What is wrong with the text.
+/// Error in the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {sentence}")]
 pub struct Malformed {
-    /// Where.
+    /// Line of the error.
     pub line: usize,
-    /// What, and what is allowed.
+    /// Description of the error, and what is allowed.
     pub sentence: String,
 }
 
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         Err(Malformed { line, sentence })
     }
 
-    /// Goes to the next opening tag of a tool. `<toolbox>` is none.
+    /// Moves to the next opening tag of a tool; `<toolbox>` does not count. Returns false if there is none.
     fn find_tool(&mut self) -> bool {
         while let Some(found) = self.rest().find("<tool") {
             self.at += found;
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One element, at whose `<` we are.
+    /// Reads one element; the position is at its `<`.
     fn field(&mut self, tool: &Described, line: usize) -> Result<(String, String), Malformed> {
         let tag = &self.rest()[1..];
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
             } else if closes(rest, "tool").is_some() {
                 return self.wrong(line, format!("<{name}> is not closed with {close}"));
             } else {
-                // A model that writes `a < b && c` means just that.
+                // A model that writes `a < b && c` without escaping means these characters.
                 let mark = &rest[..1];
                 value.push_str(mark);
                 self.at += 1;
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How long the closing tag of this name is, where the text begins with it.
+/// Length of the closing tag of this name, if the text begins with it.
 fn closes(text: &str, name: &str) -> Option<usize> {
     let after = text.strip_prefix("</")?.strip_prefix(name)?.trim_start();
     let rest = after.strip_prefix('>')?;
@@ -254,7 +254,7 @@ fn first_field(tool: &Described) -> String {
         .unwrap_or_default()
 }
 
-/// The value of `name="…"`, where that is all there is.
+/// Value of `name="…"`, if the text contains nothing else.
 fn attribute(head: &str) -> Option<String> {
     let value = head
         .strip_prefix("name")?
@@ -266,10 +266,10 @@ fn attribute(head: &str) -> Option<String> {
     rest.trim().is_empty().then(|| name.to_owned())
 }
 
-/// What stands behind the sign of an entity, and its end, are no longer than this.
+/// Limit on the length of an entity after its `&`, in bytes.
 const LONGEST_ENTITY: usize = 10;
 
-/// A letter that is written as an entity, and how long that is.
+/// Character that is written as an entity, and the length of the entity.
 fn entity(text: &str) -> Option<(char, usize)> {
     let rest = text.strip_prefix('&')?;
     let end = rest.bytes().take(LONGEST_ENTITY).position(|b| b == b';')?;
@@ -292,7 +292,7 @@ fn entity(text: &str) -> Option<(char, usize)> {
     Some((letter, name.len() + 2))
 }
 
-/// A value on lines of its own is meant without the line breaks around it.
+/// Value without the line breaks around it, if it stands on lines of its own.
 fn unindented(value: &str) -> String {
     match value
         .strip_prefix("\r\n")
@@ -306,7 +306,7 @@ fn unindented(value: &str) -> String {
     }
 }
 
-/// A value as its schema wants it, or what is allowed.
+/// Value in the type of its schema. The error says what is allowed.
 fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
     let trimmed = text.trim();
     match schema["type"].as_str() {
@@ -335,11 +335,11 @@ fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
     }
 }
 
-/// Elements within each other that are read; no condition is as deep.
+/// Limit on nested elements; no valid condition is as deep.
 const DEEPEST: usize = 16;
 
-/// An object that is written as elements, as in `<until><port>3000</port></until>`. Its values are
-/// what `kind` says, or else what they look like.
+/// Object that is written as elements, as in `<until><port>3000</port></until>`. Values have the type of
+/// `kind`, or else the type that they look like.
 fn nested(text: &str, kind: &Value, depth: usize) -> Option<Value> {
     if depth > DEEPEST {
         return None;
@@ -363,7 +363,7 @@ fn nested(text: &str, kind: &Value, depth: usize) -> Option<Value> {
     (!fields.is_empty()).then_some(Value::Object(fields))
 }
 
-/// One of several conditions: an element around it, or the condition itself where it has one field.
+/// Member of `all` or `any`: an element around a condition, or the condition itself if it has a single field.
 fn member(name: &str, inner: &str, depth: usize) -> Option<Value> {
     let whole = match name {
         "all" | "any" => None,
@@ -375,7 +375,7 @@ fn member(name: &str, inner: &str, depth: usize) -> Option<Value> {
     }
 }
 
-/// A list that is written as elements, as in `<keys><key>up</key><key>enter</key></keys>`.
+/// List that is written as elements, as in `<keys><key>up</key><key>enter</key></keys>`.
 fn listed(text: &str) -> Option<Value> {
     let items = elements(text)?.into_iter();
     let items: Vec<Value> = items.map(|(_, inner)| Value::from(inner)).collect();
@@ -389,7 +389,7 @@ fn looks_like(text: &str) -> Value {
     }
 }
 
-/// The elements that a text is made of, where it is made of nothing else.
+/// Elements of a text. `None`: the text contains anything else.
 fn elements(text: &str) -> Option<Vec<(&str, &str)>> {
     let mut found = Vec::new();
     let mut rest = text.trim();
@@ -407,8 +407,7 @@ fn elements(text: &str) -> Option<Vec<(&str, &str)>> {
     Some(found)
 }
 
-/// What stands before the closing tag of this name, and what after it. There may be another element
-/// of the same name in between.
+/// Text before and after the closing tag of this name. Elements of the same name may be nested inside.
 fn enclosed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let mut depth = 0;
@@ -554,7 +553,7 @@ mod tests {
 
     #[test]
     fn signs_that_are_no_entities_are_passed_over_quickly() {
-        // Looking to the end of the text for each would take hours.
+        // A search to the end of the text for each `&` would take hours.
         let many = "<&".repeat(1 << 20);
         let block = format!("<tool name='shell'><command>{many}</command></tool>");
         assert_eq!(one(&block)["command"], json!(many));

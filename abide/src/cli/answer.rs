@@ -1,4 +1,4 @@
-//! `abide answer`: what commands ask, and a person's answers.
+//! `abide answer`: shows open questions and sends a person's answers.
 
 use std::collections::VecDeque;
 
@@ -82,13 +82,13 @@ fn done(word: &str) -> &'static str {
     }
 }
 
-/// Prints what happens to questions as it happens.
+/// Prints a line for each question that is opened or closed.
 async fn lines(client: &Client) -> Result<u8, Trouble> {
     patience::follow(client, &mut Told::default()).await?;
     Ok(0)
 }
 
-/// Which questions were told to be open, and not yet closed.
+/// Ids of questions that were reported as open and not yet as closed.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -101,7 +101,8 @@ impl Told {
         }
     }
 
-    /// What a daemon is asked for: what these have become, and what else there is.
+    /// Path of the request. It names the known questions, so that a restarted daemon reports only what
+    /// became of them, and all others.
     fn path(&self) -> String {
         match self.0.is_empty() {
             true => "/v1/questions?follow=true".into(),
@@ -121,14 +122,14 @@ impl Listener for Told {
     }
 }
 
-/// A person at a terminal who is asked one question after the other.
+/// Person at a terminal who answers questions one by one.
 struct Asking {
     client: Client,
     terminal: Terminal,
     waiting: VecDeque<Value>,
     shown: Option<Prompt>,
     told: Told,
-    /// How many more are seen to before it ends; without it, it never does.
+    /// Number of questions until the program ends; `None`: it runs until interrupted.
     left: Option<usize>,
 }
 
@@ -151,14 +152,14 @@ impl Asking {
         let mut patience = Patience::new();
         loop {
             let path = self.told.path();
-            // While this is open, somebody is there to be asked.
+            // While this stream is open, the daemon counts this person as available for questions.
             let followed = match self.client.stream(Method::GET, &path, Bytes::new()).await {
                 Ok(stream) => self.follow(stream).await,
                 Err(unanswered) => Err(unanswered),
             };
             match followed {
                 Ok(()) => return Ok(0),
-                // The daemon went away: the next one says what has become of what it asked.
+                // The daemon went away; the next one reports what became of the known questions.
                 Err(Unanswered::Broken(_)) if patience.goes_on(path != self.told.path()).await => {}
                 Err(unanswered) => return Err(unanswered.into()),
             }
@@ -231,7 +232,7 @@ impl Asking {
             Ok(_) => done(word).to_owned(),
             Err(Unanswered::Refused { detail, .. }) => format!("({detail})"),
             Err(broken) => {
-                // The next daemon is not asked for what was told, so the question must stay here.
+                // The next daemon does not send known questions again, so the question must stay here.
                 prompt.ask_again(&self.terminal);
                 self.shown = Some(prompt);
                 return Err(broken);

@@ -1,4 +1,4 @@
-//! `abide call`: runs the tool blocks of a text in order.
+//! `abide call`: runs the tool calls in a model's text, in order, and prints their results.
 
 use std::io::Read;
 
@@ -11,7 +11,7 @@ use super::show;
 use super::trouble::Trouble;
 use crate::xml;
 
-/// The longest text that is read.
+/// Longest text that is read, in bytes.
 const TEXT_LIMIT: u64 = 16 << 20;
 
 pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
@@ -34,7 +34,7 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
         let arguments = Value::Object(block.arguments);
         let result = match client.post_once(&path, &arguments).await {
             Ok(result) => result,
-            // The call was not right: that is the result for whoever wrote it.
+            // A refused call is a result too, for the model that wrote it.
             Err(Unanswered::Refused { detail, .. }) => json!({"text": detail, "is_error": true}),
             Err(other) => return Err(other.into()),
         };
@@ -45,7 +45,7 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
             show::json(&json!({"tool": block.tool, "line": block.line, "result": result}));
         } else {
             let text = result["text"].as_str().unwrap_or_default();
-            // A model wrote what is called, and the result repeats it.
+            // A model wrote the call, and the result may repeat it: remove control sequences for a terminal.
             let text = match super::person_reads() {
                 true => Sanitizer::default().clean(text.as_bytes()),
                 false => text.to_owned(),

@@ -1,4 +1,4 @@
-//! The daemon's own life, as far as it is typed: serve, stop, and the front for MCP clients.
+//! Commands for the daemon process: `serve`, `stop`, and the MCP front.
 
 use serde_json::json;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -22,7 +22,7 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), Trouble> {
         true => daemon_process::log_to_file(&paths),
         false => Ok(()),
     };
-    // The MCP library tells every step of every client; only its troubles are worth a line.
+    // The MCP library logs every step of every client at `info`; keep only its errors.
     let worth = Targets::new()
         .with_default(LevelFilter::INFO)
         .with_target("rmcp", LevelFilter::ERROR);
@@ -50,7 +50,7 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), Trouble> {
     serve::serve(paths, config, activation, ready).map_err(|fault| own(format!("{fault:#}")))
 }
 
-/// Stops the daemon and waits until it is gone. Where there is none, that is done already.
+/// Stops the daemon and waits until its process has exited. Succeeds if no daemon is running.
 pub fn stop(paths: &Paths, as_json: bool) -> Result<(), Trouble> {
     if connect::connect_running(paths, DaemonSocket::Http).is_err() {
         if as_json {
@@ -60,7 +60,8 @@ pub fn stop(paths: &Paths, as_json: bool) -> Result<(), Trouble> {
         }
         return Ok(());
     }
-    // It says its number itself: who stands behind the socket may be whoever opened it for the daemon.
+    // The pid comes from the daemon's status: the peer of the socket may be the process that opened it
+    // for the daemon.
     let status = http::ask_status(&paths.http_socket());
     let pid = status
         .ok()

@@ -1,5 +1,5 @@
-//! `abide messages --hook`: waits for messages on behalf of a client that starts a hook whenever its
-//! agent ends a turn, and is woken by how the hook ends.
+//! `abide messages --hook`: waits for messages on behalf of a client. The client starts the hook
+//! whenever its agent ends a turn, and the exit code of the hook wakes the agent.
 
 use std::io::{IsTerminal, Read, Write};
 use std::time::Duration;
@@ -13,15 +13,15 @@ use abide_engine::clients::ClientKind;
 use abide_engine::clock::pause;
 use abide_engine::config::Paths;
 
-/// What wakes: the client shows its agent what stands on standard error.
+/// Exit code that wakes the agent: the client shows the agent the text on standard error.
 const WAKE: u8 = 2;
-/// How long one call waits; it is repeated.
+/// Standby time of one call, in seconds; the call is repeated.
 const STANDBY: u64 = 3_600;
-/// Before a daemon that went away is called again.
+/// Pause before a request to a daemon that went away is repeated.
 const BREATH: Duration = Duration::from_secs(1);
 
-/// Waits until there are messages, tells them and wakes. Ends at once where none can come, or where
-/// another hook of the same session waits already: one is started at the end of every turn.
+/// Waits for messages, prints them and wakes the agent. Returns at once if no message can arrive, or if
+/// another hook of the same session already waits: the client starts one at the end of every turn.
 pub async fn wait(paths: &Paths, agent: String) -> Result<u8, Trouble> {
     let said = said();
     let session = session_of(&said);
@@ -52,7 +52,7 @@ pub async fn wait(paths: &Paths, agent: String) -> Result<u8, Trouble> {
     }
 }
 
-/// What the client says to its hook.
+/// JSON input that the client passes to its hook; null without any.
 fn said() -> Value {
     let mut input = std::io::stdin();
     let mut text = String::new();
@@ -62,7 +62,7 @@ fn said() -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// The session's name, as it may stand in the name of a file.
+/// Session name, reduced to characters that are safe in a file name.
 fn session_of(said: &Value) -> String {
     let name = said["session_id"].as_str().unwrap_or("none");
     let plain = name
@@ -71,8 +71,8 @@ fn session_of(said: &Value) -> String {
     plain.take(64).collect()
 }
 
-/// True if a message is there or something runs that could send one. Messages are asked for last: what ends
-/// in between has sent its message by then.
+/// Returns `true` if there is a message, or a timer or session that could send one. Messages are
+/// queried last: a timer or session that ends in between has sent its message by then.
 async fn may_come(client: &Client) -> Result<bool, Trouble> {
     for (path, list) in [
         ("/v1/timers", "timers"),

@@ -1,4 +1,4 @@
-//! `abide logs` and `abide session read`.
+//! `abide logs` and `abide session read`: print the output of a session.
 
 use abide_output::sanitizer::Sanitizer;
 use base64::Engine;
@@ -54,14 +54,14 @@ impl From<Trouble> for Stopped {
 struct Reading {
     logs: Logs,
     at: u64,
-    /// When came what is printed next.
+    /// Arrival time of the output that is printed next, in Unix milliseconds.
     time: u64,
-    /// One for each stream: a sequence begun on one is not ended by the other.
+    /// One sanitizer per stream, because an escape sequence of one stream does not continue in another.
     sanitizers: [Sanitizer; 3],
 }
 
 impl Reading {
-    /// Reads from where it stands to the end, or until the daemon goes away.
+    /// Prints from the current offset to the end, or until the daemon goes away.
     async fn pass(&mut self, client: &Client) -> Result<(), Stopped> {
         let stream = match (self.logs.stdout, self.logs.stderr) {
             (true, _) => "stdout",

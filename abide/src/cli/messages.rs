@@ -1,4 +1,4 @@
-//! `abide messages`.
+//! `abide messages`: prints messages to agents, and sends one again.
 
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::{hook, show};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{self, Paths};
 
-/// What stands before the reason of a failed delivery.
+/// Indentation of the reason of a failed delivery, in columns.
 const INSET: usize = 4;
 
 pub async fn messages(
@@ -57,28 +57,27 @@ pub async fn messages(
     if all.is_empty() {
         say!("No messages.");
     }
-    // The newest stands last, where a person looks first.
+    // Newest last, next to the prompt.
     for message in all.iter().rev() {
         print(message, args.deliveries);
     }
     Ok(0)
 }
 
-/// The newest message there is: what is newer is news, even where a daemon goes away before it has told
-/// anything.
+/// Id of the newest message. Messages after it are new, even if the daemon goes away before it has sent any.
 async fn newest(client: &Client) -> Result<Option<String>, Trouble> {
     let newest = client.get("/v1/messages?limit=1").await?;
     let id = newest["messages"][0]["message_id"].as_str();
     Ok(id.map(str::to_owned))
 }
 
-/// Whoever stays to hear of messages.
+/// State of `--follow`.
 struct Following {
-    /// What is asked for until a daemon answers.
+    /// Path of the first request, until a daemon has answered.
     path: String,
-    /// The last message that was printed, or the newest there was before any.
+    /// Last message that was printed, or the newest message at the start.
     last: Option<String>,
-    /// A daemon has answered.
+    /// Set once a daemon has answered.
     begun: bool,
     json: bool,
     deliveries: bool,
@@ -89,7 +88,7 @@ impl Listener for Following {
         match (&self.last, self.begun) {
             (_, false) => self.path.clone(),
             (Some(last), true) => format!("/v1/messages?follow=true&since={last}"),
-            // There was none at all, so each is news.
+            // There were no messages at the start, so all are new.
             (None, true) => "/v1/messages?follow=true&limit=1000".into(),
         }
     }
@@ -135,7 +134,8 @@ fn print(message: &Value, with_deliveries: bool) {
     }
 }
 
-/// Such as `command claude: failed, tried 2 times, last 4m ago, again in 26m`, and below it why.
+/// Prints a line such as `command claude: failed, tried 2 times, last 4m ago, again in 26m`, and the
+/// reason below it.
 fn print_delivery(delivery: &Value, now: u64) {
     let waker = one_line(delivery["waker"].as_str().unwrap_or_default());
     let state = delivery["state"].as_str().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The command line: what a person types, and what they see. It knows the daemon only over its
-//! socket.
+//! Command-line interface: parses the command line and prints results. It talks to a running daemon
+//! only over its socket.
 
 mod answer;
 mod args;
@@ -46,7 +46,7 @@ use client::Client;
 use show::say;
 use trouble::{OWN, Trouble};
 
-/// Does what was typed.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let line = match Line::try_parse() {
         Ok(line) => line,
@@ -67,7 +67,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What to say of an option that does not exist, with the one that was probably meant.
+/// Error text for an unknown option, with the option that was probably meant.
 fn unexpected_option(said: &clap::Error) -> Option<String> {
     if said.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -82,7 +82,7 @@ fn unexpected_option(said: &clap::Error) -> Option<String> {
     if let Some(ContextValue::String(meant)) = said.get(ContextKind::SuggestedArg) {
         sentence.push_str(&format!("; did you mean '{meant}'?"));
     }
-    // Where a value could stand as well, clap suggests to put `--` before it.
+    // Clap suggests `--` if a value would be accepted at this position.
     if said.get(ContextKind::Suggested).is_some() {
         sentence.push_str("\n  words after `--` are not treated as options");
     }
@@ -146,7 +146,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-/// Does what takes a daemon to do.
+/// Runs a command that needs the daemon.
 fn talk(command: Command) -> Result<u8, Trouble> {
     let paths = paths()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -220,7 +220,7 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             | Command::Version(_) => unreachable!("`obey` carries these out without a daemon"),
         }
     });
-    // A thread may still be waiting for input that nobody wants any more.
+    // A blocking thread may still wait for input that is no longer needed.
     runtime.shutdown_background();
     done
 }
@@ -229,7 +229,7 @@ fn paths() -> Result<Paths, Trouble> {
     Paths::from_env().map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
 }
 
-/// Writes to standard output; a reader that has gone away is no trouble.
+/// Writes to standard output. `false`: the reader has closed the pipe, which is not an error.
 fn print(bytes: &[u8]) -> Result<bool, Trouble> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -239,12 +239,12 @@ fn print(bytes: &[u8]) -> Result<bool, Trouble> {
     }
 }
 
-/// Whether a person reads what is printed.
+/// Returns `true` if standard output is a terminal.
 fn person_reads() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// An id as it was typed, which goes into a path as it is.
+/// Checks an id from the command line, which is inserted into a URL path without escaping.
 fn name(id: &str) -> Result<&str, Trouble> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !id.is_empty() && id.chars().all(plain) {
@@ -255,7 +255,7 @@ fn name(id: &str) -> Result<&str, Trouble> {
         .next("ids look like session_k3v9x2bc; `abide session list --all` shows them"))
 }
 
-/// The agent for whom `abide mcp` was typed in its plain form; `None`: the words want reading.
+/// Agent of an `abide mcp` command line in its simple form; `None`: the full parser must read it.
 pub fn mcp_agent(mut words: impl Iterator<Item = OsString>) -> Option<String> {
     let agent = match words.next() {
         None => return Some(config::agent_from_env()),

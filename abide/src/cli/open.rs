@@ -1,4 +1,4 @@
-//! `abide open`.
+//! `abide open`: logs a browser in and opens the page.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use super::show;
 use super::show::{complain, say};
 use super::trouble::Trouble;
 
-/// What opens a link on a desktop.
+/// Program that opens a link on a desktop.
 const OPENER: &str = "xdg-open";
 
 pub async fn open(client: Client, args: Open) -> Result<u8, Trouble> {
@@ -41,7 +41,7 @@ fn has_a_display() -> bool {
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Whether something could be started that opens links. It lives on without us.
+/// Starts the browser and returns `true` on success. The browser outlives this program.
 fn start_browser(link: &str) -> bool {
     #[expect(
         clippy::disallowed_methods,

@@ -1,4 +1,5 @@
-//! Daemons come and go; whoever follows one goes on with the next. This says when that is in vain.
+//! Reconnects for streams from the daemon. The daemon may restart at any time, and a client then
+//! resumes with the next one; this file decides when to give up.
 
 use std::time::Duration;
 
@@ -12,21 +13,21 @@ use super::client::{Client, Unanswered};
 use super::trouble::Trouble;
 use abide_engine::clock::{SystemClock, pause};
 
-/// Streams in a row that may break without having brought anything.
+/// Consecutive streams that may break without any data; the client gives up at one more.
 const ATTEMPTS: u32 = 5;
-/// A stream that stood for so long was not in vain, though nothing came.
+/// Lifetime after which a stream counts as successful, even without any data.
 const STOOD: Millis = Millis::from_secs(10);
-/// How long a daemon is left alone that breaks off again and again, the first time; then longer.
+/// Unit of the back-off: it is multiplied by the number of failures, and used from the second failure on.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// How often a stream has been taken up in vain.
+/// Back-off state of one stream: consecutive failures, and the start of the current attempt.
 pub struct Patience {
     vain: u32,
     began: Mono,
 }
 
 impl Patience {
-    /// None yet.
+    /// Starts without failures.
     pub fn new() -> Self {
         Patience {
             vain: 0,
@@ -34,8 +35,8 @@ impl Patience {
         }
     }
 
-    /// A stream broke, after something `came` or nothing did. Whether it is worth while to ask for it
-    /// again; then at once, or a moment later where that was in vain before.
+    /// Records that a stream broke; `came` says if it had delivered data. Waits for the back-off, then
+    /// returns `true` if the caller should reconnect. There is no wait after the first failure in a row.
     pub async fn goes_on(&mut self, came: bool) -> bool {
         let stood = SystemClock.mono().since(self.began);
         self.vain = match came || stood >= STOOD {
@@ -50,19 +51,19 @@ impl Patience {
     }
 }
 
-/// What hears lines of JSON, whichever daemon tells them.
+/// Consumer of a stream of JSON lines that survives a restart of the daemon.
 pub trait Listener {
-    /// What to ask the next daemon for, so that nothing is told twice and nothing is missed.
+    /// Path for the next request. It contains the cursor, so that no line is lost or repeated after a reconnect.
     fn path(&self) -> String;
 
-    /// The daemon that was asked answers, and its lines come.
+    /// Called when the daemon has accepted the request, before its first line.
     fn begun(&mut self) {}
 
-    /// Takes a line. `false`: it wants no more.
+    /// Handles a line. `false` ends the stream.
     fn hear(&mut self, line: Value) -> Result<bool, Trouble>;
 }
 
-/// Follows a stream of lines for as long as the listener wants, over daemons that go away.
+/// Feeds lines to the listener until it wants no more, and reconnects when the daemon goes away.
 pub async fn follow(client: &Client, listener: &mut impl Listener) -> Result<(), Trouble> {
     let mut patience = Patience::new();
     loop {
@@ -78,7 +79,8 @@ pub async fn follow(client: &Client, listener: &mut impl Listener) -> Result<(),
     }
 }
 
-/// One stream, to its end.
+/// Reads one stream to its end. The inner result says if the stream broke; the outer error comes from
+/// the listener.
 async fn pass(
     client: &Client,
     listener: &mut impl Listener,

@@ -1,4 +1,4 @@
-//! Waiting for a process that is nobody's child here.
+//! Wait for the exit of a process that is not a child.
 
 use std::os::fd::OwnedFd;
 
@@ -6,17 +6,17 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// A process, held so that no other is ever mistaken for it.
+/// Process behind a pidfd, so that a reused pid cannot be mistaken for it.
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The process of this number; `None`: it is gone already.
+    /// Opens the process with this pid; `None`: it has already exited.
     pub fn numbered(pid: i32) -> Option<Self> {
         let pid = Pid::from_raw(pid)?;
         pidfd_open(pid, PidfdFlags::empty()).ok().map(Process)
     }
 
-    /// Returns once it is gone.
+    /// Blocks until the process has exited.
     pub fn wait(&self) {
         loop {
             let mut gone = [PollFd::new(&self.0, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! A question at a terminal, on lines of its own. Only what is typed after it was shown answers it.
+//! Question at a terminal, on its own lines. Only input typed after the question was shown counts as an answer.
 
 use anstyle::Style;
 use serde_json::Value;
@@ -7,20 +7,20 @@ use super::show;
 use crate::cli::terminal::Terminal;
 use abide_engine::config;
 
-/// What a person said.
+/// Answer of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Said {
-    /// Go on waiting.
+    /// Continue waiting.
     Yes,
-    /// Give up.
+    /// Stop waiting.
     No,
-    /// End it all, now.
+    /// Interrupt: end the command now.
     Interrupt,
 }
 
-/// A question that is shown and not answered yet.
+/// Question that is shown and not answered yet.
 pub struct Prompt {
-    /// Which question.
+    /// Question id.
     pub question: String,
     keys: bool,
     typed: Vec<u8>,
@@ -28,13 +28,13 @@ pub struct Prompt {
 }
 
 const ASK: &str = "Continue waiting? [Y/n] ";
-/// A terminal at which the end is typed more often than this is not there any more.
+/// Number of end-of-file reads after which the terminal counts as gone.
 const END_LIMIT: u32 = 16;
-/// Nobody types a longer answer.
+/// Longest answer line, in bytes.
 const ANSWER_LIMIT: usize = 1 << 10;
 
 impl Prompt {
-    /// Shows the question. With `keys` the terminal is in raw mode, and one key answers.
+    /// Shows the question. With `keys` the terminal is in raw mode, and a single key answers.
     pub fn show(terminal: &Terminal, facts: &Value, keys: bool) -> Self {
         let text = facts["text"].as_str().unwrap_or_default();
         let prompt = Prompt {
@@ -44,7 +44,7 @@ impl Prompt {
             ends: 0,
         };
         let (question, rest) = text.split_once('\n').unwrap_or((text, ""));
-        // It must be seen between all that a command writes.
+        // Bold, to stand out from the command's output.
         let bold = match config::colour_enabled() {
             true => show::HEADING,
             false => Style::new(),
@@ -57,7 +57,7 @@ impl Prompt {
         prompt
     }
 
-    /// Waits for what is typed. Nothing is lost where the call is given up.
+    /// Waits for an answer. Cancel safe: no input is lost if the future is dropped.
     pub async fn answer(&mut self, terminal: &Terminal) -> Said {
         loop {
             let mut room = [0; 256];
@@ -66,7 +66,7 @@ impl Prompt {
                     self.ends += 1;
                     self.say(terminal, &format!("\n{ASK}"));
                 }
-                // The terminal is gone, and nobody can type at it any more.
+                // The terminal is gone, so there will be no answer.
                 Ok(0) | Err(_) => std::future::pending().await,
                 Ok(read) => {
                     self.typed.extend_from_slice(&room[..read]);
@@ -97,12 +97,12 @@ impl Prompt {
         None
     }
 
-    /// Asks once more, since nobody heard the answer.
+    /// Asks once more, because the answer was not delivered.
     pub fn ask_again(&self, terminal: &Terminal) {
         self.say(terminal, &format!("(the answer was not delivered) {ASK}"));
     }
 
-    /// Takes the question back and says why.
+    /// Withdraws the question and says why.
     pub fn withdraw(self, terminal: &Terminal, why: &str) {
         self.say(terminal, &format!("\n({why})\n"));
     }

@@ -1,5 +1,5 @@
-//! The reference as pages of the guide: the tools out of their schemas, the commands out of their
-//! help. What is written by hand elsewhere may lag behind; this cannot.
+//! Reference pages of the guide: the tools from their schemas, the commands from their help. They are
+//! generated, so that they cannot become outdated.
 
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ Every command prints the same with `--help`. `abide completions` makes completio
 manual pages.
 ";
 
-/// The page about the tools.
+/// Page about the tools.
 pub fn tools(all: &[Described]) -> String {
     let mut page = String::from(TOOLS_HEAD);
     for tool in all {
@@ -46,7 +46,7 @@ pub fn tools(all: &[Described]) -> String {
     page
 }
 
-/// What a client may assume of a tool.
+/// Sentence about what a tool may change, for the page.
 fn nature(tool: &Described) -> String {
     let acts = match tool.power {
         Power::Reads => "only looks",
@@ -98,7 +98,7 @@ fn facts(page: &mut String, schema: &Value) {
     }
 }
 
-/// The type of a value, with the values or the bounds that it is held to.
+/// Type of a value, with its allowed values or bounds.
 fn kind(field: &Value) -> String {
     let mut kind = match &field["type"] {
         Value::String(one) => one.clone(),
@@ -131,7 +131,7 @@ fn kind(field: &Value) -> String {
     kind
 }
 
-/// A sentence that stays one in a table and is not taken for HTML outside of code.
+/// Text escaped for a Markdown table cell, and for HTML outside of code.
 fn safe(text: &str) -> String {
     let bars = text.replace('|', "\\|");
     let parts = bars.split('`').enumerate().map(|(number, part)| {
@@ -144,7 +144,7 @@ fn safe(text: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// The page about the commands.
+/// Page about the commands.
 pub fn commands(mut root: clap::Command) -> String {
     root.build();
     let mut page = String::from(COMMANDS_HEAD);

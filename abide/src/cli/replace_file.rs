@@ -6,12 +6,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Longer files are no settings.
+/// Largest file that is read, in bytes: a longer one is not a configuration file.
 const LONGEST: u64 = 64 << 20;
-/// Of files that are made.
+/// Permissions of new files.
 const PRIVATE: u32 = 0o600;
 
-/// The text of a file; `None`: there is none.
+/// Text of a file; `None`: it does not exist.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -42,8 +42,8 @@ pub fn may_change(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts `after` where `before` was; `None` on either side: no file. A link is followed, so that it
-/// stays one. Fails without a change where the file is not `before` any more.
+/// Replaces `before` with `after`; `None` means no file. A symbolic link is followed and kept. Fails
+/// without a change if the file is no longer `before`.
 pub fn replace(path: &Path, before: Option<&str>, after: Option<&str>) -> io::Result<()> {
     let place = target(path)?;
     if read(&place)?.as_deref() != before {
@@ -56,7 +56,7 @@ pub fn replace(path: &Path, before: Option<&str>, after: Option<&str>) -> io::Re
     write(&place, after, mode)
 }
 
-/// Writes a copy beside a file, with the file's own permissions.
+/// Writes a copy next to a file, with the same permissions.
 pub fn copy_beside(path: &Path, copy: &Path, text: &str) -> io::Result<()> {
     let mode = std::fs::metadata(path)?.permissions().mode();
     write(copy, text, mode)
@@ -86,7 +86,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     written
 }
 
-/// Resolves symbolic links, also if the target does not exist yet.
+/// Resolves symbolic links. A path that does not exist is returned as it is; a dangling link is an error.
 fn target(path: &Path) -> io::Result<PathBuf> {
     match std::fs::canonicalize(path) {
         Ok(target) => Ok(target),

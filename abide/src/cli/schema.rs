@@ -1,6 +1,6 @@
-//! `abide schema`: what `--json` prints, as JSON Schemas derived from the public types. They say which fields there are;
-//! later versions may add some, so a reader ignores what it does not know. The tests hold every command's real output
-//! against them.
+//! `abide schema`: JSON Schemas of `--json` output, derived from the public types. Later versions may
+//! add fields, so a reader must ignore unknown ones. Tests check the real output of every command
+//! against these schemas.
 
 use abide_api::schema::{printed, tool_output, with_is_error};
 use abide_api::{
@@ -13,10 +13,10 @@ use super::args::SchemaOf;
 use super::show::{self, say};
 use super::trouble::Trouble;
 
-/// Makes the schema of a type.
+/// Function that generates a schema.
 type Schema = fn() -> Value;
 
-/// Every command that has `--json`, and the type that it prints.
+/// Commands with `--json`, and the type that each prints.
 const COMMANDS: [(&str, Schema); 34] = [
     ("run", printed::<cli::Run>),
     ("answer", printed::<cli::Answer>),
@@ -54,7 +54,7 @@ const COMMANDS: [(&str, Schema); 34] = [
     ("version", printed::<cli::Version>),
 ];
 
-/// Commands that have no `--json`, and why.
+/// Commands without `--json`, and the reason.
 const PLAIN: [(&str, &str); 6] = [
     (
         "serve",
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use crate::cli::args::Line;
 
-    /// Every command, by the words that it is typed with, and whether it knows `--json`.
+    /// Collects every command by its words, and a flag for `--json`.
     fn commands(command: &clap::Command, typed: &str, all: &mut Vec<(String, bool)>) {
         for sub in command.get_subcommands() {
             let name = format!("{typed} {}", sub.get_name());

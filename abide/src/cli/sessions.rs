@@ -1,4 +1,4 @@
-//! `abide session list`, `kill` and `extend`.
+//! `abide session list`, `kill` and `extend`: list sessions, end them, change their limits.
 
 use abide_core::Millis;
 use abide_output::printable::one_line;
@@ -10,7 +10,7 @@ use super::show::{self, Row, say};
 use super::trouble::Trouble;
 use abide_engine::clock::{Clock, SystemClock};
 
-/// Sessions asked for at once.
+/// Page size of list requests.
 const PAGE: usize = 1_000;
 
 pub async fn list(client: Client, list: List) -> Result<u8, Trouble> {
@@ -69,7 +69,7 @@ fn row(session: &Value, now: u64) -> Row {
     ]
 }
 
-/// Where a session stands, in two words at most.
+/// State of a session in at most two words, with its style.
 fn state(session: &Value) -> (String, anstyle::Style) {
     let left = session["still_running"]
         .as_array()
@@ -99,7 +99,7 @@ pub async fn kill(client: Client, kill: Kill) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-/// What is known of a session that was killed. Where its keeper was lost, nothing has seen its tree end.
+/// Text about a session that was killed. If its keeper was lost, the exit of its processes was not observed.
 pub(super) fn killed(id: &str, session: &Value) -> String {
     match session["end"].as_str() {
         Some("lost") => format!(

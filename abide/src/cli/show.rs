@@ -1,4 +1,4 @@
-//! Tables, ages and colour for people; JSON for programs.
+//! Output formatting: tables, durations and colours for people, JSON for programs.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -11,14 +11,14 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::trouble::OWN;
 use crate::cli::terminal::size_of;
 
-/// Prints a line. A reader that has gone away ends the program without a word, as it ends others.
+/// Prints a line to standard output. If the reader has closed the pipe, the program exits silently.
 macro_rules! say {
     ($($text:tt)*) => {
         $crate::cli::show::line(anstream::stdout(), format_args!($($text)*))
     };
 }
 
-/// The same, for what is not the result.
+/// Prints a line to standard error.
 macro_rules! complain {
     ($($text:tt)*) => {{
         use std::io::Write;
@@ -28,7 +28,7 @@ macro_rules! complain {
 
 pub(super) use {complain, say};
 
-/// What a program exits with whose reader has gone away.
+/// Exit code after a broken pipe: 128 + `SIGPIPE`.
 pub const BROKEN_PIPE: u8 = 141;
 
 pub fn line(mut out: impl Write, text: std::fmt::Arguments<'_>) {
@@ -44,18 +44,18 @@ pub fn line(mut out: impl Write, text: std::fmt::Arguments<'_>) {
     }
 }
 
-/// Headings.
+/// Style of headings.
 pub const HEADING: Style = Style::new().bold();
-/// What matters less.
+/// Style of less important text.
 pub const FAINT: Style = Style::new().dimmed();
-/// What went well.
+/// Style of success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// What wants care.
+/// Style of warnings.
 pub const CARE: Style = AnsiColor::Yellow.on_default();
-/// What did not.
+/// Style of errors.
 pub const BAD: Style = AnsiColor::Red.on_default();
 
-/// One JSON value; spread over lines where a person reads it.
+/// Prints a JSON value, indented if standard output is a terminal.
 pub fn json(value: &Value) {
     if std::io::stdout().is_terminal() {
         say!("{}", spelled(&format!("{value:#}")));
@@ -64,7 +64,8 @@ pub fn json(value: &Value) {
     }
 }
 
-/// JSON with those controls spelled out that it lets stand, and that a terminal would obey.
+/// JSON in which DEL and the C1 control characters are escaped: JSON allows them, but a terminal would
+/// interpret them.
 fn spelled(json: &str) -> String {
     let spell = |c: char| match c {
         '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(c)),
@@ -76,10 +77,10 @@ fn spelled(json: &str) -> String {
     }
 }
 
-/// A row of a table: its cells, each with a colour.
+/// Row of a table: cells with their styles.
 pub type Row = Vec<(String, Style)>;
 
-/// Prints a table that fits the terminal: the last column takes what is left, and is cut there.
+/// Prints a table that fits the terminal: the last column gets the remaining width and is truncated.
 pub fn table(head: &[&str], rows: &[Row]) {
     let heading = head
         .iter()
@@ -111,7 +112,7 @@ pub fn table(head: &[&str], rows: &[Row]) {
     }
 }
 
-/// How wide the terminal is; nothing is cut where there is none.
+/// Width of the terminal; `None` if standard output is not a terminal, and then nothing is truncated.
 pub fn room() -> Option<usize> {
     let stdout = std::io::stdout();
     stdout
@@ -119,23 +120,23 @@ pub fn room() -> Option<usize> {
         .then(|| size_of(stdout.as_fd()).0.into())
 }
 
-/// How wide a text is on a terminal.
+/// Width of a text on a terminal, in columns.
 fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// Characters that are looked at for each column.
+/// Number of characters that are examined per column.
 const MARKS_PER_COLUMN: usize = 8;
 
-/// The text, shortened at its end to so many columns.
+/// Text truncated to at most `most` columns, with an ellipsis.
 pub fn cut(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
     }
     let room = most.saturating_sub(1);
     let mut short = String::new();
-    // Signs may be wider together than one by one, so the whole is measured. There may also be many
-    // that take no room at all.
+    // Characters may be wider together than alone, so the whole prefix is measured. There may also be
+    // many characters of width zero, so their number is limited.
     for c in text.chars().take(MARKS_PER_COLUMN * most) {
         short.push(c);
         if columns(&short) > room {
@@ -147,8 +148,8 @@ pub fn cut(text: &str, most: usize) -> String {
     short
 }
 
-/// The text in lines that fit beside so many columns; where there is no terminal, one line. A word that
-/// is longer than a line, such as a path, goes on in the next.
+/// Text wrapped to the width that is left beside `beside` columns; one line without a terminal. A word
+/// that is longer than a line, such as a path, is split.
 pub fn wrapped(text: &str, beside: usize) -> Vec<String> {
     match room() {
         Some(room) => in_lines(text, room.saturating_sub(beside).max(20)),
@@ -187,12 +188,12 @@ fn push(lines: &mut [String], text: &str) {
     }
 }
 
-/// How long ago a moment was, in its two largest units.
+/// Time between two moments, in its two largest units.
 pub fn ago(now_ms: u64, then_ms: u64) -> String {
     short(Millis(now_ms.saturating_sub(then_ms)))
 }
 
-/// A duration in its two largest units, in whole seconds.
+/// Duration in its two largest units, in whole seconds.
 pub fn short(span: Millis) -> String {
     let whole = Millis(span.0 / 1_000 * 1_000).to_string();
     let ends: Vec<usize> = whole
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(cut("äöüß", 3), "äö…");
         assert_eq!(cut("日本語", 5), "日本…");
         assert_eq!(cut("日本語", 4), "日…");
-        // A sign and what makes a picture of it are wider together.
+        // A character and its variation selector are wider together.
         let signs = "⚠\u{fe0f}".repeat(5);
         assert_eq!(cut(&signs, 6), "⚠\u{fe0f}⚠\u{fe0f}⚠…");
     }

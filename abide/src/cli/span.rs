@@ -1,18 +1,18 @@
-//! Durations as people write them: `60s`, `1m30s`, `2h`, and bare numbers for seconds.
+//! Parser for durations such as `60s`, `1m30s` and `2h`; bare numbers are seconds.
 
 use abide_core::Millis;
 
-/// A limit that a person gives.
+/// Limit on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// None at all.
+    /// No limit.
     Never,
-    /// This long.
+    /// Limit of this duration.
     After(Millis),
 }
 
 impl Limit {
-    /// In seconds, where there is one.
+    /// Limit in seconds, if there is one.
     pub fn seconds(self) -> Option<f64> {
         match self {
             Limit::Never => None,
@@ -23,7 +23,7 @@ impl Limit {
 
 const HOW: &str = "write it as 60s, 1m30s, 2h, 3d, or as a number of seconds";
 
-/// Reads a duration above zero.
+/// Parses a duration greater than zero.
 pub fn parse(text: &str) -> Result<Millis, String> {
     let span = sum(text.trim()).ok_or_else(|| format!("not a duration; {HOW}"))?;
     match span {
@@ -33,7 +33,7 @@ pub fn parse(text: &str) -> Result<Millis, String> {
     }
 }
 
-/// Reads a duration, or `never`.
+/// Parses a duration or `never`.
 pub fn parse_limit(text: &str) -> Result<Limit, String> {
     match text.trim() {
         "never" | "0" | "0s" => Ok(Limit::Never),
@@ -70,7 +70,7 @@ fn sum(text: &str) -> Option<Millis> {
             "y" => 365.0 * 86_400_000.0,
             _ => return None,
         };
-        // 30s1m is a slip, not a duration.
+        // Units must decrease: `30s1m` is probably a typing error.
         if unit >= largest {
             return None;
         }

@@ -1,4 +1,4 @@
-//! `abide status`.
+//! `abide status`: prints the state of the daemon.
 
 use abide_output::printable::one_line;
 
@@ -73,7 +73,8 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-/// Whose command has ended and left something in the background is told apart, where there is any.
+/// Number of sessions by state. Sessions whose command has ended but that have processes in the
+/// background are listed separately, if there are any.
 fn sessions(counts: &serde_json::Value) -> String {
     let count = |name: &str| counts[name].as_u64().unwrap_or(0);
     let (running, ended) = (count("running"), count("ended"));

@@ -1,5 +1,5 @@
 //! `abide session start`, `send`, `screen`, `search`, `resize` and `signal`: the tool
-//! `terminal_session`, for a person.
+//! `terminal_session` for people.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ use super::{name, run};
 use crate::http::wire::{INHERITED_LIMITS_HEADER, OsText};
 use abide_engine::config;
 
-/// Calls the tool; what it refuses is trouble.
+/// Calls the tool; an error result becomes a [`Trouble`].
 async fn call(client: &Client, arguments: Value) -> Result<Value, Trouble> {
     let result = client
         .post_once("/v1/tools/terminal_session", &arguments)
@@ -36,7 +36,7 @@ async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, Tro
 
 pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
     let (command, argv) = run::command(&start.command)?;
-    // Several words are shown quoted, and so mean the same to the shell, where they are text.
+    // The words are passed to the shell as a quoted command line, which is only possible if they are text.
     let is_text = |word: &OsText| matches!(word, OsText::Text(_));
     if !argv.iter().flatten().all(is_text) {
         let sentence = "the words of a session's command must be UTF-8";
@@ -86,7 +86,7 @@ pub async fn screen(client: Client, screen: Screen) -> Result<u8, Trouble> {
     show(client, arguments, screen.json.json).await
 }
 
-/// Exits as grep does: 0 where something was found, 1 where nothing was.
+/// Searches a session. The exit code is that of grep: 0 with matches, 1 without.
 pub async fn search(client: Client, search: Search) -> Result<u8, Trouble> {
     let arguments = json!({
         "action": "search",

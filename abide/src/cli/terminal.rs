@@ -1,4 +1,4 @@
-//! The controlling terminal of this process, opened directly, whatever standard input and output are.
+//! Controlling terminal of this process, opened directly, even if standard input and output are redirected.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,14 +22,14 @@ pub fn comes_within(input: impl AsFd, patience: Duration) -> bool {
     rustix::event::poll(&mut wanted, Some(&patience)).is_ok_and(|ready| ready > 0)
 }
 
-/// The controlling terminal of this process.
+/// Controlling terminal of this process.
 pub struct Terminal {
     device: AsyncFd<OwnedFd>,
 }
 
 impl Terminal {
-    /// The terminal at which this process stands in the foreground: only then can whoever sits
-    /// there be asked. Must be called where the runtime is.
+    /// Opens the terminal if this process is in its foreground process group; otherwise the person
+    /// there cannot be asked. Must be called within a Tokio runtime.
     pub fn in_front() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let device = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
@@ -37,7 +37,7 @@ impl Terminal {
         if front != rustix::process::getpgrp() {
             return None;
         }
-        // SAFETY: the descriptor belongs to what is registered and is closed with it.
+        // SAFETY: the registration owns the file descriptor and closes it when it is dropped.
         let device = unsafe { AsyncFd::register(device) }.ok()?;
         Some(Terminal { device })
     }
@@ -47,7 +47,7 @@ impl Terminal {
         size_of(self.device.as_fd())
     }
 
-    /// Reads what was typed: whole lines, or single keys in raw mode. Nothing: the end was typed.
+    /// Reads input: whole lines, or single keys in raw mode. Zero bytes mean end of file (Ctrl-D).
     pub async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.device.readable().await?;
@@ -77,12 +77,12 @@ impl Terminal {
         Ok(())
     }
 
-    /// Forgets what was typed before now: it cannot be meant for what is asked now.
+    /// Discards input that was typed before now: it cannot be an answer to a question that is shown now.
     pub fn forget_typed(&self) {
         let _ = termios::tcflush(&self.device, QueueSelector::IFlush);
     }
 
-    /// Every key comes as it is typed, until the guard is dropped.
+    /// Switches to raw mode until the guard is dropped.
     pub fn raw(&self) -> io::Result<Raw> {
         let device = rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?;
         let before = termios::tcgetattr(&device)?;
@@ -93,14 +93,15 @@ impl Terminal {
     }
 }
 
-/// A terminal in raw mode.
+/// Guard that restores the terminal mode when it is dropped.
 pub struct Raw {
     device: OwnedFd,
     before: Termios,
 }
 
 impl Raw {
-    /// Another that sets the terminal back too, whoever comes first.
+    /// Second guard for the same terminal, for example for a panic hook; the first that is dropped
+    /// restores the mode.
     pub fn twin(&self) -> io::Result<Self> {
         Ok(Raw {
             device: rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?,

@@ -1,4 +1,4 @@
-//! `abide timer`.
+//! `abide timer`: starts, controls and lists timers.
 
 use abide_core::Millis;
 use abide_output::printable::one_line;
@@ -13,7 +13,7 @@ use super::wait::{Bar, noticing};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::entropy;
 
-/// Timers asked for at once.
+/// Page size of list requests.
 const PAGE: usize = 1_000;
 
 pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, Trouble> {
@@ -60,7 +60,7 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
     }
 }
 
-/// Shows the timers that have not ended.
+/// Prints the active timers.
 async fn open(client: &Client, as_json: bool) -> Result<u8, Trouble> {
     let timers = every_page(client).await?;
     table(
@@ -71,7 +71,7 @@ async fn open(client: &Client, as_json: bool) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-/// All timers that have not ended, however many pages that takes.
+/// All active timers, from all pages.
 async fn every_page(client: &Client) -> Result<Vec<Value>, Trouble> {
     let mut timers = Vec::new();
     let mut after = String::new();
@@ -114,7 +114,8 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
     })
 }
 
-/// Makes it with one daemon, and stands by on it with the next ones.
+/// Creates a timer and stands by on it. If the daemon goes away, the request is repeated with the
+/// standby time that is left.
 async fn make(client: &Client, new: &TimerStart) -> Result<Value, Unanswered> {
     let mut body = json!({
         "total_duration": seconds(new.total),
@@ -122,7 +123,7 @@ async fn make(client: &Client, new: &TimerStart) -> Result<Value, Unanswered> {
         "reason": new.reason,
         "mission": new.mission,
         "until": new.until,
-        // Said again, it makes no second one.
+        // Idempotency key: a retry does not create a second timer.
         "idempotency_key": format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
     });
     let began = SystemClock.now().boot.0;
@@ -152,14 +153,14 @@ fn said(timer: &Value, as_json: bool) {
         show::json(timer);
         return;
     }
-    // The last line tells an agent what to do next; a person knows.
+    // The last lines tell an agent what to do next; a person does not need them.
     let text = timer["text"].as_str().unwrap_or_default();
     for line in text.lines().filter(|line| !for_agents(line)) {
         say!("{}", one_line(&for_people(line)));
     }
 }
 
-/// What a line tells an agent to call, in the words of the command line.
+/// Line with the names of tools replaced by CLI commands.
 fn for_people(line: &str) -> String {
     line.trim_end_matches(" Polling is not needed.")
         .replace("resume_timer", "`abide timer resume`")

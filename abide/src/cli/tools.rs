@@ -1,4 +1,4 @@
-//! `abide tools`: the tools as each kind of client wants them described.
+//! `abide tools`: descriptions of the tools in the format of each kind of client.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn anthropic(tool: &Described) -> Value {
     })
 }
 
-/// Prompt text: what there is, and how to call it.
+/// Prompt text that lists the tools and explains how to call them.
 fn xml() -> String {
     let mut text = String::from(
         "You have tools. To use one, write a block of this form, with one element for each field:\n\n\

@@ -1,4 +1,4 @@
-//! What went wrong, for a person: one sentence, and what to do next.
+//! Error of a CLI command: one sentence, and the next step for the person.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use hyper::StatusCode;
 
 use crate::client::Unanswered;
 
-/// The exit code of abide's own trouble, as opposed to the command's.
+/// Exit code for an error of abide itself, as opposed to one of the command it runs.
 pub const OWN: u8 = 125;
 
-/// Something that a command of ours could not do.
+/// Error of a CLI command.
 #[derive(Debug)]
 pub struct Trouble {
     sentence: String,
     next: Option<String>,
-    /// What to exit with.
+    /// Exit code of the program.
     pub code: u8,
 }
 
 impl Trouble {
-    /// One sentence.
+    /// Error with this sentence and exit code 1.
     pub fn new(sentence: impl Into<String>) -> Self {
         Trouble {
             sentence: sentence.into(),
@@ -29,18 +29,18 @@ impl Trouble {
         }
     }
 
-    /// Whether the sentence begins with this word.
+    /// Returns `true` if the sentence begins with this word.
     pub fn is_about(&self, word: &str) -> bool {
         self.sentence.starts_with(word)
     }
 
-    /// What to do next.
+    /// Adds the next step.
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
         self
     }
 
-    /// With another exit code.
+    /// Sets the exit code.
     pub fn code(mut self, code: u8) -> Self {
         self.code = code;
         self
@@ -49,7 +49,7 @@ impl Trouble {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It may repeat a path or a name that somebody else chose.
+        // The text may contain a path or a name from elsewhere: remove control sequences.
         let safe = |text: &str| Sanitizer::default().clean(text.as_bytes());
         write!(f, "abide: {}", safe(&self.sentence))?;
         if let Some(next) = &self.next {
@@ -70,7 +70,7 @@ impl From<Unanswered> for Trouble {
         match unanswered {
             Unanswered::Refused { status, detail } => {
                 let trouble = match status {
-                    // As for any other word that makes no sense.
+                    // The same exit code as for a command line that cannot be parsed.
                     StatusCode::BAD_REQUEST => Trouble::new(detail).code(2),
                     _ => Trouble::new(detail),
                 };

@@ -1,4 +1,4 @@
-//! `abide wait`, and the bar that shows how far a wait has come.
+//! `abide wait`, and the progress bar of a wait.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -49,18 +49,18 @@ pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
     Ok(u8::from(!held))
 }
 
-/// Several lines, each made safe to print.
+/// Text with every line made safe to print.
 fn lines(text: &str) -> String {
     text.lines().map(one_line).collect::<Vec<_>>().join("\n")
 }
 
-/// Asks one daemon after the other, each for as long as is left.
+/// Waits through restarts of the daemon: each request gets the time that is left.
 async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unanswered> {
     let began = SystemClock.now().boot.0;
     let mut patience = Patience::new();
     loop {
         let passed = SystemClock.now().boot.0 - began;
-        // The last look is always taken.
+        // At least 1 ms, so that the condition is checked once more.
         let left = time.0.saturating_sub(passed).max(1);
         let body = json!({"until": until, "for": left as f64 / 1_000.0});
         match client.post("/v1/wait", &body).await {
@@ -70,7 +70,8 @@ async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unan
     }
 }
 
-/// The same client; whichever daemon it asks for a change, that is a change from how files are now.
+/// Client that sends the current state of the files in the condition, so that a restarted daemon
+/// detects changes since now.
 pub fn noticing(client: Client, until: &Value) -> Client {
     let mut files = FilesBefore::new();
     add_changing(until, &mut files);
@@ -85,7 +86,7 @@ fn add_changing(until: &Value, files: &mut FilesBefore) {
         let parts = part.as_array().into_iter().flatten();
         parts.for_each(|part| add_changing(part, files));
     }
-    // What is in somebody's home is the daemon's to find.
+    // The daemon resolves `~`.
     if until["is"] == "changed"
         && let Some(path) = until["file"].as_str().filter(|path| !path.starts_with('~'))
         && let Ok(here) = std::env::current_dir()
@@ -95,7 +96,7 @@ fn add_changing(until: &Value, files: &mut FilesBefore) {
     }
 }
 
-/// A path as a condition can hold it.
+/// Path as UTF-8 text, which a condition requires.
 fn in_text(path: &Path) -> Result<&str, Trouble> {
     path.to_str().ok_or_else(|| {
         let shown = path.to_string_lossy();
@@ -144,7 +145,7 @@ fn condition(wait: &Wait) -> Result<Value, Trouble> {
     })
 }
 
-/// What is waited for, in a few words.
+/// Short description of the condition.
 fn words(until: &Value) -> String {
     let joined = |all: &Value, between: &str| {
         let all = all.as_array().into_iter().flatten();
@@ -163,22 +164,22 @@ fn words(until: &Value) -> String {
     until.to_string()
 }
 
-/// How often the bar is drawn.
+/// Interval between two updates of the progress bar.
 const FRAME: Duration = Duration::from_millis(200);
 const WIDTH: u64 = 24;
 
-/// A line that shows how much has passed, on a terminal only.
+/// Progress bar on standard error, if that is a terminal.
 pub struct Bar {
-    /// Of the whole.
+    /// Total duration.
     pub total: Millis,
-    /// Of what this call waits.
+    /// Duration of this call's wait.
     pub standby: Option<Millis>,
-    /// What for.
+    /// Reason for the wait.
     pub purpose: String,
 }
 
 impl Bar {
-    /// Draws while something else is waited for.
+    /// Updates the progress bar while `what` is pending.
     pub async fn beside<T>(self, what: impl Future<Output = T>) -> T {
         if !std::io::stderr().is_terminal() {
             return what.await;
@@ -199,7 +200,7 @@ impl Bar {
 
     fn draw(&self, passed: Millis) {
         let mut err = std::io::stderr();
-        // A line that reaches the edge would not be wiped by the next one.
+        // One column less than the width: a full line would wrap, and the next update would not erase it.
         let room = usize::from(size_of(err.as_fd()).0).saturating_sub(1);
         let line = show::cut(&self.line(passed), room);
         let _ = write!(err, "\r\x1b[K{line}");

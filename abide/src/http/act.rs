@@ -1,4 +1,4 @@
-//! What can be done to a session.
+//! Actions on a session: kill, extend, signal, resize, input.
 
 use abide_api::arguments::LimitArgs;
 use abide_api::{Session, WrittenBytes};
@@ -28,7 +28,7 @@ use abide_session::idempotency_log::IdempotentRequest;
 
 type Acted = Result<Answer<Session>, Problem>;
 
-/// Ends the tree; it is gone when this answers.
+/// Kills the process tree of the session and responds when the tree is gone; conflict if a process survives.
 pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Acted {
     let session = who.session(&state, &id)?.id;
     let request = Request::Kill {
@@ -44,7 +44,7 @@ pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>
     }
 }
 
-/// Moves the limits, counted from now.
+/// Changes the deadline and the idle limit, counted from now.
 pub async fn extend(
     Shared(state): Shared<State>,
     who: Who,
@@ -71,7 +71,7 @@ pub async fn extend(
     Ok(Answer(session_of(&*who.session(&state, &id)?)))
 }
 
-/// A limit that a command can move by itself is none.
+/// Refuses a request from inside the session: a command must not change its own limits.
 pub async fn not_its_own(who: &Who, view: &SessionView) -> Result<(), Problem> {
     match who.is_inside(view).await {
         false => Ok(()),
@@ -88,7 +88,7 @@ async fn act(state: &State, who: &Who, request: Request) -> Result<Outcome, Prob
     }
 }
 
-/// Sends a signal to what stands in the foreground.
+/// Sends a signal to the foreground process group.
 pub async fn signal(
     Shared(state): Shared<State>,
     who: Who,
@@ -115,7 +115,7 @@ pub async fn signal(
     Ok(Answer(session_of(&view)))
 }
 
-/// Gives the terminal another size.
+/// Resizes the session's terminal.
 pub async fn resize(
     Shared(state): Shared<State>,
     who: Who,
@@ -133,7 +133,7 @@ pub async fn resize(
     Ok(Answer(session_of(&view)))
 }
 
-/// Gives a terminal this size, as far as a terminal can have it.
+/// Resizes a terminal; a size outside the supported range is clamped.
 pub async fn fit(state: &State, id: SessionId, size: Size) -> std::io::Result<()> {
     let screens = state.handle.screens();
     let both = (Some(size.cols), Some(size.rows));
@@ -143,7 +143,7 @@ pub async fn fit(state: &State, id: SessionId, size: Size) -> std::io::Result<()
     Ok(())
 }
 
-/// The longest key of input.
+/// Longest idempotency key of input, in bytes.
 const LONGEST_KEY: usize = 256;
 
 #[derive(Deserialize, JsonSchema)]
@@ -165,7 +165,7 @@ fn checked_key(key: &str) -> Result<Vec<u8>, Problem> {
     Ok(key.as_bytes().to_vec())
 }
 
-/// Writes the body to the command's input as it comes, no faster than the command takes it.
+/// Streams the request body to the command's input, no faster than the command reads it.
 pub async fn input(
     Shared(state): Shared<State>,
     who: Who,
@@ -195,7 +195,7 @@ pub async fn input(
     Ok(Answer(WrittenBytes { written }))
 }
 
-/// Types bytes, as fast as the command takes them.
+/// Writes bytes to the command's input, as fast as the command reads them.
 pub async fn write(
     state: &State,
     id: SessionId,
@@ -205,7 +205,7 @@ pub async fn write(
     let keepers = state.handle.keepers();
     tokio::select! {
         written = keepers.input(id, bytes, once) => written.map_err(|_| ended(id)),
-        // What nobody reads any more would never be taken.
+        // If the session ends, the write would never complete.
         () = until_ended(state, id) => Err(ended(id)),
     }
 }

@@ -1,5 +1,5 @@
-//! All routes, each added together with its description, so that neither is ever without the other;
-//! and the document (OpenAPI 3.1) that is made of the descriptions.
+//! Registration of routes together with their descriptions, so that neither exists without the other,
+//! and the OpenAPI 3.1 document made from the descriptions.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 use super::State;
 use crate::tools;
 
-/// A type, as the document says it.
+/// Generator of the schema of a type.
 type Shape = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a route does.
+/// Description of a route.
 pub struct Op {
     method: &'static str,
     path: &'static str,
@@ -26,27 +26,27 @@ pub struct Op {
     query: Option<Shape>,
     body: Body,
     answer: Answer,
-    /// Whether it needs neither a token nor a login.
+    /// Set if the route needs neither a token nor a login.
     open: bool,
-    /// Whether parts of it can be had.
+    /// Set if the route supports range requests.
     in_parts: bool,
 }
 
-/// What a request brings.
+/// Kind of request body.
 enum Body {
     None,
     Json(Shape),
     Bytes,
 }
 
-/// What a route answers.
+/// Kind of response.
 enum Answer {
     Json(u16, Shape),
     Nothing,
     Other(u16, &'static str),
 }
 
-/// A route that does this.
+/// Description with this summary.
 pub fn op(summary: &'static str) -> Op {
     Op {
         method: "",
@@ -61,49 +61,49 @@ pub fn op(summary: &'static str) -> Op {
 }
 
 impl Op {
-    /// Takes this in its query.
+    /// Sets the type of the query.
     pub fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(T::json_schema);
         self
     }
 
-    /// Takes this as its body.
+    /// Sets the type of the JSON body.
     pub fn takes<T: JsonSchema>(mut self) -> Self {
         self.body = Body::Json(SchemaGenerator::subschema_for::<T>);
         self
     }
 
-    /// Takes bytes as they are.
+    /// Declares a body of raw bytes.
     pub fn takes_bytes(mut self) -> Self {
         self.body = Body::Bytes;
         self
     }
 
-    /// Answers this.
+    /// Sets the type of a JSON response with status 200.
     pub fn json<T: JsonSchema>(mut self) -> Self {
         self.answer = Answer::Json(200, SchemaGenerator::subschema_for::<T>);
         self
     }
 
-    /// Answers this, which it has made.
+    /// Sets the type of a JSON response with status 201.
     pub fn creates<T: JsonSchema>(mut self) -> Self {
         self.answer = Answer::Json(201, SchemaGenerator::subschema_for::<T>);
         self
     }
 
-    /// Answers something of this kind.
+    /// Sets the status and the media type of another response.
     pub fn other(mut self, status: u16, kind: &'static str) -> Self {
         self.answer = Answer::Other(status, kind);
         self
     }
 
-    /// Is for everybody.
+    /// Declares that no credential is needed.
     pub fn open(mut self) -> Self {
         self.open = true;
         self
     }
 
-    /// Answers `Range` with that part.
+    /// Declares support for the `Range` header.
     pub fn in_parts(mut self) -> Self {
         self.in_parts = true;
         self
@@ -115,7 +115,7 @@ impl Op {
     }
 }
 
-/// Routes and what is said of them.
+/// Routes and their descriptions.
 #[derive(Default)]
 pub struct Api {
     router: Router<State>,
@@ -123,7 +123,7 @@ pub struct Api {
 }
 
 impl Api {
-    /// Adds a route that is looked at.
+    /// Adds a `GET` route.
     pub fn get<H, T>(mut self, path: &'static str, handler: H, op: Op) -> Self
     where
         H: Handler<T, State>,
@@ -134,7 +134,7 @@ impl Api {
         self
     }
 
-    /// Adds a route that acts.
+    /// Adds a `POST` route.
     pub fn post<H, T>(mut self, path: &'static str, handler: H, op: Op) -> Self
     where
         H: Handler<T, State>,
@@ -145,13 +145,14 @@ impl Api {
         self
     }
 
-    /// Speaks of a route that shows the document itself, and is added to it later.
+    /// Adds only the description of a `GET` route that serves the document itself; its handler is added
+    /// after the document exists.
     pub fn shows_itself(mut self, path: &'static str, op: Op) -> Self {
         self.ops.push(op.at("get", path));
         self
     }
 
-    /// The routes, and the document of them, which is made when it is first asked for.
+    /// Returns the routes and their document, which is generated on first use.
     pub fn finish(self) -> (Router<State>, Arc<Document>) {
         let ops = self.ops;
         let document = LazyLock::new(Box::new(move || Written::new(document(&ops))) as Make);
@@ -161,10 +162,10 @@ impl Api {
 
 type Make = Box<dyn FnOnce() -> Written + Send>;
 
-/// The document of all routes.
+/// OpenAPI document, generated on first use.
 pub struct Document(LazyLock<Written, Make>);
 
-/// The document as it is, and as it is sent.
+/// Document as a JSON value and as encoded bytes.
 struct Written {
     value: Value,
     bytes: Bytes,
@@ -180,12 +181,12 @@ impl Written {
 }
 
 impl Document {
-    /// As it is sent.
+    /// Encoded document.
     pub fn bytes(&self) -> Bytes {
         self.0.bytes.clone()
     }
 
-    /// As it is.
+    /// Document as a JSON value.
     pub fn value(&self) -> &Value {
         &self.0.value
     }
@@ -237,7 +238,7 @@ fn item(paths: &mut Map<String, Value>, path: &str, method: &str, said: Value) {
     item[method] = said;
 }
 
-/// Schemas of what is sent and of what is received: they differ in which fields are required.
+/// Schema generators for responses and requests, which differ in the fields that are required.
 struct Schemas {
     answers: SchemaGenerator,
     requests: SchemaGenerator,
@@ -317,7 +318,7 @@ fn operation(op: &Op, schemas: &mut Schemas) -> Value {
     said
 }
 
-/// What a route is about: the word after the version.
+/// Tag of a route: the first word of its path after the version.
 fn tag(path: &str) -> &str {
     let rest = path.strip_prefix("/v1/").unwrap_or(&path[1..]);
     rest.split(['/', '.']).next().unwrap_or_default()

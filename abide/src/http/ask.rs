@@ -1,5 +1,5 @@
-//! What one daemon asks another. Plain enough to need neither a runtime nor a client: a newer
-//! daemon asks before it has either.
+//! Requests from one daemon to another. Blocking, without a runtime or an HTTP client, because a
+//! starting daemon sends them before it has either.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -9,12 +9,13 @@ use serde_json::Value;
 
 use abide_engine::socket;
 
-/// A daemon that does not answer in this time is not well, however busy the machine and its disk are.
+/// Read and write time-out. It is long, so that a slow machine or disk does not make a healthy daemon
+/// look dead.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Its answers are short.
+/// Largest response that is read, in bytes.
 const ANSWER_LIMIT: u64 = 1 << 20;
 
-/// The version of the daemon at this socket.
+/// Version of the daemon at this socket.
 pub fn ask_version(path: &Path) -> io::Result<String> {
     let status = ask_status(path)?;
     let version = status["daemon"]["version"].as_str();
@@ -23,13 +24,13 @@ pub fn ask_version(path: &Path) -> io::Result<String> {
         .ok_or_else(|| io::Error::other("the version is missing"))
 }
 
-/// How the daemon at this socket is.
+/// Status of the daemon at this socket.
 pub fn ask_status(path: &Path) -> io::Result<Value> {
     let body = ask(path, "GET /v1/status")?;
     Ok(serde_json::from_slice(&body)?)
 }
 
-/// Has the daemon at this socket stop. No session is touched.
+/// Asks the daemon at this socket to stop. Sessions continue.
 pub fn ask_to_stop(path: &Path) -> io::Result<()> {
     ask(path, "POST /v1/stop").map(drop)
 }
@@ -38,8 +39,9 @@ fn ask(path: &Path, what: &str) -> io::Result<Vec<u8>> {
     let mut stream = socket::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    // In HTTP/1.0 an answer ends with its connection, so there is nothing to take apart. Said in one piece:
-    // whoever answers after the first of several goes before it was told the others.
+    // In HTTP/1.0 the end of the connection ends the response, so there is no body encoding to parse.
+    // The request is sent in a single write: a peer that answers after the first of several writes may
+    // close before it has read the others.
     let request = format!("{what} HTTP/1.0\r\nhost: abide\r\ncontent-length: 0\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();

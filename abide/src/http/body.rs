@@ -1,4 +1,5 @@
-//! Bodies and queries as they came, read so that what is wrong with them is said in a sentence.
+//! Extractors for request bodies and queries that report errors as a sentence, and the encoding of
+//! response bodies.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 use super::problem::Problem;
 use crate::strict::{self, Strict};
 
-/// A public type as the body of an answer.
+/// Response body made from a public type.
 pub struct Answer<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Answer<T> {
@@ -22,12 +23,12 @@ impl<T: Serialize> IntoResponse for Answer<T> {
     }
 }
 
-/// A public type as JSON, with its fields in alphabetical order.
+/// Public type as JSON, with its fields in alphabetical order.
 pub fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-/// A JSON object. An empty body is an empty object.
+/// Request body that is a JSON object. An empty body is an empty object.
 pub struct JsonBody(pub Map<String, Value>);
 
 impl<S: Send + Sync> FromRequest<S> for JsonBody {
@@ -71,14 +72,14 @@ fn unreadable(rejection: Response) -> Problem {
 }
 
 impl JsonBody {
-    /// The object as a type of ours.
+    /// Deserializes the object.
     pub fn into<T: DeserializeOwned>(self) -> Result<T, Problem> {
         serde_json::from_value(Value::Object(self.0))
             .map_err(|fault| Problem::bad_input(format!("the body is invalid: {fault}")))
     }
 }
 
-/// A query as a type of ours.
+/// Unwraps a query, or converts the rejection to a problem.
 pub fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     query.map(|Query(query)| query).map_err(|rejection| {
         let said = rejection.body_text();

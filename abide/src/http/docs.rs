@@ -1,5 +1,5 @@
-//! The document of all routes as a page to read: made here, of the document itself, with nothing
-//! that a browser would have to run or to fetch.
+//! OpenAPI document as an HTML page. The page is rendered here, so that the browser needs no script and
+//! no further request.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ td{overflow-wrap:anywhere}td:first-child{min-width:6rem}td:nth-child(-n+3){overf
 nav{line-height:2}\
 a{color:inherit}nav a{margin-right:1rem}";
 
-/// The page.
+/// Renders the page, with a content security policy that allows only its own style sheet.
 pub fn page(document: &Document) -> Response {
     let html = html(document.value());
     let digest = STANDARD.encode(Sha256::digest(STYLE));
@@ -170,7 +170,7 @@ fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
     out.push_str("</section>");
 }
 
-/// The fields of an object, where the shape says them itself.
+/// Table of the fields of an object schema.
 fn fields(out: &mut String, shape: &Value) {
     let Some(properties) = shape["properties"].as_object() else {
         return;
@@ -199,7 +199,7 @@ fn row(out: &mut String, name: &str, kind: &str, needed: &str, about: &Value) {
     );
 }
 
-/// A shape by its name, as a link.
+/// Link to a named schema.
 fn named(shape: &Value) -> String {
     let name = shape["$ref"]
         .as_str()
@@ -209,7 +209,7 @@ fn named(shape: &Value) -> String {
     })
 }
 
-/// What a value is, in a word or two.
+/// Short description of a schema's type.
 fn kind(shape: &Value) -> String {
     if shape.get("$ref").is_some() {
         return named(shape);
@@ -243,7 +243,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Text that stays text.
+/// Text with HTML special characters escaped.
 fn safe(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut out, c| {
@@ -258,7 +258,7 @@ fn safe(text: &str) -> String {
         })
 }
 
-/// The same, where words between backticks are code.
+/// Escaped text in which words between backticks become `<code>` elements.
 fn prose(text: &str) -> String {
     let text = safe(text);
     let parts: Vec<&str> = text.split('`').collect();
@@ -273,7 +273,7 @@ fn prose(text: &str) -> String {
 }
 
 fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
-    // Text takes whatever is written to it.
+    // Writing to a `String` cannot fail.
     let _ = out.write_fmt(what);
 }
 

@@ -1,5 +1,5 @@
-//! A session's log as a body: what is there, and where wanted what still comes. It is read as the
-//! client takes it, so a slow one costs nothing.
+//! Session log as a response body: existing output and, with `follow`, new output. The log is read as
+//! the client takes it, so a slow client costs no memory.
 
 use std::io;
 
@@ -24,27 +24,27 @@ use abide_engine::keepers::Follower;
 use abide_engine::{AttachGuard, Handle, Pending, SessionView};
 use abide_session::log::{Log, Piece, Pieces, Stream};
 
-/// How much is read at once.
+/// Largest number of bytes read at once.
 const PAGE: usize = 256 << 10;
-/// After a page of this size there is likely more, and it is read on a thread of its own.
+/// Page size from which the next page is read on a blocking thread, because more data is likely.
 const BULK: usize = 64 << 10;
 
-/// Walks over a log and waits at its end.
+/// Reader of a log that waits at its end for new output.
 pub struct Tail {
     pieces: Option<Pieces>,
     follower: Option<Follower>,
-    /// Nothing at or behind this offset is wanted.
+    /// End offset, exclusive.
     to: u64,
-    /// Bytes that are known to have come, readable or not.
+    /// Number of bytes that the keeper has reported, readable or not.
     known: u64,
     bulk: bool,
 }
 
-/// Some pieces of a log.
+/// Consecutive pieces of a log.
 pub type Page = Vec<Piece>;
 
 impl Tail {
-    /// From `from` on, only what `only` brought.
+    /// Opens the log at offset `from`; `only` selects one stream.
     pub fn open(handle: &Handle, view: &SessionView, from: u64, only: Option<Stream>) -> Self {
         Tail {
             pieces: Some(log_of(view).pieces(from, only)),
@@ -55,23 +55,23 @@ impl Tail {
         }
     }
 
-    /// Brings only what stands before this offset.
+    /// Limits the reader to output before this offset.
     pub fn stop_before(&mut self, to: u64) {
         self.to = self.to.min(to);
     }
 
-    /// Ends at this offset, and waits for nothing any more.
+    /// Limits the reader to output before this offset, and stops waiting for new output.
     pub fn end_at(&mut self, to: u64) {
         self.to = self.to.min(to);
         self.follower = None;
     }
 
-    /// The offset that comes next.
+    /// Offset of the next byte.
     pub fn at(&self) -> u64 {
         self.pieces.as_ref().map_or(u64::MAX, Pieces::at)
     }
 
-    /// What is there now, which may be nothing.
+    /// Reads the next page of what exists now; it may be empty.
     pub async fn page(&mut self) -> io::Result<Page> {
         let Some(mut pieces) = self.pieces.take() else {
             return Ok(Page::new());
@@ -95,8 +95,8 @@ impl Tail {
         Ok(page)
     }
 
-    /// Waits until there may be more than was read. `false`: the leader has ended, and what it
-    /// wrote is all there now.
+    /// Waits until there may be more output than was read. `false`: the leader has ended, and all its
+    /// output is in the log.
     pub async fn wait(&mut self) -> bool {
         let at = self.at().max(self.known);
         let Some(follower) = &mut self.follower else {
@@ -114,7 +114,7 @@ impl Tail {
     }
 }
 
-/// The log of a session, which is known to have written as much as its view says.
+/// Log of a session, which has written at least as many bytes as its view says.
 pub fn log_of(view: &SessionView) -> Log {
     Log::open(&view.folder).counting(view.bytes())
 }
@@ -142,9 +142,9 @@ fn size(piece: &Piece) -> usize {
     }
 }
 
-/// A page as frames. `next` is the offset that the client counts to by itself; where that is not the
-/// one of the output that follows, the client is told. So it is of the time at which output came, where
-/// that is not the one that was `told` last.
+/// Encodes a page as frames. `next` is the offset that the client computes by itself; an `Offset` frame
+/// is sent if the output that follows has another one. With `told`, the arrival time that was sent
+/// last, a `Time` frame is sent if the output that follows has another one.
 pub fn frames(page: Page, next: &mut u64, mut told: Option<&mut u64>) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
@@ -175,7 +175,7 @@ pub fn frames(page: Page, next: &mut u64, mut told: Option<&mut u64>) -> Bytes {
     out.freeze()
 }
 
-/// The bytes of a page, as they are.
+/// Output bytes of a page, without gaps.
 pub fn raw(page: Page) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
@@ -235,7 +235,7 @@ pub async fn log(
     let view = who.session(&state, &id)?;
     let only = match wanted.stream {
         WantedStream::All => None,
-        // A terminal has one stream, which stands for standard output.
+        // A pseudo-terminal has one stream, which counts as standard output.
         WantedStream::Stdout if view.pty => Some(Stream::Pty),
         WantedStream::Stdout => Some(Stream::Stdout),
         WantedStream::Stderr => Some(Stream::Stderr),
@@ -250,7 +250,7 @@ pub async fn log(
         Format::Raw => ("application/octet-stream", wanted.format),
         Format::Frames => (frame::MEDIA_TYPE, wanted.format),
     };
-    // Whoever reads what runs is there, even where it is only for a moment.
+    // A client that reads a running session counts as activity, even without `follow`.
     let present = match wanted.follow || view.is_running() {
         true => Some(state.handle.keep_active(who.caller(), view.id).await),
         false => None,
@@ -273,7 +273,7 @@ pub async fn log(
 }
 
 struct Streaming {
-    /// Whoever reads is there.
+    /// Pending call that marks the session as in use while the client reads.
     present: Option<Pending>,
     follow: bool,
     _attached: Option<AttachGuard>,
@@ -282,7 +282,7 @@ struct Streaming {
     tail: Tail,
     format: Format,
     next: u64,
-    /// When the output came that was told of last.
+    /// Arrival time of the last output that was sent, in Unix milliseconds.
     time: u64,
     over: bool,
 }
@@ -304,7 +304,7 @@ impl Streaming {
             }
             self.over = true;
             if let (true, Some(present)) = (wants_more && self.follow, &mut self.present) {
-                // The keeper has told that it is over; how it ended is known once the engine has heard it too.
+                // The keeper has reported the end; the outcome is known once the engine has processed it.
                 self.handle.wait_until_ended(self.view.id, present).await;
             }
             if self.format == Format::Frames {
@@ -324,7 +324,7 @@ impl Streaming {
     }
 }
 
-/// Where the output of a session's leader ends, once it has.
+/// Offset at which the output of the session's leader ends; `None` while the leader runs.
 pub fn end_of(view: &SessionView) -> Option<u64> {
     match &view.state.phase {
         Phase::Starting | Phase::Running { .. } => None,

@@ -1,61 +1,61 @@
-//! The frames in which output is streamed: `u8 kind | u32 length, little endian | payload`. Bytes of
-//! output travel as they are; everything that is said about them is JSON.
+//! Frame format of streamed output: `u8 kind | u32 length, little endian | payload`. Output is sent as
+//! raw bytes; facts about it are sent as JSON or as little-endian integers.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
-/// The media type of a body of frames.
+/// Media type of a body of frames.
 pub const MEDIA_TYPE: &str = "application/vnd.abide.frames";
-/// No payload is longer.
+/// Longest payload, in bytes.
 pub const PAYLOAD_LIMIT: usize = 1 << 20;
 const HEAD: usize = 5;
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
-    /// The session that the request is about.
+    /// Session that the request created or joined.
     Accepted(Value),
     /// Output of one stream.
     Output(Stream, Bytes),
-    /// The output that follows begins at this offset of the log.
+    /// Log offset of the output that follows.
     Offset(u64),
-    /// The output that follows came at this time, in Unix milliseconds.
+    /// Arrival time of the output that follows, in Unix milliseconds.
     Time(u64),
-    /// So many bytes are not in the log any more.
+    /// Number of bytes that are missing from the log here.
     Gap(u64),
-    /// A question was put to people.
+    /// A question for a person.
     Question(Value),
-    /// It was answered or withdrawn.
+    /// The question was answered or withdrawn.
     Closed(Value),
-    /// The last frame: how it ended.
+    /// Outcome; always the last frame.
     Ended(Value),
 }
 
-/// Where output came from.
+/// Source of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
-    /// A terminal, which does not tell the two apart.
+    /// Pseudo-terminal, which does not separate the two.
     Pty,
 }
 
-/// Bytes that are no frames.
+/// Error: the bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid frame in the stream")]
 pub struct Malformed;
 
 impl Frame {
-    /// As it travels.
+    /// Encodes the frame.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
         self.put(&mut out);
         out.freeze()
     }
 
-    /// Appends it to what travels.
+    /// Appends the encoded frame to `out`.
     pub fn put(&self, out: &mut BytesMut) {
         match self {
             Frame::Accepted(facts) => whole(out, 1, facts.to_string().as_bytes()),
@@ -71,8 +71,8 @@ impl Frame {
         }
     }
 
-    /// Takes the next frame from the front of what has arrived; `None`: it is not all there. A kind
-    /// that is not known is passed over, so that an older reader understands a newer writer.
+    /// Decodes the next frame and removes it from `arrived`; `None` if it is incomplete. Frames of an
+    /// unknown kind are skipped, so that an older reader understands a newer writer.
     pub fn take_from(arrived: &mut BytesMut) -> Result<Option<Self>, Malformed> {
         loop {
             let Some(head) = arrived.first_chunk::<HEAD>() else {
@@ -128,7 +128,7 @@ fn number(payload: &[u8]) -> Result<u64, Malformed> {
         .map_err(|_| Malformed)
 }
 
-/// The payload of [`Frame::Closed`].
+/// Payload of [`Frame::Closed`].
 pub fn closed(question: abide_core::QuestionId) -> Value {
     json!({"question_id": question.to_string()})
 }

@@ -1,4 +1,4 @@
-//! A glance at what runs: the last lines of a session as plain text, and what the kernel knows of it.
+//! Summary of running sessions: the last lines of output as plain text, with CPU and memory usage.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,23 +15,24 @@ use abide_session::facts::{Facts, facts};
 use abide_session::folder;
 use abide_session::log::tail;
 
-/// Lines in a tail.
+/// Number of lines in a tail.
 const LINES: usize = 6;
-/// Characters of a line that are shown.
+/// Longest line in a tail, in characters.
 const CHARS: usize = 400;
-/// How far apart two looks are that tell how busy a command is.
+/// Interval between the two measurements that give a CPU share.
 const APART: Duration = Duration::from_millis(50);
 
-/// What the kernel knows.
+/// Measurement of the processes of a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
-    /// How much of one processor it used since the look before; `None`: there was none.
+    /// CPU time per elapsed time since the previous measurement (1.0 is one processor); `None` for the
+    /// first measurement.
     pub cpu: Option<f64>,
     pub memory: u64,
     pub waiting_for_input: bool,
 }
 
-/// Last lines of a session, and what the kernel knows of it.
+/// Combines a tail and a measurement.
 pub fn glance(tail: Vec<String>, look: Option<Look>) -> Glance {
     Glance {
         tail,
@@ -41,7 +42,7 @@ pub fn glance(tail: Vec<String>, look: Option<Look>) -> Glance {
     }
 }
 
-/// Glances at sessions that run.
+/// Summaries of these running sessions.
 pub async fn at_all(handle: &Handle, views: Vec<Arc<SessionView>>) -> HashMap<SessionId, Glance> {
     if views.is_empty() {
         return HashMap::new();
@@ -62,14 +63,14 @@ pub async fn at_all(handle: &Handle, views: Vec<Arc<SessionView>>) -> HashMap<Se
     glances
 }
 
-/// Remembers the last look at each session, so that the next one tells how busy it is.
+/// Previous measurement of each session, from which the CPU share is computed.
 #[derive(Default)]
 pub struct Meter {
     before: HashMap<SessionId, (Facts, Mono)>,
 }
 
 impl Meter {
-    /// Looks at these sessions, beside the loop, and forgets all others.
+    /// Measures these sessions on a blocking thread, and forgets all others.
     pub async fn look(self, views: &[Arc<SessionView>]) -> (Self, Vec<(SessionId, Look)>) {
         let views = views.to_vec();
         let looked = tokio::task::spawn_blocking(move || self.looked(&views)).await;
@@ -104,8 +105,7 @@ impl Meter {
     }
 }
 
-/// The last lines of a session as a person would see them, without anything that could reprogram a
-/// terminal, and without the secrets it was given.
+/// Last lines of a session as plain text, without control sequences and with the session's secrets masked.
 pub async fn tail(handle: &Handle, view: &SessionView) -> Vec<String> {
     let lines = if view.pty {
         let snapshot = handle.screens().snapshot(view.id).await;

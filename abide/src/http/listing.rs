@@ -1,4 +1,4 @@
-//! What all lists have in common.
+//! Query parameters and limits that all lists share.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Deserializer};
 use super::problem::Problem;
 use crate::tools;
 
-/// Things in one page of a list where the request names no limit.
+/// Default page size.
 const PAGE: usize = 100;
-/// The most it may name.
+/// Largest page size.
 const PAGE_LIMIT: usize = 1_000;
 
-/// Reads a number of a query. What is none is told with what it should have been: the sentence around
-/// it names the field.
+/// Deserializes a number from a query. The error says the accepted range; the caller adds the name of
+/// the field.
 pub fn count<'de, D: Deserializer<'de>>(given: D) -> Result<Option<usize>, D::Error> {
     let given = String::deserialize(given)?;
     let number = given.parse().map(Some);
@@ -22,7 +22,7 @@ pub fn count<'de, D: Deserializer<'de>>(given: D) -> Result<Option<usize>, D::Er
     })
 }
 
-/// Reads a yes or no of a query.
+/// Deserializes a boolean from a query.
 pub fn flag<'de, D: Deserializer<'de>>(given: D) -> Result<bool, D::Error> {
     let given = String::deserialize(given)?;
     match given.as_str() {
@@ -37,7 +37,7 @@ pub fn flag<'de, D: Deserializer<'de>>(given: D) -> Result<bool, D::Error> {
     }
 }
 
-/// How many things a page may hold.
+/// Checks the page size.
 pub fn limit(given: Option<usize>) -> Result<usize, Problem> {
     let limit = given.unwrap_or(PAGE);
     if (1..=PAGE_LIMIT).contains(&limit) {
@@ -48,7 +48,7 @@ pub fn limit(given: Option<usize>) -> Result<usize, Problem> {
     )))
 }
 
-/// What is said of an `after` that no page before has told.
+/// Problem for an `after` cursor that no page has returned.
 pub fn no_place(after: &str) -> Problem {
     let shown = tools::shown(after);
     Problem::bad_input(format!(
@@ -56,16 +56,16 @@ pub fn no_place(after: &str) -> Problem {
     ))
 }
 
-/// A text that is looked for, large and small letters alike.
+/// Case-insensitive search text.
 pub struct Text(String);
 
 impl Text {
-    /// This one.
+    /// Creates a search text.
     pub fn new(text: &str) -> Self {
         Text(text.to_lowercase())
     }
 
-    /// Whether another text holds it.
+    /// Returns `true` if `other` contains the search text.
     pub fn is_in(&self, other: &str) -> bool {
         other.to_lowercase().contains(&self.0)
     }

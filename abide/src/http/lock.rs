@@ -1,6 +1,6 @@
-//! Who is let in over TCP, where any page in any browser can knock: callers that name this server by
-//! one of its own names, come from no foreign page, and show the token or the cookie of a login. It
-//! is asked before anything else sees a request.
+//! Access check for TCP requests, which any page in any browser can send. A request must name this
+//! server in its `Host` header, must not come from a foreign page, and must show the token or the
+//! cookie of a login. The check runs before all other handlers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,12 +20,13 @@ use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::secret::constant_time_eq;
 
 const JSON: &str = "application/json";
-/// What a command reads need not be JSON. A page cannot send this unasked either.
+/// Content type of session input, which need not be JSON. A page cannot send this type cross-origin
+/// without a CORS preflight either.
 const BYTES: &str = "application/octet-stream";
-/// What a browser says of where a request comes from.
+/// Header in which a browser states the relation between the requesting page and this server.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What every answer says, unless it says something else itself.
+/// Headers that are added to every response that does not set them itself.
 const ALWAYS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (
@@ -43,7 +44,7 @@ const ALWAYS: [(HeaderName, &str); 5] = [
     ),
 ];
 
-/// What a caller must know.
+/// Credentials and names that a request is checked against.
 pub struct Lock {
     token: String,
     cookie: String,
@@ -52,19 +53,19 @@ pub struct Lock {
     origins: Vec<String>,
 }
 
-/// What a caller has shown.
+/// Credential that the caller has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// Nothing, and nothing is needed.
+    /// No credential, for a resource that needs none.
     Nothing,
-    /// The token.
+    /// The bearer token.
     Token,
-    /// The cookie of a login.
+    /// The cookie of a login, with the login's id.
     Login(LoginId),
 }
 
 impl Lock {
-    /// For a server at `address`.
+    /// Creates the check for a server that listens on `address`.
     pub fn new(token: String, logins: Arc<Logins>, address: SocketAddr) -> Self {
         let port = address.port();
         let mut hosts = Vec::from(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned));
@@ -78,7 +79,7 @@ impl Lock {
         let mut authorities: Vec<String> =
             hosts.iter().map(|host| format!("{host}:{port}")).collect();
         if port == 80 {
-            // The usual port is left out by those who call it.
+            // Clients omit the default port.
             authorities.extend(hosts);
         }
         let origins = authorities.iter().map(|name| format!("http://{name}"));
@@ -106,7 +107,7 @@ impl Lock {
             One::Value(host) => host.to_str().is_ok_and(ours),
             One::None | One::Several => false,
         };
-        // A request may name the server a second time, in its first line.
+        // A request may name the server a second time, in the absolute form of its target.
         let line = match (uri.scheme(), uri.authority()) {
             (None, None) => true,
             (Some(scheme), Some(name)) => *scheme == Scheme::HTTP && ours(name.as_str()),
@@ -129,7 +130,7 @@ impl Lock {
         }
     }
 
-    /// Where a token is shown it must be right; a cookie counts only where none is.
+    /// Checks the credential. A token, if present, must be correct; a cookie counts only without a token.
     fn is_known(&self, request: &Request, origin: Origin) -> Result<Shown, Problem> {
         let (method, headers) = (request.method(), request.headers());
         let path = request.uri().path();
@@ -140,7 +141,7 @@ impl Lock {
         if looks && page::is_for_everybody(path) || *method == Method::POST && path == login::PATH {
             return Ok(Shown::Nothing);
         }
-        // What speaks MCP is an agent, and no agent has a login.
+        // MCP clients are agents, and agents have no login.
         if path == "/mcp" {
             return Err(Problem::unauthorized());
         }
@@ -151,8 +152,8 @@ impl Lock {
                 "a request with a login cookie needs an `Origin` header",
             ));
         }
-        // A page of another server on this machine sends our cookie along, since browsers do not
-        // tell ports apart; but it cannot lie about where it comes from.
+        // A page of another server on this machine sends our cookie along, since cookies are not
+        // separated by port. The page cannot forge `Sec-Fetch-Site`, which the browser sets.
         match headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
             None | Some(b"same-origin" | b"none") => Ok(Shown::Login(login)),
             Some(_) => Err(Problem::forbidden("Origin not allowed")),
@@ -188,14 +189,14 @@ impl Lock {
     }
 }
 
-/// From which page a request says that it comes.
+/// Result of the `Origin` check; a foreign origin is refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Unsaid,
     Ours,
 }
 
-/// Stands before every route.
+/// Middleware in front of every route.
 pub async fn locked(State(lock): State<Arc<Lock>>, mut request: Request, next: Next) -> Response {
     let mut response = match lock.opens(&request) {
         Ok(shown) => {
@@ -213,7 +214,8 @@ pub async fn locked(State(lock): State<Arc<Lock>>, mut request: Request, next: N
     response
 }
 
-/// Whatever has a body says that it is JSON; what a page may send without being asked does not.
+/// Refuses a request body that is not declared as JSON (or as bytes for session input). A page can send
+/// the other content types cross-origin without a CORS preflight.
 fn is_json(request: &Request) -> Result<(), Problem> {
     if request.body().is_end_stream() {
         return Ok(());
@@ -233,7 +235,7 @@ fn is_json(request: &Request) -> Result<(), Problem> {
     Err(Problem::not_json(detail))
 }
 
-/// A header that must not be there twice.
+/// Values of a header that must occur at most once.
 enum One<'a> {
     None,
     Value(&'a HeaderValue),

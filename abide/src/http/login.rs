@@ -1,4 +1,4 @@
-//! How a person's browser gets in: a link with a code that is good once, and a cookie for it.
+//! Login of a browser: a link with a single-use code, which the browser exchanges for a cookie.
 
 use abide_api::Link;
 use axum::RequestExt;
@@ -15,15 +15,15 @@ use super::{State, Tcp};
 use crate::http::logins::{CODE_LIFE, LOGIN_LIFE, NoLogin};
 use abide_engine::clock::{Clock, SystemClock};
 
-/// Where a code is exchanged. Nothing else has to be shown there.
+/// Path at which a code is exchanged. It needs no other credential.
 pub const PATH: &str = "/v1/login";
 
-/// Cookies do not tell ports apart, so the name does.
+/// Cookie name with the port, because browsers share cookies between ports of a host.
 pub fn cookie_name(port: u16) -> String {
     format!("abide-{port}")
 }
 
-/// A link that lets one browser in. Only a person gets one.
+/// Creates a link that logs one browser in. Only a person gets one.
 pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Answer<Link>, Problem> {
     if !who.may_be_a_person() {
         return Err(Problem::forbidden(
@@ -54,7 +54,8 @@ pub struct Code {
     code: String,
 }
 
-/// Gives a browser its cookie for a code. A command may have seen the code; it is still a command.
+/// Exchanges a code for a cookie. The peer is checked too, because a command inside a session may have
+/// seen the code; the second check covers the time in which the body was read.
 pub async fn login(
     Shared(state): Shared<State>,
     mut request: Request,

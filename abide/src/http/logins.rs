@@ -1,6 +1,6 @@
-//! Who is logged in at the page. A person gets a code that is good once and for a minute; their
-//! browser exchanges it for a secret of its own. Of that secret only a hash is kept, in a file that
-//! nobody else can read, so that a login outlives the daemon.
+//! Logins of browsers. A person gets a single-use code that expires after a minute; the browser
+//! exchanges it for a secret of its own. The daemon stores only a hash of the secret, in a file that
+//! only its user can read, so that a login survives a restart.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,36 +14,36 @@ use tokio::sync::watch;
 
 use abide_engine::secret;
 
-/// How long a code can be used.
+/// Lifetime of a code.
 pub const CODE_LIFE: Millis = Millis::from_secs(60);
-/// How long a login lasts.
+/// Lifetime of a login.
 pub const LOGIN_LIFE: Millis = Millis::from_secs(30 * 86_400);
-/// Bytes in a code and in a secret.
+/// Random bytes in a code and in a secret.
 const CODE: usize = 16;
 const SECRET: usize = 32;
-/// Codes that wait to be used; one more takes the place of the oldest.
+/// Largest number of unused codes; a further one replaces the oldest.
 const CODES: usize = 16;
-/// Logins at once; one more takes the place of the oldest.
+/// Largest number of logins; a further one replaces the oldest.
 const LOGINS: usize = 64;
-/// Wrong codes within [`CODE_LIFE`], after which none is looked at for the rest of it.
+/// Number of wrong codes within [`CODE_LIFE`] after which all codes are refused for the rest of that time.
 const WRONG: u32 = 20;
 
 type Hash = [u8; 32];
 
-/// Names a login without giving it away.
+/// Identifier of a login: the hash of its secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoginId(Hash);
 
-/// Why there is no login.
+/// Reason why a login was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum NoLogin {
-    /// The code was never given out, was used, or is too old.
+    /// The code is unknown, used or expired.
     #[error("this code is not good any more; `abide open` makes a new one")]
     WrongCode,
-    /// Too many wrong ones came.
+    /// Too many wrong codes were tried.
     #[error("too many wrong codes came; wait a minute, then `abide open` makes a new one")]
     TooMany,
-    /// The login could not be written down.
+    /// The login could not be stored.
     #[error("the login could not be kept: {0}")]
     NotKept(#[from] io::Error),
 }
@@ -57,7 +57,7 @@ pub struct Logins {
 
 #[derive(Default)]
 struct LoginTable {
-    /// The oldest first.
+    /// Logins with their expiry, oldest first.
     logins: Vec<(Hash, Wall)>,
     codes: VecDeque<(Hash, Mono)>,
     wrong: u32,
@@ -65,7 +65,7 @@ struct LoginTable {
 }
 
 impl Logins {
-    /// Those that the file at `path` remembers. A file that others could have written says nothing.
+    /// Loads the logins that have not expired. A file that other users could have written is ignored.
     pub fn open(path: PathBuf, now: Wall) -> Self {
         let text = secret::read(&path).ok().flatten().unwrap_or_default();
         let logins = String::from_utf8_lossy(&text)
@@ -84,7 +84,7 @@ impl Logins {
         }
     }
 
-    /// A new code.
+    /// Creates a code.
     pub fn code(&self, now: Mono) -> String {
         let code = secret::random_hex::<CODE>();
         let mut held = self.held();
@@ -96,7 +96,7 @@ impl Logins {
         code
     }
 
-    /// Gives a browser its secret for a code. The code is used up by this.
+    /// Exchanges a code for a secret. The code cannot be used again.
     pub fn exchange(&self, code: &str, now: Now) -> Result<String, NoLogin> {
         let mut held = self.held();
         if now.mono.since(held.wrong_since) >= CODE_LIFE {
@@ -128,7 +128,7 @@ impl Logins {
         Ok(login)
     }
 
-    /// The login that a browser's secret is for.
+    /// Login of a secret, if it has not expired.
     pub fn of(&self, shown: &[u8], now: Wall) -> Option<LoginId> {
         let shown = hash(shown);
         let held = self.held();
@@ -141,7 +141,7 @@ impl Logins {
             .map(|(login, _)| LoginId(*login))
     }
 
-    /// Ends a login, and with it whatever its page has open.
+    /// Ends a login, and the streams that were opened with it.
     pub fn end(&self, login: LoginId) -> io::Result<()> {
         let mut held = self.held();
         held.logins.retain(|(known, _)| *known != login.0);
@@ -151,7 +151,7 @@ impl Logins {
         kept
     }
 
-    /// Waits until a login has been ended.
+    /// Waits until a login has ended.
     pub async fn until_ended(&self, login: LoginId) {
         let mut ended = self.ended.subscribe();
         while self
@@ -184,7 +184,7 @@ fn hash(text: &[u8]) -> Hash {
     Sha256::digest(text).into()
 }
 
-/// A line of the file.
+/// Parses a line of the file.
 fn login(line: &str) -> Option<(Hash, Wall)> {
     let (digits, until) = line.split_once(' ')?;
     if digits.len() != 64 || !digits.is_ascii() {

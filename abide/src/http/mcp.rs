@@ -1,4 +1,4 @@
-//! MCP over HTTP, as far as it is HTTP: on whose behalf a request comes, and its body.
+//! MCP over HTTP, transport part: identifies the caller and reads the body.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::ConnectInfo;
@@ -11,17 +11,18 @@ use crate::mcp::{Http, Origin, Way};
 use abide_engine::config;
 use abide_engine::peer::Peer;
 
-/// Passes a request on.
+/// Passes a request to the MCP handler.
 pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     let peer = request.extensions().get::<ConnectInfo<ConnectedPeer>>();
-    // Where nobody is known to be at the other end, nobody is found there either.
+    // Without peer information the caller is treated as an unknown process.
     let peer = peer.map_or(Peer::Process(None), |peer| peer.0.0.clone());
     let origin = match origin(request.headers(), peer) {
         Ok(origin) => origin,
         Err(problem) => return problem.into_response(),
     };
     let (head, body) = request.into_parts();
-    // Read before it is passed on: whatever takes time after that is a call's own.
+    // The body is read completely first, so that the time of a slow upload is not counted as time of
+    // the call.
     let Ok(body) = to_bytes(Body::new(body), BODY_LIMIT).await else {
         let detail = format!("the body must be complete and at most {BODY_LIMIT} bytes");
         return Problem::too_large(detail).into_response();

@@ -1,4 +1,4 @@
-//! Messages as people see them: looking takes none away from its agent.
+//! Messages for people. Reading them here does not mark them as read for their agent.
 
 use abide_api::{Delivery, Id, Message, MessagePage};
 use axum::extract::rejection::QueryRejection;
@@ -20,9 +20,9 @@ use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFa
 use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
 
-/// Messages that are looked up at once where some may have been missed.
+/// Number of messages per query when missed messages are read from the store.
 const MISSED: usize = 1_000;
-/// Messages in a page where the request does not say.
+/// Default page size.
 const PAGE: usize = 50;
 
 #[derive(Deserialize, JsonSchema)]
@@ -44,8 +44,8 @@ pub struct Listing {
     since: Option<String>,
 }
 
-/// Messages, the newest first, and where the next page begins; with `follow` a line for each, the
-/// newest last, and for those that come as well.
+/// Lists messages, newest first, with the cursor of the next page. With `follow`: a line for each
+/// message, newest last, and for each new one.
 pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
@@ -64,13 +64,13 @@ pub async fn list(
     });
     let since = since.transpose()?;
     let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
-    // What is newer than this comes, whether it is seen by then or not.
+    // Messages after this one are sent as they arrive, even if the agent has read them by then.
     let newest = match listing.follow {
         true => newest(past, &who),
         false => None,
     };
     let rows = match since {
-        // One that is not kept any more is no reason to be silent about those that come.
+        // A `since` message that is no longer stored must not suppress newer ones.
         Some(since) => newer(past, &who, newest.map(|newest| newest.min(since))),
         None => past.messages(MessageQuery {
             agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
@@ -110,7 +110,7 @@ pub async fn list(
     Ok((kind, body).into_response())
 }
 
-/// The newest message that somebody may know of.
+/// Number of the newest message that the caller may see.
 fn newest(past: &StoreReader, who: &Who) -> Option<u64> {
     let page = MessageQuery {
         agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
@@ -123,7 +123,7 @@ fn newest(past: &StoreReader, who: &Who) -> Option<u64> {
     rows.first().map(|row| row.number)
 }
 
-/// All that are newer than this one, the newest first.
+/// All messages after `since`, newest first.
 fn newer(past: &StoreReader, who: &Who, since: Option<u64>) -> Result<Vec<MessageRow>, StoreFault> {
     let mut found: Vec<MessageRow> = Vec::new();
     loop {
@@ -153,9 +153,9 @@ struct Following {
     handle: Handle,
     who: Who,
     changes: broadcast::Receiver<Change>,
-    /// The newest that is told, or about to be. One that waits again is no news.
+    /// Newest message that was sent or is in `told`. Redelivery of an older message is not sent again.
     last: Option<u64>,
-    /// To be told yet, the oldest last.
+    /// Messages still to be sent, oldest last.
     told: Vec<Message>,
 }
 
@@ -185,7 +185,7 @@ impl Following {
         }
     }
 
-    /// Takes in what is newer than the last.
+    /// Reads the messages after `last` from the store.
     fn look_up(&mut self) {
         let rows = newer(self.handle.store_reader(), &self.who, self.last).unwrap_or_default();
         self.told = rows.iter().map(|row| message(&self.handle, row)).collect();
@@ -193,8 +193,8 @@ impl Following {
     }
 }
 
-/// Has the wakers bring a message once more, seen or not and whatever their budget says; so it is
-/// a person who asks for that.
+/// Asks the wakers to deliver a message once more, even if it was read and regardless of their budget.
+/// Therefore only a person may request it.
 pub async fn wake(
     Shared(state): Shared<State>,
     who: Who,
@@ -230,7 +230,7 @@ pub async fn wake(
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// A message as people see it.
+/// Message as people see it.
 pub fn message(handle: &Handle, row: &MessageRow) -> Message {
     let made = |delivery: &&store::Delivery| delivery.state == DeliveryState::Done;
     let woken = row.deliveries.iter().filter(made).filter_map(|d| d.at_ms);

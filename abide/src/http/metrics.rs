@@ -1,4 +1,4 @@
-//! Metrics for Prometheus: few, and read when they are asked for.
+//! Metrics for Prometheus, collected on request.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::http::process_usage;
 use crate::tools::{BOUNDS, tallied};
 use abide_engine::clock::{Clock, SystemClock};
 
-/// The form in which they are read.
+/// Media type of the Prometheus text format.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub async fn metrics(Shared(state): Shared<State>, _: Who) -> Result<Response, Problem> {
@@ -116,7 +116,7 @@ fn tools(out: &mut Text) {
     for tool in tallied() {
         let name = ("tool", tool.tool);
         let all = tool.up_to[BOUNDS.len()];
-        // A tool that nobody has called yet is not worth a dozen lines.
+        // Leave out tools without calls: each would add a dozen lines.
         if all == 0 {
             continue;
         }
@@ -138,7 +138,7 @@ fn tools(out: &mut Text) {
     }
 }
 
-/// The text as it grows.
+/// Output in the Prometheus text format.
 #[derive(Default)]
 struct Text(String);
 
@@ -152,7 +152,7 @@ impl Text {
         self.value(name, &[], value);
     }
 
-    /// Labels are ours and hold nothing that would have to be escaped.
+    /// Appends a sample. Label values come from this program and need no escaping.
     fn value(&mut self, name: &str, labels: &[(&str, &str)], value: f64) {
         let labels: Vec<String> = labels
             .iter()

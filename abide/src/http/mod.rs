@@ -1,5 +1,5 @@
-//! HTTP on the unix socket: the door of the command line, and of whoever speaks JSON. The same
-//! router is served over TCP, behind a lock; it only wants a [`Peer`] with every request.
+//! HTTP API on the Unix socket, for the CLI and other clients. The same router is served over TCP
+//! behind an access check; every request needs a [`Peer`].
 
 mod act;
 mod api;
@@ -61,34 +61,34 @@ use abide_engine::clock::pause;
 use abide_engine::config::Paths;
 use abide_engine::peer::Peer;
 
-/// The longest body that is taken at once.
+/// Largest request body that is buffered, in bytes.
 const BODY_LIMIT: usize = 8 << 20;
-/// How long to wait when no connection can be taken because something has run out.
+/// Pause after a failed `accept`, for example when no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a daemon knows of itself.
+/// Facts about this daemon.
 #[derive(Clone, Debug)]
 pub struct Daemon {
-    /// When it came to life.
+    /// Start time.
     pub started_at: Wall,
-    /// Where its things are.
+    /// Paths of its files and sockets.
     pub paths: Paths,
-    /// Where it can be called over TCP.
+    /// TCP listener.
     pub tcp: Tcp,
 }
 
-/// What became of the door over TCP.
+/// State of the TCP listener.
 #[derive(Clone, Debug)]
 pub enum Tcp {
-    /// It is not wanted.
+    /// Disabled by the configuration.
     Off,
-    /// It is here.
+    /// Listening on this address.
     At(SocketAddr),
-    /// It could not be opened, because of this.
+    /// Listening failed for this reason.
     Failed(String),
 }
 
-/// What the routes share.
+/// State that all handlers share.
 #[derive(Clone)]
 pub struct State {
     handle: Handle,
@@ -98,7 +98,7 @@ pub struct State {
 }
 
 impl State {
-    /// For the daemon behind `handle`.
+    /// State for the daemon behind `handle`.
     pub fn new(handle: Handle, daemon: Daemon) -> Self {
         let logins = Logins::open(daemon.paths.logins(), daemon.started_at);
         State {
@@ -110,12 +110,12 @@ impl State {
     }
 }
 
-/// Waits until the login ends that a request showed; for ever where it showed none.
+/// Waits until the login of a request ends; never returns if the request has no login.
 async fn login_ends(state: &State, who: &who::Who) {
     until_ended(state.logins.clone(), who.login()).await;
 }
 
-/// For ever, where nobody has logged in.
+/// Waits until a login ends; never returns without a login.
 async fn until_ended(logins: Arc<Logins>, login: Option<LoginId>) {
     match login {
         Some(login) => logins.until_ended(login).await,
@@ -123,7 +123,7 @@ async fn until_ended(logins: Arc<Logins>, login: Option<LoginId>) {
     }
 }
 
-/// A body that comes as it happens. It ends with the login of whoever asked for it.
+/// Streaming response body that ends when the login of the caller ends.
 fn body_while_let_in<B, F>(
     state: &State,
     login: Option<LoginId>,
@@ -137,7 +137,7 @@ where
     Body::from_stream(pieces.take_until(put_out))
 }
 
-/// All routes.
+/// All routes, with the OpenAPI document and the web page.
 pub fn router(state: State) -> Router {
     let (routes, document) = routes::all().finish();
     let page = document.clone();
@@ -151,7 +151,7 @@ pub fn router(state: State) -> Router {
         .with_state(state)
 }
 
-/// Serves the owner of this process, and nobody else, for as long as the daemon lives.
+/// Serves processes of the daemon's own user on the Unix socket until the daemon stops.
 pub async fn serve(listener: UnixListener, state: State) {
     let router = router(state);
     let service = router.into_make_service_with_connect_info::<ConnectedPeer>();
@@ -160,7 +160,7 @@ pub async fn serve(listener: UnixListener, state: State) {
     }
 }
 
-/// Takes connections of our own user only.
+/// Listener that accepts connections of the daemon's own user only.
 struct OwnersOnly(UnixListener);
 
 impl Listener for OwnersOnly {
@@ -192,7 +192,7 @@ impl Listener for OwnersOnly {
     }
 }
 
-/// The process at the other end of a connection, as a request's handlers find it.
+/// Peer of the connection, as handlers find it in a request.
 #[derive(Clone)]
 pub(crate) struct ConnectedPeer(pub Peer);
 

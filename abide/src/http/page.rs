@@ -1,6 +1,5 @@
-//! The page: files that were built into this program, each ready in the forms that browsers ask for.
-//! They hold nothing of anybody's, so they are shown to everybody; all that the page shows comes
-//! from the other routes.
+//! Web page: files that are embedded in this program, with their compressed forms. The files contain no
+//! user data and need no login; the page gets its data from the other routes.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
@@ -9,40 +8,39 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem;
 
-/// What the page may do: talk to this server, and nothing else. No script and no style stands in its
-/// markup, so none is allowed there.
+/// Content security policy of the page: requests to this server only, and no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
     img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// Names under this carry a hash of what they hold.
+/// Path prefix of files whose names contain a hash of their content.
 const ASSETS: &str = "/assets/";
 const INDEX: &str = "/index.html";
-/// Below these there is more than the page, and not for everybody.
+/// Path prefixes that belong to other routes and need a login or a token.
 const ROUTES: [&str; 4] = ["/v1", "/mcp", "/metrics", "/docs"];
 
-/// A file of the page.
+/// Embedded file.
 struct File {
     path: &'static str,
     kind: &'static str,
-    /// A hash of what it holds.
+    /// Hash of the content, for `ETag`.
     tag: &'static str,
     plain: &'static [u8],
     brotli: Option<&'static [u8]>,
     gzip: Option<&'static [u8]>,
 }
 
-/// `FILES`, sorted by path. Without a built page there is one file, which says so.
+/// `FILES`, sorted by path. If the page was not built, there is a single file that says so.
 mod built {
     use super::File;
     include!(concat!(env!("OUT_DIR"), "/page.rs"));
 }
 
-/// Whether the page was there when this program was built.
+/// Returns `true` if the page was embedded when this program was built.
 pub fn is_built() -> bool {
     built::FILES.len() > 1
 }
 
-/// Whether a path can be looked at without having shown anything.
+/// Returns `true` if `GET` requests for this path need no credential.
 pub fn is_for_everybody(path: &str) -> bool {
     let below = |route: &str| {
         let rest = path.strip_prefix(route);
@@ -51,8 +49,7 @@ pub fn is_for_everybody(path: &str) -> bool {
     path == "/v1/health" || !ROUTES.iter().any(|route| below(route))
 }
 
-/// Whatever no other route answers: a file, the page itself under the names it gives its views, or
-/// nothing.
+/// Fallback handler: serves an embedded file, the index file for the address of a view, or 404.
 pub async fn page(request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
     let looks = *method == Method::GET || *method == Method::HEAD;
@@ -75,7 +72,7 @@ fn file(path: &str) -> Option<&'static File> {
     at.ok().map(|at| &built::FILES[at])
 }
 
-/// A view of the page has an address of its own, which a browser asks for when it is reloaded.
+/// Index file for the address of a view, which a browser requests on reload.
 fn view(path: &str, headers: &HeaderMap) -> Option<&'static File> {
     let wants_a_page = headers
         .get(header::ACCEPT)
@@ -125,7 +122,7 @@ fn answer(file: &'static File, headers: &HeaderMap, only_head: bool) -> Response
     response
 }
 
-/// The smallest form that the browser takes.
+/// Smallest encoding that the browser accepts.
 fn choose(file: &'static File, headers: &HeaderMap) -> (Option<&'static str>, &'static [u8]) {
     let takes = |coding: &str| {
         let lists = headers.get_all(header::ACCEPT_ENCODING).iter();
@@ -151,7 +148,7 @@ fn choose(file: &'static File, headers: &HeaderMap) -> (Option<&'static str>, &'
     }
 }
 
-/// Whether the browser has this form already.
+/// Returns `true` if the browser has this version in its cache.
 fn is_fresh(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter();
     lists

@@ -1,4 +1,4 @@
-//! A session's screen as bytes that paint it, for a terminal that joins: a person's, or a page's.
+//! Snapshot of a session's screen as bytes that draw it, for a terminal that attaches.
 
 use abide_api::Painted;
 use axum::extract::{Path, State as Shared};
@@ -8,7 +8,7 @@ use super::body::Answer;
 use super::problem::Problem;
 use super::who::Who;
 
-/// The bytes, the size they are for, and the offset in the log from which to go on.
+/// Returns the bytes, the size of the screen, and the log offset at which the snapshot was taken.
 pub async fn paint(
     Shared(state): Shared<State>,
     who: Who,

@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 says it: one JSON object with a sentence in `detail`.
+//! Error responses as problem details (RFC 9457): a JSON object with a sentence in `detail`.
 
 use abide_api::ErrorCode;
 use abide_core::Refusal;
@@ -9,12 +9,12 @@ use super::body::json;
 use crate::tools::refusal_code;
 use abide_engine::text::refusal_sentence;
 
-/// What a problem says that it is.
+/// Media type of problem details.
 const KIND: &str = "application/problem+json";
-/// The most that is taken of what the library says.
+/// Largest number of bytes that are taken from an error text of the framework.
 const SAID_LIMIT: usize = 4 << 10;
 
-/// An answer that says no. It changed nothing.
+/// Error response. The request changed nothing.
 #[derive(Debug)]
 pub struct Problem {
     code: ErrorCode,
@@ -23,7 +23,7 @@ pub struct Problem {
     of_a_tool: bool,
 }
 
-/// A constructor for each code that handlers choose.
+/// Constructors for the error codes that handlers choose.
 macro_rules! codes {
     ($($name:ident: $code:ident),* $(,)?) => {
         $(#[doc = concat!("A problem with the code `", stringify!($code), "`.")]
@@ -47,18 +47,18 @@ impl Problem {
         fault: Fault,
     }
 
-    /// The caller has to log in or to send the token.
+    /// Error: the caller must log in or send the token.
     pub fn unauthorized() -> Self {
         let detail = "login required: run `abide open`, or send `Authorization: Bearer` with the daemon's token";
         Self::new(ErrorCode::Unauthorized, detail)
     }
 
-    /// The daemon is stopping; the caller comes again.
+    /// Error: the daemon is stopping, and the client should retry.
     pub fn stopping() -> Self {
         Self::new(ErrorCode::Stopping, "the daemon is stopping; try again")
     }
 
-    /// A problem with this code.
+    /// Error with this code, and the HTTP status that belongs to it.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         let status = StatusCode::from_u16(code.status());
         Problem {
@@ -69,7 +69,7 @@ impl Problem {
         }
     }
 
-    /// A problem of a tool: the caller finds the sentence where the text of every result is.
+    /// Marks the error of a tool call: the response also has the fields `text` and `is_error` of a tool result.
     pub fn of_a_tool(self) -> Self {
         Problem {
             of_a_tool: true,
@@ -107,7 +107,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Makes a problem of whatever else says no: what the library finds wrong with a request.
+/// Converts errors of the framework to problem details.
 pub async fn always(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);

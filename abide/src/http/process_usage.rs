@@ -7,9 +7,9 @@ use abide_session::proc;
 /// CPU time and memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Bytes of memory it holds.
+    /// Resident memory, in bytes.
     pub memory: u64,
-    /// Seconds of processor time it has used.
+    /// CPU time, in seconds.
     pub cpu_seconds: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Questions: who may see them, and who may answer.
+//! Questions: listing, following, and answering, with the checks for each.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub struct Listing {
     told: Option<String>,
 }
 
-/// The open questions; with `follow`, a line for each that is opened or closed as well. A person
-/// who holds the stream open counts as one who can be asked.
+/// Lists the open questions. With `follow`: a line for each open question, and for each that is opened
+/// or closed. A person who holds the stream open counts as available for questions.
 pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
@@ -92,7 +92,8 @@ fn told_before(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
     .collect()
 }
 
-/// How those were closed that were told before and are not open now. They are `told` no longer.
+/// Closing lines for questions that the client knows as open but that were closed meanwhile. Removes
+/// them from `told`.
 fn missed(
     handle: &Handle,
     who: &Who,
@@ -115,14 +116,14 @@ fn missed(
                 lines.push(closed(*id, &closing));
                 false
             }
-            // Its closing is being written down and will be heard of, or it concerns nobody here.
+            // The closing is not stored yet and will arrive as a change, or the caller may not see it.
             _ => true,
         }
     });
     lines
 }
 
-/// Open questions, oldest first.
+/// Page of open questions, oldest first.
 async fn page(
     state: &State,
     who: &Who,
@@ -153,7 +154,7 @@ async fn page(
     }))
 }
 
-/// Everything a person wants to know before they answer.
+/// Facts that a person needs to answer a question.
 pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetails {
     let fields = question_fields(question);
     let view = handle.published().session(question.state.session);
@@ -183,11 +184,11 @@ struct Following {
     handle: Handle,
     who: Who,
     changes: broadcast::Receiver<Change>,
-    /// Those that were told and are open; of others nobody hears how they were closed.
+    /// Open questions that the client knows, from this or an earlier stream. Only for these a closing line is sent.
     told: HashSet<QuestionId>,
-    /// How those were closed that were told by somebody else before.
+    /// Closing lines, still to be sent, for questions that an earlier stream had sent.
     missed: Vec<QuestionLine>,
-    /// Not told yet, the oldest last.
+    /// Open questions that were not sent yet, oldest last.
     open: Vec<Arc<QuestionView>>,
     _watcher: Option<abide_engine::WatcherGuard>,
 }
@@ -206,7 +207,8 @@ impl Following {
                 Ok(Change::Asked(question)) => {
                     let agent = self.who.agent.as_ref();
                     let own = agent.is_none_or(|agent| *agent == question.agent);
-                    // One is in the list a moment before it is asked, and the next daemon asks again.
+                    // A question is in the list just before its change arrives, and a restarted daemon
+                    // asks again: send it once.
                     if own && self.told.insert(question.id) {
                         return Some(opened(&question));
                     }
@@ -221,7 +223,7 @@ impl Following {
                     | Change::Message(..)
                     | Change::MessageUpdated(_),
                 ) => {}
-                // Too far behind: what is open is told again.
+                // The receiver lagged and changes were lost: read the open questions again.
                 Err(broadcast::error::RecvError::Lagged(_)) => {
                     self.open = seen(&self.handle, &self.who);
                     self.open.reverse();
@@ -243,7 +245,7 @@ fn opened(question: &QuestionView) -> QuestionLine {
     QuestionLine::Asked(Box::new(question_fields(question)))
 }
 
-/// Takes a person's answer. The first one counts; a later one is told what became of the question.
+/// Records a person's answer. The first answer counts; a later one is refused with what became of the question.
 pub async fn answer(
     Shared(state): Shared<State>,
     who: Who,
@@ -289,7 +291,7 @@ pub async fn answer(
     }
 }
 
-/// For how long not to ask again, which only a yes can say.
+/// Duration for which the question is not repeated; only valid with the answer yes.
 fn quiet(given: Option<&Value>, answer: abide_core::Answer) -> Result<Option<Millis>, Problem> {
     let Some(given) = given.filter(|given| !given.is_null()) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! A session's log as a file: its bytes as they came, whole or a part of them.
+//! Session log as a file download, whole or as a byte range.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use super::problem::Problem;
 use super::who::Who;
 use abide_session::log::Log;
 
-/// Whatever is in it, a browser runs none of it.
+/// Content security policy that stops a browser from running anything in the log.
 const POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 
 #[derive(Deserialize, JsonSchema)]
@@ -98,7 +98,7 @@ fn say(response: &mut Response, name: header::HeaderName, value: &str) {
     }
 }
 
-/// What of a log is still there: the stretches between its gaps, by offset.
+/// Ranges of offsets that are still in the log, between its gaps.
 struct Kept(Vec<Range<u64>>);
 
 impl Kept {
@@ -121,7 +121,7 @@ impl Kept {
             .sum()
     }
 
-    /// The offset in the log of a byte of the file.
+    /// Log offset of a byte of the file.
     fn offset(&self, at: u64) -> u64 {
         let mut left = at;
         for stretch in &self.0 {
@@ -135,10 +135,10 @@ impl Kept {
     }
 }
 
-/// Which part of a file is asked for.
+/// Part of the file that the `Range` header requests.
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
-    /// All of it: the request makes no sense, or wants several parts at once.
+    /// The whole file: the header is malformed or requests several ranges.
     All,
     Some(Range<u64>),
     Impossible,

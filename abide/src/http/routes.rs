@@ -1,4 +1,4 @@
-//! Every route there is, with what is said of it.
+//! All routes with their descriptions.
 
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -10,14 +10,14 @@ use super::{
     sessions, status, terminal, timers, tools,
 };
 
-/// Where the document of all routes is.
+/// Path of the OpenAPI document.
 pub const DOCUMENT: &str = "/v1/openapi.json";
-/// Where it is to be read by people.
+/// Path of the documentation page.
 pub const DOCS: &str = "/docs";
 
 const BYTES: &str = "application/octet-stream";
 
-/// The document, for programs.
+/// Response with the OpenAPI document.
 pub fn json(document: &Document) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
@@ -26,7 +26,7 @@ pub fn json(document: &Document) -> Response {
     (headers, document.bytes()).into_response()
 }
 
-/// All of them.
+/// All routes.
 pub fn all() -> Api {
     let api = house(Api::default());
     let api = session_routes(api);

@@ -1,5 +1,6 @@
-//! The engine of `abide run`: starts a command, or takes it up again, and streams what becomes of
-//! it. The stream may break at any byte; the same request with a later offset goes on from there.
+//! `POST /v1/runs`, the daemon's side of `abide run`: starts a command or joins it again, and streams
+//! its output and outcome. The stream may break at any byte; the same request with a later offset
+//! resumes it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -37,7 +38,7 @@ pub async fn run(
     let body: RunBody = body.into()?;
     let inherited_limits = who::inherited_limits(&headers)?;
     let from = body.from;
-    // Where a command runs this, whoever types is the command's keyboard, not a person's.
+    // If a command inside a session sent this request, its terminal is not operated by a person.
     let asking = if body.terminal && who.may_be_seated() {
         Asking::Here
     } else {
@@ -133,13 +134,13 @@ fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {
     )))
 }
 
-/// A command under way, and how much of it the client has been told.
+/// Run in progress, and the part of it that the client has received.
 struct Running {
     handle: Handle,
     who: Who,
     asking: Asking,
     pending: Pending,
-    /// The offset to which the client counts.
+    /// Log offset up to which the client has received output.
     from: u64,
     session: Option<SessionId>,
     tail: Option<Tail>,
@@ -149,7 +150,7 @@ struct Running {
 }
 
 impl Running {
-    /// Waits for the first word, so that a refusal still is an answer of its own.
+    /// Waits for the first step of the call, so that a refusal becomes an error response instead of a frame.
     async fn be_accepted(&mut self) -> Result<(), Problem> {
         let step = self.pending.next().await.ok_or_else(Problem::stopping)?;
         if let CallStep::Done(Outcome::Refused(refusal)) = &step {
@@ -161,7 +162,7 @@ impl Running {
 
     async fn next(mut self) -> io::Result<Option<(Bytes, Self)>> {
         while !self.over {
-            // Where a question is closed because the command writes again, what it wrote comes first.
+            // If new output closed a question, that output is sent before the closing.
             let closed = matches!(self.ready.front(), Some(Frame::Closed(_)));
             if !closed && let Some(frame) = self.ready.pop_front() {
                 return Ok(Some((frame.encode(), self)));
@@ -179,14 +180,14 @@ impl Running {
             if let Some(outcome) = self.outcome.take() {
                 self.finish(&outcome);
             } else if !self.listen().await {
-                // The daemon stops; the client comes again and takes the session up.
+                // The daemon is stopping. The client reconnects and resumes the session.
                 return Ok(None);
             }
         }
         Ok(self.ready.pop_front().map(|last| (last.encode(), self)))
     }
 
-    /// Waits for output or news.
+    /// Waits for output or for a step of the call. `false`: the daemon is stopping.
     async fn listen(&mut self) -> bool {
         let grown = async {
             let grown = match &mut self.tail {
@@ -214,7 +215,7 @@ impl Running {
     async fn hear(&mut self, step: CallStep) {
         match step {
             CallStep::Update(CallUpdate::Accepted(session)) => self.begin(session),
-            // Only a person's terminal shows it.
+            // Only a person's terminal shows questions.
             CallStep::Update(CallUpdate::Asked(question)) if self.asking.reaches_a_person() => self
                 .ready
                 .push_back(Frame::Question(json(&question_fields(&question)))),
@@ -226,7 +227,7 @@ impl Running {
                 session,
                 WhyRunning::NobodyToAsk | WhyRunning::Standby,
             )) => {
-                // Nobody is there to be asked, and whoever ran it still waits: so it goes on.
+                // The question reached no person, but the client still waits: join the session again.
                 let request = Request::Join {
                     session,
                     asking: self.asking,
@@ -253,7 +254,7 @@ impl Running {
         }
     }
 
-    /// The answer is there: what is left of the output is sent, and then the answer.
+    /// Records the outcome. The rest of the output is sent before it.
     fn settle(&mut self, outcome: Outcome) {
         if let Some(view) = self.view(&outcome) {
             self.begin(view.id);
@@ -282,7 +283,8 @@ impl Running {
     }
 }
 
-/// Why a session that does not die should have ended. The keeper strikes at the hard limit by itself.
+/// Reason why a session that survives its kill should have ended. The keeper enforces the deadline
+/// without the engine.
 fn wanted_end(view: &SessionView) -> Option<End> {
     let by_itself = || view.deadline.map(|_| End::Deadline);
     view.state.phase.wanted_end().or_else(by_itself)
@@ -292,7 +294,7 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
     let mut session = view.map(session_of);
     let mut wanted = None;
     let (word, error) = match outcome {
-        // Whoever waited for its end would wait for good.
+        // The processes cannot be killed, so the client would wait for ever.
         Outcome::Running(session, WhyRunning::Undying) => {
             wanted = Some(view.and_then(wanted_end).map(Into::into));
             ("undying", Some(crate::tools::undying(*session)))
@@ -322,7 +324,7 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
         | Outcome::Messages(..)
         | Outcome::Done => ("ended", None),
     };
-    // The session's own reason is told in the same field.
+    // The session's own error is reported in the same field.
     let own = session.as_mut().and_then(|session| session.error.take());
     RunEnded {
         session,

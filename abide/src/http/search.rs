@@ -1,4 +1,4 @@
-//! One pattern over the logs of all sessions, the newest first.
+//! Search for a pattern in the logs of all sessions, newest session first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use abide_engine::search::{self, Pattern};
 use abide_engine::{Handle, SessionView};
 use abide_session::log::Log;
 
-/// How long it may take in all; what is left by then is not searched, and that is said.
+/// Time limit of a search. The page then ends early with a cursor for the rest.
 const PATIENCE: Millis = Millis::from_secs(5);
-/// Characters of a line that are shown.
+/// Longest line in a result, in characters.
 const CHARS: usize = 400;
 
 #[derive(Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ pub struct Wanted {
     after: Option<String>,
 }
 
-/// Where a page ends: in which session, and after which line of its log.
+/// Cursor: a session and the last line of its log that was searched.
 struct Place {
     view: Arc<SessionView>,
     line: u64,
@@ -95,7 +95,7 @@ pub async fn search(
     }))
 }
 
-/// The matching lines, and where to go on where there may be more. Logs that cannot be read are named.
+/// Matching lines, and a cursor if there may be more. Logs that cannot be read are added to `unreadable`.
 fn through(
     handle: &Handle,
     views: &[Arc<SessionView>],
@@ -111,7 +111,7 @@ fn through(
         let begun = from.as_ref().filter(|from| from.view.id == view.id);
         let after = begun.map_or(0, |from| from.line);
         let next = |line: u64| Some(format!("{}:{line}", view.id));
-        // Every page comes further, however slow the search is.
+        // The session of the cursor is searched even after the time limit, so that every page makes progress.
         if matches.len() >= most || (late() && begun.is_none()) {
             return (matches, next(after));
         }
@@ -145,7 +145,7 @@ fn through(
             return (matches, next(last.unwrap_or(after)));
         }
         if found.stopped {
-            // Of the line where it stopped only a part may have been searched.
+            // The line at which the search stopped may have been searched only in part.
             let searched = found.total.saturating_sub(1);
             return (matches, next(searched.max(last.unwrap_or(after))));
         }

@@ -1,4 +1,4 @@
-//! Sessions, as lists and one by one. The fields are called what they are called in tool results.
+//! Sessions, as lists and one by one. The fields have the same names as in tool results.
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct Wanted {
     after: Option<String>,
 }
 
-/// The newest first. `next` is the `after` of the following page.
+/// Lists sessions, newest first. `next` is the `after` of the following page.
 pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
@@ -89,7 +89,7 @@ fn is_about(view: &SessionView, text: &listing::Text) -> bool {
     text.is_in(&state.command) || text.is_in(&view.id.to_string()) || text.is_in(&state.agent.0)
 }
 
-/// Sessions with a glance at each that runs.
+/// Sessions, with a summary of output and usage for each that runs.
 async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Session> {
     let running: Vec<_> = views
         .iter()
@@ -104,12 +104,12 @@ async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Session>
     views.iter().map(with_glance).collect()
 }
 
-/// Order of creation; the id decides between those of the same moment.
+/// Sort key: creation time, then the id.
 pub fn place(view: &SessionView) -> (abide_core::Wall, SessionId) {
     (view.state.created, view.id)
 }
 
-/// Whether anything of it still runs.
+/// Returns `true` while a process of the session may be alive.
 fn is_alive(view: &SessionView) -> bool {
     !matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
 }
@@ -125,7 +125,7 @@ pub async fn one(
     Ok(Answer(session))
 }
 
-/// Starts a session with a terminal. A person may start one for an agent.
+/// Starts a session with a terminal. A person may start one on behalf of an agent.
 pub async fn start(
     Shared(state): Shared<State>,
     who: Who,
@@ -172,7 +172,7 @@ pub async fn start(
     Ok((StatusCode::CREATED, place, started).into_response())
 }
 
-/// A session as people and programs see it.
+/// Session as people and programs see it.
 pub fn session_of(view: &SessionView) -> Session {
     let mut summary = session_summary(view, false);
     let _ = leftovers(view, &mut summary);
@@ -203,8 +203,7 @@ pub fn session_of(view: &SessionView) -> Session {
     }
 }
 
-/// When it last showed life, in Unix milliseconds. What has ended is remembered; only for what runs
-/// the disk is asked.
+/// Time of the last activity, in Unix milliseconds. Only for a running session the file system is read.
 fn last_activity(view: &SessionView) -> u64 {
     match (is_alive(view), view.ended_at()) {
         (false, Some(ended)) => ended.0,
@@ -214,7 +213,7 @@ fn last_activity(view: &SessionView) -> u64 {
     }
 }
 
-/// When output was last written, in Unix milliseconds.
+/// Time of the last output, in Unix milliseconds: the newest modification time of the log files.
 fn last_written(folder: &FilePath) -> Option<u64> {
     let files = std::fs::read_dir(folder.join(LOG_FOLDER)).ok()?;
     let times = files

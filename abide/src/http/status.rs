@@ -1,4 +1,4 @@
-//! How the daemon is, and its end.
+//! Status of the daemon, and the request to stop it.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use super::who::Who;
 use super::{State, Tcp};
 use abide_engine::config::Containment;
 
-/// Says that it is there, to whoever asks, and nothing else.
+/// Health check, which needs no credential and reveals nothing else.
 pub async fn health() -> Answer<Health> {
     Answer(Health { status: "ok" })
 }
@@ -70,12 +70,12 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Answer<Status> {
     })
 }
 
-/// A path as text: not every path is, and JSON takes no other.
+/// Path as text; bytes that are not UTF-8 are replaced, since JSON cannot hold them.
 fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Where HTTP is served over TCP. `null`: nowhere, as the configuration says.
+/// Address of the TCP listener; `None` if the configuration disables it.
 fn http(state: &State) -> Option<HttpListener> {
     let token = state.daemon.paths.token();
     match &state.daemon.tcp {
@@ -93,7 +93,7 @@ fn http(state: &State) -> Option<HttpListener> {
     }
 }
 
-/// A person sees all of them, as they were published; an agent's own are counted.
+/// Number of running timers. For a person the published total; for an agent the engine counts its own.
 async fn running_timers(state: &State, who: &Who) -> Option<usize> {
     if who.agent.is_none() {
         return Some(state.handle.published().timers_running());
@@ -109,7 +109,7 @@ async fn running_timers(state: &State, who: &Who) -> Option<usize> {
     }
 }
 
-/// The means that is asked for and, once a session has shown it, the one that this machine gives.
+/// Configured containment and the one of the newest session, if there is one.
 fn containment(
     state: &State,
     sessions: &[std::sync::Arc<abide_engine::SessionView>],
@@ -131,7 +131,7 @@ fn containment(
     }
 }
 
-/// Ends the daemon. Sessions go on, and the next command starts a daemon again.
+/// Stops the daemon. Sessions continue, and the next command starts a daemon again.
 pub async fn stop(Shared(state): Shared<State>, who: Who) -> Result<Answer<Stopping>, Problem> {
     if who.agent.is_some() {
         return Err(Problem::forbidden(

@@ -1,4 +1,4 @@
-//! The same routes over TCP, and MCP besides, behind a lock.
+//! HTTP API and MCP over TCP, behind the access check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,15 +24,15 @@ use crate::mcp::{Http, Seal};
 use abide_engine::clock::pause;
 use abide_engine::peer::Peer;
 
-/// Connections at once.
+/// Largest number of open connections.
 const CONNECTIONS: usize = 1_024;
-/// How long a caller may take for the head of a request; a connection that is kept for a further one
-/// waits no longer for it.
+/// Time-out for the head of a request, which is also the longest idle time of a keep-alive connection.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// The longest head, and the most that is held of an answer that is not read.
+/// Size limit of the connection buffer: the longest request head, and the most of a response that is
+/// buffered for a client that does not read.
 const HEAD_LIMIT: usize = 64 << 10;
 
-/// Serves whoever shows the token or has logged in, for as long as the daemon lives.
+/// Serves clients with the token or a login until the daemon stops.
 pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, token: String) {
     let Ok(address) = listener.local_addr() else {
         tracing::error!("the HTTP listener has no address");
@@ -68,7 +68,7 @@ fn routes(state: State, mcp: Http) -> Router {
     router(state).route("/mcp", mcp)
 }
 
-/// One connection, to its end.
+/// Serves one connection until it closes.
 async fn converse(stream: TcpStream, router: Router) {
     let (Ok(theirs), Ok(ours), Ok(())) = (
         stream.peer_addr(),

@@ -1,5 +1,5 @@
-//! A session's terminal in a page: what is on it, what comes, and what is typed, over a WebSocket.
-//! A page that is slow holds up only itself: what it missed is painted, not replayed.
+//! Session terminal over a WebSocket: screen snapshot, output, and input from the page. A slow page
+//! delays only itself: it gets a new snapshot instead of the output that it missed.
 
 use std::io;
 use std::sync::Arc;
@@ -30,23 +30,23 @@ use abide_engine::screen::Size;
 use abide_engine::{Pending, SessionView};
 use abide_session::log::Log;
 
-/// The most that is taken from a page at once.
+/// Largest message from a page, in bytes.
 const MESSAGE_LIMIT: usize = 1 << 20;
-/// How much of a log without a terminal is shown at first.
+/// Number of log bytes shown at first for a session without a pseudo-terminal.
 const SHOWN: u64 = 256 << 10;
-/// Whoever is further behind than this is not told all of it.
+/// Backlog, in bytes, above which a page gets a new snapshot instead of the output.
 const BEHIND: u64 = 1 << 20;
-/// How often a silent channel is tried.
+/// Interval of pings on a connection without output.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// A terminal as it is when it is switched on.
+/// Escape sequence that resets a terminal (RIS).
 const BLANK: &[u8] = b"\x1bc";
-/// The size that is told where there is no terminal.
+/// Size that is reported for a session without a pseudo-terminal.
 const NO_TERMINAL: Size = Size {
     cols: 120,
     rows: 40,
 };
 
-/// Opens the channel.
+/// Opens the WebSocket.
 pub async fn terminal(
     Shared(state): Shared<State>,
     who: Who,
@@ -75,18 +75,18 @@ async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket
         out,
     };
     tokio::select! {
-        // Whoever has gone away is told nothing more.
+        // The result does not matter: the connection is closed either way.
         _ = shown.show() => {}
         () = listen(&state, view.id, typed) => {}
         () = login_ends(&state, &who) => {}
     }
 }
 
-/// Types what comes, and gives the terminal the size of the page.
+/// Writes messages of the page to the session's input, and applies its size to the terminal.
 async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>) {
     while let Some(Ok(message)) = typed.next().await {
         match message {
-            // What a session does not take any more is not typed; how it ended is told elsewhere.
+            // Input that an ended session does not accept is dropped; the page learns of the end from `show`.
             Message::Binary(bytes) => drop(act::write(state, id, &bytes, None).await),
             Message::Text(text) => resize(state, id, &text).await,
             Message::Close(_) => return,
@@ -115,7 +115,7 @@ async fn resize(state: &State, id: SessionId, text: &str) {
     }
 }
 
-/// What a page is shown.
+/// Output side of the connection.
 struct Shown {
     state: State,
     view: Arc<SessionView>,
@@ -164,7 +164,7 @@ impl Shown {
         Ok(tail)
     }
 
-    /// What brings an empty terminal to the present, its size, and where the log goes on from there.
+    /// Size of the terminal, bytes that draw its current screen, and the log offset to continue from.
     async fn painting(&self) -> io::Result<(Size, Vec<u8>, u64)> {
         if self.view.pty {
             let (folded, at) = self.state.handle.screens().paint(self.view.id).await?;
@@ -217,7 +217,7 @@ impl Shown {
         self.send(Message::Close(Some(close))).await
     }
 
-    /// Sends what a program may do to a person's terminal: paint on it.
+    /// Sends output through a filter that passes only sequences that are safe for a person's terminal.
     async fn paint(&mut self, bytes: &[u8]) -> io::Result<()> {
         let passed = self.filter.pass(bytes);
         if passed.is_empty() {

@@ -1,4 +1,4 @@
-//! Timers for people and programs: no message is taken along the way.
+//! Timers for people and programs. These routes mark no message as read.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -61,7 +61,7 @@ enum Sort {
     Status,
 }
 
-/// Timers, a page at a time. `next` is the `after` of the following page.
+/// Lists timers by page. `next` is the `after` of the following page.
 pub async fn list(
     Shared(state): Shared<State>,
     who: Who,
@@ -122,7 +122,7 @@ async fn page(state: &State, who: &Who, wanted: TimerQuery) -> Result<Answer<Tim
     }))
 }
 
-/// Timers as they stand now, told with their texts.
+/// Details of timers in their current state.
 pub async fn seen(handle: &Handle, caller: Caller, rows: &[TimerRow]) -> Vec<TimerDetails> {
     let live = rows.iter().filter(|row| row.ended.is_none());
     let live: Vec<TimerId> = live.map(|row| row.id).collect();
@@ -139,7 +139,7 @@ pub async fn seen(handle: &Handle, caller: Caller, rows: &[TimerRow]) -> Vec<Tim
         .collect()
 }
 
-/// A timer as people and programs see it.
+/// Timer as people and programs see it.
 fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> TimerDetails {
     let mut timer = match seen {
         Some(seen) => tools::timer_fields(&seen.timer, Some(row)),
@@ -173,7 +173,7 @@ pub async fn one(
     call(&state, &who, &headers, "read_timer", arguments).await
 }
 
-/// Makes a timer and stands by on it, or with `timers` many at once and stands by on none.
+/// Creates a timer and stands by on it; with `timers`, creates several and stands by on none.
 pub async fn make(
     Shared(state): Shared<State>,
     who: Who,
@@ -219,7 +219,7 @@ async fn make_many(
     }
 }
 
-/// Stops, cancels, pauses or resumes.
+/// Stops, cancels, pauses or resumes a timer, or stands by on it again.
 pub async fn act(
     Shared(state): Shared<State>,
     who: Who,
@@ -270,8 +270,8 @@ async fn call(
     }))
 }
 
-/// Whether this makes a timer of which all is known when it is made: a mission without a condition, on which
-/// nobody can stand by yet. Under a key there may be one already.
+/// Returns `true` for a new timer whose details are known without reading the store: a mission without
+/// a condition, on which no call stands by yet. With an idempotency key the timer may already exist.
 fn makes_one_for_nobody(headers: &HeaderMap, arguments: &Map<String, Value>) -> bool {
     let plain = ["mission", "total_duration", "timeout_duration"];
     arguments.contains_key("mission")
@@ -279,7 +279,7 @@ fn makes_one_for_nobody(headers: &HeaderMap, arguments: &Map<String, Value>) -> 
         && !headers.contains_key(wire::KEY_HEADER)
 }
 
-/// The result of a tool, with what else is known of a timer: its condition, and whether a call stands by on it.
+/// Result of a tool, with further details of the timer: its condition, and if a call stands by on it.
 async fn with_details(state: &State, who: &Who, text: String, told: TimerResult) -> TimerDetails {
     let row = state.handle.store_reader().timer(told.timer.timer_id.0);
     let details = match row.ok().flatten() {
@@ -317,7 +317,7 @@ pub struct Past {
     after: Option<String>,
 }
 
-/// Timers that have ended, the newest first.
+/// Lists ended timers, newest first.
 pub async fn history(
     Shared(state): Shared<State>,
     who: Who,
@@ -336,9 +336,9 @@ pub async fn history(
     page(&state, &who, wanted).await
 }
 
-/// Days that are told of.
+/// Number of days in the statistics.
 const DAYS: u64 = 30;
-/// How often a loop would look that has nothing to wait with.
+/// Assumed interval of a polling loop, from which the number of saved calls is computed.
 const LOOKS_EVERY: Millis = Millis::from_secs(30);
 
 /// Statistics of all timers.
@@ -374,7 +374,7 @@ pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Answer<Time
     }))
 }
 
-/// What reads many rows does so on a thread of its own.
+/// Reads from the store on a blocking thread, for queries over many rows.
 async fn aside<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, StoreFault> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -383,7 +383,7 @@ async fn aside<T: Send + 'static>(
     read.map_err(|e| Problem::fault(e.to_string()))
 }
 
-/// Waits until something holds, for as long as the caller stays. Nothing of it is kept.
+/// Waits until a condition holds, while the client stays connected. Nothing is stored.
 pub async fn wait(
     Shared(state): Shared<State>,
     who: Who,
@@ -401,7 +401,8 @@ pub async fn wait(
     let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
     let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;
     let condition = tools::condition(until.0, &context, &state.handle)?;
-    // A person may wait for what others start; of an agent the sessions are known that could.
+    // For an agent, its own sessions are the candidates that may open a port. A person may wait for a
+    // port that another program opens, so there are no candidates.
     let since = who.agent.as_ref().map(|_| SystemClock.now().wall);
     let owner = Owner::wait(context.agent.clone(), since);
     let look = state.handle.prober().wait_for(condition, owner);

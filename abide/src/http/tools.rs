@@ -1,4 +1,4 @@
-//! The tools, as they are everywhere else: one implementation, JSON in and JSON out.
+//! Tools over HTTP: JSON arguments in, JSON result out, with the same implementation as over MCP.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ pub async fn list() -> Answer<PublishedTools> {
     })
 }
 
-/// Runs a tool to its result. A client that goes away has only stopped waiting.
+/// Calls a tool and waits for its result. If the client disconnects, the call continues.
 pub async fn call(
     Shared(state): Shared<State>,
     who: Who,
@@ -72,8 +72,8 @@ pub async fn call(
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// A body that says so when it has been taken. The connection writes what it takes before it lets
-/// anybody else have a turn.
+/// Response body that reports its delivery when the connection takes it. The connection writes the
+/// bytes before it yields.
 struct Telling {
     body: Option<(Bytes, Receipt)>,
 }
@@ -105,8 +105,8 @@ impl HttpBody for Telling {
     }
 }
 
-/// The environment for what a call of this tool starts, now or later. To copy it takes longer than
-/// many a call, so one that starts nothing gets none.
+/// Environment for processes that a call starts, now or later. Copying it takes longer than many calls,
+/// so a tool that starts nothing gets an empty one.
 pub(super) fn environment_for(tool: &str, arguments: &Map<String, Value>) -> Environment {
     let starts = match tool {
         "shell" | "execute_command" | "terminal_session" => true,
@@ -122,7 +122,7 @@ pub(super) fn environment_for(tool: &str, arguments: &Map<String, Value>) -> Env
 
 type Environment = Arc<[(OsString, OsString)]>;
 
-/// Everything that a call brings besides its arguments.
+/// Context of a call: everything besides its arguments.
 pub(super) fn context(
     env: Environment,
     agent: Option<Agent>,

@@ -1,4 +1,5 @@
-//! On whose behalf a request comes, and whether a person can stand behind it.
+//! Identity of the caller of a request: the agent on whose behalf it acts, and the evidence that a
+//! person may have sent it.
 
 use abide_core::request::Caller;
 use abide_core::session::End;
@@ -23,34 +24,34 @@ use abide_engine::peer::{Peer, SessionMembership};
 use abide_session::folder;
 use abide_session::frame::InheritedLimits;
 
-/// The longest name of an agent, in bytes.
+/// Longest agent name, in bytes.
 const AGENT_LIMIT: usize = 200;
 
-/// The longest name of a conversation, in bytes.
+/// Longest conversation name, in bytes.
 const CONVERSATION_LIMIT: usize = 300;
 
-/// Who asks.
+/// Caller of a request.
 pub struct Who {
-    /// The agent that the request names, or to which the command belongs that it comes out of; a person at
-    /// the command line names none and sees all.
+    /// Agent that the request names, or the agent of the session that the calling process runs in.
+    /// `None` for a person, who sees everything.
     pub agent: Option<Agent>,
     way: Way,
 }
 
-/// How the request came, and what that says of whoever sent it.
+/// Transport of the request, and the evidence it gives about the caller.
 enum Way {
-    /// From a process of our own user, which may or may not be inside a session.
+    /// Unix socket: a process of the same user, which may run inside a session.
     Local(Peer),
-    /// Over TCP, from an agent.
+    /// TCP, as an agent.
     Agent(Peer),
-    /// Over TCP, from outside of every session, with the claim to be a person or with a login.
+    /// TCP, from a process outside every session that claims to be a person or shows a login.
     Person(Peer, Option<LoginId>),
-    /// Nobody knows.
+    /// No peer information. The caller is treated as a process inside a session.
     Unknown,
 }
 
 impl Who {
-    /// As the core sees it.
+    /// Caller as the core knows it.
     pub fn caller(&self) -> Caller {
         Caller {
             agent: self.agent.clone(),
@@ -58,7 +59,7 @@ impl Who {
         }
     }
 
-    /// Why something ended that this caller ended.
+    /// Reason to record for a session that this caller ends.
     pub fn end(&self) -> End {
         match self.agent {
             Some(_) => End::Agent,
@@ -66,13 +67,14 @@ impl Who {
         }
     }
 
-    /// Whether a person may be at the other end: no agent, and nothing that a command started.
+    /// Returns `true` if a person may have sent the request: it names no agent and does not come from a
+    /// process inside a session.
     pub fn may_be_a_person(&self) -> bool {
         self.agent.is_none() && !self.is_inside_a_session()
     }
 
-    /// Whether a person can sit at the terminal that the caller says it has. Naming an agent does
-    /// not change who sits there; over TCP only a person has one.
+    /// Returns `true` if a person may sit at the terminal that the caller claims to have. Naming an
+    /// agent does not change who sits there; over TCP only a person has a terminal.
     pub fn may_be_seated(&self) -> bool {
         match &self.way {
             Way::Local(peer) => !peer.is_inside_a_session(),
@@ -81,7 +83,8 @@ impl Who {
         }
     }
 
-    /// Whether the request comes out of a command that is kept here.
+    /// Returns `true` if the request comes from a process inside a session. Agents over TCP are not
+    /// checked here.
     pub fn is_inside_a_session(&self) -> bool {
         match &self.way {
             Way::Local(peer) => peer.is_inside_a_session(),
@@ -90,7 +93,7 @@ impl Who {
         }
     }
 
-    /// Looks again who is there, right before something is done that only a person may do.
+    /// Checks the peer again right before an action that only a person may take.
     pub async fn look_again(&self) -> Result<(), Problem> {
         match &self.way {
             Way::Person(peer, _) => look(peer.clone()).await,
@@ -99,22 +102,22 @@ impl Who {
         }
     }
 
-    /// Whether the request comes out of this very session.
+    /// Returns `true` if the request comes from a process inside this session.
     pub async fn is_inside(&self, view: &SessionView) -> bool {
         match &self.way {
             Way::Local(peer) | Way::Agent(peer) => tools::is_own(view, peer.clone()).await,
-            // Nobody who is a person is inside any.
+            // A person was checked to be outside every session.
             Way::Person(..) => false,
             Way::Unknown => true,
         }
     }
 
-    /// Whether a person asks over TCP, who reads no agent's messages by asking.
+    /// Returns `true` for a person over TCP. Reading as a person does not mark messages of agents as read.
     pub fn is_a_person_over_tcp(&self) -> bool {
         matches!(self.way, Way::Person(..))
     }
 
-    /// The login that the request shows.
+    /// Login that the request shows.
     pub fn login(&self) -> Option<LoginId> {
         match self.way {
             Way::Person(_, login) => login,
@@ -122,7 +125,7 @@ impl Who {
         }
     }
 
-    /// A session that this caller may know of.
+    /// Finds a session that is visible to this caller.
     pub fn session(&self, state: &State, id: &str) -> Result<Arc<SessionView>, Problem> {
         let known = id.parse::<SessionId>().ok();
         known
@@ -164,8 +167,8 @@ impl FromRequestParts<State> for Who {
     }
 }
 
-/// The agent on whose behalf a command runs: what it does through the command line it may do as that agent, not
-/// as a person who sees all. Where nobody knows whose it is, it is the agent that callers without a name are.
+/// Agent of the session that a process runs in. A command that calls the CLI acts as that agent, not as
+/// a person who sees everything. If the session is unknown, the default agent is used.
 fn agent_at(state: &State, place: SessionMembership) -> Agent {
     let published = state.handle.published();
     let view = match place {
@@ -186,12 +189,13 @@ fn agent_at(state: &State, place: SessionMembership) -> Agent {
         .unwrap_or_default()
 }
 
-/// Whether a connection was found to be held from outside every session. Looking takes a while, so for requests that only
-/// read it is done once a connection; what acts is looked at each time.
+/// Cache of a successful check that the peer is outside every session. The check is slow, so a
+/// connection is checked once for requests that only read; every other request is checked again.
 #[derive(Clone, Default)]
 pub struct Looked(Arc<AtomicBool>);
 
-/// CpuSamples, beside the loop, whether a command is at the other end.
+/// Refuses the request if its peer is a process inside a session. The check runs on a blocking thread,
+/// because finding the owner of a TCP socket is slow.
 pub async fn be_outside(parts: &Parts) -> Result<(), Problem> {
     let reads = (parts.method == Method::GET || parts.method == Method::HEAD)
         && !parts.headers.contains_key(header::UPGRADE);
@@ -234,13 +238,13 @@ fn says_person(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// The agent that a request names.
+/// Agent that the request names in its header.
 pub fn named_agent(headers: &HeaderMap) -> Result<Option<Agent>, Problem> {
     let name = headers.get(wire::AGENT_HEADER);
     name.map(|name| agent(name.as_bytes())).transpose()
 }
 
-/// The folder in which the caller's commands run where they name none.
+/// Working directory for commands of the caller that name none.
 pub fn root(headers: &HeaderMap) -> Result<PathBuf, Problem> {
     let name = wire::ROOT_HEADER;
     match text(headers, name)? {
@@ -253,7 +257,7 @@ pub fn root(headers: &HeaderMap) -> Result<PathBuf, Problem> {
     }
 }
 
-/// The conversation that a request names.
+/// Conversation that the request names in its header.
 pub fn conversation(headers: &HeaderMap) -> Result<Option<Conversation>, Problem> {
     let name = wire::CONVERSATION_HEADER;
     match text(headers, name)? {
@@ -267,25 +271,25 @@ pub fn conversation(headers: &HeaderMap) -> Result<Option<Conversation>, Problem
     }
 }
 
-/// A header of plain text.
+/// Value of a header that must be ASCII text.
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
     let value = headers.get(name).map(HeaderValue::to_str).transpose();
     value.map_err(|_| Problem::bad_input(format!("`{name}` must be plain ASCII")))
 }
 
-/// What commands inherit of whoever asks.
+/// Resource limits and umask of the caller, which its commands inherit.
 pub fn inherited_limits(headers: &HeaderMap) -> Result<Option<InheritedLimits>, Problem> {
     let inherited_limits: Option<wire::InheritedLimits> =
         json(headers, wire::INHERITED_LIMITS_HEADER)?;
     Ok(inherited_limits.map(Into::into))
 }
 
-/// How files were when whoever asks began to wait.
+/// State of the watched files at the time when the caller began to wait.
 pub fn files_before(headers: &HeaderMap) -> Result<wire::FilesBefore, Problem> {
     Ok(json(headers, wire::FILES_HEADER)?.unwrap_or_default())
 }
 
-/// A header of JSON.
+/// Value of a header that must be JSON.
 fn json<T: DeserializeOwned>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Problem> {
     let Some(said) = headers.get(name) else {
         return Ok(None);
@@ -296,7 +300,7 @@ fn json<T: DeserializeOwned>(headers: &HeaderMap, name: &str) -> Result<Option<T
         .map_err(wrong)
 }
 
-/// The agent of this name.
+/// Parses an agent name.
 pub fn agent(name: &[u8]) -> Result<Agent, Problem> {
     let name = std::str::from_utf8(name).ok().filter(|name| {
         (1..=AGENT_LIMIT).contains(&name.len()) && !name.chars().any(char::is_control)

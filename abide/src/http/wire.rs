@@ -1,4 +1,4 @@
-//! What the command line and the daemon say to each other in JSON, named once for both.
+//! Headers and JSON types that the CLI and the daemon share.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -13,30 +13,30 @@ use serde::{Deserialize, Serialize};
 use abide_engine::probe::Fingerprint;
 use abide_session::frame as launch;
 
-/// Names the agent on whose behalf a request comes.
+/// Header with the agent on whose behalf the request is made.
 pub const AGENT_HEADER: &str = "abide-agent";
-/// Names the conversation of the agent that a request belongs to, whose messages it may read: `claude_code:`
-/// or `codex:` and the client's own name for it.
+/// Header with the agent's conversation, whose messages the request may read: `claude_code:` or
+/// `codex:` and the client's own name for it.
 pub const CONVERSATION_HEADER: &str = "abide-conversation";
-/// Names the folder in which tools run commands that name none.
+/// Header with the working directory for commands that name none.
 pub const ROOT_HEADER: &str = "abide-root";
-/// Says, over TCP, that a person asks and not an agent. Whoever is inside a session cannot.
+/// Header that claims, over TCP, that a person sends the request. Refused for processes inside a session.
 pub const PERSON_HEADER: &str = "abide-person";
-/// Set where a person calls a tool: no message to an agent is told with the result.
+/// Header that a person's tool call sets, so that no message to an agent is delivered with the result.
 pub const QUIET_HEADER: &str = "abide-quiet";
-/// A request repeated under the same key is carried out once.
+/// Header with the idempotency key: a retry with the same key is carried out once.
 pub const KEY_HEADER: &str = "idempotency-key";
 
-/// What the commands that a request starts inherit of whoever asks, as JSON ([`InheritedLimits`]). The command line
-/// says in headers what it did not always say: a daemon that was started from an older build skips a header
-/// that it does not know, and refuses such a field.
+/// Header with the umask and resource limits for commands that the request starts, as JSON
+/// ([`InheritedLimits`]). A header and not a field of the body, because a daemon of an older build
+/// ignores an unknown header but refuses an unknown field.
 pub const INHERITED_LIMITS_HEADER: &str = "abide-inherited-limits";
 
-/// How files were when whoever asks began to wait for a change of them, as JSON ([`FilesBefore`]). A later
-/// daemon that is asked the same goes by it too.
+/// Header with the state of the files when the client began to wait for a change of them, as JSON
+/// ([`FilesBefore`]). After a reconnect the next daemon compares with the same state.
 pub const FILES_HEADER: &str = "abide-files";
 
-/// Files by their whole paths, each as it was; `None`: it was not there.
+/// State of files by absolute path; `None`: the file did not exist.
 pub type FilesBefore = BTreeMap<PathBuf, Option<Fingerprint>>;
 
 /// Text of the system, which need not be Unicode.
@@ -64,7 +64,7 @@ impl From<&OsStr> for OsText {
 }
 
 impl OsText {
-    /// As the system wants it; `None`: it cannot be passed to a command.
+    /// Converts to an OS string; `None` if it contains a NUL byte or is not valid base64.
     pub fn into_os(self) -> Option<OsString> {
         let bytes = match self {
             OsText::Text(text) => text.into_bytes(),

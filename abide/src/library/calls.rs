@@ -1,4 +1,4 @@
-//! One call for each tool. Each is made with what it needs, given what is optional, and awaited.
+//! One builder per tool: created with the required arguments, extended with optional ones, and awaited.
 
 use std::future::{Future, IntoFuture};
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Abide, Error, ToolResult};
 
-/// A call that has not been made yet. `T` says of which tool.
+/// Call that has not been made yet. `T` selects the tool.
 #[must_use = "a call is made when it is awaited"]
 #[derive(Clone, Debug)]
 pub struct Call<T> {
@@ -30,7 +30,7 @@ impl<T> Call<T> {
         }
     }
 
-    /// Gives any field of the tool's schema.
+    /// Sets any field of the tool's schema.
     pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.arguments.insert(field.to_owned(), value.into());
         self
@@ -46,7 +46,7 @@ impl<T: std::marker::Send + 'static> IntoFuture for Call<T> {
     }
 }
 
-/// Seconds as the tools count them: whole ones as integers.
+/// Seconds as the tools take them: whole seconds as integers.
 pub(super) fn seconds(time: Duration) -> Value {
     match time.subsec_nanos() {
         0 => json!(time.as_secs()),
@@ -85,7 +85,7 @@ kinds! {
     Search,
     /// `terminal_session` with `list`.
     List,
-    /// An action of `terminal_session` that needs nothing more.
+    /// Action of `terminal_session` without optional arguments.
     Act,
 }
 
@@ -103,12 +103,12 @@ impl Yields for Shell {}
 impl Yields for Execute {}
 
 impl<T: Starts> Call<T> {
-    /// The folder in which the command runs.
+    /// Sets the working directory of the command.
     pub fn cwd(self, folder: impl AsRef<Path>) -> Self {
         self.with("cwd", folder.as_ref().to_string_lossy().into_owned())
     }
 
-    /// A variable that the command gets besides those it inherits.
+    /// Sets an environment variable in addition to the inherited ones.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         let env = self.arguments.entry("env").or_insert_with(|| json!({}));
         env[name] = json!(value);
@@ -117,52 +117,51 @@ impl<T: Starts> Call<T> {
 }
 
 impl<T: Yields> Call<T> {
-    /// For a `shell` the hard limit; for an `execute_command` how long the command may be quiet
-    /// before a person is asked.
+    /// Sets the deadline of a `shell`; for an `execute_command`, the time without output after which a person is asked.
     pub fn timeout(self, time: Duration) -> Self {
         self.with("timeout", seconds(time))
     }
 
-    /// What the command reads.
+    /// Sets the standard input of the command.
     pub fn stdin(self, text: &str) -> Self {
         self.with("stdin", text)
     }
 
-    /// The most characters of output a stream in the result; the log has all of it.
+    /// Limits the characters of each output stream in the result; the log keeps everything.
     pub fn max_output(self, characters: u64) -> Self {
         self.with("max_output", characters)
     }
 
-    /// The output as it came, not as a person would have seen it.
+    /// Returns the output unprocessed, not as a terminal would have shown it.
     pub fn raw(self) -> Self {
         self.with("raw", true)
     }
 }
 
 impl Call<Start> {
-    /// Pipes instead of a terminal.
+    /// Uses pipes instead of a terminal.
     pub fn without_terminal(self) -> Self {
         self.with("pty", false)
     }
 
-    /// The size of the terminal.
+    /// Sets the size of the terminal.
     pub fn size(self, cols: u16, rows: u16) -> Self {
         self.with("cols", cols).with("rows", rows)
     }
 
-    /// How long nobody may read, write or print before the session is closed; zero: for ever.
+    /// Sets the time without output, input or reader after which the session is closed; zero: never.
     pub fn inactivity_timeout(self, time: Duration) -> Self {
         self.with("inactivity_timeout", seconds(time))
     }
 }
 
 impl Call<Read> {
-    /// At most so many lines.
+    /// Limits the number of lines.
     pub fn max_lines(self, lines: u64) -> Self {
         self.with("max_lines", lines)
     }
 
-    /// Waits so long for a line where there is none.
+    /// Waits up to this time for a line if there is none.
     pub fn timeout(self, time: Duration) -> Self {
         self.with("timeout_seconds", seconds(time))
     }
@@ -179,12 +178,12 @@ impl Call<Read> {
 }
 
 impl Call<Send> {
-    /// Text to type; `\n` is Enter.
+    /// Sets the text to type; `\n` is Enter.
     pub fn input(self, text: &str) -> Self {
         self.with("input", text)
     }
 
-    /// Keys to press after the text, such as `enter`, `ctrl-c` or `up`.
+    /// Sets the keys to press after the text, such as `enter`, `ctrl-c` or `up`.
     pub fn keys<K: Into<String>>(self, keys: impl IntoIterator<Item = K>) -> Self {
         let keys: Vec<Value> = keys.into_iter().map(|key| json!(key.into())).collect();
         self.with("keys", keys)
@@ -192,140 +191,139 @@ impl Call<Send> {
 }
 
 impl Call<Search> {
-    /// Lines before and after each match.
+    /// Returns this many lines before and after each match.
     pub fn context(self, lines: u64) -> Self {
         self.with("context", lines)
     }
 }
 
 impl Call<List> {
-    /// Those that have ended too.
+    /// Includes ended sessions.
     pub fn include_ended(self) -> Self {
         self.with("include_ended", true)
     }
 }
 
 impl Call<Timers> {
-    /// Those that have ended too.
+    /// Includes ended timers.
     pub fn include_ended(self) -> Self {
         self.with("include_ended", true)
     }
 }
 
 impl Call<Timer> {
-    /// How long this call stands by; the timer runs on after it.
+    /// Sets the time for which this call waits; the timer continues after it.
     pub fn standby(self, time: Duration) -> Self {
         self.with("timeout_duration", seconds(time))
     }
 
-    /// Ends the timer the moment this condition holds.
+    /// Completes the timer as soon as this condition holds.
     pub fn until(self, condition: Value) -> Self {
         self.with("until", condition)
     }
 
-    /// For a timer that is continued: the remaining time becomes this.
+    /// Sets the remaining time of a timer that is continued.
     pub fn remaining(self, time: Duration) -> Self {
         self.with("total_duration", seconds(time))
     }
 }
 
 impl Call<Reason> {
-    /// Why.
+    /// Sets the reason.
     pub fn because(self, reason: &str) -> Self {
         self.with("reason", reason)
     }
 }
 
 impl Call<Pause> {
-    /// Why.
+    /// Sets the reason.
     pub fn because(self, reason: &str) -> Self {
         self.with("reason", reason)
     }
 }
 
 impl Call<Messages> {
-    /// Waits so long for a message where there is none.
+    /// Waits up to this time for a message if there is none.
     pub fn timeout(self, time: Duration) -> Self {
         self.with("timeout_seconds", seconds(time))
     }
 }
 
 impl Abide {
-    /// Runs a command to its end under a hard limit (100 s unless told otherwise).
+    /// Runs a command to its end under a deadline (100 s by default).
     pub fn shell(&self, command: &str) -> Call<Shell> {
         Call::new(self, "shell").with("command", command)
     }
 
-    /// Runs a command as long as it shows life; when it has been quiet for too long (60 s unless told
-    /// otherwise) a person is asked.
+    /// Runs a command as long as it shows activity. After too long without output (60 s by default) a person is asked.
     pub fn execute_command(&self, command: &str) -> Call<Execute> {
         Call::new(self, "execute_command").with("command", command)
     }
 
-    /// Starts a program in a terminal. [`Abide::session`] talks to it.
+    /// Starts a program in a terminal. Use [`Abide::session`] to interact with it.
     pub fn start(&self, command: &str) -> Call<Start> {
         Call::new(self, "terminal_session")
             .with("action", "start")
             .with("command", command)
     }
 
-    /// The sessions that run.
+    /// Lists the running sessions.
     pub fn sessions(&self) -> Call<List> {
         Call::new(self, "terminal_session").with("action", "list")
     }
 
-    /// Makes a waiting timer and stands by on it.
+    /// Creates a waiting timer and waits for it.
     pub fn wait(&self, reason: &str, total: Duration) -> Call<Timer> {
         Call::new(self, "timer")
             .with("reason", reason)
             .with("total_duration", seconds(total))
     }
 
-    /// Makes a mission timer. It returns at once; a message comes when the time is over.
+    /// Creates a mission timer. The call returns at once; a message is sent when the timer completes.
     pub fn mission(&self, mission: &str, total: Duration) -> Call<Timer> {
         Call::new(self, "timer")
             .with("mission", mission)
             .with("total_duration", seconds(total))
     }
 
-    /// Stands by on a timer again.
+    /// Waits for an existing timer again.
     pub fn continue_timer(&self, id: &str) -> Call<Timer> {
         Call::new(self, "timer").with("timer_id", id)
     }
 
-    /// The timers that have not ended.
+    /// Lists the timers that have not ended.
     pub fn timers(&self) -> Call<Timers> {
         Call::new(self, "read_timer")
     }
 
-    /// One timer.
+    /// Reads one timer.
     pub fn read_timer(&self, id: &str) -> Call<Timers> {
         Call::new(self, "read_timer").with("timer_id", id)
     }
 
-    /// Ends a timer. It will tell nobody.
+    /// Ends a timer. No message is sent.
     pub fn stop_timer(&self, id: &str) -> Call<Reason> {
         Call::new(self, "stop_timer").with("timer_id", id)
     }
 
-    /// Stops waiting for a timer, which runs on and sends a message when it completes.
+    /// Stops waiting for a timer, which continues and sends a message when it completes.
     pub fn cancel_timer(&self, id: &str) -> Call<Reason> {
         Call::new(self, "cancel_timer").with("timer_id", id)
     }
 
-    /// Lets nothing elapse for a while.
+    /// Pauses a timer for this time.
     pub fn pause_timer(&self, id: &str, time: Duration) -> Call<Pause> {
         Call::new(self, "pause_timer")
             .with("timer_id", id)
             .with("pause_duration", seconds(time))
     }
 
-    /// Lets a paused timer go on now.
+    /// Resumes a paused timer now.
     pub fn resume_timer(&self, id: &str) -> Call<Reason> {
         Call::new(self, "resume_timer").with("timer_id", id)
     }
 
-    /// The unread messages, oldest first. Starts marks them seen.
+    /// Reads the unread messages, oldest first, and marks them as seen.
     pub fn read_messages(&self) -> Call<Messages> {
         Call::new(self, "read_messages")
     }

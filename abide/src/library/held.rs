@@ -1,4 +1,4 @@
-//! The engine within a program: no daemon, no socket, the same calls.
+//! Engine inside a program: no daemon, no socket, the same calls.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use crate::client::Client;
 use abide_engine::Runtime;
 use abide_engine::config::{self, Config, Paths};
 
-/// An engine that this program holds. It needs a tokio runtime with time and input enabled.
+/// Engine that runs inside this program. It needs a tokio runtime with time and I/O enabled.
 ///
-/// Its sessions outlive it, as they outlive a daemon: the next one under the same folder finds them
-/// again. Keepers are processes of their own, made of an abide program: either the installed one, or
-/// this program itself, if its `main` begins with [`keep_if_asked`](crate::keep_if_asked).
+/// Its sessions outlive it, as they outlive a daemon: the next engine under the same folder finds them again.
+/// Keepers are separate processes of an abide executable: either the installed one, or this program itself,
+/// if its `main` begins with [`keep_if_asked`](crate::keep_if_asked).
 ///
 /// ```no_run
 /// abide::keep_if_asked();
@@ -29,7 +29,7 @@ use abide_engine::config::{self, Config, Paths};
 pub struct Held {
     runtime: Runtime,
     abide: Abide,
-    /// Held as long as the engine runs: there is one per folder.
+    /// Held as long as the engine runs: there is one engine per folder.
     _lock: File,
 }
 
@@ -44,7 +44,7 @@ impl Held {
         Held::start_with(paths, config, program).await
     }
 
-    /// The same with other settings.
+    /// Starts an engine with other settings.
     pub async fn start_with(
         paths: Paths,
         config: Config,
@@ -66,12 +66,12 @@ impl Held {
         })
     }
 
-    /// The way to call it.
+    /// Interface for calls to this engine.
     pub fn abide(&self) -> Abide {
         self.abide.clone()
     }
 
-    /// Ends the engine. No session is touched.
+    /// Stops the engine. Sessions keep running.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.runtime.handle.stop().await;
         self.runtime

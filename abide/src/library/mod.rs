@@ -1,5 +1,5 @@
-//! abide for a program written in Rust: every tool as a call, with the daemon or with an engine held
-//! within the program. The calls are the same either way, and the same as over MCP and HTTP.
+//! abide as a Rust library: every tool as a call, to the daemon or to an engine inside the program. The calls
+//! are the same either way, and the same as over MCP and HTTP.
 
 mod calls;
 mod held;
@@ -23,12 +23,12 @@ use super::client::{Client, Unanswered};
 use super::xml;
 use abide_engine::config::{self, Paths};
 
-/// Why there is no result.
+/// Reason why a call has no result.
 pub use super::client::Unanswered as Error;
 
-/// An agent's way to abide. Cheap to clone; every clone is the same agent.
+/// Interface of an agent to abide. Cheap to clone; every clone is the same agent.
 ///
-/// A call that is dropped has only stopped waiting: the command, session or timer goes on.
+/// Dropping a call only ends the wait: the command, session or timer continues.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), abide::Error> {
@@ -53,8 +53,8 @@ pub struct Abide {
 }
 
 impl Abide {
-    /// The daemon of this user. Where there is none, `abide` from the search path is started as one
-    /// with the first call.
+    /// Connects to the daemon of this user. If none runs, `abide` from the search path is started as one by
+    /// the first call.
     pub fn connect() -> Result<Self, Error> {
         let program = config::program("abide").ok_or_else(|| {
             let why = "abide is not on the search path; install it or name it with `connect_with`";
@@ -64,7 +64,7 @@ impl Abide {
         Ok(Abide::at(paths, program))
     }
 
-    /// The daemon whose files are under `folder`, started with `program` where there is none.
+    /// Connects to the daemon whose files are under `folder`; if none runs, `program` is started as one.
     pub fn connect_with(folder: impl AsRef<Path>, program: impl Into<PathBuf>) -> Self {
         Abide::at(Paths::under(folder.as_ref()), program.into())
     }
@@ -75,7 +75,7 @@ impl Abide {
         Abide { client, agent }
     }
 
-    /// The same abide for another agent, which sees only its own sessions, timers and messages.
+    /// Interface of another agent, which sees only its own sessions, timers and messages.
     pub fn of_agent(&self, name: &str) -> Self {
         Abide {
             client: self.client.of_agent(name),
@@ -83,7 +83,7 @@ impl Abide {
         }
     }
 
-    /// The agent's name.
+    /// Name of the agent.
     pub fn agent(&self) -> &str {
         &self.agent
     }
@@ -99,8 +99,8 @@ impl Abide {
         result(self.client.post(&path, &body).await?)
     }
 
-    /// Runs the tool blocks that a text holds, in order, as an agent without function calling writes
-    /// them. A block that is refused is a result too: it is for whoever wrote it.
+    /// Runs the tool blocks in a text, in order, as an agent without function calling writes them. A refused
+    /// block yields a result too, so that the author of the text can read the reason.
     ///
     /// ```no_run
     /// # async fn example(abide: abide::Abide) -> Result<(), abide::Error> {
@@ -128,18 +128,18 @@ impl Abide {
         Ok(results)
     }
 
-    /// A person's way to the same abide: to see questions and to answer them.
+    /// Interface of a person to the same abide: to see questions and to answer them.
     pub fn person(&self) -> Person {
         Person::new(self.client.of_a_person())
     }
 
-    /// A session by its id, running or ended.
+    /// Session of this id, running or ended.
     pub fn session(&self, id: impl Into<String>) -> Session {
         Session::new(self.clone(), id.into())
     }
 
-    /// Makes many timers at once and stands by on none; each is an object of `timer`'s fields. One
-    /// sync of the disk serves them all.
+    /// Creates many timers at once and waits for none; each is an object of `timer`'s fields. A single disk
+    /// sync covers them all.
     pub async fn make_timers(&self, timers: Vec<Value>) -> Result<Vec<String>, Error> {
         let body = json!({"timers": timers});
         let made = self.client.post("/v1/timers", &body).await?;
@@ -157,7 +157,7 @@ pub struct ToolResult {
     pub text: String,
     /// All fields by name, as the output schema of the tool says.
     pub facts: Map<String, Value>,
-    /// Whether the call failed as a call (an exit code that is not 0 is no failure).
+    /// True if the call itself failed (an exit code other than 0 is no failure).
     pub is_error: bool,
 }
 
@@ -184,27 +184,27 @@ impl ToolResult {
         }
     }
 
-    /// One of the facts; `null` where there is none of this name.
+    /// Field of this name; `null` if there is none.
     pub fn fact(&self, name: &str) -> &Value {
         self.facts.get(name).unwrap_or(&Value::Null)
     }
 
-    /// The status, such as `SUCCESS` or `running`.
+    /// Status, such as `SUCCESS` or `running`.
     pub fn status(&self) -> Option<&str> {
         self.fact("status").as_str()
     }
 
-    /// The session that this is about.
+    /// Id of the session that the result is about.
     pub fn session_id(&self) -> Option<&str> {
         self.fact("session_id").as_str()
     }
 
-    /// The timer that this is about.
+    /// Id of the timer that the result is about.
     pub fn timer_id(&self) -> Option<&str> {
         self.fact("timer_id").as_str()
     }
 
-    /// The exit code, where somebody saw one.
+    /// Exit code, if it is known.
     pub fn exit_code(&self) -> Option<i64> {
         self.fact("exit_code").as_i64()
     }

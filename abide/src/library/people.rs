@@ -1,4 +1,4 @@
-//! What is a person's: questions, and their answers.
+//! Interface of a person: questions and their answers.
 
 use hyper::Method;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::Error;
 use crate::client::{Answer, Client};
 
-/// A person's way to abide. Nothing that runs inside a session is taken for one.
+/// Interface of a person to abide. A process inside a session is never accepted as a person.
 ///
 /// ```no_run
 /// # async fn example(abide: abide::Abide) -> Result<(), abide::Error> {
@@ -24,16 +24,16 @@ pub struct Person {
     client: Client,
 }
 
-/// Something to decide.
+/// Question that a person decides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Its id.
+    /// Id of the question.
     pub id: String,
-    /// The session that it is about.
+    /// Session that the question is about.
     pub session_id: String,
-    /// All that a person should read before answering.
+    /// Text that a person should read before answering.
     pub text: String,
-    /// The same as fields.
+    /// Fields of the question.
     pub facts: Map<String, Value>,
 }
 
@@ -57,32 +57,31 @@ impl Person {
         Person { client }
     }
 
-    /// The questions that are open, and then those that come. Whoever holds this counts as somebody
-    /// who can be asked.
+    /// Open questions, followed by new ones. While this stream is open, a person counts as reachable.
     pub async fn questions(&self) -> Result<Questions, Error> {
         let path = "/v1/questions?follow=true";
         let stream = self.client.stream(Method::GET, path, Default::default());
         Ok(Questions(stream.await?))
     }
 
-    /// Answers a question: whether to go on waiting. The first answer counts; a later one is refused
-    /// with a sentence that says what became of it.
+    /// Answers a question: `yes` continues waiting. The first answer counts; a later one is refused with a
+    /// sentence that says what became of the question.
     pub async fn answer(&self, question: &str, yes: bool) -> Result<(), Error> {
         let word = if yes { "yes" } else { "no" };
         self.client.answer(question, word).await.map(drop)
     }
 
-    /// Asks for anything that the HTTP interface shows to a person, such as `/v1/sessions`.
+    /// Reads any resource that the HTTP interface shows to a person, such as `/v1/sessions`.
     pub async fn get(&self, path: &str) -> Result<Value, Error> {
         self.client.get(path).await
     }
 }
 
-/// Questions as they come.
+/// Stream of questions.
 pub struct Questions(Answer);
 
 impl Questions {
-    /// The next one; `None`: abide has stopped.
+    /// Waits for the next question. `None`: abide has stopped.
     pub async fn next(&mut self) -> Result<Option<Question>, Error> {
         while let Some(line) = self.0.line().await? {
             if line["event"] == "asked"

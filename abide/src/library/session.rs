@@ -1,4 +1,4 @@
-//! A session that is known by its id.
+//! Session that is known by its id.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Session {
         Session { abide, id }
     }
 
-    /// Its id.
+    /// Id of the session.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -43,12 +43,12 @@ impl Session {
             .with("session_id", self.id.as_str())
     }
 
-    /// The next unread lines.
+    /// Reads the next unread lines.
     pub fn read_output(&self) -> Call<Read> {
         self.act("read_output")
     }
 
-    /// Types text, and returns what came back within a short time.
+    /// Types text, and returns the output that follows within a short time.
     pub fn send_input(&self, text: &str) -> Call<Send> {
         self.act("send_input").input(text)
     }
@@ -58,42 +58,42 @@ impl Session {
         self.act("send_input").keys(keys)
     }
 
-    /// What a person would see now.
+    /// Reads the terminal screen as a person would see it now.
     pub fn screen(&self) -> Call<Act> {
         self.act("screen")
     }
 
-    /// The lines of the whole log that match a regular expression.
+    /// Searches the whole log for lines that match a regular expression.
     pub fn search(&self, pattern: &str) -> Call<Search> {
         self.act("search").with("pattern", pattern)
     }
 
-    /// Ends it. The whole tree is gone when this returns.
+    /// Kills the session. The whole process tree is gone when this returns.
     pub fn kill(&self) -> Call<Act> {
         self.act("kill")
     }
 
-    /// Sends a signal, such as `INT`, to what runs in the foreground.
+    /// Sends a signal, such as `INT`, to the foreground processes of its terminal, or without one to the command.
     pub fn signal(&self, name: &str) -> Call<Act> {
         self.act("signal").with("signal", name)
     }
 
-    /// Gives the terminal another size.
+    /// Changes the size of the terminal.
     pub fn resize(&self, cols: u16, rows: u16) -> Call<Act> {
         self.act("resize").with("cols", cols).with("rows", rows)
     }
 
-    /// Moves the hard limit: it strikes after this time from now.
+    /// Moves the deadline to this time from now.
     pub fn extend_timeout(&self, time: Duration) -> Call<Act> {
         self.act("extend").with("timeout", seconds(time))
     }
 
-    /// Moves the idle limit.
+    /// Changes the idle limit.
     pub fn extend_idle(&self, time: Duration) -> Call<Act> {
         self.act("extend").with("idle", seconds(time))
     }
 
-    /// Waits until it has ended, for at most `time`.
+    /// Waits until the session has ended, for at most `time`.
     pub async fn ended(&self, time: Duration) -> Result<ToolResult, Error> {
         self.abide
             .wait("the session ends", time)

@@ -1,4 +1,4 @@
-//! The question as a client gets it, and what its answer means.
+//! Elicitation request for a question, and the interpretation of the client's reply.
 
 use abide_core::{Answer, Millis};
 use rmcp::model::{
@@ -9,17 +9,17 @@ use serde_json::Value;
 use crate::tools::question_text;
 use abide_engine::QuestionView;
 
-/// What came back from a client that was asked to ask.
+/// Interpreted reply of a client to an elicitation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// A person said this.
+    /// A person gave this answer.
     Said(Answer),
-    /// Nobody sits there.
+    /// No person answered.
     Nobody,
 }
 
-/// The request. Its form has no fields: to accept is yes, to decline is no, and every client can show
-/// that.
+/// Elicitation request for a question. The form has no fields: accepting means yes and declining means no,
+/// which every client can show.
 pub fn request(question: &QuestionView) -> ElicitRequest {
     ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
         meta: None,
@@ -28,31 +28,30 @@ pub fn request(question: &QuestionView) -> ElicitRequest {
     })
 }
 
-/// What an answer means, given by this client so long after it was asked.
+/// Interprets a client's reply, which arrived `after` this time.
 pub fn meaning(answer: &ElicitResult, client: &str, after: Millis) -> Reply {
     match answer.action {
         _ if answers_by_itself(client, after) => Reply::Nobody,
         ElicitationAction::Accept => Reply::Said(Answer::Yes),
         ElicitationAction::Decline => Reply::Said(Answer::No),
-        // `cancel`, and whatever later versions may add.
+        // `cancel`, and actions that later versions may add.
         _ => Reply::Nobody,
     }
 }
 
-/// Whether this client goes on showing a question that was taken back. Codex does, and drops the answer
-/// to it.
+/// True if this client keeps showing a request that was cancelled. Codex does, and discards the person's answer.
 pub fn outlives(client: &str) -> bool {
     client.starts_with("codex")
 }
 
-/// What the answer to one of the requests that a call returned means. `None`: it is no answer.
+/// Interprets the reply to a request that a call returned. `None`: the value is no reply.
 pub fn meaning_of_json(answer: &Value) -> Option<Reply> {
     let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
     Some(meaning(&answer, "", Millis::MAX))
 }
 
-/// Codex, under a policy of never asking, declines or accepts in the person's stead and at once. Nobody
-/// reads and answers a question this fast.
+/// True if the client replied without asking a person. Under an approval policy of "never", Codex accepts or
+/// declines at once; no person reads and answers a question this fast.
 fn answers_by_itself(client: &str, after: Millis) -> bool {
     client.starts_with("codex") && after < Millis(400)
 }

@@ -1,24 +1,24 @@
-//! Batches: many messages in one line, of which the answers come in one line too. One version of the
-//! protocol has them. The daemon hears of none that come through a front: it passes on each message by itself,
-//! and keeps the answers until all of them are there. (Those that come over HTTP: `http/batch`.)
+//! Batches: several messages in one line, whose answers are returned in one line too. Only protocol version
+//! 2025-03-26 has them. The front splits a batch, so that the daemon receives single messages, and collects
+//! the answers until all of them have arrived. Batches over HTTP are handled in `http/batch`.
 
 use serde_json::value::RawValue;
 
 use super::hello::RESENT;
 
-/// The version that has batches.
+/// Protocol version that has batches.
 pub const VERSION: &str = "2025-03-26";
 
-/// Messages that a batch may hold: as many as may wait for an answer. Even of what is no message each is
-/// answered, and a few bytes for each would become very many.
+/// Limit on messages in a batch: as many as may be unanswered. Even an invalid message is answered, so
+/// without a limit a small input could produce a very large output.
 pub const MOST: usize = RESENT;
 
-/// Whether a line is meant to be a batch.
+/// True if a line is meant to be a batch.
 pub fn is_one(line: &[u8]) -> bool {
     line.trim_ascii_start().first() == Some(&b'[')
 }
 
-/// The messages in a batch; of one that holds too many, one too many. `None`: it cannot be read.
+/// Messages of a batch. Of a batch that is too long, one more than the limit is returned. `None`: invalid JSON.
 pub fn messages(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let all: Vec<&RawValue> = serde_json::from_slice(line).ok()?;
     let line = |message: &RawValue| {
@@ -29,7 +29,7 @@ pub fn messages(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(all.into_iter().take(MOST + 1).map(line).collect())
 }
 
-/// Why so many messages are no batch.
+/// Reason why a batch with this many messages is refused.
 pub fn objection(messages: &[Vec<u8>]) -> Option<String> {
     match messages.len() {
         0 => Some("a batch must not be empty".into()),
@@ -38,14 +38,14 @@ pub fn objection(messages: &[Vec<u8>]) -> Option<String> {
     }
 }
 
-/// The batches that are not answered yet.
+/// Batches whose answers are not complete.
 #[derive(Default)]
 pub struct Batches(Vec<Batch>);
 
 struct Batch {
-    /// The ids of what is not answered.
+    /// Ids of the unanswered requests.
     waiting: Vec<Vec<u8>>,
-    /// The answers that are there, with commas between.
+    /// Answers so far, separated by commas.
     answers: Vec<u8>,
 }
 
@@ -59,7 +59,7 @@ impl Batch {
 }
 
 impl Batches {
-    /// A batch has come: of these requests, and of what is `refused` already.
+    /// Adds a batch of these requests. `refused` are answers to its invalid messages.
     pub fn open(&mut self, waiting: Vec<Vec<u8>>, refused: &[Vec<u8>]) {
         let mut batch = Batch {
             waiting,
@@ -69,7 +69,7 @@ impl Batches {
         self.0.push(batch);
     }
 
-    /// Keeps an answer that belongs into a batch. `false`: it belongs into none.
+    /// Stores an answer that belongs to a batch. `false`: the answer belongs to no batch.
     pub fn keep(&mut self, id: &[u8], line: &[u8]) -> bool {
         let waits = self.0.iter_mut().find_map(|batch| {
             let at = batch.waiting.iter().position(|waiting| waiting == id)?;
@@ -83,14 +83,14 @@ impl Batches {
         true
     }
 
-    /// To this one no answer comes.
+    /// Removes a request that will not be answered.
     pub fn forget(&mut self, id: &[u8]) {
         for batch in &mut self.0 {
             batch.waiting.retain(|waiting| waiting != id);
         }
     }
 
-    /// Says all that is complete. A batch that wanted no answer gets none.
+    /// Appends the answers of all complete batches to `out`. A batch of notifications alone gets no answer.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.0.retain(|batch| {
             let complete = batch.waiting.is_empty();

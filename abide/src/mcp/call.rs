@@ -1,5 +1,6 @@
-//! One tool call, from the request to its answer. On the way a person may be asked, in whichever way
-//! the client's generation of the protocol has for that, and the client may lose interest.
+//! One `tools/call`, from the request to its answer. While the call waits, a person may be asked a question
+//! (by elicitation within the call, or by returning the call, depending on the protocol version), and the
+//! client may cancel the call or disconnect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,23 +29,24 @@ use crate::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolStep};
 use abide_engine::QuestionView;
 use abide_engine::clock::SystemClock;
 
-/// Clients give up a call that returns to ask for the tenth time; ours asks less often than that.
+/// Limit on how often one call returns to ask. Clients give up a call that returns for the tenth time, so the
+/// server stops before that.
 const MOST_ROUNDS: u32 = 8;
 
-/// What a call is answered with.
+/// Answer to a call.
 pub struct Answered {
     pub said: Said,
-    /// To be signed when the answer has left.
+    /// Receipt to confirm after the answer has been sent. Messages in the answer count as read only then.
     pub receipt: Option<Receipt>,
-    /// The turn in which it was rendered, held until it is pushed.
+    /// Permit under which the result was rendered; held until the result is queued for sending.
     pub turn: Option<Turn>,
 }
 
-/// The two kinds of answers.
+/// Content of an answer.
 pub enum Said {
     /// A tool's result.
     Result(ToolResult),
-    /// What somebody is to be asked before the call comes back.
+    /// Question that the client must put to a person before it repeats the call.
     Question(Box<InputRequiredResult>),
 }
 
@@ -76,9 +78,9 @@ impl From<Said> for CallToolResponse {
 
 /// Facts of one `tools/call` besides its parameters.
 pub struct CallContext {
-    /// Where it comes from.
+    /// Client and connection that the call comes from.
     pub origin: Arc<Origin>,
-    /// Where questions and notifications go.
+    /// Destination of questions and notifications.
     pub peer: Peer,
     pub client: Client,
     pub meta: RequestMetaObject,
@@ -139,7 +141,7 @@ pub async fn run(
         inherited_limits: None,
         files_before: BTreeMap::new(),
     };
-    // Sealing needs the arguments again, where the call can return to ask.
+    // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed them.
     let kept = matches!(cx.client.person, Some(Person::ByReturning)).then(|| arguments.clone());
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
@@ -199,8 +201,8 @@ pub async fn run(
     }
 }
 
-/// Under which a front may say the request again. Over HTTP nothing is said twice: a stream that
-/// broke is taken up again.
+/// Idempotency key under which a front may replay the request. Requests over HTTP have none: a client whose
+/// event stream broke resumes the stream and does not repeat the request.
 fn request_key(origin: &Origin, request: &InFlight) -> Option<String> {
     match (&origin.way, request.ordinal) {
         (Way::Front(front), Some(ordinal)) => Some(client::key(front, ordinal)),
@@ -220,7 +222,7 @@ fn reopened(
         tool,
         arguments,
     };
-    // What cannot be opened is refused: running the command instead could run it twice.
+    // A state that cannot be opened is refused: running the command instead could run it twice.
     server.seal.open(sealed, &subject).ok_or_else(|| {
         let sentence = "requestState is not of this call; send it back as it came, with the same \
             tool and arguments";
@@ -234,17 +236,17 @@ pub struct Client {
     person: Option<Person>,
 }
 
-/// How a client reaches a person.
+/// Protocol mechanism by which a client puts a question to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Person {
-    /// By a request within the call (up to 2025-11-25).
+    /// Elicitation request within the call (protocol versions up to 2025-11-25).
     ByAsking,
-    /// By returning the call, which then comes back (from 2026-07-28 on).
+    /// The call returns the question and the client repeats the call with the answer (from 2026-07-28 on).
     ByReturning,
 }
 
 impl Client {
-    /// Client of this name, which may be asked in the way of its generation if it has forms.
+    /// Client of this name. It can be asked only if it supports elicitation forms; `modern` selects the mechanism.
     pub fn new(name: String, capabilities: Option<ClientCapabilities>, modern: bool) -> Self {
         let forms = capabilities
             .and_then(|capabilities| capabilities.elicitation)
@@ -257,14 +259,14 @@ impl Client {
         Client { name, person }
     }
 
-    /// Whether a call of this client can show a question about another session for as long as it waits. The
-    /// question must go away with the call, whatever became of it.
+    /// True if a call of this client can show a question about another session while the call waits. The
+    /// client must remove the question when the call ends, however it ends.
     fn can_show_others(&self) -> bool {
         self.person == Some(Person::ByAsking) && !ask::outlives(&self.name)
     }
 }
 
-/// A call that waits.
+/// State of a call that waits for its result.
 struct Wait<'a> {
     server: &'a Server,
     origin: Arc<Origin>,
@@ -273,36 +275,37 @@ struct Wait<'a> {
     rounds: u32,
     call: ToolCall,
     began: Mono,
-    /// The question that the client shows now.
+    /// Question about the call's own session that the client shows now.
     asked: Option<Asked>,
-    /// For how long it has shown questions; clients stop their clocks meanwhile.
+    /// Total time for which the client has shown questions. Clients stop their call timeout meanwhile, so
+    /// this time is subtracted when a cancellation is classified.
     asked_for: Millis,
-    /// A question that this very call brought the answer to.
+    /// Question whose answer this call brought; it is not asked again.
     settled: Option<QuestionId>,
-    /// This client's way to a person leads nowhere.
+    /// The client cannot reach a person.
     nobody: bool,
-    /// Open questions about other sessions of this client.
+    /// Source of open questions about other sessions of this client. `None`: the client cannot show them.
     others: Option<OtherQuestions>,
-    /// While this call waits for its session, no other call shows a question about that.
+    /// Claim on the call's own session: while it is held, no other call shows a question about that session.
     own: Option<Claim>,
-    /// The question about another session that the client shows now.
+    /// Question about another session that the client shows now.
     other: Option<(Asked, Claim)>,
     progress: Option<Progress>,
-    /// The turn to render the answer.
+    /// Permit to render the result.
     turn: Option<Turn>,
     cx: CallContext,
 }
 
-/// How a wait has ended.
+/// End of a wait.
 enum Through {
     Done(ToolResult),
-    /// The call returns to ask.
+    /// The call returns to ask a person.
     Returned(Box<InputRequiredResult>),
     Cancelled,
     Stopping,
 }
 
-/// What can happen while a call waits.
+/// Event that a waiting call handles.
 enum Happened {
     Step(Option<ToolStep>),
     Replied(Reply),
@@ -313,8 +316,8 @@ enum Happened {
 }
 
 impl Wait<'_> {
-    /// The call came back. The answer it brings is given after the wait has begun again, so that
-    /// nothing that follows from it is missed.
+    /// Gives the answer that a repeated call brings. The wait has begun again before this, so no event that
+    /// the answer causes is missed.
     async fn take_up(&mut self, round: Round, mut responses: InputResponses) {
         let brought = responses.remove(&round.question.to_string());
         match brought.as_ref().and_then(ask::meaning_of_json) {
@@ -327,7 +330,7 @@ impl Wait<'_> {
         }
     }
 
-    /// Waits for the end of it. What seldom happens has a box of its own, so that every call takes less room.
+    /// Handles events until the call has a result, returns to ask, is cancelled, or the daemon stops.
     async fn see_through(&mut self) -> Through {
         loop {
             match self.what_happens().await {
@@ -358,8 +361,8 @@ impl Wait<'_> {
         }
     }
 
-    /// Waits until the client has read enough of its earlier answers for this one to be rendered. `false`: it
-    /// does not want this one any more, or is gone.
+    /// Waits until enough earlier answers have been sent for this one to be rendered. `false`: the client has
+    /// cancelled the request or is gone.
     async fn takes_turn(&mut self) -> bool {
         tokio::select! {
             biased;
@@ -399,7 +402,7 @@ impl Wait<'_> {
         }
     }
 
-    /// Puts a question to the client's person. Where that means to return the call: what it returns.
+    /// Asks the client's person. Returns the question if asking means to return the call.
     fn ask(&mut self, question: Arc<QuestionView>) -> Option<InputRequiredResult> {
         if self.nobody || self.settled == Some(question.id) {
             return None;
@@ -428,7 +431,7 @@ impl Wait<'_> {
         }
     }
 
-    /// A question about another session is open, or the one that is shown has been closed.
+    /// Shows a question about another session, or withdraws the one that has been closed.
     fn other(&mut self, other: Other) {
         match other {
             Other::Open(question, claim) if self.asked.is_none() => {
@@ -487,9 +490,9 @@ impl Wait<'_> {
         self.asked_for.0 += asked.shown_for().0;
         match (reply, asked.now) {
             (Reply::Nobody, _) => self.nobody_there(),
-            // It no longer mattered.
+            // The question was closed before the person answered.
             (Reply::Said(_), None) => {}
-            // Nobody ends a command on the strength of what was so some time ago.
+            // A "no" to an outdated question must not end the command: ask the current question instead.
             (Reply::Said(Answer::No), Some(now)) if now.id != asked.shown => self.put(now),
             (Reply::Said(said), Some(now)) => give(self.server, &self.origin, now.id, said).await,
         }
@@ -514,7 +517,7 @@ impl Wait<'_> {
         }
     }
 
-    /// Takes the open questions away from the client.
+    /// Withdraws all questions that the client shows.
     fn withdraw_all(&mut self) {
         self.withdraw();
         self.withdraw_other();
@@ -539,8 +542,9 @@ impl Wait<'_> {
         self.cx.peer.withdraw(asked.request, reason);
     }
 
-    /// Nobody wants the answer any more. Only a person's interruption ends the command as well; that
-    /// is seen through even though nobody hears of it.
+    /// Ends a call whose answer the client no longer wants. A cancellation by a person also ends the command,
+    /// and a task waits for that end; a cancellation by the client's timeout, or a lost connection, leaves
+    /// the command running.
     async fn let_go(mut self) -> ErrorData {
         let waited = SystemClock.mono().since(self.began);
         let waited = Millis(waited.0.saturating_sub(self.asked_for.0));
@@ -555,15 +559,15 @@ impl Wait<'_> {
         ErrorData::internal_error("the client does not wait for this answer", None)
     }
 
-    /// The daemon makes way. The front takes the call up again with the next one, so this one stays
-    /// unanswered until the connection ends.
+    /// Ends a call while the daemon is stopping. The front repeats the call to the next daemon, so this one
+    /// stays unanswered until the connection is closed.
     async fn stopping(self) -> ErrorData {
         self.cx.request.unwanted().await;
         ErrorData::internal_error("the daemon is stopping; the command goes on", None)
     }
 }
 
-/// Gives a person's answer. One that comes too late changes nothing.
+/// Gives a person's answer to the engine. An answer to a closed question changes nothing.
 async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
     let caller = Caller {
         agent: Some(origin.agent.clone()),
@@ -578,14 +582,14 @@ async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: An
     given.done().await;
 }
 
-/// A question that a client shows, asked within the call.
+/// Elicitation request that the client shows.
 struct Asked {
-    /// What the person reads.
+    /// Question whose text the person reads.
     shown: QuestionId,
-    /// What an answer is for: the question that is open now, where there is one.
+    /// Question that a reply answers: the one that is open now. `None`: no question is open any more.
     now: Option<Arc<QuestionView>>,
-    /// The client goes on showing it until the call ends, whatever it is told, so it serves for all
-    /// questions until then: another one would only wait behind it.
+    /// The client keeps showing the request until the call ends, even after it is withdrawn. One request then
+    /// serves for all questions of the call: a second one would only queue behind it.
     outlives: bool,
     request: RequestId,
     at: Mono,
@@ -593,7 +597,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Asks the client's person. `None`: the client is gone.
+    /// Sends the elicitation request. `None`: the client is gone.
     fn put(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
         let sent = peer.elicit(ask::request(&question))?;
         let at = SystemClock.mono();

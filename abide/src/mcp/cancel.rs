@@ -1,11 +1,11 @@
-//! Why a client no longer wants an answer. A person who interrupts ends the command; a client whose
-//! own time ran out has only stopped waiting.
+//! Reasons of cancellations. A person who interrupts a call ends the command; a client whose own timeout
+//! expired has only stopped waiting.
 
 use abide_core::Millis;
 
-/// How clients say that their time ran out (in lower case): the official libraries for TypeScript
-/// (`Request timed out`), Python (`timed out after 60s`) and Rust (`request timeout`, `maximum total
-/// timeout exceeded`), and what an aborted signal or a deadline of other languages says.
+/// Phrases (in lower case) by which clients report an expired timeout: the official libraries for TypeScript
+/// (`Request timed out`), Python (`timed out after 60s`) and Rust (`request timeout`, `maximum total timeout
+/// exceeded`), and the messages of aborted signals and deadlines in other languages.
 const TIME: [&str; 6] = [
     "timed out",
     "timeout",
@@ -15,17 +15,16 @@ const TIME: [&str; 6] = [
     "-32001",
 ];
 
-/// The Rust library says the first of any call that was let go of, and Codex 0.166 the second: it lets
-/// go of a call both when a person interrupts it and when its time is up.
+/// Phrases that do not tell a timeout from an interruption. The Rust library sends the first for any dropped
+/// call; Codex 0.166 sends the second both when a person interrupts and when its timeout expires.
 const LET_GO: [&str; 2] = ["abandoned by the caller", "response future dropped"];
-/// Limits are set in multiples of this; an interruption that falls right behind one is taken for a
-/// limit, because a command that goes on can still be ended, and an ended one cannot go on.
+/// Granularity of usual timeouts. An ambiguous cancellation shortly after a multiple of this is taken for a
+/// timeout, because a command that continues can still be ended, and an ended one cannot continue.
 const USUAL_LIMITS: Millis = Millis::from_secs(5);
-/// How far behind.
+/// Delay after such a multiple within which a cancellation counts as a timeout.
 const LATE: Millis = Millis(250);
 
-/// Whether this reason, given after the call was waited for so long, says that the client's time ran
-/// out.
+/// True if a cancellation with this reason, after the call `waited` so long, means that the client's timeout expired.
 pub fn time_ran_out(reason: Option<&str>, waited: Millis) -> bool {
     let Some(reason) = reason.map(str::to_lowercase) else {
         return false;

@@ -1,5 +1,4 @@
-//! Knows clients by what they put into a front's environment and into their calls, so that their
-//! agents can be woken later.
+//! Identification of clients by their environment variables and call metadata, so that their agents can be woken later.
 
 use std::path::PathBuf;
 
@@ -11,7 +10,7 @@ use super::server::{Origin, Way};
 use abide_engine::Handle;
 use abide_engine::clients::{Client, ClientKind};
 
-/// What a client's program needs to be found, and to find its settings.
+/// Variables that a client's program needs to be found and to find its settings.
 const NEEDED: [&str; 6] = [
     "PATH",
     "HOME",
@@ -21,10 +20,10 @@ const NEEDED: [&str; 6] = [
     "LANG",
 ];
 
-/// What the keys of fronts' requests begin with.
+/// Prefix of the idempotency keys of fronts' requests.
 const KEY: &str = "mcp:";
 
-/// Claude Code names its session to the servers that it starts.
+/// Client behind a front, if it is Claude Code, which passes its session id to the servers that it starts.
 pub fn of_a_front(hello: &Hello) -> Option<Client> {
     let var = |name: &str| {
         let (_, value) = hello.env.iter().find(|(key, _)| key == name)?;
@@ -39,8 +38,8 @@ pub fn of_a_front(hello: &Hello) -> Option<Client> {
     })
 }
 
-/// The conversation that speaks through a front: the client's own name for it, where it has told that,
-/// else the front itself, which keeps its name when it connects again.
+/// Conversation behind a front: the client's own session id if it is known, else the id of the front, which
+/// stays the same across reconnects.
 pub fn conversation(hello: &Hello) -> Conversation {
     match of_a_front(hello) {
         Some(client) => client.kind.conversation(&client.session),
@@ -48,7 +47,8 @@ pub fn conversation(hello: &Hello) -> Conversation {
     }
 }
 
-/// Codex names its thread with every call, which is the conversation then.
+/// Records the calling client, if it is Codex, which names its thread in every call. Returns the thread as
+/// the conversation of the call.
 pub fn note_call(
     handle: &Handle,
     origin: &Origin,
@@ -70,12 +70,12 @@ pub fn note_call(
     Some(ClientKind::Codex.conversation(thread))
 }
 
-/// The key of a front's request.
+/// Idempotency key of a front's request.
 pub fn key(front: &str, ordinal: impl std::fmt::Display) -> String {
     format!("{KEY}{front}:{ordinal}")
 }
 
-/// The front whose request has this key.
+/// Front whose request has this idempotency key.
 pub(crate) fn front_of(key: &str) -> Option<&str> {
     let (front, _) = key.strip_prefix(KEY)?.rsplit_once(':')?;
     Some(front)

@@ -1,11 +1,11 @@
-//! Control lines: what a front and the daemon tell each other on their socket besides MCP. They begin with
+//! Control lines: messages besides MCP between a front and the daemon on their socket. They begin with
 //! [`PREFIX`], which no JSON value begins with.
 
 /// First byte of every control line.
 pub const PREFIX: &[u8] = b"!";
-/// From the daemon: it has read the hello and serves this connection.
+/// From the daemon: the hello was read, and the connection is served.
 pub const ACCEPTED: &str = "!accepted\n";
-/// From the daemon: it is alive, as asked for by [`Control::Check`].
+/// From the daemon: it is alive, in reply to [`Control::Check`].
 pub const ALIVE: &str = "!alive\n";
 
 /// Control line from a front.
@@ -26,7 +26,7 @@ impl Control {
         }
     }
 
-    /// Decodes a line. `None`: unknown.
+    /// Decodes a line. `None`: unknown control line.
     pub fn read(line: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
         let (word, number) = (words.next()?, words.next()?.parse().ok()?);

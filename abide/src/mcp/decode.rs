@@ -1,7 +1,7 @@
-//! What a line from a client says, as the MCP library wants it.
+//! Decoding of a client's line into a message of the MCP library.
 //!
-//! The library finds out what a request is by trying one kind after another, and a call of a tool, which
-//! comes more often than all others together, is among the last. It is told by its method here.
+//! The library tries one request type after another, and tool calls, which are by far the most frequent, are
+//! among the last. This decoder recognises them by their method first.
 
 use std::fmt;
 
@@ -17,14 +17,14 @@ use serde_json::Value;
 use super::scan::{Kind, Outline};
 use crate::strict::{self, Strict};
 
-/// The message in a line of this outline.
+/// Decodes a line that has this outline.
 pub fn message(line: &[u8], outline: &Outline) -> Result<ClientJsonRpcMessage, Unread> {
     if calls_a_tool(outline)
         && let Some(call) = tool_call(line)?
     {
         return Ok(call);
     }
-    // What is wrong with it, the library says.
+    // The library reports what is wrong with the line.
     serde_json::from_slice(line).map_err(Unread::Fault)
 }
 
@@ -32,12 +32,12 @@ fn calls_a_tool(outline: &Outline) -> bool {
     outline.kind() == Kind::Request && outline.is("tools/call")
 }
 
-/// Why a line is no message.
+/// Reason why a line is no message.
 #[derive(Debug)]
 pub enum Unread {
-    /// It gives a field twice, as this sentence says.
+    /// A field is given twice; the sentence says which.
     Twice(String),
-    /// It cannot be read.
+    /// The line is invalid JSON, or no message.
     Fault(serde_json::Error),
 }
 
@@ -52,7 +52,7 @@ struct Call {
     params: Params,
 }
 
-/// A number or a text, and nothing that the library could take for one.
+/// Reads an id that is an integer or a string, and rejects everything that the library might convert into one.
 fn plain_id<'de, D: Deserializer<'de>>(from: D) -> Result<RequestId, D::Error> {
     from.deserialize_any(IdReader)
 }
@@ -79,7 +79,7 @@ impl Visitor<'_> for IdReader {
     }
 }
 
-/// What a call is given, with what most calls have put apart.
+/// Parameters of a tool call; the usual fields are separate from the others.
 #[derive(Default)]
 struct Params {
     name: Option<Value>,
@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for ParamsReader {
     }
 }
 
-/// `None`: it is not quite a call.
+/// Decodes a tool call. `None`: the library must decode the line.
 fn tool_call(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Unread> {
     let Call { id, params, .. } = match serde_json::from_slice(line) {
         Ok(call) => call,
@@ -170,7 +170,7 @@ fn call_params(params: Params) -> Option<CallToolRequestParams> {
 mod tests {
     use super::*;
 
-    /// Both ways of reading a line, in the words of the debugger.
+    /// Both ways of decoding a line, in their `Debug` form.
     fn both(line: &str) -> (String, String) {
         let short = message(line.as_bytes(), &Outline::of(line.as_bytes()));
         let short = short.map_err(|unread| match unread {

@@ -1,6 +1,6 @@
-//! The server loop of MCP, for both transports: takes decoded messages of a client and answers its requests.
+//! Server loop of MCP for both transports: takes a client's decoded messages and answers its requests.
 //!
-//! Tool calls run in tasks of their own; everything else is answered at once.
+//! Tool calls run in tasks of their own; all other requests are answered at once.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -26,12 +26,12 @@ const INITIALIZE: &str =
     "initialize takes protocolVersion, capabilities and clientInfo, which has a name and a version";
 const TOO_EARLY: &str = "no session is open: say initialize first, or name io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities in the _meta of each request";
 
-/// The conversation with one client: over the connection of a front, in an HTTP session, or for a single HTTP
-/// request without a session.
+/// State of the exchange with one client: over the connection of a front, in an HTTP session, or for a single
+/// HTTP request without a session.
 pub struct Connection {
     server: Server,
     handshake: Mutex<Handshake>,
-    /// Way of messages that belong to no request.
+    /// Destination of messages that belong to no request.
     sink: Sink,
     requests: Arc<Requests>,
     in_flight: Arc<InFlightTable>,
@@ -39,30 +39,30 @@ pub struct Connection {
 
 /// State of the handshake.
 enum Handshake {
-    /// The client has not begun.
+    /// The client has sent no request yet.
     Pending,
-    /// The client has said `initialize`, answered with this version.
+    /// The client has sent `initialize`; `protocol_version` is the agreed version.
     Done(Box<InitializeRequestParams>),
-    /// There is none: the first request carried its own metadata, as every request then must.
+    /// There is no handshake: the first request carried its own metadata, as every request then must.
     Omitted,
 }
 
-/// A request under this id is not answered yet.
+/// Error: a request under this id is not answered yet.
 pub struct IdInUse(RequestId);
 
 impl IdInUse {
-    /// The answer to the second request under the id.
+    /// Answer to the second request under the id.
     pub fn error(self) -> ServerJsonRpcMessage {
         let error = ErrorData::invalid_request(TWICE, None);
         JsonRpcMessage::error(error, Some(self.0))
     }
 }
 
-/// The client, as a request and its session describe it.
+/// Client as described by a request and its session.
 struct Caller {
-    /// Generation from 2026-07-28 on: results carry `resultType`, questions are returned.
+    /// Version 2026-07-28 or later: results carry `resultType`, and questions are returned.
     modern: bool,
-    /// Methods that ended with 2025-11-25 are available.
+    /// Methods that were removed after 2025-11-25 are available.
     has_legacy_methods: bool,
     name: String,
     capabilities: Option<ClientCapabilities>,
@@ -71,13 +71,13 @@ struct Caller {
 type Answer = Result<ServerResult, ErrorData>;
 
 impl Connection {
-    /// Messages that belong to no request go to `sink`; the daemon's own requests are numbered from
+    /// Connection whose messages without a request go to `sink`. The daemon's own requests are numbered from
     /// `first_request` on.
     pub fn new(server: Server, sink: Sink, first_request: i64) -> Self {
         Self::with(Handshake::Pending, server, sink, first_request)
     }
 
-    /// For one request that carries its own metadata.
+    /// Connection for one request that carries its own metadata.
     pub fn for_one_request(server: Server, sink: Sink) -> Self {
         Self::with(Handshake::Omitted, server, sink, 1)
     }
@@ -101,7 +101,7 @@ impl Connection {
         self.in_flight.is_empty()
     }
 
-    /// Version that was agreed upon by `initialize`.
+    /// Protocol version that was agreed by `initialize`.
     pub fn version(&self) -> Option<ProtocolVersion> {
         match &*self.handshake() {
             Handshake::Done(handshake) => Some(handshake.protocol_version.clone()),
@@ -222,7 +222,7 @@ impl Connection {
                 self.server.set_log_level(&request.params);
                 Ok(ServerResult::empty(()))
             }
-            // There are none, and some clients ask all the same.
+            // abide has no resources and completions, but some clients ask for them all the same.
             ClientRequest::ListResourcesRequest(_) => Ok(ServerResult::ListResourcesResult(
                 ListResourcesResult::default(),
             )),
@@ -254,7 +254,7 @@ impl Connection {
         ServerResult::InitializeResult(result)
     }
 
-    /// Checks that a request may be made now and carries the metadata that its version requires. A first
+    /// Checks that a request is allowed now and carries the metadata that its version requires. A first
     /// request with such metadata opens the session.
     fn caller(
         &self,
@@ -318,7 +318,7 @@ impl Connection {
     }
 }
 
-/// Way back of one request.
+/// Pending answer to one request.
 struct Reply {
     id: RequestId,
     modern: bool,
@@ -328,7 +328,7 @@ struct Reply {
 }
 
 impl Reply {
-    /// Answers, as soon as the client has read enough of its earlier answers.
+    /// Sends the answer, as soon as the client has read enough of its earlier answers.
     fn answer(self, answer: Answer) {
         match self.request.sink.has_room() {
             true => self.send(answer, None, None),
@@ -339,7 +339,7 @@ impl Reply {
     /// Runs a tool call and answers it.
     fn call(self, server: Server, params: CallToolRequestParams, context: CallContext) {
         tokio::spawn(async move {
-            // A call of a client that does not read its answers begins when the client does.
+            // If the client does not read its answers, its next call begins only when it has read some.
             let begins = tokio::select! {
                 biased;
                 room = self.request.sink.room() => room,
@@ -367,7 +367,7 @@ impl Reply {
 
     fn send(self, answer: Answer, receipt: Option<Receipt>, turn: Option<Turn>) {
         let is_wanted = self.in_flight.finish(&self.id, &self.request);
-        // On a lost connection the next daemon answers, to which the front replays the request.
+        // On a lost connection no answer is sent: the front replays the request to the next daemon.
         if !is_wanted || self.request.sink.lost().is_cancelled() {
             return;
         }

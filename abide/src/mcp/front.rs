@@ -1,10 +1,10 @@
-//! `abide mcp`: what a client starts. It copies lines between its own standard input and output and
-//! the daemon's socket, and ends with its client; sessions do not.
+//! `abide mcp`: the process that an MCP client starts. The front copies lines between its own standard input
+//! and output and the daemon's socket, and exits with its client; sessions live on in the daemon.
 //!
-//! A daemon may go away while calls are unanswered (killed, or replaced by a newer one). The front
-//! then finds or starts the next, says again how the session with the client began and what has not
-//! been answered, each request under its old number, and the client notices nothing. For this it
-//! keeps the opening lines and the lines that wait for an answer, and nothing else.
+//! A daemon may go away while calls are unanswered (killed, or replaced by a newer one). The front then
+//! connects to the next daemon, or starts one, and replays the opening of the MCP session and the unanswered
+//! requests, each under its old number, so that the client notices nothing. For this the front keeps the
+//! opening lines and the lines that wait for an answer, and nothing else.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -30,13 +30,14 @@ use abide_engine::entropy;
 
 /// Milliseconds to wait before each attempt to reach the daemon.
 const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
-/// Connections in a row that may break before they brought a single line.
+/// Limit on connections in a row that break before the daemon has sent a line.
 const BREAKS: usize = 5;
-/// At the end of input, how long the next of the answers that are about to come is waited for. A
-/// client that is gone does not mind, and one that ends us is patient for longer; a pipe that was only
-/// written to gets what it asked for, unless that takes long.
+/// Time to wait for each further answer at the end of input. A client that only wrote to a pipe and closed it
+/// gets its answers unless they take long; a client that is gone loses nothing, and clients that terminate
+/// the front wait longer than this.
 const LAST_ANSWERS: Duration = Duration::from_millis(1_500);
-/// The same where the input is a file, behind which nobody can be gone: as long as it takes.
+/// Time to wait for each further answer if the input is a regular file, where the end of input does not mean
+/// that the client is gone: practically unlimited.
 const ALL_ANSWERS: Duration = Duration::from_secs(365 * 86_400);
 
 /// Runs until the client closes its end.
@@ -69,11 +70,12 @@ fn introduction(agent: String) -> io::Result<Hello> {
 
 struct Front {
     paths: Paths,
-    /// What the client reads from.
+    /// Standard output, for polling.
     client: OwnedFd,
     output: Mutex<Output>,
     state: Mutex<State>,
-    /// A request came while there was no connection, there is one again, or one was answered.
+    /// Signalled when a request arrives while there is no connection, when a connection is made, and when an
+    /// answer has been written.
     changed: Condvar,
 }
 
@@ -105,7 +107,8 @@ impl Front {
         }
     }
 
-    /// Nothing more is asked for a client that does not read its answers, unless it has closed its end.
+    /// Blocks while the client does not read its answers, so that no more requests are forwarded for it.
+    /// Returns also when the client has closed its end.
     fn wait_for_room(&self, input: &File) -> io::Result<()> {
         loop {
             let mut output = self.output();
@@ -129,14 +132,15 @@ impl Front {
     }
 
     fn client_says(&self, line: &[u8]) {
-        // The daemon refuses it as no message, and must not take it for a control line of the front.
+        // The added space keeps the daemon from taking a client's line for a control line of the front; the
+        // daemon refuses the line as no valid message.
         if line.starts_with(control::PREFIX) {
             return self.client_says(&[b" ", line].concat());
         }
         let mut out = Vec::new();
         let outline = Outline::of(line);
         let mut state = self.state();
-        // What cannot be read is the daemon's to refuse.
+        // A batch that cannot be parsed is forwarded as a single line; the daemon refuses it.
         let batch = (batch::is_one(line) && state.takes_batches).then(|| batch::messages(line));
         match batch.flatten() {
             None => self.take(&mut state, &outline, line, &mut out),
@@ -180,8 +184,8 @@ impl Front {
         state.batches.finish(out);
     }
 
-    /// Waits for as long as one answer follows another. While there is no daemon yet to answer, none can
-    /// be late: it is started, or that is given up, which answers everything too.
+    /// Waits as long as answers keep arriving within `patience`. Without a connection there is no time limit:
+    /// the other thread either connects or gives up, and giving up answers every request.
     fn hear_last_answers(&self, patience: Duration) {
         let mut state = self.state();
         while !state.unanswered.is_empty() || state.writing {
@@ -209,9 +213,9 @@ impl Front {
 
     // ---- from the daemon to the client
 
-    /// Connects, brings answers until the connection breaks, and begins again where something waits
-    /// for an answer. Where nothing does, it waits for the next request: a daemon that was stopped
-    /// is not started again for nothing.
+    /// Connects, forwards answers until the connection breaks, and reconnects while requests are unanswered.
+    /// With no unanswered request the thread waits for the next one: a daemon that was stopped is not
+    /// restarted without need.
     fn bring_answers(&self) {
         let mut breaks = 0;
         loop {
@@ -231,7 +235,7 @@ impl Front {
         }
     }
 
-    /// The more connections broke before, the later the first attempt.
+    /// Connects with retries and back-off. The more connections broke before, the longer the first delay.
     fn connect(&self, breaks: usize) -> io::Result<UnixStream> {
         let mut last = io::Error::from(io::ErrorKind::NotConnected);
         for wait in &ATTEMPTS[breaks.min(ATTEMPTS.len() - 1)..] {
@@ -245,14 +249,14 @@ impl Front {
         Err(last)
     }
 
-    /// Lets the daemon know everything, and only then lets new lines through.
+    /// Replays the state to the daemon before any new line may use the connection: the lock is held meanwhile.
     fn join(&self, mut link: UnixStream) -> io::Result<UnixStream> {
         let theirs = link.try_clone()?;
         let mut state = self.state();
         let said = state.catch_up();
         link.write_all(&said)?;
         state.link = Some(link);
-        // What waited for a request that was cancelled meanwhile waits no more.
+        // Replaying forgets requests that were cancelled meanwhile, which may complete a batch.
         let mut out = Vec::new();
         state.batches.finish(&mut out);
         state.writing = !out.is_empty();
@@ -270,7 +274,7 @@ impl Front {
         }
     }
 
-    /// Copies answers until the connection breaks. Whether the daemon has said anything.
+    /// Forwards answers until the connection breaks. Returns true if the daemon has sent anything.
     fn bring(&self, link: UnixStream) -> bool {
         let mut lines = Lines::new(usize::MAX);
         let link = File::from(OwnedFd::from(link));
@@ -291,8 +295,8 @@ impl Front {
         any
     }
 
-    /// Waits until the daemon says something. Meanwhile the client gets what waits for it: one that does
-    /// not read keeps nobody from being heard.
+    /// Waits until the daemon sends something, and meanwhile writes pending output to the client, so that a
+    /// client that does not read blocks no other thread. Returns false if polling fails.
     fn awaited(&self, link: &File) -> bool {
         loop {
             let mut output = self.output();
@@ -320,7 +324,7 @@ impl Front {
         }
     }
 
-    /// The client has all answers.
+    /// Notes that the client has all answers.
     fn wrote(&self) {
         if std::mem::take(&mut self.state().writing) {
             self.changed.notify_all();
@@ -333,7 +337,7 @@ impl Front {
         }
     }
 
-    /// Notes a line from the daemon. What the client should see of it is put into `out`.
+    /// Notes a line from the daemon, and appends to `out` what the client should see of it.
     fn daemon_says(&self, line: &[u8], out: &mut Vec<u8>) {
         let outline = Outline::of_the_daemons(line);
         let mut state = self.state();
@@ -345,8 +349,9 @@ impl Front {
         out.extend_from_slice(line);
     }
 
-    /// The connection is gone. What it had asked the client will be asked again under another id, so
-    /// the old question is taken away. A request that stops every daemon is answered here.
+    /// Handles a lost connection. Questions that the daemon had asked the client are cancelled, because the
+    /// next daemon asks them again under other ids. A request that stopped several daemons in a row is
+    /// answered here with an error.
     fn lost(&self) {
         let mut out = Vec::new();
         let mut state = self.state();
@@ -364,7 +369,7 @@ impl Front {
         self.write_answers(&out);
     }
 
-    /// The daemon cannot be reached: every unanswered request is refused.
+    /// Refuses every unanswered request because the daemon cannot be reached.
     fn give_up(&self, why: &str) {
         let sentence = format!(
             "the abide daemon cannot be reached: {why}. Running commands continue. Run \
@@ -383,7 +388,8 @@ impl Front {
         self.write_answers(&out);
     }
 
-    /// Whoever waits for the last answers ends the program: only when they have left.
+    /// Writes answers, then clears `writing`: the thread that waits for the last answers ends the process,
+    /// and must not do so before they are written.
     fn write_answers(&self, lines: &[u8]) {
         self.write_all(lines);
         self.wrote();
@@ -393,14 +399,14 @@ impl Front {
         self.output.lock().expect("no holder panics")
     }
 
-    /// Whole lines only. Whoever has nothing to say does not wait for a client that reads slowly.
+    /// Writes whole lines. With nothing to write it returns at once, without waiting for a client that reads slowly.
     fn write(&self, lines: &[u8]) {
         if !lines.is_empty() {
             self.write_all(lines);
         }
     }
 
-    /// These and all before them. A client that no longer reads has gone.
+    /// Writes all pending output and these lines. If the client no longer reads, the process exits.
     fn write_all(&self, lines: &[u8]) {
         let mut output = self.output();
         output.queue(lines);

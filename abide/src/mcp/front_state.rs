@@ -1,5 +1,5 @@
-//! State of a front: how its session with the client began, which requests are unanswered, and what the daemon
-//! has asked. From it the front replays to the next daemon what the last one has left.
+//! State of a front: the opening of its session with the client, the unanswered requests, and the questions
+//! of the daemon. From it the front replays to the next daemon what the last one left unanswered.
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -13,48 +13,48 @@ use super::scan::{BOM, Kind, Outline, one_spelling};
 use super::trial::{self, Replay};
 use super::wire::TWICE;
 
-/// Lines that want no answer and wait for the next connection.
+/// Limit on lines without an answer (notifications, responses) that are held for the next connection.
 const HELD: usize = 256;
 
-/// All that is kept.
+/// State that the two threads of a front share.
 pub struct State {
     pub hello: Hello,
     pub link: Option<UnixStream>,
-    /// How this session began: `initialize`, and `notifications/initialized`.
+    /// The client's `initialize` request and, in `opened`, its `notifications/initialized`.
     pub opening: Option<Line>,
     opened: Option<Vec<u8>>,
-    /// Requests that wait for their answer, in their order.
+    /// Requests that wait for their answer, in order of arrival.
     pub unanswered: Vec<Line>,
-    /// Lines that want none and found no connection.
+    /// Lines that need no answer and arrived while there was no connection.
     pub held: Vec<Vec<u8>>,
-    /// The daemon's own requests that the client has not answered.
+    /// Ids of the daemon's own requests that the client has not answered.
     pub asked: Vec<Vec<u8>>,
-    /// An answer that the client has had before.
+    /// Id of a replayed `initialize` whose answer the client has had before; the second answer is dropped.
     swallow: Option<Vec<u8>>,
-    /// Whether the version that was agreed upon has batches.
+    /// True if the agreed protocol version has batches.
     pub takes_batches: bool,
-    /// Those that wait for their answers.
+    /// Batches whose answers are not complete.
     pub batches: Batches,
     /// Answers are being written to the client.
     pub writing: bool,
-    /// Whether it has said over this connection that it is alive.
+    /// The daemon has confirmed over this connection that it survived the replayed requests.
     pub alive: bool,
 }
 
-/// A request as it came.
+/// Request as it arrived.
 #[derive(Clone)]
 pub struct Line {
     pub number: u64,
-    /// Its id, in one spelling.
+    /// JSON-RPC id in its normalised spelling.
     pub id: Vec<u8>,
     pub bytes: Vec<u8>,
     pub replay: Replay,
-    /// Daemons in a row that went away soon after it was replayed.
+    /// Daemons in a row that went away soon after this request was replayed.
     pub stops: u32,
 }
 
 impl State {
-    /// Nothing yet, but how a front introduces itself.
+    /// State of a front before its client has sent anything.
     pub fn new(hello: Hello) -> Self {
         State {
             hello,
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Takes a line from the client and sends it on, or keeps it for the next connection.
+    /// Takes a line from the client and sends it on, or holds it for the next connection.
     pub fn take(&mut self, outline: &Outline, line: &[u8]) {
         match outline.kind() {
             Kind::Request => {
@@ -81,7 +81,7 @@ impl State {
             }
             Kind::Answer => {
                 let is_it = |id: &Vec<u8>| Some(id) == outline.id.as_ref();
-                // An answer to what was asked before a break concerns nobody any more.
+                // A response to a request of an earlier connection is dropped: the daemon that asked is gone.
                 if let Some(at) = self.asked.iter().position(is_it) {
                     self.asked.swap_remove(at);
                     self.send_or_hold(line);
@@ -116,7 +116,7 @@ impl State {
         self.unanswered.push(kept);
     }
 
-    /// A cancelled request is not answered.
+    /// Forgets a request that the client has cancelled: it gets no answer.
     fn forget_cancelled(&mut self, line: &[u8]) {
         if let Some(id) = cancelled_id(line) {
             self.unanswered.retain(|kept| kept.id != id);
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// Takes an answer from the daemon: what the client is to hear is put into `out`.
+    /// Takes an answer from the daemon, and appends to `out` what the client should see.
     pub fn answered(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
         if self.swallow.as_deref() == Some(id) {
             self.swallow = None;
@@ -142,7 +142,8 @@ impl State {
         self.writing = true;
     }
 
-    /// Of two requests under one id the daemon refuses the later, and the earlier goes on.
+    /// Forgets the request that was answered. Of two unanswered requests under one id, the daemon refuses the
+    /// later one, and the earlier one stays unanswered.
     fn forget_answered(&mut self, id: &[u8], line: &[u8]) {
         let mut same = (0..self.unanswered.len()).filter(|at| self.unanswered[*at].id == id);
         let Some(first) = same.next() else {
@@ -153,7 +154,7 @@ impl State {
         self.unanswered.remove(at);
     }
 
-    /// Puts an answer into `out`, alone or with the others of its batch.
+    /// Appends an answer to `out`, alone or with the others of its batch.
     pub fn tell(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
         match self.batches.keep(id, line) {
             true => self.batches.finish(out),
@@ -161,8 +162,8 @@ impl State {
         }
     }
 
-    /// Whether the line has left. Where the connection turns out to be broken, the other thread hears
-    /// of it too, and mends it.
+    /// Sends a line; returns true if it was written. If the connection is broken, the reading thread notices
+    /// that too and reconnects.
     pub fn send(&mut self, line: &[u8]) -> bool {
         let sent = self
             .link
@@ -182,11 +183,11 @@ impl State {
         sent
     }
 
-    /// Everything that a new connection has to hear, the hello first.
+    /// Everything that a new connection must be sent, beginning with the hello line.
     pub fn catch_up(&mut self) -> Vec<u8> {
         self.choose_replays();
         let opening = self.opening.clone().filter(|opening| {
-            // Unanswered, it is among the others already.
+            // An unanswered `initialize` is among `unanswered` already.
             self.unanswered
                 .iter()
                 .all(|kept| kept.number != opening.number)
@@ -216,7 +217,7 @@ impl State {
         said
     }
 
-    /// The daemon asks the client something.
+    /// Notes that the daemon has sent the client a request.
     pub fn ask(&mut self, id: Vec<u8>) {
         if !self.asked.contains(&id) {
             self.asked.push(id);
@@ -224,14 +225,14 @@ impl State {
     }
 }
 
-/// The version in the answer to `initialize`.
+/// Protocol version in the answer to `initialize`.
 fn agreed_version(line: &[u8]) -> Option<String> {
     let said: Value = serde_json::from_slice(line).ok()?;
     let version = said.get("result")?.get("protocolVersion")?;
     version.as_str().map(str::to_owned)
 }
 
-/// Which request a cancellation speaks of.
+/// Id of the request that a cancellation names.
 fn cancelled_id(line: &[u8]) -> Option<Vec<u8>> {
     let line = line.strip_prefix(BOM).unwrap_or(line);
     let said: Value = serde_json::from_slice(line).ok()?;
@@ -250,7 +251,8 @@ mod tests {
         );
     }
 
-    /// What the next connection hears: the numbers in its hello, and the lines after it.
+    /// Numbers and lines that the next connection is sent: the resent numbers, the next number, and the lines
+    /// after the hello.
     fn heard(state: &mut State) -> (Vec<u64>, u64, Vec<String>) {
         let said = String::from_utf8(state.catch_up()).unwrap();
         let (hello, rest) = said.split_once('\n').unwrap();

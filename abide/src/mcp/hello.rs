@@ -1,5 +1,5 @@
-//! The one line that a front says before MCP begins: who it is, where it stands, what surrounds it,
-//! and, when it comes back after its connection broke, what it is about to say again.
+//! Hello: the first line that a front sends, before MCP. It contains the identity, working directory and
+//! environment of the front and, after a reconnect, the numbers of the requests that the front replays.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,37 +9,34 @@ use serde_json::{Map, Value, json};
 
 /// Longest hello in bytes.
 pub const LIMIT: usize = 1 << 20;
-/// The version of this line. Fields may be added under the same number; a reader skips what it does
-/// not know.
+/// Version of this line. Fields may be added under the same version; a reader ignores unknown ones.
 const VERSION: u64 = 1;
-/// Most requests that may wait for an answer, which a front says again. Before them it says how its session
-/// began.
+/// Limit on unanswered requests, which a front may have to replay. The replayed `initialize` comes in addition.
 pub const RESENT: usize = 4_096;
 
-/// What a front says of itself.
+/// Content of the hello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Names this front for as long as it lives.
+    /// Id of this front; it stays the same as long as the front lives.
     pub front: String,
-    /// Its process.
+    /// Process id of the front.
     pub pid: u32,
-    /// Its folder: the agent's root.
+    /// Working directory of the front: the agent's root.
     pub cwd: PathBuf,
-    /// On whose behalf it speaks.
+    /// Agent on whose behalf the front connects.
     pub agent: String,
-    /// Its whole environment, which commands inherit.
+    /// Environment of the front, which commands inherit.
     pub env: Vec<(OsString, OsString)>,
-    /// How often it has connected before.
+    /// Number of earlier connections of this front.
     pub connection: u32,
-    /// The numbers of the requests that it says again, in their order.
+    /// Numbers of the replayed requests, in order.
     pub resent: Vec<u64>,
-    /// The number of the first request after those.
+    /// Number of the first request after the replayed ones.
     pub next: u64,
 }
 
 impl Hello {
-    /// The line, with its newline. Where the environment is too large for one line, the largest
-    /// variables are left out.
+    /// Encodes the line, with its newline. If the line exceeds [`LIMIT`], the largest variables are left out.
     pub fn line(&self) -> Vec<u8> {
         let mut hello = self.clone();
         loop {
@@ -78,7 +75,7 @@ impl Hello {
         })
     }
 
-    /// Reads the line. `None`: it is not a hello that can be understood.
+    /// Decodes the line. `None`: no hello, or an unknown version.
     pub fn read(line: &[u8]) -> Option<Self> {
         let said: Value = serde_json::from_slice(line).ok()?;
         if said.get("abide")?.as_u64()? != VERSION {

@@ -1,10 +1,10 @@
-//! MCP over HTTP (Streamable HTTP), at one address for both generations of the protocol. Who may come here at
-//! all is settled before.
+//! MCP over HTTP (Streamable HTTP), at one address for both generations of the protocol. Access is checked
+//! before a request comes here.
 //!
 //! Up to 2025-11-25 a client opens a session with `initialize`: each request is answered on an event stream
-//! that can be resumed, and one more stream carries what belongs to no request. From 2026-07-28 on each request
-//! stands for itself, and whoever stops reading its answer has cancelled it. Either way messages go to
-//! `dispatch`, as those of fronts do.
+//! that can be resumed, and one more stream carries the messages that belong to no request. From 2026-07-28
+//! on each request stands for itself, and a client that stops reading the answer has cancelled the request.
+//! Either way messages go to `dispatch`, like those of fronts.
 
 mod batch;
 mod event_stream;
@@ -39,13 +39,13 @@ use super::server::{Origin, Server};
 use super::wire::{encode, refusal};
 use abide_engine::Handle;
 
-/// The longest name of a session, in bytes.
+/// Limit on the length of a session id, in bytes.
 const SESSION_LIMIT: usize = 200;
 
-/// Why a request is not answered by the protocol: a response with an error status.
+/// Response with an error status, sent instead of an answer of the protocol.
 type Refused = Box<Response>;
 
-/// All clients that come over HTTP. Cheap to clone.
+/// State of all clients that use HTTP. Cheap to clone.
 #[derive(Clone)]
 pub struct Http {
     handle: Handle,
@@ -54,7 +54,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// `seal` closes what clients carry between two rounds of a call.
+    /// Handler without sessions. `seal` protects the state that clients carry between two rounds of a call.
     pub fn new(handle: Handle, seal: Arc<Seal>) -> Self {
         Http {
             handle,
@@ -63,7 +63,7 @@ impl Http {
         }
     }
 
-    /// The conversation of a request: its session, where it has one.
+    /// Conversation of a request: its session, if it has one.
     pub fn conversation(headers: &HeaderMap) -> Option<Conversation> {
         let session = headers.get(SESSION)?.to_str().ok()?;
         let fits = session.len() <= SESSION_LIMIT;
@@ -82,7 +82,7 @@ impl Http {
         answered.unwrap_or_else(|refused| *refused)
     }
 
-    /// Takes one message, or a batch.
+    /// Handles a POST: one message, or a batch.
     fn post(
         &self,
         headers: &HeaderMap,
@@ -109,7 +109,7 @@ impl Http {
         }
     }
 
-    /// Takes a message of a session; `initialize` opens one.
+    /// Handles a message of a session; `initialize` opens one.
     fn take(
         &self,
         headers: &HeaderMap,
@@ -148,7 +148,7 @@ impl Http {
         })
     }
 
-    /// Takes a message that belongs to no session.
+    /// Handles a message that belongs to no session.
     fn take_single(
         &self,
         message: ClientJsonRpcMessage,
@@ -156,7 +156,7 @@ impl Http {
     ) -> Result<Response, Refused> {
         let has_metadata = match &message {
             JsonRpcMessage::Request(asked) => has_metadata(&asked.request),
-            // Nothing is under way that it could be about.
+            // No request is in flight that the notification could be about.
             JsonRpcMessage::Notification(_) => return Ok(StatusCode::ACCEPTED.into_response()),
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
                 let sentence = "nothing was asked that this could be the answer to";
@@ -169,9 +169,9 @@ impl Http {
         let sink = Sink::Events(stream.clone());
         let reader = stream.read().or_cancel(abandoned);
         let connection = Connection::for_one_request(self.server(), sink.clone());
-        // It is the only one, so its id is not in use.
+        // The connection has this one request, so its id cannot be in use.
         let _ = connection.message(message, origin, sink, None);
-        // Only a call is not answered by now, and that has no status of its own.
+        // Everything but a tool call has been answered by now, and a tool call needs no special status.
         match stream.first_error() {
             Some((code, line)) if status(code, has_metadata) != StatusCode::OK => {
                 Err(json(status(code, has_metadata), line))
@@ -180,7 +180,7 @@ impl Http {
         }
     }
 
-    /// Gives what belongs to no request, or resumes a stream.
+    /// Handles a GET: the stream of messages that belong to no request, or a resumed stream.
     fn listen(&self, headers: &HeaderMap) -> Result<Response, Refused> {
         headers::accepts(headers, &[EVENTS])?;
         headers::has_sessions(headers)?;
@@ -189,13 +189,13 @@ impl Http {
             None => events(session.common.read()),
             Some(id) => match id.to_str().ok().and_then(|id| session.resume(id)) {
                 Some(reader) => events(reader),
-                // A client would ask again and again after an error.
+                // After an error status a client would retry forever; an empty stream ends the attempt.
                 None => event_stream(Body::empty()),
             },
         })
     }
 
-    /// Ends a session.
+    /// Handles a DELETE: ends a session.
     fn leave(&self, headers: &HeaderMap) -> Result<Response, Refused> {
         headers::has_sessions(headers)?;
         self.sessions.close(headers::session(headers)?);
@@ -213,7 +213,7 @@ impl Http {
     }
 }
 
-/// Refuses a body that is no message.
+/// Refusal of a body that is no message.
 fn unread(outline: &Outline, why: Unread) -> Refused {
     match why {
         Unread::Twice(sentence) => {
@@ -232,13 +232,13 @@ fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
         if matches!(asked.request, ClientRequest::InitializeRequest(_)))
 }
 
-/// True if a request carries what the handshake of a session would have said.
+/// True if a request carries the metadata that the handshake of a session would have provided.
 fn has_metadata(request: &ClientRequest) -> bool {
     let missing = (request.get_meta()).missing_required_keys(&ProtocolVersion::V_2026_07_28);
     missing.is_empty()
 }
 
-/// Status of the response to a request without a session that is answered with this error.
+/// HTTP status for a request without a session that is answered with this error.
 fn status(code: ErrorCode, has_metadata: bool) -> StatusCode {
     match code {
         ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
@@ -258,7 +258,7 @@ fn event_stream(body: Body) -> Response {
     let head = [
         (header::CONTENT_TYPE, EVENTS),
         (header::CACHE_CONTROL, "no-cache"),
-        // A proxy must not keep events back.
+        // A proxy must not buffer events.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (head, body).into_response()
@@ -276,7 +276,7 @@ fn error(status: StatusCode, message: &ServerJsonRpcMessage) -> Refused {
     json(status, encode(message).unwrap_or_default())
 }
 
-/// Refuses a request for what its head says.
+/// Refusal of a request because of its headers or its kind.
 fn objection(id: Option<&RequestId>, told: ErrorData) -> Refused {
     let told = JsonRpcMessage::error(told, id.cloned());
     error(StatusCode::BAD_REQUEST, &told)

@@ -14,9 +14,9 @@ pub struct InFlight {
     /// Number of this request among all that its front has ever forwarded. It stays the same when the front
     /// replays the request. Requests over HTTP have none.
     pub ordinal: Option<u64>,
-    /// Way of the answer.
+    /// Destination of the answer.
     pub sink: Sink,
-    /// The client has cancelled the request.
+    /// Cancelled when the client has cancelled the request.
     pub cancelled: CancellationToken,
     /// Reason of the cancellation, set before `cancelled`.
     reason: OnceLock<Option<String>>,
@@ -33,7 +33,7 @@ impl InFlight {
         }
     }
 
-    /// Waits until the client does not want the answer any more: it has cancelled the request, or is gone.
+    /// Waits until the client no longer wants the answer: the request was cancelled, or the client is gone.
     pub async fn unwanted(&self) {
         tokio::select! {
             () = self.cancelled.cancelled() => {}

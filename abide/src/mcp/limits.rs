@@ -1,5 +1,4 @@
-//! How long clients wait for a tool call before they give it up. An answer that comes later is lost,
-//! so a call is answered shortly before.
+//! Timeouts of clients for tool calls. An answer after the timeout is lost, so a call is answered shortly before.
 
 use std::ffi::OsStr;
 
@@ -7,22 +6,22 @@ use abide_core::Millis;
 
 use super::server::Way;
 
-/// `ABIDE_CALL_LIMIT`: the client's own limit on a tool call in seconds, where it is not the usual
-/// one (`0`: it has none). Set it in the client's configuration of this server.
+/// `ABIDE_CALL_LIMIT`: the client's timeout for a tool call in seconds, if it differs from the usual one
+/// (`0`: no timeout). Set it in the client's configuration of this server.
 const OVERRIDE: &str = "ABIDE_CALL_LIMIT";
 /// Claude Code's own setting, in milliseconds, which the servers that it starts inherit.
 const CLAUDE_CODE: &str = "MCP_TOOL_TIMEOUT";
 
-/// A client's limit on a call.
+/// Timeout of a client for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limit {
-    /// So many seconds, whatever happens.
+    /// Seconds from the start of the call.
     Secs(u64),
-    /// So many seconds without a sign of life, and progress is one.
+    /// Seconds without a message; a progress notification restarts the timeout.
     Quiet(u64),
 }
 
-/// What is known of clients, by how the name they give begins.
+/// Known timeouts, by prefix of the client's name in lower case.
 const CLIENTS: [(&str, Limit); 7] = [
     ("claude-code", Limit::Quiet(30 * 60)),
     ("codex-mcp-client", Limit::Secs(300)),
@@ -33,15 +32,15 @@ const CLIENTS: [(&str, Limit); 7] = [
     ("visual-studio-code", Limit::Secs(300)),
 ];
 
-/// Claude Code is more patient with a process of its own than with a server elsewhere.
+/// Claude Code has a shorter timeout for HTTP servers than for those that it starts itself.
 const CLAUDE_CODE_HTTP: Limit = Limit::Quiet(5 * 60);
-/// What most others have, and the official libraries where nothing else is said.
+/// Timeout of most other clients, and default of the official libraries.
 const UNKNOWN: Limit = Limit::Secs(60);
-/// A call is answered earlier than the limit by a sixth of it, but by no more than this.
+/// Limit on the margin. A call is answered before the timeout by a sixth of it, but by no more than this.
 const MARGIN: Millis = Millis::from_secs(20);
 
-/// For how long a call of this client may stand by. `None`: as long as it takes. `progress`: the
-/// client hears of progress on this call.
+/// Time for which a call of this client may wait. `None`: without limit. `progress`: the client receives
+/// progress notifications for this call.
 pub fn standby<'a>(
     client: &str,
     way: &Way,

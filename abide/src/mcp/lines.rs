@@ -1,4 +1,4 @@
-//! What comes through a pipe or a socket, cut into lines, however it comes.
+//! Splitting of a byte stream (pipe or socket) into lines.
 
 use std::fs::File;
 use std::io;
@@ -11,30 +11,30 @@ use rustix::io::Errno;
 
 use super::scan::{Outline, Scanner};
 
-/// How much is read at once.
+/// Bytes read at once.
 const READ: usize = 64 << 10;
 
-/// Cuts what is read into lines.
+/// Buffer that splits what is read into lines.
 pub struct Lines {
     limit: usize,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that have been handed out.
+    /// Bytes of `buffer` that have been returned as lines.
     used: usize,
-    /// Bytes of `buffer` that hold no further newline.
+    /// Bytes of `buffer` that have been searched for a newline.
     searched: usize,
-    /// A line over the limit, while its end has not been seen.
+    /// Scanner of a line over the limit whose end has not been seen.
     skipping: Option<Scanner>,
 }
 
 pub enum Piece<'a> {
-    /// With its newline.
+    /// Line with its newline.
     Line(&'a [u8]),
-    /// Over the limit; all that is left of it.
+    /// Outline of a line over the limit; the line itself was discarded.
     TooLong(Outline),
 }
 
 impl Lines {
-    /// Of lines that may be no longer than this.
+    /// Splitter for lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Lines {
             limit,
@@ -45,17 +45,17 @@ impl Lines {
         }
     }
 
-    /// Sets another limit.
+    /// Changes the limit.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Whether a line over the limit has begun.
+    /// True if a line over the limit has begun.
     pub fn is_skipping(&self) -> bool {
         self.skipping.is_some()
     }
 
-    /// Takes bytes that were read elsewhere.
+    /// Appends bytes that the caller has read.
     pub fn put(&mut self, bytes: &[u8]) {
         self.drop_used();
         self.buffer.extend_from_slice(bytes);
@@ -67,7 +67,7 @@ impl Lines {
         self.used = 0;
     }
 
-    /// Reads once. Whether there was anything: nothing is the end.
+    /// Reads once. Returns false at the end of input.
     pub fn fill(&mut self, from: &File) -> io::Result<bool> {
         self.drop_used();
         self.buffer.reserve(READ);
@@ -81,7 +81,7 @@ impl Lines {
         }
     }
 
-    /// The next line. At the `end` of input, what is left counts as one.
+    /// Next line. At the `end` of input, the remaining bytes count as one.
     pub fn next(&mut self, end: bool) -> Option<Piece<'_>> {
         let from = self.used;
         match memchr(b'\n', &self.buffer[self.searched..]) {
@@ -113,7 +113,7 @@ impl Lines {
     }
 }
 
-/// Waits until something can be done with a file.
+/// Waits until a file descriptor is ready.
 pub fn until(fd: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
     match poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),

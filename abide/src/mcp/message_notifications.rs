@@ -1,5 +1,5 @@
-//! Tells a connected client that a message waits for its agent. Most clients only write such
-//! notifications down, so nothing counts as seen by them.
+//! Notifications to a connected client that a message waits for its agent. Most clients only log such
+//! notifications, so they never mark a message as read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -16,22 +16,22 @@ use abide_engine::store::MessageRow;
 use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
 
-/// Turns the notifications of Claude Code's channels on, in the environment of a front.
+/// Variable in the environment of a front that turns on notifications for Claude Code's channels.
 pub const CHANNEL: &str = "ABIDE_CHANNEL";
-/// The capability that says so.
+/// Capability that announces channel notifications.
 pub const CHANNEL_CAPABILITY: &str = "claude/channel";
 
-/// As what messages are told.
+/// Log level of the notifications.
 const LEVEL: &str = "notice";
-/// Levels that let it pass.
+/// Minimum levels under which the notifications are sent.
 const TAKEN: [&str; 3] = ["debug", "info", LEVEL];
 
-/// Whether a client wants to hear of nothing less than a warning.
+/// Minimum log level of a client; true if it is above [`LEVEL`].
 #[derive(Default)]
 pub struct Level(AtomicBool);
 
 impl Level {
-    /// The least that it wants to hear of.
+    /// Sets the minimum level.
     pub fn set(&self, level: &Value) {
         let taken = level.as_str().is_some_and(|level| TAKEN.contains(&level));
         self.0.store(!taken, Ordering::Relaxed);
@@ -42,21 +42,21 @@ impl Level {
     }
 }
 
-/// How one client is told.
+/// Client that receives notifications.
 pub struct Listener {
-    /// Whose messages.
+    /// Agent whose messages are announced.
     pub agent: Agent,
-    /// Where to.
+    /// Destination of the notifications.
     pub peer: Peer,
-    /// What it wants to hear of.
+    /// Minimum log level of the client.
     pub level: Arc<Level>,
-    /// Whether it listens to a channel.
+    /// True if the client listens to a channel.
     pub channel: bool,
-    /// The conversations that it is told of the messages of.
+    /// Conversations whose messages are announced.
     pub speaks: Weak<Speaks>,
 }
 
-/// Tells of every message that comes, for as long as the client is there.
+/// Announces every new message until the client is gone.
 pub async fn bring(handle: Handle, listener: Listener) {
     let mut changes = handle.published().follow();
     loop {
@@ -74,7 +74,7 @@ pub async fn bring(handle: Handle, listener: Listener) {
                     return;
                 }
             }
-            // What was missed is not lost: the next result brings it.
+            // A missed notification loses nothing: the next result contains the message.
             Ok(_) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
@@ -82,7 +82,7 @@ pub async fn bring(handle: Handle, listener: Listener) {
 }
 
 impl Listener {
-    /// Whether a message is to be told here: it belongs to a conversation that speaks here, or to any.
+    /// True if an unread message belongs to a conversation of this client, or to none.
     fn is_for(&self, row: &MessageRow) -> bool {
         let speaks = |conversation| {
             let speaks = self.speaks.upgrade();
@@ -91,7 +91,7 @@ impl Listener {
         row.seen.is_none() && row.conversation.as_ref().is_none_or(speaks)
     }
 
-    /// `false`: nobody is there any more.
+    /// Sends the notification. `false`: the client is gone.
     fn tell(&self, handle: &Handle, row: &MessageRow) -> bool {
         let text = message_text(handle, row.about);
         let (about, id) = match row.about {

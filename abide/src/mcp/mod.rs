@@ -1,9 +1,9 @@
 //! MCP, for agents: both generations of the protocol, over two transports.
 //!
-//! `abide mcp` is the [`front()`]: it copies lines between its client and the daemon's socket, and knows just
-//! enough of what is said to replay what a daemon that went away has left unanswered. Inside the daemon its
-//! lines come to [`serve`] (`stdio`), and requests over HTTP to [`Http`]. Both pass the messages they decode to
-//! one `dispatch`, which answers them from `server` and `call`.
+//! `abide mcp` is the [`front()`]: it copies lines between its client and the daemon's socket, and parses
+//! them only as far as it must to replay unanswered requests to the next daemon. In the daemon, [`serve`]
+//! (`stdio`) takes the lines of fronts, and [`Http`] takes requests over HTTP. Both pass decoded messages to
+//! `dispatch`, which answers them with `server` and `call`.
 
 mod ask;
 mod batch;

@@ -1,8 +1,8 @@
-//! Questions about other sessions of a connection, shown while one of its calls waits. A command that was
-//! handed over is still supervised, so the next call that waits can ask about it.
+//! Questions about other sessions of a connection, shown while one of its calls waits. A command whose call
+//! has returned is still supervised, so the next waiting call can ask about it.
 //!
-//! Only up to MCP 2025-11-25, where a question goes away together with the call that shows it. Later
-//! generations ask by returning the call, which would hold up an unrelated call until a person answers.
+//! Only up to MCP 2025-11-25, where a question disappears together with the call that shows it. Later
+//! versions ask by returning the call, which would block an unrelated call until a person answers.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +25,11 @@ pub struct Shown(Mutex<State>);
 struct State {
     /// Sessions whose questions are shown by a call, by the number of such calls.
     sessions: HashMap<SessionId, usize>,
-    /// Questions to which the client said that nobody is there.
+    /// Questions to which the client replied that no person is there.
     unanswered: HashSet<QuestionId>,
 }
 
-/// The questions about a session are shown by one call, until this is dropped.
+/// Claim on the questions about a session: until it is dropped, only its call shows them.
 #[derive(Debug)]
 pub struct Claim {
     shown: Arc<Shown>,
@@ -37,14 +37,14 @@ pub struct Claim {
 }
 
 impl Shown {
-    /// For a call that waits for the session itself.
+    /// Claim for a call that waits for the session itself.
     pub fn hold(self: &Arc<Self>, session: SessionId) -> Claim {
         self.with(|state| *state.sessions.entry(session).or_default() += 1);
         let shown = self.clone();
         Claim { shown, session }
     }
 
-    /// For another call, where no call shows the question and the client has not passed over it.
+    /// Claim for another call. `None`: a call shows the question already, or the client could not answer it before.
     fn claim(self: &Arc<Self>, question: &QuestionView) -> Option<Claim> {
         let session = question.state.session;
         let free = |state: &mut State| {
@@ -53,8 +53,8 @@ impl Shown {
         self.with(free).then(|| self.hold(session))
     }
 
-    /// The client said that nobody is there: it is not asked the same again. Questions that are no longer
-    /// open are forgotten.
+    /// Notes that the client could not reach a person, so that the question is not shown again. Questions
+    /// that are no longer open are forgotten.
     pub fn unanswered(&self, handle: &Handle, question: QuestionId) {
         self.with(|state| {
             let is_open = |id: &QuestionId| handle.published().question(*id).is_some();
@@ -81,15 +81,15 @@ impl Drop for Claim {
     }
 }
 
-/// What a call hears of questions about other sessions.
+/// Event about a question on another session.
 pub enum Other {
-    /// This one is open, and no other call shows it.
+    /// A question is open, and no other call shows it.
     Open(Arc<QuestionView>, Claim),
-    /// The one that was told last is closed.
+    /// The question that was reported last is closed.
     Closed,
 }
 
-/// Follows the open questions about the sessions of one front, on behalf of one call.
+/// Follower of the open questions about the sessions of one front, on behalf of one call.
 pub struct OtherQuestions {
     handle: Handle,
     shown: Arc<Shown>,
@@ -98,15 +98,16 @@ pub struct OtherQuestions {
 }
 
 enum Following {
-    /// A call that is answered at once shows nothing.
+    /// Initial delay: a call that is answered at once shows no question.
     Pausing(BoxFuture<'static, ()>),
     Looking(watch::Receiver<()>),
-    /// This one has been told.
+    /// This question has been reported.
     Told(watch::Receiver<()>, QuestionId),
 }
 
 impl OtherQuestions {
-    /// Of this front. Over HTTP a session does not tell which connection started it.
+    /// Follower for the front of this origin. Over HTTP it finds no questions, because a session does not
+    /// record which connection started it.
     pub fn of(handle: Handle, shown: Arc<Shown>, origin: Arc<Origin>) -> Self {
         OtherQuestions {
             handle,
@@ -116,7 +117,7 @@ impl OtherQuestions {
         }
     }
 
-    /// The next that happens. Can be let go of and called again.
+    /// Waits for the next event. Cancel-safe.
     pub async fn next(&mut self) -> Other {
         loop {
             let changed = match &mut self.state {
@@ -149,13 +150,13 @@ impl OtherQuestions {
         }
     }
 
-    /// The one that was told is not shown any more: another one may be.
+    /// Searches again, because the reported question is no longer shown.
     pub fn look_again(&mut self) {
         self.state = Following::Looking(self.handle.published().follow_questions());
     }
 }
 
-/// The oldest question about a session of this front that no call shows.
+/// Oldest question about a session of this front that no call shows.
 fn find(
     handle: &Handle,
     shown: &Arc<Shown>,

@@ -1,7 +1,7 @@
-//! The daemon's writer of one connection of a front.
+//! Writer of the daemon for one connection of a front.
 //!
-//! A client that reads slowly slows down its own calls only. While too much is unsent ([`BACKLOG`]), no
-//! call of this client begins and no answer is rendered for it; its commands run on meanwhile.
+//! A client that reads slowly slows down its own calls only. While too much is unsent ([`BACKLOG`]), no call
+//! of this client begins and no answer is rendered for it; its commands keep running.
 
 use std::io;
 use std::pin::pin;
@@ -16,26 +16,26 @@ use super::wire::encode;
 use abide_engine::stream::Stream;
 use abide_session::crash_point;
 
-/// Unsent bytes from which on no further answer is made.
+/// Unsent bytes from which on no further answer is rendered.
 const BACKLOG: usize = 4 << 20;
-/// Answers of one connection that are rendered at the same time.
+/// Limit on answers of one connection that are rendered at the same time.
 const RENDERED: usize = 8;
-/// Unsent bytes from which on the connection is closed. Answers wait long before, and a front stops reading
-/// from a client that does not read, so this closes only connections that no front of ours has opened.
+/// Unsent bytes from which on the connection is closed. Answers wait long before that, and a front stops reading from a
+/// client that does not read, so only a connection that does not behave like a front is closed.
 const UNSENT_LIMIT: usize = 64 << 20;
 
-/// One connection's way out. A line leaves at once where there is room for it; the rest follows in order.
+/// Writer of one connection. A line is written at once if the socket has room; the rest follows in order.
 pub struct Out {
     stream: Arc<Stream>,
     state: Mutex<State>,
     turns: Arc<Semaphore>,
-    /// Fewer bytes than [`BACKLOG`] are unsent again.
+    /// Notified when the unsent bytes fall below [`BACKLOG`].
     drained: Notify,
-    /// The connection is lost.
+    /// Cancelled when the connection is lost.
     pub lost: CancellationToken,
 }
 
-/// Leave to render one answer, until the answer is pushed.
+/// Permit to render one answer, held until the answer is pushed.
 #[derive(Debug)]
 pub struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
@@ -56,12 +56,12 @@ impl Out {
         })
     }
 
-    /// True if another answer may be made now.
+    /// True if another answer may be rendered now.
     pub fn has_room(&self) -> bool {
         self.state().unsent.len() < BACKLOG
     }
 
-    /// Waits until another answer may be made. `false`: the connection is lost.
+    /// Waits until another answer may be rendered. `false`: the connection is lost.
     pub async fn room(&self) -> bool {
         loop {
             let mut drained = pin!(self.drained.notified());
@@ -76,7 +76,7 @@ impl Out {
         }
     }
 
-    /// Waits for the turn to render an answer. `None`: never.
+    /// Waits for a permit to render an answer. `None`: the connection is lost.
     pub async fn turn(&self) -> Option<Turn> {
         let turn = self.turns.clone().acquire_owned().await.ok()?;
         self.room().await.then_some(Turn(turn))
@@ -112,7 +112,7 @@ impl Out {
     /// Sends a control line.
     pub fn tell_front(self: &Arc<Self>, line: &str) {
         let mut state = self.state();
-        // A connection that is broken is noticed by whoever reads from it.
+        // The task that reads the connection notices if it is broken.
         let _ = self.push(&mut state, line.into());
     }
 
@@ -133,8 +133,8 @@ impl Out {
         Ok(())
     }
 
-    /// Writes what is unsent. A connection that cannot be written is closed, so that its front connects again and
-    /// repeats what was not answered.
+    /// Writes the unsent bytes. If writing fails, the connection is closed, so that the front reconnects and
+    /// replays its unanswered requests.
     async fn flush(self: Arc<Self>) {
         while self.stream.writable().await.is_ok() {
             let mut state = self.state();
@@ -148,7 +148,7 @@ impl Out {
                 self.drained.notify_waiters();
             }
             if left == 0 {
-                // The memory of a backlog is not kept.
+                // The memory of a backlog is released.
                 state.unsent = BytesMut::new();
                 return;
             }

@@ -1,4 +1,4 @@
-//! The client as the daemon's peer: notifications and elicitation requests go to it.
+//! The client as the daemon's peer, which receives notifications and elicitation requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +15,7 @@ use super::http::{EventStream, PendingAnswer};
 use super::out::{Out, Turn};
 use crate::tools::Receipt;
 
-/// Way of messages to a client.
+/// Destination of messages to a client.
 #[derive(Clone)]
 pub enum Sink {
     /// The connection of a front.
@@ -33,7 +33,7 @@ impl Sink {
         }
     }
 
-    /// Sends the answer to a request, and acknowledges its result once it was sent.
+    /// Sends the answer to a request. The receipt is confirmed once the answer has been sent.
     pub fn send_answer(&self, message: &ServerJsonRpcMessage, receipt: Option<Receipt>) {
         match self {
             Sink::Front(out) => {
@@ -45,7 +45,7 @@ impl Sink {
         }
     }
 
-    /// Keeps an event stream open until a request was answered.
+    /// Keeps an event stream open until a request has been answered.
     pub fn expect_answer(&self) -> Option<PendingAnswer> {
         match self {
             Sink::Front(_) => None,
@@ -53,7 +53,7 @@ impl Sink {
         }
     }
 
-    /// True if another answer may be made now.
+    /// True if another answer may be rendered now.
     pub fn has_room(&self) -> bool {
         match self {
             Sink::Front(out) => out.has_room(),
@@ -61,7 +61,7 @@ impl Sink {
         }
     }
 
-    /// Waits until another answer may be made. `false`: the connection is lost.
+    /// Waits until another answer may be rendered. `false`: the connection is lost.
     pub async fn room(&self) -> bool {
         match self {
             Sink::Front(out) => out.room().await,
@@ -69,7 +69,7 @@ impl Sink {
         }
     }
 
-    /// Waits for the turn to render an answer. `None`: no turn is needed.
+    /// Waits for a permit to render an answer. `None`: no permit is needed, or the connection is lost.
     pub async fn turn(&self) -> Option<Turn> {
         match self {
             Sink::Front(out) => out.turn().await,
@@ -77,7 +77,7 @@ impl Sink {
         }
     }
 
-    /// Cancelled when the connection of a front, or the HTTP session, has ended.
+    /// Token that is cancelled when the connection of a front, or the HTTP session, has ended.
     pub fn lost(&self) -> &CancellationToken {
         match self {
             Sink::Front(out) => &out.lost,
@@ -97,7 +97,7 @@ pub struct Peer {
 pub struct Elicitation {
     /// Id of the request.
     pub id: RequestId,
-    /// The answer. `None`: an error, or no answer to an elicitation.
+    /// Result of the elicitation. `None`: the client answered with an error or with another kind of result.
     pub answer: BoxFuture<'static, Option<ElicitResult>>,
 }
 
@@ -115,7 +115,7 @@ impl Peer {
         self.sink.send(&JsonRpcMessage::notification(notification))
     }
 
-    /// Asks the client's person. `None`: the client is gone.
+    /// Sends an elicitation request. `None`: the client is gone.
     pub fn elicit(&self, request: ElicitRequest) -> Option<Elicitation> {
         let (id, answered) = self.requests.begin();
         let request = ServerRequest::ElicitRequest(request);
@@ -132,7 +132,7 @@ impl Peer {
         })
     }
 
-    /// Takes back an elicitation request.
+    /// Cancels an elicitation request.
     pub fn withdraw(&self, id: RequestId, reason: &str) {
         self.requests.forget(&id);
         let params = CancelledNotificationParam::new(Some(id), Some(reason.to_owned()));
@@ -155,7 +155,7 @@ struct Unanswered {
 }
 
 impl Requests {
-    /// Requests are numbered from `first` on.
+    /// Empty table; the daemon's requests are numbered from `first` on.
     pub fn new(first: i64) -> Arc<Self> {
         Arc::new(Requests(Mutex::new(Unanswered {
             next: first,
@@ -170,7 +170,7 @@ impl Requests {
     fn begin(&self) -> (RequestId, oneshot::Receiver<ClientResult>) {
         let (answer, answered) = oneshot::channel();
         let mut unanswered = self.unanswered();
-        // A call that ends forgets its question.
+        // A call that has ended has dropped its receiver.
         unanswered.answers.retain(|_, answer| !answer.is_closed());
         let id = RequestId::Number(unanswered.next);
         unanswered.next += 1;
@@ -178,10 +178,10 @@ impl Requests {
         (id, answered)
     }
 
-    /// Takes the client's answer to a request. `None`: it answers with an error.
+    /// Takes the client's answer to a request. `None`: the client answered with an error.
     pub fn answered(&self, id: &RequestId, result: Option<ClientResult>) {
         let waiting = self.unanswered().answers.remove(id);
-        // Without a result the sender is dropped, which is the answer.
+        // Without a result the sender is dropped, which the receiver sees as an error.
         if let (Some(waiting), Some(result)) = (waiting, result) {
             let _ = waiting.send(result);
         }
@@ -192,8 +192,8 @@ impl Requests {
     }
 }
 
-/// True if a client that does not read may miss this notification: the next of its kind, or the next result,
-/// says the same.
+/// True if a client that does not read may miss this notification, because the next one of its kind, or the
+/// next result, repeats the information.
 fn is_dispensable(notification: &ServerNotification) -> bool {
     matches!(
         notification,

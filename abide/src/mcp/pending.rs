@@ -1,4 +1,4 @@
-//! What waits for the client, in the front. It is written as the client reads.
+//! Output of the front that the client has not read yet.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,21 +9,21 @@ use rustix::io::Errno;
 
 use super::lines::until;
 
-/// What a pipe with any room takes without letting its writer wait.
+/// Bytes that a pipe with any free space accepts without blocking the writer (`PIPE_BUF`).
 const PIECE: usize = 4_096;
-/// With so many bytes waiting, no more are asked for.
+/// Pending bytes from which on the front reads nothing more from the daemon or the client.
 const MOST: usize = 16 << 20;
 
-/// The client's end, and what waits for it.
+/// The client's end of the pipe, and the bytes that are pending for it.
 pub struct Output {
     file: File,
     waiting: Vec<u8>,
-    /// Bytes of `waiting` that have left.
+    /// Bytes of `waiting` that have been written.
     written: usize,
 }
 
 impl Output {
-    /// Nothing waits yet.
+    /// Output without pending bytes.
     pub fn new(file: OwnedFd) -> Self {
         Output {
             file: File::from(file),
@@ -32,9 +32,9 @@ impl Output {
         }
     }
 
-    /// Puts whole lines behind what waits.
+    /// Appends whole lines to the pending bytes.
     pub fn queue(&mut self, lines: &[u8]) {
-        // A client that always leaves something unread must not make this grow without end.
+        // The written part is dropped, because a client that never drains the buffer must not make it grow forever.
         if self.written > self.waiting.len() / 2 {
             self.waiting.drain(..self.written);
             self.written = 0;
@@ -42,12 +42,12 @@ impl Output {
         self.waiting.extend_from_slice(lines);
     }
 
-    /// Whether more may be queued.
+    /// True if more may be queued.
     pub fn has_room(&self) -> bool {
         self.waiting.len() - self.written < MOST
     }
 
-    /// Writes what can be written now. Whether anything still waits.
+    /// Writes as much as is possible without blocking. Returns true if bytes are still pending.
     pub fn write_some(&mut self) -> io::Result<bool> {
         while self.written < self.waiting.len() {
             let now = Timespec::default();
@@ -69,11 +69,11 @@ impl Output {
         Ok(false)
     }
 
-    /// Writes everything, however long that takes.
+    /// Writes everything and blocks until that is done.
     pub fn write_all(&mut self) -> io::Result<()> {
         while self.written < self.waiting.len() {
             match self.write(self.waiting.len()) {
-                // Some clients hand over pipes that do not block.
+                // Some clients pass non-blocking pipes.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     until(self.file.as_fd(), PollFlags::OUT)?;
                 }

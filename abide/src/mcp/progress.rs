@@ -12,22 +12,23 @@ use super::call::CallContext;
 use super::peer::Peer;
 use abide_engine::clock::{Clock, SystemClock, pause};
 
-/// Interval of notifications that a call is alive.
+/// Interval between progress notifications.
 const PROGRESS: Duration = Duration::from_secs(12);
-/// A call that starts no command is waiting if it is not answered by then.
+/// Time after which a call that starts no command counts as waiting.
 pub const FIRST: Duration = Duration::from_millis(100);
 
-/// Tells a client that asked for it that its call is alive: once the command is there, or the call is not answered
-/// at once, and then every so often. A call that is taken up again goes on counting where it was: what is told must grow.
+/// Sender of progress notifications for one call whose client asked for them: once the command has started or
+/// the call is not answered at once, and then at intervals. The value is the age of the command, so that it
+/// keeps growing, as MCP requires, when the call is resumed or another daemon takes it over.
 pub struct Progress {
     peer: Peer,
     token: ProgressToken,
-    /// When the command began, on the calendar.
+    /// Start of the command, as wall-clock time in milliseconds.
     since: u64,
     last: f64,
-    /// "waiting" or "running".
+    /// State in the message: "waiting" or "running".
     what: &'static str,
-    /// Until the next notification.
+    /// Timer of the next notification.
     pause: BoxFuture<'static, ()>,
 }
 
@@ -51,7 +52,7 @@ impl Progress {
 
     fn notify(&mut self) {
         let run = Millis(SystemClock.now().wall.0.saturating_sub(self.since));
-        // It must grow, whatever the calendar does.
+        // The value must grow even if the wall clock is set back.
         self.last = (run.0 as f64 / 1_000.0).max(self.last + 0.001);
         let whole = Millis(run.0 / 1_000 * 1_000);
         let told = ProgressNotificationParam::new(self.token.clone(), self.last)
@@ -61,7 +62,7 @@ impl Progress {
         self.pause = Box::pin(pause(PROGRESS));
     }
 
-    /// Sends the next notification when it is due. Can be cancelled and called again.
+    /// Sends the next notification when it is due. Cancel-safe.
     pub async fn tell(&mut self) {
         (&mut self.pause).await;
         self.notify();

@@ -1,4 +1,4 @@
-//! The one prompt: run something and see it through.
+//! The one MCP prompt: run a command, wait for its end, and report the result.
 
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 const NAME: &str = "see_it_through";
 
-/// How an agent should use these tools, in a few lines.
+/// Server instructions: a short guide for agents to the tools.
 pub const INSTRUCTIONS: &str = "\
 abide runs commands and waits for them.
 - shell: short commands, under a hard time limit.
@@ -38,7 +38,7 @@ pub fn list() -> Vec<Prompt> {
     ]
 }
 
-/// A prompt with its arguments filled in.
+/// Prompt with its arguments filled in.
 pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
     if request.name != NAME {
         let sentence = format!("there is no prompt '{}'; there is {NAME}", request.name);

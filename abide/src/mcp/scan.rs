@@ -1,59 +1,59 @@
-//! What a line of JSON-RPC is about, found without reading what it carries: its id, its method, and
-//! whether it is an answer. Both ends of the front's socket use it, so both count the same lines.
+//! Outline of a JSON-RPC line, found without parsing its content: id, method and kind. Both ends of the
+//! front's socket use this scanner, so both count the same lines as requests.
 //!
-//! It takes bytes as they come, nests as deep as they like without recursion, and keeps no more than
-//! the few it reports. It forgives: deciding that a line is wrong is the decoder's business.
+//! The scanner takes bytes in pieces, needs no recursion for nested values, and stores only the few bytes
+//! that it reports. It tolerates invalid JSON: rejecting a line is the decoder's task.
 
 use memchr::{memchr, memchr2};
 use serde_json::Number;
 
 use super::wire::MESSAGE_LIMIT;
 
-/// Longest key or method that is kept; of a longer method only its beginning is.
+/// Limit on a stored key or method, in bytes; a longer method is truncated.
 const KEPT: usize = 512;
-/// Longest id that is kept. No message may be longer, so none that is passed on has a longer one.
+/// Limit on a stored id, in bytes. No message may be longer, so no forwarded message has a longer id.
 const LONGEST_ID: usize = MESSAGE_LIMIT;
 
-/// How an answer of the daemon's begins.
+/// Beginning of an answer as the daemon writes it.
 const ANSWER: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
-/// What follows the id.
+/// Bytes after the id of an answer.
 const RESULT: &[u8] = b",\"result\":";
 
-/// Bytes that may stand before a message, whatever for.
+/// UTF-8 byte order mark, which is allowed before a message.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The outline of one message.
+/// Id and method of one message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// The id as JSON, in one spelling (`7`, `"a"`), so that two can be compared.
+    /// Id as JSON in a normalised spelling (`7`, `"a"`), so that ids can be compared.
     pub id: Option<Vec<u8>>,
     /// The method.
     pub method: Option<Vec<u8>>,
 }
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It wants an answer.
+    /// Expects an answer.
     Request,
-    /// It wants none.
+    /// Expects no answer.
     Notification,
-    /// It is the answer to a request.
+    /// Response to a request.
     Answer,
     /// None of these.
     Unknown,
 }
 
 impl Outline {
-    /// The outline of a whole line.
+    /// Outline of a whole line.
     pub fn of(line: &[u8]) -> Self {
         let mut scanner = Scanner::default();
         scanner.feed(line);
         scanner.finish()
     }
 
-    /// The outline of a line that the daemon wrote. Of an answer nothing needs to be read beyond its id,
-    /// since the daemon writes that first.
+    /// Outline of a line that the daemon wrote. The daemon writes the id of an answer first, so the rest is
+    /// not scanned.
     pub fn of_the_daemons(line: &[u8]) -> Self {
         let id = line.strip_prefix(ANSWER).and_then(|rest| {
             let end = memchr(b',', rest)?;
@@ -69,7 +69,7 @@ impl Outline {
         }
     }
 
-    /// What kind of message it is.
+    /// Kind of the message.
     pub fn kind(&self) -> Kind {
         match (&self.method, &self.id) {
             (Some(_), Some(_)) => Kind::Request,
@@ -79,13 +79,13 @@ impl Outline {
         }
     }
 
-    /// Whether it is of this method.
+    /// True if the message has this method.
     pub fn is(&self, method: &str) -> bool {
         self.method.as_deref() == Some(method.as_bytes())
     }
 }
 
-/// Reads a message piece by piece.
+/// Incremental scanner of one message.
 #[derive(Debug, Default)]
 pub struct Scanner {
     depth: u64,
@@ -96,7 +96,7 @@ pub struct Scanner {
     found: Outline,
 }
 
-/// Where in the outermost object the next byte belongs.
+/// Position in the outermost object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     #[default]
@@ -106,7 +106,7 @@ enum Place {
     After,
 }
 
-/// The fields that matter.
+/// Fields that the scanner distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Id,
@@ -114,7 +114,7 @@ enum Field {
     Other,
 }
 
-/// What the bytes now read are kept for.
+/// Purpose for which the current bytes are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Keep {
     #[default]
@@ -125,7 +125,7 @@ enum Keep {
 }
 
 impl Keep {
-    /// How many bytes of it at most.
+    /// Limit on the stored bytes.
     fn limit(self) -> usize {
         match self {
             Keep::Id => LONGEST_ID,
@@ -134,7 +134,7 @@ impl Keep {
     }
 }
 
-/// Whether the last byte of a string was a backslash.
+/// Marks that the last byte of a string was a backslash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escape {
     No,
@@ -142,7 +142,7 @@ enum Escape {
 }
 
 impl Scanner {
-    /// Reads on.
+    /// Scans more bytes.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let used = match self.string {
@@ -153,7 +153,7 @@ impl Scanner {
         }
     }
 
-    /// What was found.
+    /// Outline of the scanned message.
     pub fn finish(mut self) -> Outline {
         self.value_ended();
         self.found
@@ -179,10 +179,10 @@ impl Scanner {
         at + 1
     }
 
-    /// One byte that is in no string.
+    /// Scans one byte outside of strings.
     fn outside(&mut self, byte: u8) -> usize {
         if self.place == Place::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte) {
-            // A message is an object; in anything else there is nothing to be found.
+            // A message is an object; nothing is searched for in other values.
             self.place = if byte == b'{' {
                 Place::Key
             } else {
@@ -252,7 +252,7 @@ impl Scanner {
         match self.keep {
             Keep::Id => self.found.id = whole.then_some(kept).and_then(one_spelling),
             Keep::Method if whole => self.found.method = unquoted(&kept),
-            // Nobody knows such a method, but it asks for an answer.
+            // A method that is too long is unknown, but its request must be answered.
             Keep::Method => self.found.method = Some(kept[1..KEPT].to_vec()),
             Keep::Nothing | Keep::Key => {}
         }
@@ -273,17 +273,17 @@ impl Scanner {
     }
 }
 
-/// An id in the spelling that our own encoder would give it.
+/// Id in the spelling of our own encoder. `None`: no valid id.
 pub fn one_spelling(id: Vec<u8>) -> Option<Vec<u8>> {
     match id.first()? {
         b'"' if id.contains(&b'\\') => {
             let text: String = serde_json::from_slice(&id).ok()?;
             serde_json::to_vec(&text).ok()
         }
-        // What follows a text that has ended, or is no text, would make no JSON of an answer.
+        // Trailing bytes, or an invalid string, would make the answer invalid JSON.
         b'"' => serde_json::from_slice::<&str>(&id).is_ok().then_some(id),
         b'1'..=b'9' if id.iter().all(u8::is_ascii_digit) => Some(id),
-        // Nor would what looks like a number and is none.
+        // An invalid number would do the same.
         b'-' | b'0'..=b'9' => serde_json::from_slice::<Number>(&id).is_ok().then_some(id),
         _ => None,
     }
@@ -304,7 +304,7 @@ mod tests {
 
     fn outline(line: &str) -> (Option<String>, Option<String>, Kind) {
         let found = Outline::of(line.as_bytes());
-        // However the bytes are cut, the outline is the same.
+        // The outline does not depend on how the bytes are split.
         for cut in 0..line.len() {
             let mut scanner = Scanner::default();
             scanner.feed(&line.as_bytes()[..cut]);

@@ -1,22 +1,22 @@
-//! What a client carries between two rounds of one call. It is sealed: a call can only be taken up
-//! again with the very arguments it was made with, by the agent that made it.
+//! State that a client carries between two rounds of one call. It is sealed: a call can be resumed only with
+//! the same arguments and by the same agent.
 
 use abide_core::{QuestionId, SessionId};
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Seals and opens.
+/// Codec that seals and opens the state.
 pub struct Seal(RequestStateCodec);
 
-/// A call that returned to ask.
+/// State of a call that returned to ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// The session it waits for.
+    /// Session that the call waits for.
     pub session: SessionId,
-    /// What was asked.
+    /// Question that was asked.
     pub question: QuestionId,
-    /// How many times it has returned.
+    /// Number of times that the call has returned.
     pub count: u32,
 }
 
@@ -27,18 +27,18 @@ struct Written {
     count: u32,
 }
 
-/// Who calls what; part of the seal.
+/// Caller, tool and arguments; authenticated together with the state.
 pub struct Subject<'a> {
-    /// On whose behalf.
+    /// Agent on whose behalf the call is made.
     pub agent: &'a str,
-    /// The tool.
+    /// Name of the tool.
     pub tool: &'a str,
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: &'a Map<String, Value>,
 }
 
 impl Seal {
-    /// A seal with the key of this installation.
+    /// Codec with the key of this installation.
     pub fn new(key: [u8; 32]) -> Self {
         Seal(RequestStateCodec::try_new(key).expect("the key is long enough"))
     }
@@ -56,7 +56,7 @@ impl Seal {
             .seal_with(&payload, &SealOptions::new().associated_data(&subject))
     }
 
-    /// Opens what came back. `None`: it is not ours, or not of this call.
+    /// Opens a sealed state. `None`: the state was not sealed here, or belongs to another call.
     pub fn open(&self, sealed: &str, subject: &Subject<'_>) -> Option<Round> {
         let written: Written = self.0.open_json_with(sealed, &subject.bytes()).ok()?;
         Some(Round {
@@ -75,7 +75,7 @@ impl Subject<'_> {
     }
 }
 
-/// The same bytes for the same value, whatever the order of its fields.
+/// Writes a canonical form of a value that does not depend on the order of fields.
 fn write_sorted(bytes: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Object(fields) => {

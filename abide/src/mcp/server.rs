@@ -1,4 +1,4 @@
-//! Answers to the methods of MCP, for one client. `dispatch` decides which.
+//! Answers to the MCP methods for one client. `dispatch` decides which of them is called.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -29,7 +29,7 @@ use abide_api::schema::without_descriptions;
 use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
 
-/// Time for which a client may keep the lists: they change with the version only.
+/// Time, in milliseconds, for which a client may cache the lists; they change only with the version of abide.
 const FRESH_MS: u64 = 5 * 60 * 1_000;
 
 /// One client's server.
@@ -39,21 +39,21 @@ pub struct Server {
     pub(super) seal: Arc<Seal>,
     pub(super) shown: Arc<Shown>,
     level: Arc<Level>,
-    /// Somebody brings its client messages already.
+    /// A task already sends message notifications to this client.
     listens: Arc<AtomicBool>,
-    /// The conversations that speak over this connection.
+    /// Conversations that use this connection.
     speaks: Arc<Speaks>,
 }
 
-/// The conversations that speak over one connection, each connected for as long as that lives.
+/// Conversations that use one connection. Each counts as connected while the connection lives.
 #[derive(Default)]
 pub struct Speaks(Mutex<VecDeque<(Agent, Conversation, ConversationGuard)>>);
 
-/// Conversations of one connection; the one that was heard first is forgotten.
+/// Limit on conversations of one connection; the oldest is forgotten first.
 const CONVERSATIONS: usize = 64;
 
 impl Speaks {
-    /// True if this conversation of an agent is one of them.
+    /// True if this conversation of an agent uses the connection.
     pub fn has(&self, agent: &Agent, conversation: &Conversation) -> bool {
         let all = self.0.lock().expect("no holder panics");
         all.iter()
@@ -72,17 +72,17 @@ impl Speaks {
 /// Sender of a client's calls.
 #[derive(Debug)]
 pub struct Origin {
-    /// By what way.
+    /// Transport of the client.
     pub way: Way,
-    /// On whose behalf.
+    /// Agent on whose behalf the client calls.
     pub agent: Agent,
-    /// In which conversation, unless a call says otherwise.
+    /// Conversation of calls that name none themselves.
     pub conversation: Option<Conversation>,
-    /// The agent's root folder.
+    /// Root folder of the agent.
     pub root: PathBuf,
     /// Environment that commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
-    /// Who is at the other end.
+    /// Process at the other end of the connection.
     pub peer: peer::Peer,
 }
 
@@ -96,7 +96,7 @@ pub enum Way {
 }
 
 impl Origin {
-    /// The front that said this hello, at whose end is `peer`.
+    /// Origin of calls through the front that sent this hello; `peer` is the process at its end of the socket.
     pub fn of_a_front(hello: Hello, peer: peer::Peer) -> Self {
         Origin {
             conversation: Some(client::conversation(&hello)),
@@ -110,7 +110,7 @@ impl Origin {
 }
 
 impl Origin {
-    /// One variable of the client's environment, where that is known.
+    /// Variable of the client's environment. `None` also over HTTP, where the environment is not the client's.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
         if matches!(self.way, Way::Http) {
             return None;
@@ -121,14 +121,14 @@ impl Origin {
 }
 
 impl Origin {
-    /// True if its client listens to a channel.
+    /// True if the client listens to a Claude Code channel.
     fn has_channel(&self) -> bool {
         self.var(CHANNEL).is_some_and(|value| value == "1")
     }
 }
 
 impl Server {
-    /// For one client.
+    /// Server for one client.
     pub fn new(handle: Handle, seal: Arc<Seal>) -> Self {
         Server {
             handle,
@@ -140,7 +140,7 @@ impl Server {
         }
     }
 
-    /// A conversation speaks over this connection, and is connected while that lives.
+    /// Registers a conversation of this connection, which counts as connected while the connection lives.
     pub(super) async fn speaks_in(&self, agent: &Agent, conversation: &Conversation) {
         if !self.speaks.has(agent, conversation) {
             let present = self.handle.connect_conversation(agent, conversation).await;
@@ -148,7 +148,7 @@ impl Server {
         }
     }
 
-    /// Calls a tool. A panic is answered too: without this, its call would never be.
+    /// Calls a tool. A panic is caught and answered: otherwise its call would never be answered.
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
@@ -173,8 +173,9 @@ impl Server {
             .with_instructions(prompt::INSTRUCTIONS)
     }
 
-    /// Answers `initialize`: the older generations, in which a client can be told of messages at any time. A
-    /// client that asks for a version that is not known, or has no `initialize`, gets the newest that has.
+    /// Answers `initialize`, which exists in the versions up to 2025-11-25; in these a client can be notified
+    /// of messages at any time. A client that asks for a version that is unknown or has no `initialize` gets
+    /// the newest version that has it.
     pub(super) fn initialize_result(
         request: &InitializeRequestParams,
         origin: &Origin,
@@ -194,7 +195,7 @@ impl Server {
         answer
     }
 
-    /// The client is ready: it is told of messages from now on, once however often it says so.
+    /// Starts message notifications after the client has sent `notifications/initialized`, once per client.
     pub(super) async fn initialized(&self, origin: &Origin, peer: Peer) {
         if self.listens.swap(true, Ordering::Relaxed) {
             return;
@@ -212,14 +213,14 @@ impl Server {
         tokio::spawn(message_notifications::bring(self.handle.clone(), listener));
     }
 
-    /// Takes `logging/setLevel`.
+    /// Handles `logging/setLevel`.
     #[expect(deprecated, reason = "clients of the older generations set it")]
     pub(super) fn set_log_level(&self, request: &rmcp::model::SetLevelRequestParams) {
         let level = serde_json::to_value(request.level).unwrap_or_default();
         self.level.set(&level);
     }
 
-    /// Answers `server/discover` of the client of this name.
+    /// Answers `server/discover` for the client of this name.
     pub(super) fn discover_result(client: &str) -> DiscoverResult {
         let versions = ProtocolVersion::known_up_to(&newest_for(client)).to_vec();
         DiscoverResult::from_server_info(versions, Server::config())
@@ -247,8 +248,7 @@ impl Server {
         }
     }
 
-    /// Answers a request that is not decoded as one that is known: its method is unknown, or its params are
-    /// wrong.
+    /// Error for a request that was not decoded as a known one: its method is unknown, or its params are invalid.
     pub(super) fn not_decoded(method: &str, modern: bool) -> ErrorData {
         let is_older = !modern && OLDER_METHODS.contains(&method);
         if !is_older && !METHODS.contains(&method) {
@@ -260,16 +260,16 @@ impl Server {
     }
 }
 
-/// The methods that take params which can be wrong.
+/// Methods whose params can be invalid.
 const METHODS: [&str; 4] = ["tools/list", "tools/call", "prompts/list", "prompts/get"];
-/// Those that the generation without a handshake does not have.
+/// Methods that do not exist in the versions without a handshake.
 const OLDER_METHODS: [&str; 2] = ["initialize", "logging/setLevel"];
 
-/// The newest version that a client is offered.
+/// Newest version that a client is offered.
 ///
 /// From 2026-07-28 on a call can ask only by returning. Claude Code then shows the question until it is
-/// answered, even where the command has long ended, and its agent stands still for as long: nobody can
-/// take the question back. Of the version before it takes questions back, and the call goes on.
+/// answered, even if the command ended long ago, and its agent is blocked meanwhile: the server cannot
+/// withdraw the question. In the version before, Claude Code honours a withdrawal, and the call continues.
 fn newest_for(client: &str) -> ProtocolVersion {
     match client {
         "claude-code" => ProtocolVersion::V_2025_11_25,
@@ -277,7 +277,7 @@ fn newest_for(client: &str) -> ProtocolVersion {
     }
 }
 
-/// True if a version is of the generation without a handshake.
+/// True if a version has no handshake (from 2026-07-28 on).
 pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
     version.is_some_and(|version| !version.has_initialize())
 }

@@ -1,6 +1,6 @@
 //! MCP over standard input and output: the daemon's side of the connections of fronts.
 //!
-//! A request that cannot be decoded, is too long, or comes under an id that is in use is answered under its id.
+//! Every request is answered under its id, also one that cannot be decoded, is too long, or reuses an id in use.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -34,19 +34,19 @@ use abide_session::crash_point;
 
 /// Bytes read at once.
 const READ: usize = 16 << 10;
-/// The daemon's own requests are numbered from a multiple of this for each connection of a front, so that an
-/// answer to one that was asked before a break can never pass for the answer to another.
+/// Distance between the first ids of the daemon's own requests on two connections of a front. An answer to a
+/// request of an earlier connection can thus never be taken for the answer to another one.
 const IDS_PER_CONNECTION: i64 = 1_000_000;
 
 const BATCH: &str = "a batch is not taken; send each message on a line of its own";
 const NO_ID: &str = "the id of a request must be text or a whole number";
 
-/// Fronts connected at once.
+/// Limit on fronts connected at once.
 const FRONTS: usize = 1_024;
-/// Pause when no connection can be accepted.
+/// Pause after a failed `accept`.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves every front that connects. `seal` closes what clients carry between two rounds of a call.
+/// Serves every front that connects. `seal` protects the state that clients carry between two rounds of a call.
 pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
     let places = Arc::new(Semaphore::new(FRONTS));
     loop {
@@ -75,7 +75,7 @@ pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
     }
 }
 
-/// One connection, from its hello to its end.
+/// Serves one connection, from its hello to its end.
 async fn converse(
     stream: Stream,
     peer: Peer,
@@ -104,7 +104,7 @@ async fn converse(
         .await;
 }
 
-/// Connection of a front, before MCP begins.
+/// Connection of a front before MCP begins.
 pub struct Opening {
     stream: Arc<Stream>,
     chunk: Box<[u8]>,
@@ -112,7 +112,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Reads the front's hello. `None`: there is none.
+    /// Reads the front's hello. `None`: the first line is no hello, or the connection ended before.
     pub async fn hello(stream: Stream) -> Option<(Hello, Self)> {
         let mut opening = Opening {
             stream: Arc::new(stream),
@@ -134,7 +134,7 @@ impl Opening {
         Some((hello, opening))
     }
 
-    /// Reads some more. `None`: the connection has ended.
+    /// Reads more bytes. `None`: the connection has ended.
     async fn fill(&mut self) -> Option<()> {
         let count = self.stream.read(&mut self.chunk).await.ok()?;
         self.lines.put(&self.chunk[..count]);
@@ -150,7 +150,7 @@ struct FrontConnection {
     numbers: Numbers,
 }
 
-/// Numbers requests as their front does.
+/// Numbers of requests, counted in the same way as the front counts them.
 struct Numbers {
     resent: VecDeque<u64>,
     next: u64,
@@ -166,12 +166,12 @@ impl Numbers {
 }
 
 impl FrontConnection {
-    /// Accepts the connection of the front that said this hello.
+    /// Accepts the connection of the front that sent this hello.
     fn new(opening: &Opening, hello: &Hello, server: Server, origin: Arc<Origin>) -> Self {
         let out = Out::new(opening.stream.clone());
         out.tell_front(control::ACCEPTED);
-        // Not from zero: the official library for TypeScript takes the cancellation of request 0 for one
-        // that names none, and the question would stay on the screen.
+        // Ids do not start at zero: the official TypeScript library takes the cancellation of request 0 for
+        // one without an id, and would keep showing the question.
         let first = i64::from(hello.connection) * IDS_PER_CONNECTION + 1;
         FrontConnection {
             connection: Connection::new(server, Sink::Front(out.clone()), first),
@@ -189,7 +189,7 @@ impl FrontConnection {
         loop {
             while let Some(piece) = opening.lines.next(false) {
                 self.piece(piece);
-                // However much comes at once, other tasks have their turn.
+                // Yields to other tasks, however many lines arrive at once.
                 tokio::task::coop::consume_budget().await;
             }
             if opening.fill().await.is_none() {
@@ -248,7 +248,7 @@ impl FrontConnection {
             Err(Unread::Fault(fault)) => {
                 let code = if fault.is_data() { -32600 } else { -32700 };
                 let asks = matches!(outline.kind(), Kind::Request | Kind::Unknown);
-                // What is not JSON may have been a request.
+                // A line that is not valid JSON may have been a request, so it is answered.
                 if asks || (outline.kind() == Kind::Notification && !fault.is_data()) {
                     self.refuse(&outline, code, &format!("not a message of MCP: {fault}"));
                 }
@@ -276,7 +276,7 @@ impl Drop for FrontConnection {
     }
 }
 
-/// True if a request has an id that is neither text nor a number.
+/// True if a request has an id that is neither a string nor a number.
 fn has_invalid_id(outline: &Outline, line: &[u8]) -> bool {
     let method = outline.method.as_deref().unwrap_or_default();
     if outline.kind() != Kind::Notification || method.starts_with(b"notifications/") {

@@ -1,10 +1,12 @@
-//! Requests that stop the daemon. A front replays what a daemon has left unanswered, so a request that ends
-//! the daemon, or has it hang until it is killed, would be replayed to each daemon after it.
+//! Requests that stop the daemon. A front replays the requests that a daemon left unanswered, so a request
+//! that crashes the daemon, or makes it hang until it is killed, would be replayed to every daemon after it.
 //!
-//! After each replay the front asks the daemon to say that it is alive a moment later ([`TRIAL`]). When several daemons in a row went away without having said so, the requests in
-//! flight are suspected. A suspected request is held back until the next daemon has said that it is alive
-//! without it, and then replayed alone. One that stops daemon after daemon in this way is given up. A daemon that is
-//! killed for other reasons clears them: it says that it is alive with a request, or goes away without one.
+//! After each replay the front asks the daemon to confirm a moment later ([`TRIAL`]) that it is alive. When
+//! several daemons in a row went away without that confirmation, the requests in flight are suspected. A
+//! suspected request is held back until the next daemon has confirmed that it is alive without it, and is
+//! then replayed alone. A request that stops daemon after daemon in this way is given up. A daemon that is
+//! killed for other reasons clears the suspicion: it confirms that it is alive with a request, or goes away
+//! without having received it.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,43 +18,45 @@ use super::front_state::{Line, State};
 use super::wire::{answer, refusal};
 use abide_engine::entropy;
 
-/// How long a daemon has to live with a replay, in milliseconds. It counts them itself, from when it has read
-/// the replay, so they are enough on a busy machine too. Fronts draw them by lot, so that of two fronts that
-/// share a daemon one is not always found to have stopped it when the other has.
+/// Time that a daemon must live with a replay, in milliseconds. The daemon measures it from the moment when
+/// it has read the replay, so that the time is sufficient on a busy machine too. Fronts draw it at random:
+/// otherwise, of two fronts that share a daemon, the same one would always be suspected when the other's
+/// request stopped the daemon.
 const TRIAL: Range<u64> = 250..750;
-/// Daemons in a row that a request may stop before it is given up. All but [`SUSPECT`] of them were alive until
-/// it was replayed to them alone. Daemons killed at random moments hardly ever die so often in a row just then.
+/// Daemons in a row that a request may stop before it is given up. All but the first [`SUSPECT`] of them were
+/// alive until the request was replayed to them alone. Daemons that are killed at random moments hardly ever
+/// die so often in a row just then.
 const MOST_STOPS: u32 = 10;
 /// Daemons in a row that a request may stop before it is suspected.
 const SUSPECT: u32 = 3;
 
-/// Where a request is on its way to the daemon.
+/// State of an unanswered request with respect to replaying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// Sent, and the daemon lives with it.
+    /// Sent, and the daemon has lived with it.
     Settled,
-    /// Sent again over this connection, and the daemon has not yet proved that it lives with it.
+    /// Sent again over this connection, and the daemon has not yet confirmed that it is alive.
     Trial,
     /// Suspected, and not sent over this connection yet.
     Held,
 }
 
-/// Asks the daemon to say that it is alive.
+/// Control line that asks the daemon to confirm that it is alive.
 pub fn check() -> String {
     let spread = entropy::bits() % (TRIAL.end - TRIAL.start);
     Control::Check(TRIAL.start + spread).line()
 }
 
-/// A line without the time that was drawn for it.
+/// Line without the random time in it.
 #[cfg(test)]
 pub fn without_time(line: &str) -> &str {
     line.split_once("!check ").map_or(line, |_| "!check")
 }
 
 impl State {
-    /// Decides what is replayed at once: everything but what is suspected.
+    /// Decides which requests are replayed at once: all that are not suspected.
     pub fn choose_replays(&mut self) {
-        // Without the handshake nothing else can be replayed, so that is never held back.
+        // Nothing can be replayed without the handshake, so the handshake is never held back.
         let opening = self.opening.as_ref().map(|opening| opening.number);
         for line in &mut self.unanswered {
             let suspected = line.stops >= SUSPECT && Some(line.number) != opening;
@@ -63,7 +67,7 @@ impl State {
         }
     }
 
-    /// The daemon says that it is alive with what was replayed. The next suspected request is replayed too.
+    /// Notes that the daemon is alive with the replayed requests, and replays the next suspected one.
     pub fn survived(&mut self) {
         self.alive = true;
         for line in &mut self.unanswered {
@@ -81,12 +85,12 @@ impl State {
         }
     }
 
-    /// The connection is gone. The answers to requests that are given up are put into `out`.
+    /// Notes that the connection is lost, and appends the answers to requests that are given up to `out`.
     pub fn stopped(&mut self, log: &Path, out: &mut Vec<u8>) {
         for line in &mut self.unanswered {
             match line.replay {
                 Replay::Trial => line.stops += 1,
-                // The daemon went away without it.
+                // The daemon went away without having received this request.
                 Replay::Held if !self.alive => line.stops = 0,
                 Replay::Held | Replay::Settled => {}
             }
@@ -103,7 +107,7 @@ impl State {
 }
 
 impl Line {
-    /// The answer to a request that stops every daemon.
+    /// Answer to a request that stopped [`MOST_STOPS`] daemons.
     fn given_up(&self, log: &Path) -> Vec<u8> {
         let asked: Value = serde_json::from_slice(&self.bytes).unwrap_or_default();
         let params = &asked["params"];
@@ -161,21 +165,21 @@ mod tests {
         state
     }
 
-    /// The lines that the next daemon hears after the hello.
+    /// Lines that the next daemon is sent after the hello.
     fn connect(state: &mut State) -> Vec<String> {
         let said = String::from_utf8(state.catch_up()).unwrap();
         let line = |line| without_time(line).to_owned();
         said.lines().skip(1).map(line).collect()
     }
 
-    /// The daemon goes away: what the client hears of it.
+    /// Simulates the loss of the daemon; returns the lines that the client is sent.
     fn stop(state: &mut State) -> String {
         let mut out = Vec::new();
         state.stopped(Path::new("the log"), &mut out);
         String::from_utf8(out).unwrap()
     }
 
-    /// Daemons go away until all that is in flight is suspected.
+    /// Simulates losses of the daemon until all requests in flight are suspected.
     fn suspect(state: &mut State) {
         for _ in 0..SUSPECT {
             connect(state);
@@ -183,7 +187,7 @@ mod tests {
         }
     }
 
-    /// What the daemon hears when it has said that it is alive.
+    /// Simulates the daemon's confirmation that it is alive; returns the lines that the daemon is sent then.
     fn survive(state: &mut State) -> Vec<String> {
         let (ours, mut daemon) = UnixStream::pair().unwrap();
         state.link = Some(ours);

@@ -10,7 +10,7 @@ use abide_output::printable::is_invisible;
 
 use super::Context;
 
-/// A regular expression.
+/// Reads a regular expression.
 pub(super) fn pattern(field: &str, given: Option<Text>) -> Result<Option<Pattern>, BadInput> {
     let Some(Text(text)) = given else {
         return Ok(None);
@@ -24,13 +24,13 @@ pub(super) fn pattern(field: &str, given: Option<Text>) -> Result<Option<Pattern
     Ok(Some(pattern))
 }
 
-/// A folder; a relative one is meant from the agent's root folder, `~` from its home.
+/// Working directory: relative to the agent's root folder, or to its home after `~`.
 pub(super) fn folder(given: Option<Text>, context: &Context) -> PathBuf {
     let text = given.map(|text| text.0).filter(|text| !text.is_empty());
     text.map_or_else(|| context.root.clone(), |text| full_path(&text, context))
 }
 
-/// A relative path is meant from the agent's root folder, `~` from its home.
+/// Absolute path: relative to the agent's root folder, or to its home after `~`.
 pub(super) fn full_path(text: &str, context: &Context) -> PathBuf {
     match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => {
@@ -42,7 +42,7 @@ pub(super) fn full_path(text: &str, context: &Context) -> PathBuf {
     }
 }
 
-/// The key under which a command is started: the caller's own, else the request's.
+/// Idempotency key of a command: the caller's own, else that of the request.
 pub(super) fn key(given: Option<Text>, context: &Context) -> Option<Key> {
     given
         .map(|key| format!("given:{}", key.0))
@@ -50,12 +50,12 @@ pub(super) fn key(given: Option<Text>, context: &Context) -> Option<Key> {
         .map(|key| Key(key.into()))
 }
 
-/// The given text, short enough for one sentence and harmless to show.
+/// Given text, shortened for a sentence and without invisible characters.
 pub(crate) fn shown_text(text: &str) -> String {
     harmless(&arguments::shown_text(text))
 }
 
-/// A sentence without characters that a reader cannot see.
+/// Text in which invisible characters are replaced.
 pub(crate) fn harmless(text: &str) -> String {
     let visible = |c| match is_invisible(c) {
         true => '\u{FFFD}',

@@ -1,4 +1,4 @@
-//! `until`: what an agent wrote becomes a condition, or one sentence that says what is wrong with it.
+//! `until`: turns the JSON that an agent wrote into a condition, or into one sentence that says what is wrong.
 
 use std::net::Ipv6Addr;
 
@@ -12,19 +12,19 @@ use abide_engine::probe::{
 };
 use abide_engine::web::Address;
 
-/// Simple conditions within one.
+/// Limit on the simple conditions in one `until`.
 const MOST_LEAVES: usize = 32;
-/// `all` and `any` within each other.
+/// Limit on the nesting of `all` and `any`.
 const MOST_DEPTH: usize = 4;
-/// Seconds between two looks of a command, where it does not say.
+/// Seconds between two runs of a command by default; below, the smallest and the largest allowed value.
 const EVERY: f64 = 2.0;
 const LEAST_EVERY: f64 = 0.1;
 const MOST_EVERY: f64 = 86_400.0;
 
-/// What a condition may be of.
+/// Kinds of conditions.
 pub(super) const KINDS: [&str; 7] = ["port", "url", "file", "session", "command", "all", "any"];
 
-/// Reads a condition. Nothing is started where this fails.
+/// Reads a condition. If this fails, nothing has been started.
 pub(super) fn read(
     given: Value,
     context: &Context,
@@ -41,7 +41,7 @@ pub(super) fn read(
     Ok(condition)
 }
 
-/// A condition in the words in which it is given.
+/// Condition in the JSON form in which agents write it.
 pub(crate) fn written(condition: &Condition) -> Value {
     let mut written = match condition {
         Condition::Port { host: None, port } => json!({"port": port}),
@@ -87,7 +87,7 @@ impl Reader<'_> {
     fn condition(&self, given: Value, at: &str, depth: usize) -> Result<Condition, BadInput> {
         let fields = match given {
             Value::Object(fields) => fields,
-            // Some clients send what is inside as text.
+            // Some clients send nested objects as JSON text.
             Value::String(text) => match serde_json::from_str(&text) {
                 Ok(Value::Object(fields)) => fields,
                 _ => return Err(wrong(at, "an object", &Value::String(text))),
@@ -99,7 +99,7 @@ impl Reader<'_> {
             .filter(|kind| has(&fields, kind))
             .collect();
         if named.is_empty() {
-            // What is there but null is wrong in its own words.
+            // A kind whose value is null gets the error message of that kind.
             named.extend(KINDS.iter().filter(|kind| fields.contains_key(**kind)));
         }
         let [kind] = named[..] else {
@@ -283,7 +283,7 @@ fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput>
     Ok(Condition::Port { host, port })
 }
 
-/// A name or an address; one with colons is of IPv6, with brackets or without.
+/// True for a host name or an address. Text with colons must be an IPv6 address, with or without brackets.
 fn is_host(text: &str) -> bool {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     match bare.contains(':') {
@@ -316,7 +316,7 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
     let address = Address::parse(&given).ok_or_else(bad)?;
     Ok(Condition::Url(Url {
         tls: address.tls,
-        // It is used and never shown.
+        // The login is used for requests and never shown.
         url: match address.login {
             Some(_) => address.to_string(),
             None => given,

@@ -1,4 +1,4 @@
-//! What a model is told about each tool. The first sentence says when to use it.
+//! Descriptions of the tools for models. The first sentence of each says when to use the tool.
 
 mod timers;
 
@@ -7,53 +7,53 @@ use abide_api::schema::{tool_input, tool_output};
 use abide_api::{ExecuteCommandResult, ShellResult, TerminalSessionResult};
 use serde_json::Value;
 
-/// A tool as it is published.
+/// Published description of a tool.
 pub struct Described {
-    /// Its name.
+    /// Name in calls.
     pub name: &'static str,
-    /// Its name for people.
+    /// Name for people.
     pub title: &'static str,
-    /// When to use it and what to expect.
+    /// Use of the tool, and what to expect of it.
     pub description: &'static str,
-    /// The most that a call of it can do.
+    /// Strongest effect that a call can have.
     pub power: Power,
-    /// Schema of its arguments, derived from their type in `abide_api`.
+    /// Schema of the arguments, derived from their type in `abide_api`.
     pub input: fn() -> Value,
-    /// Schema of its result, derived from its type in `abide_api`.
+    /// Schema of the result, derived from its type in `abide_api`.
     pub output: fn() -> Value,
 }
 
-/// The most that a call of a tool can do, whatever its arguments are. A client may ask its user before a call
-/// by the hints that follow from this, and it sees no arguments for that.
+/// Strongest effect that a call of a tool can have, whatever its arguments are. The annotations of the tool follow from
+/// it; a client may use them, without seeing arguments, to decide whether to ask its user before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Power {
-    /// It looks, and changes nothing.
+    /// Reads, and changes nothing.
     Reads,
-    /// It changes things of abide, and ends nothing.
+    /// Changes state of abide, and ends nothing.
     Changes,
-    /// It ends a timer or a process.
+    /// Ends a timer or a process.
     Ends,
-    /// It has commands run, or types into programs, which can do anything.
+    /// Runs commands or sends input to programs, which can do anything.
     Runs,
 }
 
 impl Power {
-    /// Whether it only looks.
+    /// True if the tool only reads.
     pub const fn read_only(self) -> bool {
         matches!(self, Power::Reads)
     }
 
-    /// Whether it may destroy something.
+    /// True if the tool may destroy something.
     pub const fn destructive(self) -> bool {
         matches!(self, Power::Ends | Power::Runs)
     }
 
-    /// Whether calling it twice is the same as calling it once.
+    /// True if calling the tool twice has the same effect as calling it once.
     pub const fn idempotent(self) -> bool {
         matches!(self, Power::Reads)
     }
 
-    /// Whether it may reach beyond abide and this machine.
+    /// True if the tool may reach beyond abide and this machine.
     pub const fn open_world(self) -> bool {
         matches!(self, Power::Runs)
     }
@@ -64,12 +64,12 @@ pub fn all() -> &'static [Described] {
     &TOOLS
 }
 
-/// One tool.
+/// Tool of this name.
 pub fn named(name: &str) -> Option<&'static Described> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
-/// How many tools there are.
+/// Number of tools.
 pub(super) const COUNT: usize = 10;
 
 static TOOLS: [Described; COUNT] = [
@@ -129,7 +129,7 @@ static TOOLS: [Described; COUNT] = [
 mod tests {
     use super::*;
 
-    /// Whether a schema has a field of this name, at any depth.
+    /// True if a schema has a field of this name, at any depth.
     fn has_field(schema: &Value, name: &str) -> bool {
         match schema {
             Value::Object(fields) => {
@@ -169,9 +169,9 @@ mod tests {
             ("read_messages", Power::Changes),
             ("cancel_timer", Power::Changes),
             ("stop_timer", Power::Ends),
-            // It ends the try that runs.
+            // Pausing ends the running command of a condition.
             ("pause_timer", Power::Ends),
-            // It begins the next one.
+            // Resuming starts the command of a condition again.
             ("resume_timer", Power::Runs),
         ] {
             assert_eq!(named(name).expect("a tool").power, power, "{name}");

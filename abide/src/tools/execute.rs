@@ -1,4 +1,4 @@
-//! `execute_command`: run as long as it shows life, and ask before giving up.
+//! `execute_command`: runs a command as long as it shows activity, and asks a person when it has been idle too long.
 
 use abide_api::arguments::ExecuteCommandArgs;
 use abide_api::{ErrorCode, ExecuteCommandResult, ToolOutput, ToolResult};
@@ -11,7 +11,7 @@ use super::{BadInput, Context, key};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Launch};
 
-/// What the result needs to know of the arguments.
+/// Arguments that the result depends on.
 pub(super) struct Execute {
     idle: Millis,
     output: OutputLimits,
@@ -73,7 +73,7 @@ impl Execute {
             }
             Outcome::Running(_, WhyRunning::NobodyToAsk) => {
                 let note = report::still_running(&view);
-                // The limit may have been moved since the call was made.
+                // `extend` may have moved the idle limit since the call was made.
                 let idle = view.state.idle.unwrap_or(self.idle);
                 last = Some(format!(
                     "[still running: no output for {idle} and nobody can be asked. {note}]"
@@ -105,7 +105,7 @@ impl Execute {
             unread,
         ];
         let notes = notes.into_iter().flatten().map(|note| format!("[{note}]"));
-        // How it stands with the command is said last, where one looks for it.
+        // The state of the command comes last, where readers look for it.
         let lines: Vec<String> = notes.chain(last).collect();
         let mut text = String::new();
         if let Some(error) = &error {

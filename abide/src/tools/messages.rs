@@ -1,4 +1,4 @@
-//! `read_messages`, and the words of messages wherever they are told.
+//! `read_messages`, and the text of messages in all results.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,13 @@ use abide_engine::clients::ClientKind;
 use abide_engine::store::TimerRow;
 use abide_engine::text::{message_text, timer_message};
 
-/// Messages that are appended to a result; the rest waits for the next, or for `read_messages`.
+/// Limit on messages that are appended to a result; the rest waits for the next result or for `read_messages`.
 pub(super) const APPENDED: usize = 20;
 
-/// What the result needs to know of the arguments.
+/// Arguments that the result depends on.
 pub(super) struct ReadMessages {
     waited: Millis,
-    /// The client's own limit, where it is shorter than what was asked for.
+    /// The client's own limit, if it is shorter than the requested wait.
     fitted: Option<Millis>,
 }
 
@@ -75,7 +75,7 @@ impl ReadMessages {
     }
 }
 
-/// The words of some messages, and the same as fields. What the caller knows already is left out.
+/// Text and fields of messages. Messages whose content the caller already knows are left out.
 pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Vec<DeliveredMessage>) {
     let timers = timers_of(handle, messages);
     let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
@@ -119,7 +119,7 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Vec<Delivered
     (texts.join("\n\n"), list)
 }
 
-/// The timer or the session that a message is about.
+/// Timer or session that a message is about.
 pub(crate) fn subject(about: About) -> (Option<Id<TimerId>>, Option<Id<SessionId>>) {
     match about {
         About::Timer(id) => (Some(Id(id)), None),
@@ -127,7 +127,7 @@ pub(crate) fn subject(about: About) -> (Option<Id<TimerId>>, Option<Id<SessionId
     }
 }
 
-/// Says whose a message was that another conversation is told.
+/// Sentence that names the conversation to which a message originally belonged.
 fn taken_over(handle: &Handle, of: &Conversation) -> String {
     let client = [ClientKind::ClaudeCode, ClientKind::Codex]
         .into_iter()
@@ -149,7 +149,7 @@ fn taken_over(handle: &Handle, of: &Conversation) -> String {
     )
 }
 
-/// The timers that some messages are about.
+/// Rows of the timers that messages are about.
 fn timers_of(handle: &Handle, messages: &[Told]) -> HashMap<TimerId, TimerRow> {
     let ids = messages.iter().filter_map(|message| match message.about {
         About::Timer(id) => Some(id),

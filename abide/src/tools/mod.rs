@@ -48,35 +48,36 @@ use abide_engine::{CallStep, CallUpdate, Handle, Pending, QuestionView};
 use abide_session::frame::InheritedLimits;
 use std::sync::Arc;
 
-/// Everything a call brings besides its arguments.
+/// Facts about the caller that a tool call depends on besides its arguments.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// On whose behalf.
+    /// Agent on whose behalf the call is made.
     pub agent: Agent,
-    /// Where commands run that name no folder.
+    /// Working directory of commands that name none.
     pub root: PathBuf,
-    /// The environment that commands inherit.
+    /// Environment that commands inherit.
     pub env: Arc<[(OsString, OsString)]>,
-    /// Whether, and how, this door itself reaches a person when a command is idle.
+    /// Mechanism by which this interface can ask a person when a command is idle.
     pub asking: Asking,
-    /// The client's own call limit, less a margin: the answer must be there by then.
+    /// The client's own call timeout less a margin: the answer must be sent before it. `None`: no limit.
     pub standby: Option<Millis>,
-    /// Names this very request, so that taking it up again never runs a command twice.
+    /// Idempotency key of this request: replaying the request never runs a command twice.
     pub request_key: Option<String>,
-    /// The agent's conversation that it speaks in, where that is known.
+    /// Conversation that the agent calls from, if it is known.
     pub conversation: Option<Conversation>,
-    /// The connection of the client that calls, for as long as that lives. `None`: it has none.
+    /// Connection of the calling client, as long as it is open. `None`: the caller has no connection.
     pub client: Option<String>,
-    /// A person calls, who may know of every agent's sessions.
+    /// The caller is a person, who may see the sessions of all agents.
     pub sees_all: bool,
-    /// What commands inherit of the caller besides the environment. `None`: what the daemon has.
+    /// umask and resource limits that commands inherit from the caller. `None`: those of the daemon.
     pub inherited_limits: Option<InheritedLimits>,
-    /// How files were when the caller began to wait for a change of them; the others are looked at now.
+    /// Fingerprints of watched files, taken when the caller began to wait. Files that are not listed are
+    /// fingerprinted now.
     pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
 }
 
 impl Context {
-    /// The agent that calls, in its conversation.
+    /// Agent that calls, with its conversation.
     fn caller(&self) -> Caller {
         Caller {
             agent: Some(self.agent.clone()),
@@ -85,13 +86,13 @@ impl Context {
     }
 }
 
-/// Why a call was not taken up. It changed nothing.
+/// Reason why a call was not started. Such a call has changed nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NotCalled {
-    /// There is no such tool.
+    /// No tool has this name.
     #[error("there is no tool '{0}'; the tools are {1}")]
     UnknownTool(String, String),
-    /// Its arguments are not right.
+    /// The arguments are invalid.
     #[error(transparent)]
     BadInput(BadInput),
 }
@@ -102,34 +103,34 @@ impl From<BadInput> for NotCalled {
     }
 }
 
-/// A tool call under way.
+/// Tool call in progress.
 pub struct ToolCall {
     handle: Handle,
     way: Way,
-    /// Whose messages the result may tell.
+    /// Reader whose unread messages are appended to the result. `None`: no messages are appended.
     reader: Option<Caller>,
-    /// What the result itself tells: messages about it are not told below.
+    /// Subjects that the result itself reports; messages about them are not appended.
     tells: Vec<About>,
-    /// The result, while messages are being added to it.
+    /// Finished result, while messages are being appended to it.
     ready: Option<ToolResult>,
-    /// The messages that the result tells besides.
+    /// Messages that are appended to the result, with the pending read that delivers them.
     appended: Option<(Pending, Vec<Told>)>,
     remains: Remains,
     timed: Option<tally::Timed>,
 }
 
-/// How a call comes to its result.
+/// Execution of a call.
 enum Way {
-    /// The core decides when it is answered, and may ask a person before.
+    /// The engine decides when the call is answered, and may ask a person before.
     Decided(Box<Decided>),
-    /// It is done step by step, and nobody is asked.
+    /// A future does the work step by step; no person is asked.
     Done(Pin<Box<dyn Future<Output = Option<Finished>> + Send>>),
 }
 
-/// A result, and what was held for it.
+/// Result, with the resources that are held until it has been sent.
 struct Finished {
     result: ToolResult,
-    /// What messages may be about that need not be told with this result.
+    /// Subject that the result reports, so that messages about it need not be appended.
     tells: Option<About>,
     remains: Remains,
 }
@@ -144,13 +145,13 @@ impl From<ToolResult> for Finished {
     }
 }
 
-/// What was held for a result, and is let go of when that has been sent: to close files, and to write
-/// down what was told, takes time that nobody has to wait for.
+/// Resources that are released after the result has been sent: closing files and writing read cursors takes
+/// time that the caller must not wait for.
 #[derive(Default)]
 struct Remains(Option<Box<dyn Send>>);
 
 impl Finished {
-    /// Its text says how this session ended, where it has.
+    /// Marks that the text reports how this session ended, if it has ended.
     fn telling_end_of(self, session: Option<SessionId>) -> Self {
         Finished {
             tells: session.map(About::Session),
@@ -158,7 +159,7 @@ impl Finished {
         }
     }
 
-    /// Holds something more, which goes last.
+    /// Holds one more value, which is dropped last.
     fn with(self, held: impl Send + 'static) -> Self {
         Finished {
             remains: Remains::of((self.remains, held)),
@@ -185,18 +186,18 @@ struct Decided {
     tool: Tool,
     standby: Option<Millis>,
     session: Option<SessionId>,
-    /// The answer, while the result is being made of it.
+    /// Outcome from the engine, until the result has been rendered from it.
     outcome: Option<Outcome>,
-    /// What the answer tells.
+    /// Subjects that the outcome reports.
     tells: Vec<About>,
 }
 
-/// Says that a result has been sent, and with it every message it tells. Where this is dropped
-/// instead, they are told again.
+/// Confirmation that a result has been sent. If it is dropped unconfirmed, the messages in the result stay
+/// unread and are delivered again.
 pub struct Receipt(ToolCall);
 
 impl Receipt {
-    /// It has.
+    /// Confirms that the result has been sent.
     pub fn delivered(self) {
         let call = self.0;
         if let Way::Decided(call) = call.way {
@@ -215,7 +216,7 @@ impl fmt::Debug for Receipt {
     }
 }
 
-/// Which tool, with what its result needs to know of the arguments.
+/// Tool of a call, with the arguments that its result depends on.
 enum Tool {
     Shell(shell::Shell),
     Execute(execute::Execute),
@@ -223,22 +224,22 @@ enum Tool {
     ReadMessages(messages::ReadMessages),
 }
 
-/// What a tool call hears.
+/// Progress of a tool call.
 pub enum ToolStep {
-    /// The session it works on.
+    /// The call works on this session.
     Accepted(SessionId),
-    /// A question was put to people.
+    /// A question was put to a person.
     Asked(Arc<QuestionView>),
-    /// It was answered or withdrawn.
+    /// The question was answered or withdrawn.
     Closed(QuestionId),
-    /// The outcome is there, and the next step renders the result of it. A caller that has no room for a result
-    /// takes that step later. Calls that read and write step by step leave this out.
+    /// The outcome is known, and the next step renders the result from it. A caller that has no room for a
+    /// result takes that step later. Calls that run as a future skip this step.
     Ended,
     /// The result.
     Done(ToolResult),
 }
 
-/// Checks the arguments and makes the call. Nothing is started where this returns an error.
+/// Checks the arguments and starts the call. If this returns an error, nothing has been started.
 pub async fn begin(
     handle: &Handle,
     name: &str,
@@ -290,8 +291,8 @@ pub async fn begin(
     Ok(call.timed(timed))
 }
 
-/// The same for timers, on behalf of a person or of a program: no message is told on the way, and
-/// reading one is not noted as its agent's asking.
+/// Starts a timer call on behalf of a person or a program: no messages are appended to the result, and
+/// reading a timer does not count as its agent's reading.
 pub async fn begin_quietly(
     handle: &Handle,
     name: &str,
@@ -311,7 +312,7 @@ pub async fn begin_quietly(
     Ok(ToolCall::new(handle, Way::Decided(decided), None))
 }
 
-/// Many timers for one call.
+/// Reads the arguments of several timers for one request.
 pub(crate) fn many_timers(
     all: Vec<Value>,
     context: &Context,
@@ -320,7 +321,7 @@ pub(crate) fn many_timers(
     timer::many(all, context, handle)
 }
 
-/// A condition as somebody wrote it.
+/// Reads a condition from its JSON form.
 pub(crate) fn condition(
     given: Value,
     context: &Context,
@@ -329,8 +330,8 @@ pub(crate) fn condition(
     condition::read(given, context, handle)
 }
 
-/// Takes a call up again that returned to ask a person: waits for the same session, with the same
-/// arguments, and starts nothing.
+/// Resumes a call that returned to ask a person: waits for the same session, with the same arguments, and
+/// starts nothing.
 pub async fn resume(
     handle: &Handle,
     name: &str,
@@ -373,19 +374,19 @@ impl ToolCall {
         }
     }
 
-    /// Counts how long it takes from `timed` on.
+    /// Measures the duration of the call from `timed` on.
     fn timed(mut self, timed: Option<tally::Timed>) -> Self {
         self.timed = timed;
         self
     }
 
-    /// Tells no messages with the result.
+    /// Turns off appending messages to the result.
     pub fn be_quiet(&mut self) {
         self.reader = None;
     }
 
-    /// What happens next; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. A door may
-    /// let go of this and call it again: nothing that happened is lost, the outcome least of all.
+    /// Waits for the next step; [`ToolStep::Done`] is the last. `None`: the daemon is stopping. Cancel-safe:
+    /// a caller may drop this future and call again without losing a step or the outcome.
     pub async fn next(&mut self) -> Option<ToolStep> {
         if self.ready.is_none() {
             let step = match &mut self.way {
@@ -424,13 +425,14 @@ impl ToolCall {
         Some(ToolStep::Done(result))
     }
 
-    /// The result, whatever is asked on the way, for nobody in particular: it tells no messages.
+    /// Waits for the result and ignores questions on the way. No messages are appended, because the result
+    /// may not reach the agent.
     pub async fn result_only(mut self) -> Option<ToolResult> {
         self.be_quiet();
         self.to_result().await
     }
 
-    /// The result, whatever is asked on the way.
+    /// Waits for the result and ignores questions on the way.
     pub async fn to_result(&mut self) -> Option<ToolResult> {
         loop {
             if let ToolStep::Done(result) = self.next().await? {
@@ -439,7 +441,7 @@ impl ToolCall {
         }
     }
 
-    /// Any result tells the messages that wait for the agent.
+    /// Reads the agent's unread messages, which are appended to the result of any tool except `read_messages`.
     async fn take_messages(&mut self) {
         let Some(caller) = self.reader.clone() else {
             return;
@@ -460,12 +462,12 @@ impl ToolCall {
         }
     }
 
-    /// To be said when the result has been sent.
+    /// Turns the call into the receipt that confirms that the result has been sent.
     pub fn into_receipt(self) -> Receipt {
         Receipt(self)
     }
 
-    /// The session it works on, once known.
+    /// Session that the call works on, once it is known.
     pub fn session(&self) -> Option<SessionId> {
         match &self.way {
             Way::Decided(call) => call.session,
@@ -473,14 +475,14 @@ impl ToolCall {
         }
     }
 
-    /// A person interrupted the call. One that only reads or writes is simply let go of.
+    /// Interrupts the command on behalf of a person. A call that runs as a future is simply dropped.
     pub fn interrupt(&self) {
         if let Way::Decided(call) = &self.way {
             call.pending.interrupt();
         }
     }
 
-    /// The door's own way to a person leads nowhere.
+    /// Reports that this interface cannot reach a person.
     pub fn nobody_there(&self) {
         if let Way::Decided(call) = &self.way {
             call.pending.nobody_there();
@@ -545,7 +547,7 @@ impl Decided {
     }
 }
 
-/// What a result tells that is made of this answer.
+/// Subjects that a result made from this outcome reports.
 fn told_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
     match outcome {
         Some(
@@ -569,7 +571,7 @@ fn refused(refusal: &Refusal) -> ToolResult {
     ToolResult::error(refusal_code(refusal), refusal_sentence(refusal))
 }
 
-/// Code of a refusal, by which every interface decides.
+/// Error code of a refusal; every interface decides by it.
 pub fn refusal_code(refusal: &Refusal) -> ErrorCode {
     match refusal {
         Refusal::SessionNotFound(_)

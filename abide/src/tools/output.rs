@@ -1,4 +1,4 @@
-//! What was read of a session's output, and what is said where some of it is missing or could not be read.
+//! Output of a session as it was read, and warnings about output that is missing or unreadable.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use abide_output::digest::Digested;
 
 use abide_engine::SessionView;
 
-/// Output of a session as a model gets it.
+/// Digested output of a session.
 #[derive(Default)]
 pub(super) struct Output {
     pub digested: Digested,
     /// Bytes that are missing from the log.
     pub missing: u64,
-    /// Why it could not be read, or not to its end.
+    /// Error that stopped reading, at the beginning or before the end of the log.
     pub fault: Option<io::Error>,
 }
 
@@ -26,7 +26,7 @@ impl Output {
     }
 }
 
-/// Says that the log on disk is not complete, and counts what is missing in the summary.
+/// Warning that the log on disk is incomplete. The missing bytes are also counted in the summary.
 pub(super) fn lost(
     view: &SessionView,
     quota: u64,
@@ -53,7 +53,7 @@ pub(super) fn lost(
     })
 }
 
-/// Says that output could not be read, and what to do.
+/// Warning that output could not be read, with the next step.
 pub(super) fn unread(view: &SessionView, outputs: &[&Output]) -> Option<String> {
     let fault = outputs.iter().find_map(|output| output.fault.as_ref())?;
     tracing::error!("the log of {} could not be read: {fault}", view.id);
@@ -64,7 +64,7 @@ pub(super) fn unread(view: &SessionView, outputs: &[&Output]) -> Option<String> 
     ))
 }
 
-/// Why a log could not be read, and what helps.
+/// Reason why a log could not be read, with a remedy if one is known.
 pub(super) fn because(fault: &io::Error) -> String {
     match fault.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => format!(

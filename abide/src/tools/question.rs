@@ -1,4 +1,4 @@
-//! A question as a person reads it, and as fields.
+//! A question as text for a person, and as fields.
 
 use abide_api::{Id, Question};
 use abide_core::Millis;
@@ -12,7 +12,7 @@ use abide_engine::text::whole_seconds;
 /// Characters of the last line of output that a question shows.
 const LAST_LINE_CHARS: usize = 400;
 
-/// The question as a person reads it: its line, and under it what it is about. Three lines, because
+/// Question as a person reads it: the question itself, and below it the facts. Three lines in total, because
 /// Claude Code shows no more.
 pub fn question_text(question: &QuestionView) -> String {
     let mut text = format!(
@@ -30,8 +30,7 @@ pub fn question_text(question: &QuestionView) -> String {
     text
 }
 
-/// The last line of output that shows anything, as a person would have seen it: plain text without escape
-/// sequences, on one line.
+/// Last line of output with visible text, as a person would have seen it: without escape sequences, on one line.
 fn last_line(question: &QuestionView) -> String {
     let lines = question.last_lines.iter().rev();
     let mut shown = lines.flat_map(|line| rendered_rows(line, LAST_LINE_CHARS).into_iter().rev());
@@ -39,13 +38,13 @@ fn last_line(question: &QuestionView) -> String {
     safe(last.unwrap_or_default().trim_end())
 }
 
-/// It runs on while it waits for an answer, which may come much later.
+/// Time that the command has run by now; the answer may come long after the question was asked.
 fn ran_by_now(question: &QuestionView) -> Millis {
     let asked = question.state.asked.0;
     question.ran + Millis(SystemClock.now().wall.0.saturating_sub(asked))
 }
 
-/// The same as fields.
+/// Question as fields.
 pub fn question_fields(question: &QuestionView) -> Question {
     Question {
         question_id: Id(question.id),

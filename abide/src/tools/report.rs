@@ -1,4 +1,4 @@
-//! The parts that results share: facts about a session, its output as a model gets it, warnings.
+//! Parts that results share: facts about a session, its output as a model receives it, and warnings.
 
 use std::ffi::OsString;
 use std::io;
@@ -27,22 +27,22 @@ use super::Context;
 use super::args::folder;
 use super::output::Output;
 
-/// Logs up to this size are read on the spot; longer ones on a thread of their own.
+/// Largest log, in bytes, that is read on the calling thread; larger ones are read on a blocking thread.
 const READ_ON_THE_SPOT: u64 = 64 << 10;
-/// How much of a log is read at once: enough that reading is cheap, and so little that it is still near
-/// when it is looked at.
+/// Bytes of a log that are read at once: large enough to make few system calls, small enough to stay in the
+/// CPU cache until the digest has processed them.
 const READ_AT_ONCE: usize = 256 << 10;
-/// How far apart the two looks are that tell how busy a command is.
+/// Interval between the two samples from which the CPU use of a command is computed.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
-/// Where a hard limit struck, the answer must not be late: a flood is looked at for this long, and at
-/// its end; the rest is only counted.
+/// Time limit for digesting the output of a command that hit its deadline, so that the answer is not late.
+/// Beyond it only the last [`HASTY_TAIL`] bytes are read; the bytes between are counted, not read.
 const HASTE: Millis = Millis(10);
 const HASTY_TAIL: u64 = 512 << 10;
 
-/// A name and its value.
+/// Name and value of an environment variable.
 type Variable = (OsString, OsString);
 
-/// How much output a call wants, and in what form.
+/// Amount and form of the output that a call wants.
 #[derive(Clone)]
 pub(super) struct OutputLimits {
     max_chars: usize,
@@ -56,14 +56,14 @@ impl OutputLimits {
     }
 }
 
-/// Hides secrets in what processes are called: a command's words may hold what its variables do.
+/// Masks secrets in the command lines of processes, which may contain the values of the session's variables.
 pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String) -> String) {
     for process in &mut summary.still_running {
         process.command = mask(std::mem::take(&mut process.command));
     }
 }
 
-/// The arguments that `shell` and `execute_command` share.
+/// Reads the arguments that `shell` and `execute_command` share.
 pub(super) fn read_common<L>(
     args: CommandArgs<L>,
     context: &Context,
@@ -86,7 +86,7 @@ pub(super) fn read_common<L>(
     (launch, output)
 }
 
-/// What is secret in the variables that a call sets.
+/// Fingerprints of the secrets among the variables that a call sets.
 pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFingerprints {
     let texts = given
         .iter()
@@ -94,7 +94,7 @@ pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFinger
     mask::fingerprint_secrets(texts, abide_engine::entropy::array)
 }
 
-/// The inherited environment with what the call sets and takes away.
+/// Inherited environment with the variables that the call sets or removes.
 pub(super) fn laid_over(
     inherited: &[Variable],
     given: Vec<(OsString, Option<OsString>)>,
@@ -111,7 +111,7 @@ pub(super) fn laid_over(
     env
 }
 
-/// The session that an outcome speaks of.
+/// Session that an outcome is about.
 pub(super) fn session_of(handle: &Handle, outcome: &Outcome) -> Option<Arc<SessionView>> {
     handle.published().session(outcome.session()?)
 }
@@ -123,7 +123,7 @@ pub(super) fn vanished() -> ToolResult {
     )
 }
 
-/// State of a session in a result. `running`: the call returns before the end of the session.
+/// Status of a session in a result. `running`: the call returns before the session has ended.
 pub(crate) fn status(view: &SessionView, running: bool) -> SessionStatus {
     match view.state.phase {
         _ if running => SessionStatus::Running,
@@ -133,12 +133,12 @@ pub(crate) fn status(view: &SessionView, running: bool) -> SessionStatus {
     }
 }
 
-/// Part that every result about a session has.
+/// Summary that every result about a session has.
 pub(crate) fn summary(view: &SessionView, running: bool) -> SessionSummary {
     summary_with(view, running, None)
 }
 
-/// The same for a caller that knows the size of the log: bytes written, and how many of them are dropped.
+/// Summary for a caller that knows the extent of the log: bytes written, and how many of them were dropped.
 pub(super) fn summary_with(
     view: &SessionView,
     running: bool,
@@ -148,7 +148,7 @@ pub(super) fn summary_with(
     let exit = ending.and_then(|ending| ending.exit);
     let duration = match (ending, &view.state.phase) {
         (Some(ending), _) => ending.duration,
-        // What could not be started ran for no time.
+        // A command that could not be started has no duration.
         (None, Phase::Failed { .. }) => Millis(0),
         (None, _) => ran_until_now(view),
     };
@@ -171,12 +171,12 @@ pub(super) fn summary_with(
     }
 }
 
-/// A duration as a result has it.
+/// Duration in seconds, as results state it.
 pub(crate) fn in_seconds(time: Millis) -> f64 {
     time.0 as f64 / 1_000.0
 }
 
-/// Counts the output of a session again: what a command left behind may have written since it ended.
+/// Counts the output of an ended session again: background processes of the command may have written since.
 pub(crate) fn count_again(view: &SessionView, summary: &mut SessionSummary) {
     let (total, dropped) = so_far(view);
     if view.ending().is_some_and(|ending| ending.bytes < total) {
@@ -184,8 +184,8 @@ pub(crate) fn count_again(view: &SessionView, summary: &mut SessionSummary) {
     }
 }
 
-/// Bytes written so far, and how many of them are not in the log. Where that cannot be read, what is known
-/// without it.
+/// Bytes written so far, and how many of them are missing from the log. If the log cannot be read, the counts
+/// that the view has.
 fn so_far(view: &SessionView) -> (u64, u64) {
     let log = Log::open(&view.folder).counting(view.bytes());
     let dropped = view.ending().map_or(0, |ending| ending.dropped);
@@ -216,7 +216,7 @@ fn ran_until_now(view: &SessionView) -> Millis {
     )
 }
 
-/// Why it could not be run at all.
+/// Reason why the command could not be started.
 pub(super) fn fault(view: &SessionView) -> Option<String> {
     match &view.state.phase {
         Phase::Failed { fault, .. } => Some(visible(fault)),
@@ -224,14 +224,14 @@ pub(super) fn fault(view: &SessionView) -> Option<String> {
     }
 }
 
-/// Both streams of a session, each as a model gets it.
+/// Both streams of a session, each digested.
 pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Output, Output) {
     let out = digest(view, Some(Stream::Stdout), limits).await;
     let err = digest(view, Some(Stream::Stderr), limits).await;
     (out, err)
 }
 
-/// All output in the order in which it came.
+/// Output of both streams, digested in the order of arrival.
 pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Output {
     digest(view, None, limits).await
 }
@@ -273,17 +273,17 @@ async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits)
         .unwrap_or_else(|fault| Output::unreadable(io::Error::other(fault)))
 }
 
-/// Which part of a log is to be read.
+/// Part of a log to digest.
 struct Reading {
     log: Log,
     only: Option<Stream>,
     end: u64,
-    /// How much of the log is known to have fallen out.
+    /// Bytes that are known to have been dropped from the log.
     dropped: u64,
     hasty: bool,
 }
 
-/// What a digest was given.
+/// Amount of data that a digest was given.
 #[derive(Default)]
 struct Fed {
     bytes: u64,
@@ -298,7 +298,7 @@ impl Reading {
         let until = self.hasty.then(|| SystemClock.mono() + HASTE);
         let read_to = self.feed(&mut digest, 0..self.end, until, &mut fed);
         if read_to < tail && fed.fault.is_none() {
-            // What fell out of the log lies in its middle.
+            // Bytes are dropped from the middle of a log.
             let unread = tail - read_to;
             let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
             if dropped > 0 {
@@ -318,18 +318,20 @@ impl Reading {
             fault: fed.fault,
         };
         if fed.bytes == 0 {
-            // Whose the missing bytes were is not known; of a stream that is not seen at all, none.
+            // It is not known which stream the dropped bytes belonged to. A stream without any bytes reports
+            // none missing.
             return output;
         }
         let mut digested = digest.finish();
-        // What fell out of the log is told apart from what was only left out here.
+        // Bytes dropped from the log are reported apart from bytes that only the digest left out.
         digested.bytes_left_out = digested.bytes_left_out.saturating_sub(fed.dropped);
         digested.shortened = digested.bytes_left_out > 0 || digested.lines_left_out > 0;
         output.digested = digested;
         output
     }
 
-    /// Reads a part, or as much of it as there is time for or as can be read; returns where it stopped.
+    /// Feeds a part of the log to the digest until its end, the time limit or a read error; returns the
+    /// offset where it stopped.
     fn feed(
         &self,
         digest: &mut Digest,
@@ -367,7 +369,7 @@ impl Reading {
     }
 }
 
-/// Says how much of a stream was left out and where the rest is.
+/// Warning that states how much of a stream was left out and where the rest can be read.
 pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Option<String> {
     stream.shortened.then(|| {
         format!(
@@ -379,7 +381,7 @@ pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Op
     })
 }
 
-/// How many lines are missing, as far as anybody knows.
+/// Number of lines left out, as far as they were counted.
 fn lines_left_out(stream: &Digested) -> String {
     match (stream.uncounted, stream.lines_left_out) {
         (true, 0) => "uncounted lines".into(),
@@ -388,7 +390,7 @@ fn lines_left_out(stream: &Digested) -> String {
     }
 }
 
-/// Says why a command ended, where it did not do so by itself and its code does not tell.
+/// Reason of the end of a command, if the command did not exit by itself and its exit code does not show why.
 pub(super) fn not_by_itself(view: &SessionView) -> Option<&'static str> {
     let ending = view.ending()?;
     match ending.end {
@@ -402,7 +404,7 @@ pub(super) fn not_by_itself(view: &SessionView) -> Option<&'static str> {
     }
 }
 
-/// Lists what the command left behind.
+/// Lists the background processes that the command left behind.
 pub(crate) fn leftovers(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
     let Phase::Leftover { ending } = &view.state.phase else {
         return None;
@@ -417,7 +419,7 @@ pub(crate) fn leftovers(view: &SessionView, summary: &mut SessionSummary) -> Opt
     ))
 }
 
-/// What should have been killed, and is alive.
+/// Lists processes that should have been killed and are still alive.
 pub(super) fn undying(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
     let names = processes(view, summary)?;
     let sentence = super::undying(view.id);
@@ -431,7 +433,7 @@ fn processes(view: &SessionView, summary: &mut SessionSummary) -> Option<String>
     if left.is_empty() {
         return None;
     }
-    // A process can call itself anything.
+    // A process can set its name to anything, including control characters.
     let left = left.iter().map(|process| Process {
         pid: process.pid,
         command: one_line(&process.command),
@@ -445,14 +447,14 @@ fn processes(view: &SessionView, summary: &mut SessionSummary) -> Option<String>
     Some(names.join(", "))
 }
 
-/// How long a call waited that was cut to its client's limit.
+/// Wait of a call that was cut to its client's limit, as text.
 pub(super) fn cut_at(limit: Millis) -> String {
     let whole = Millis(limit.0 / 1_000 * 1_000);
     let shown = if whole.0 > 0 { whole } else { limit };
     format!("{shown} (limit of this client)")
 }
 
-/// Tells an agent that is handed a running session what to do next.
+/// Next steps for an agent whose call returns while the session runs on.
 pub(super) fn still_running(view: &SessionView) -> String {
     format!(
         "It goes on as {id}: read on with terminal_session read_output (timeout_seconds waits for more), or \
@@ -461,7 +463,7 @@ pub(super) fn still_running(view: &SessionView) -> String {
     )
 }
 
-/// Activity of a running session, from two looks at its processes.
+/// Activity of a running session, from two samples of its processes.
 pub(super) async fn sampled_activity(view: &SessionView) -> Option<Activity> {
     let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let before = facts::facts(&meta);
@@ -471,13 +473,13 @@ pub(super) async fn sampled_activity(view: &SessionView) -> Option<Activity> {
     Some(activity(&now, now.cpu_percent(&before, passed)))
 }
 
-/// Whether nothing more will come of a session until somebody types.
+/// True if a process waits for input and none is busy, so that the session makes no progress before input is sent.
 pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
     let meta = folder::read_meta(&view.folder).ok().flatten();
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
-/// Activity of a running session, from one look at its processes. The processor use is measured since an earlier look.
+/// Activity of a running session, from one sample of its processes. CPU use is measured since an earlier sample.
 pub(super) fn current_activity(handle: &Handle, view: &SessionView) -> Option<Activity> {
     let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let now = facts::facts(&meta);
@@ -492,7 +494,7 @@ fn activity(now: &Facts, cpu: u32) -> Activity {
     }
 }
 
-/// What a command does, in words, with its use of the processor.
+/// Description of what a command does, with its CPU use.
 pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     match (facts.map(|facts| facts.doing), cpu_percent) {
         (Some(Doing::Busy), cpu) => format!("busy (CPU {cpu}%)"),
@@ -504,7 +506,7 @@ pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
     }
 }
 
-/// Text that cannot reprogram a terminal and stays on its line.
+/// Text on one line without terminal control characters.
 pub(crate) fn safe(text: &str) -> String {
     abide_output::printable::one_line(text)
 }

@@ -1,4 +1,4 @@
-//! `shell`: run to the end, under a hard limit.
+//! `shell`: runs a command to its end under a deadline.
 
 use abide_api::arguments::ShellArgs;
 use abide_api::{ErrorCode, ShellResult, ShellStatus, ToolOutput, ToolResult};
@@ -14,7 +14,7 @@ use super::{BadInput, Context, key};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Launch, SessionView};
 
-/// What the result needs to know of the arguments.
+/// Arguments that the result depends on.
 pub(super) struct Shell {
     command: String,
     timeout: Millis,
@@ -69,7 +69,7 @@ impl Shell {
         let running = matches!(outcome, Outcome::Running(..));
         let undying = matches!(outcome, Outcome::Running(_, WhyRunning::Undying));
         let mut summary = report::summary(&view, running);
-        // The limit may have been moved since the call was made.
+        // `extend` may have moved the deadline since the call was made.
         let limit = view.deadline.unwrap_or(self.timeout);
         let (status, code) = match undying && summary.duration >= report::in_seconds(limit) {
             true => (ShellStatus::TimeoutError, Some(-1)),

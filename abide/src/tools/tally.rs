@@ -1,24 +1,23 @@
-//! How often each tool was called, and how long it took. Counting allocates nothing and waits for
-//! nobody.
+//! Counters and durations of tool calls. Counting neither allocates nor blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::describe;
 use abide_engine::clock;
 
-/// Seconds up to which a call is counted in each bucket; the last has no bound.
+/// Upper bounds of the histogram's buckets in seconds; the last bucket has no bound.
 pub const BOUNDS: [f64; 12] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0,
 ];
 
-/// The counts of one tool.
+/// Counters of one tool.
 struct Counts {
-    /// One more than there are bounds, not added up.
+    /// Calls per bucket (not cumulative); one bucket more than there are bounds.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
 
-/// All tools, in the order in which they are listed.
+/// Counters of all tools, in the order in which the tools are listed.
 static ALL: [Counts; describe::COUNT] = [const {
     Counts {
         buckets: [const { AtomicU64::new(0) }; BOUNDS.len() + 1],
@@ -26,21 +25,21 @@ static ALL: [Counts; describe::COUNT] = [const {
     }
 }; describe::COUNT];
 
-/// A call that is being timed.
+/// Call whose duration is being measured.
 pub(super) struct Timed {
     tool: usize,
     begun: u64,
 }
 
 impl Timed {
-    /// A call of this tool begins now. `None`: there is no such tool.
+    /// Starts the measurement of a call. `None`: there is no such tool.
     pub(super) fn begin(name: &str) -> Option<Self> {
         let tool = describe::all().iter().position(|tool| tool.name == name)?;
         let begun = clock::micros();
         Some(Timed { tool, begun })
     }
 
-    /// Its result is there.
+    /// Ends the measurement when the result is ready.
     pub(super) fn end(self) {
         let took = clock::micros().saturating_sub(self.begun);
         let counts = &ALL[self.tool];
@@ -51,17 +50,17 @@ impl Timed {
     }
 }
 
-/// What was counted of one tool.
+/// Statistics of one tool.
 pub struct Tallied {
-    /// Its name.
+    /// Name of the tool.
     pub tool: &'static str,
-    /// Calls that took no longer than each bound, and all of them at the end.
+    /// Cumulative histogram: calls up to each bound, and all calls at the end.
     pub up_to: [u64; BOUNDS.len() + 1],
-    /// Seconds they took, added up.
+    /// Total duration of the calls, in seconds.
     pub seconds: f64,
 }
 
-/// What was counted so far.
+/// Statistics of all tools.
 pub fn tallied() -> impl Iterator<Item = Tallied> {
     describe::all().iter().zip(&ALL).map(|(tool, counts)| {
         let mut sum = 0;

@@ -1,4 +1,4 @@
-//! `timer`, `read_timer` and what can be done to a timer.
+//! `timer`, `read_timer`, and the tools that stop, cancel, pause and resume a timer.
 
 mod words;
 
@@ -18,37 +18,37 @@ use abide_engine::text::{seconds, seconds_number, timer_completion, timer_label,
 use words::{counted, done, done_before, on_mission, purpose};
 pub(crate) use words::{fields, row_fields};
 
-/// Longest reason or mission, in bytes.
+/// Limit on a reason or mission, in bytes.
 const TEXT_LIMIT: usize = 16 << 10;
-/// Ended timers that `read_timer` lists.
+/// Limit on ended timers that `read_timer` lists.
 const ENDED_LISTED: usize = 100;
 
-/// What the result needs to know of the arguments.
+/// Arguments that the result depends on.
 pub(super) struct TimerTool {
     what: What,
-    /// Whose timers; a person knows all.
+    /// Agent whose timers are visible. `None`: a person, who sees all.
     agent: Option<Agent>,
-    /// The client's own limit, where it is shorter than what was asked for.
+    /// The client's own limit, if it is shorter than the requested standby.
     fitted: Option<Millis>,
-    /// What a new timer is made of.
+    /// Data of a new timer.
     given: Option<Given>,
-    /// How the caller will hear of what completes without it.
+    /// Channel by which the caller learns of a completion after the call.
     tells: Tells,
 }
 
-/// How a caller hears of a timer that completes while no call stands by.
+/// Channel by which a caller learns of a timer that completes while no call waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tells {
-    /// A waker starts a turn in its conversation.
+    /// A waker starts a turn in the caller's conversation.
     Waking,
-    /// Its next call brings the message.
+    /// The caller's next call contains the message.
     NextCall,
-    /// It is not the agent that would hear of it.
+    /// The caller is not the agent that receives the message.
     ByMessage,
 }
 
 impl Tells {
-    /// For an agent that calls: whether one of the configured wakers wakes it where it is.
+    /// Channel for a calling agent: depends on whether a configured waker wakes its conversation.
     pub fn to(handle: &Handle, context: &Context) -> Self {
         let conversation = context.conversation.as_ref();
         let mut wakers = handle.config().wakers.iter();
@@ -59,7 +59,7 @@ impl Tells {
     }
 }
 
-/// The sessions whose ends the answer about a completed timer tells: those that its condition has seen.
+/// Sessions whose end the answer about a completed timer reports: those that its condition has observed.
 pub(super) fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
     let row = handle.store_reader().timer(id).ok().flatten();
     let Some(row) = row.filter(|row| row.completed_by.as_deref() == Some("condition")) else {
@@ -72,7 +72,7 @@ pub(super) fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
     let seen = row.reason.unwrap_or_default();
     let mut sessions = Vec::new();
     sessions_to_end(&condition, &mut sessions);
-    // Of several that would do, one has come.
+    // With `any`, only the sessions that are named in the observation have ended.
     sessions.retain(|session| seen.contains(&session.to_string()));
     sessions
 }
@@ -94,8 +94,8 @@ fn sessions_to_end(condition: &Condition, found: &mut Vec<SessionId>) {
     }
 }
 
-/// What the database keeps of a new timer, so that the answer need not read it there. Only of one
-/// without a key: under a key there may be another one already.
+/// Data of a new timer, so that the answer need not read it from the database. Only for a timer without an
+/// idempotency key: under a key the timer may have existed before.
 struct Given {
     text: Arc<str>,
     until: Option<Arc<str>>,
@@ -114,7 +114,7 @@ impl Given {
         }
     }
 
-    /// The row of the timer that was made just now.
+    /// Database row of the timer that was just created.
     fn row(&self, timer: &Timer) -> TimerRow {
         TimerRow {
             id: timer.id,
@@ -144,9 +144,9 @@ enum What {
         ended: bool,
     },
     Act,
-    /// An act that this very call has done before.
+    /// Action that an earlier attempt of this same call has already performed.
     Done(Act),
-    /// Something that is no id at all; those that there are get listed.
+    /// Text that is no valid id; the error lists the existing timers.
     NoSuch(String),
 }
 
@@ -214,7 +214,7 @@ type Read = Result<(Request, What), BadInput>;
 fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let text = |given: Option<Text>| given.map(|text| text.0);
     let (reason, mission) = one_of(text(args.reason), text(args.mission));
-    // A client that fills in every field leaves those empty that it has nothing for.
+    // Some clients fill in every field and leave unused ones empty.
     let new = reason.is_some() || mission.is_some();
     let timer = text(args.timer_id).filter(|given| !(new && given.trim().is_empty()));
     let total = args.total_duration.map(|time| time.0);
@@ -264,7 +264,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let total = total.ok_or_else(|| {
         BadInput("`total_duration` is required for a new timer and must be a number of seconds above 0; got nothing.".into())
     })?;
-    // A mission returns at once, however long its caller would have stood by.
+    // A mission returns at once, so its standby is ignored.
     let standby = standby.filter(|_| kind == Kind::Waiting);
     let until = match until {
         None => None,
@@ -291,7 +291,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     Ok((Request::Create(new), What::Timer))
 }
 
-/// Of two texts of which one is empty, the other.
+/// If one of two texts is empty and the other is not, drops the empty one.
 fn one_of(left: Option<String>, right: Option<String>) -> (Option<String>, Option<String>) {
     let empty = |text: &Option<String>| text.as_ref().is_some_and(|text| text.trim().is_empty());
     match (empty(&left), empty(&right)) {
@@ -351,7 +351,7 @@ fn act(
         Ok(timer) => {
             let key = context.request_key.clone();
             if key.is_some() && last_act(handle, timer) == key {
-                // The daemon that did it died before it could say so.
+                // The daemon that performed the action died before it could answer.
                 return Ok((Request::Read { asks: false, timer }, What::Done(act)));
             }
             let request = Request::Act {
@@ -365,7 +365,7 @@ fn act(
     })
 }
 
-/// The name of the call that last did something to a timer.
+/// Idempotency key of the last action on a timer.
 fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
     handle.store_reader().timer(timer).ok().flatten()?.acted
 }
@@ -401,7 +401,7 @@ impl TimerTool {
         let mut fields = fields(timer, row.as_ref());
         let reason = purpose(row.as_ref());
         let id = timer.id;
-        // It was done before, and is told as it would have been then.
+        // The action was performed before; the answer is the same as it would have been then.
         let why = match self.what {
             What::Done(act) => Why::Done(act),
             _ => why,
@@ -417,7 +417,7 @@ impl TimerTool {
         let output = TimerResult {
             timer: fields,
             timeout: waits.then_some(why == Why::StandbyOver),
-            // One that ended before was not waited for.
+            // The call did not wait for a timer that had already ended.
             effective_timeout: (self.fitted)
                 .filter(|_| waits && why != Why::Ended)
                 .map(Into::into),
@@ -530,7 +530,7 @@ impl TimerTool {
         ToolResult::new(text, ToolOutput::ReadTimer(list))
     }
 
-    /// A timer that is no longer kept in memory may still be remembered.
+    /// Result of a refused request. A timer that is no longer in memory may still be in the database.
     fn refused(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
         if let timer::Refusal::NotFound { timer, .. } = &refusal
             && let Ok(Some(row)) = handle.store_reader().timer(*timer)
@@ -570,7 +570,7 @@ impl TimerTool {
         }
     }
 
-    /// The ids that exist: those that have not ended, and the last that have.
+    /// Error that lists the existing ids: timers that have not ended, and the most recently ended ones.
     fn not_found(
         &self,
         handle: &Handle,
@@ -594,7 +594,7 @@ impl TimerTool {
     }
 }
 
-/// Many timers for one call that stands by on none.
+/// Reads several timers for one request; the call waits for none of them.
 pub(super) fn many(
     all: Vec<Value>,
     context: &Context,

@@ -1,4 +1,5 @@
-//! `abide session attach`: a person at a session's terminal, together with whoever uses it.
+//! `abide session attach`: connects a person's terminal to the terminal of a session, which others may
+//! use at the same time.
 
 use std::io::Write;
 
@@ -20,15 +21,15 @@ use super::trouble::{OWN, Trouble};
 use crate::cli::terminal::{Raw, Terminal};
 use crate::http::frame::Frame;
 
-/// The key that leaves: Ctrl-].
+/// Key that detaches: Ctrl-].
 const LEAVE: u8 = 0x1d;
-/// Keystrokes that may wait for the program.
+/// Capacity of the queue of key input on its way to the program.
 const KEYS: usize = 1_024;
-/// Takes back whatever a program may have set on this terminal, and goes to a line of its own.
+/// Reverts terminal modes that a program may have set, and moves to a new line.
 const RESTORE: &[u8] =
     b"\x1b[?1049l\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\
     \x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b(B\x0f\x1b[0m\r\n";
-/// An empty screen, before the session's is painted.
+/// Clears the screen before the session's screen is drawn.
 const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
 
 pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
@@ -66,7 +67,7 @@ pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
     let left = seat.sit().await;
     let _ = seat.terminal.write(RESTORE);
     let (id, client) = (seat.id.clone(), seat.client.clone());
-    // From here on lines end as they do anywhere else.
+    // Dropping this restores the terminal mode, so that the following lines end normally.
     drop(seat);
     let left = left?;
     if attach.json {
@@ -86,13 +87,13 @@ pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
     Ok(0)
 }
 
-/// Why a person is at the session's terminal no more.
+/// Reason why the person is no longer attached.
 enum Left {
     Detached,
     Ended(Value),
 }
 
-/// What comes from outside: another size, and what ends this program. It gives the terminal back first.
+/// Signals: a change of the terminal's size, and those that end this program after the terminal is restored.
 struct Outside {
     resized: Signal,
     term: Signal,
@@ -109,14 +110,14 @@ impl Outside {
     }
 }
 
-/// A person at the session's terminal.
+/// Attached terminal.
 struct Seat {
     client: Client,
     id: String,
     terminal: Terminal,
     keys: mpsc::Sender<Bytes>,
     filter: TerminalFilter,
-    /// The session's terminal takes the size of this one.
+    /// Set if the session's terminal is resized to this one.
     fits: bool,
     at: u64,
     _raw: Raw,
@@ -147,7 +148,7 @@ impl Seat {
         }
     }
 
-    /// Shows what comes and passes on what is typed.
+    /// Shows output and forwards input until the session ends or the person detaches.
     async fn follow(
         &mut self,
         answer: &mut Answer,
@@ -167,7 +168,7 @@ impl Seat {
                 },
                 read = self.terminal.read(&mut room) => {
                     let typed = &room[..read.unwrap_or(0)];
-                    // The terminal is gone, and with it whoever sat there.
+                    // End of input: the terminal is gone.
                     if typed.is_empty() {
                         return Ok(Left::Detached);
                     }
@@ -193,7 +194,7 @@ impl Seat {
         let _ = std::io::stdout().flush();
     }
 
-    /// Gives the session's terminal the size of this one.
+    /// Resizes the session's terminal to the size of this one.
     async fn fit(&self) -> Result<(), Unanswered> {
         if self.fits {
             let (cols, rows) = self.terminal.size();
@@ -204,7 +205,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Paints the screen as it is.
+    /// Draws a snapshot of the session's screen and sets the log offset to continue from.
     async fn paint(&mut self) -> Result<(), Unanswered> {
         let path = format!("/v1/sessions/{}/paint", self.id);
         let painted = self.client.get(&path).await?;

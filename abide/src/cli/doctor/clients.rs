@@ -1,4 +1,4 @@
-//! The clients that are set up, and the programs that wake agents.
+//! Checks of the clients that are set up, and of the programs that wake agents.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::cli::doctor::system;
 use crate::cli::replace_file;
 use abide_engine::config::{self, Config, WakerConfig, WakerKind};
 
-/// Every client that knows abide, and whether what it starts is this abide.
+/// Checks, for every client with an abide entry, that the entry starts this version of abide.
 pub fn look() -> Vec<Finding> {
     let path = search_path();
     let found: Vec<Finding> = ClientName::ALL
@@ -29,7 +29,7 @@ pub fn look() -> Vec<Finding> {
     found
 }
 
-/// `None`: it knows nothing of abide.
+/// Checks one client; `None`: it has no abide entry.
 fn one(client: ClientName, path: &OsString) -> Option<Finding> {
     let topic = client.word();
     let file = client.file(None);
@@ -91,7 +91,7 @@ fn is_this(program: &Path) -> bool {
     identity(program).is_some_and(|found| Some(found) == identity(Path::new("/proc/self/exe")))
 }
 
-/// Whether what wakes agents can be run.
+/// Checks that the programs of the wakers can be executed.
 pub fn wakers(config: &Config) -> Vec<Finding> {
     if config.wakers.is_empty() {
         let says = "none; agents get messages with their next call";
@@ -123,7 +123,7 @@ pub fn wakers(config: &Config) -> Vec<Finding> {
     found
 }
 
-/// `None`: the program is there.
+/// Finding for a program that is missing; `None`: it exists.
 fn runs(program: &str, path: &OsStr) -> Option<Finding> {
     if system::program(program, path).is_some() {
         return None;

@@ -1,4 +1,4 @@
-//! The daemon, its log, its folders and its doors.
+//! Checks of the daemon: its status, log, database, listeners and clock.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::Paths;
 use abide_engine::store;
 
-/// Bytes of the daemon's log that are looked at.
+/// Number of bytes that are read from the end of the daemon's log.
 const LOG: u64 = 256 << 10;
-/// Milliseconds by which the calendar may have moved against the machine's own clock.
+/// Tolerated difference between wall clock and boot-time clock, in milliseconds.
 const JUMP: i64 = 5_000;
 
 pub fn look(paths: &Paths) -> Vec<Finding> {
@@ -49,14 +49,14 @@ pub fn look(paths: &Paths) -> Vec<Finding> {
         .as_ref()
         .ok()
         .and_then(|status| status["database"]["trouble"].as_str());
-    // The journal of a daemon that runs may be written to just now.
+    // The write-ahead log of a running daemon may change while it is read, so its check is skipped.
     findings.push(database(paths, trouble, |_| false));
     findings.extend(log(paths));
     findings.extend(clock(status.ok().as_ref()));
     findings
 }
 
-/// Whether timers, questions and messages can be kept, and whether any were lost.
+/// Checks that the database can be used and that no records were lost.
 fn database(paths: &Paths, trouble: Option<&str>, wal_is_damaged: fn(&Path) -> bool) -> Finding {
     let path = paths.database();
     if let Some(trouble) = trouble {
@@ -84,7 +84,7 @@ fn database(paths: &Paths, trouble: Option<&str>, wal_is_damaged: fn(&Path) -> b
     }
 }
 
-/// Whether the page is in this program.
+/// Checks that the web page is embedded in this program.
 pub fn page() -> Finding {
     if http::page_is_built() {
         return Finding::good("page", "built in; `abide open` shows it");
@@ -124,7 +124,7 @@ fn address(door: &Value) -> Finding {
     }
 }
 
-/// What the daemon has complained of since it was started last.
+/// Warnings and errors in the log since the last start of the daemon.
 fn log(paths: &Paths) -> Option<Finding> {
     let path = paths.daemon_log();
     let text = system::tail(&path, LOG).ok()?;
@@ -152,7 +152,7 @@ fn log(paths: &Paths) -> Option<Finding> {
     })
 }
 
-/// Timers measure on the machine's own clock and are kept by the calendar.
+/// Checks the clock. Timers run on the boot-time clock and are stored with wall-clock times.
 fn clock(status: Option<&Value>) -> Option<Finding> {
     let moved = status.and_then(|status| moved(&status["daemon"]));
     if let Some(moved) = moved.filter(|moved| moved.abs() > JUMP) {
@@ -175,7 +175,7 @@ fn clock(status: Option<&Value>) -> Option<Finding> {
     })
 }
 
-/// By how much the calendar has moved against the time since boot while the daemon ran.
+/// Change of the wall clock relative to the boot-time clock since the daemon started, in milliseconds.
 fn moved(daemon: &Value) -> Option<i64> {
     let now = SystemClock.now();
     let began = system::began(i32::try_from(daemon["pid"].as_i64()?).ok()?)?;

@@ -1,4 +1,4 @@
-//! The machine: how sessions are held together here, what runs out first, and the disk.
+//! Checks of the machine: containment of sessions, resource limits, and the disk.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use crate::cli::doctor::system::{self, Limit};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths};
 
-/// The least that is comfortable.
+/// Limits below which the check warns.
 const OPEN_FILES: u64 = 1_024;
 const PROCESSES: u64 = 512;
 const WATCHES: u64 = 8_192;
 const INSTANCES: u64 = 128;
-/// Bytes of disk below which to warn, and below which sessions will not get far.
+/// Free disk space, in bytes: below the first the check warns, below the second it fails.
 const DISK_LOW: u64 = 1 << 30;
 const DISK_OUT: u64 = 64 << 20;
-/// Files that can still be made.
+/// Number of free inodes below which the check warns.
 const FILES_LOW: u64 = 10_000;
 
 pub fn look(paths: &Paths, config: &Config) -> Vec<Finding> {
@@ -168,7 +168,7 @@ fn folder(state: &Path) -> Finding {
     }
 }
 
-/// The folder of the sockets, where it is not closed to others: then no daemon starts.
+/// Finding for a socket directory that other users can access: the daemon refuses to start with it.
 fn sockets(runtime: &Path) -> Option<Finding> {
     let access = system::access(runtime)?;
     let path = runtime.display();
@@ -182,7 +182,7 @@ fn sockets(runtime: &Path) -> Option<Finding> {
 }
 
 fn disk(state: &Path) -> Option<Finding> {
-    // Where the folder is not there yet, what will hold it counts.
+    // If the directory does not exist yet, its nearest existing ancestor is checked.
     let there = state.ancestors().find(|path| path.exists())?;
     let disk = system::disk(there).ok()?;
     let free = size(disk.free);
@@ -209,7 +209,7 @@ fn disk(state: &Path) -> Option<Finding> {
     })
 }
 
-/// Files from the future: the calendar was set back.
+/// Finding for files with a modification time in the future: the wall clock was set back.
 fn future(paths: &Paths) -> Option<Finding> {
     let now = SystemClock.now().wall.0;
     let written = [paths.database(), paths.daemon_log()];

@@ -1,5 +1,5 @@
-//! `abide doctor`: looks at everything abide stands on and says what to mend. It starts no daemon and
-//! works with a broken configuration: it is for those who are in trouble.
+//! `abide doctor`: checks the installation and says how to repair it. The command starts no daemon and
+//! works with an invalid configuration, because it is run when something is broken.
 
 mod clients;
 mod daemon;
@@ -13,17 +13,17 @@ use super::show::{self, say};
 use super::trouble::Trouble;
 use abide_engine::config::{Config, ConfigError, Paths};
 
-/// Columns of level and topic.
+/// Columns that level and topic take.
 const BESIDE: usize = 24;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// It works, but not as well as it could.
+    /// Works with limitations.
     Warning,
-    /// Something does not work.
+    /// Does not work.
     Trouble,
 }
 
@@ -37,7 +37,7 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     topic: &'static str,
@@ -47,7 +47,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// As it should be.
+    /// Finding without a problem.
     pub fn good(topic: &'static str, says: impl Into<String>) -> Self {
         Finding {
             topic,
@@ -57,7 +57,7 @@ impl Finding {
         }
     }
 
-    /// Works, but could be better, and how.
+    /// Finding that something could be better, with the next step.
     pub fn warning(topic: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
         Finding {
             topic,
@@ -67,7 +67,7 @@ impl Finding {
         }
     }
 
-    /// Does not work, and what to do.
+    /// Finding that something does not work, with the next step.
     pub fn trouble(topic: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
         Finding {
             level: Level::Trouble,
@@ -137,7 +137,7 @@ fn configuration(paths: &Paths, config: &Result<Config, ConfigError>) -> Finding
     }
 }
 
-/// A text of several lines as one.
+/// Text of several lines as one line.
 fn one_sentence(text: &str) -> String {
     let lines: Vec<&str> = text.split_whitespace().collect();
     abide_output::printable::one_line(&lines.join(" "))
@@ -180,7 +180,7 @@ fn print(findings: &[Finding]) {
     }
 }
 
-/// The text in lines that fit beside the topics; in a pipe, one line.
+/// Text wrapped to the width beside the topics; one line if the output is not a terminal.
 fn wrapped(text: &str) -> Vec<String> {
     show::wrapped(text, BESIDE)
 }

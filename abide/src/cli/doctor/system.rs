@@ -13,17 +13,17 @@ use abide_session::cgroup::{self, Leaf};
 use abide_session::facts;
 use abide_session::proc;
 
-/// Time for a program to print its version.
+/// Time-out for a program that prints its version, in seconds.
 const PATIENCE: i64 = 5;
-/// Longest version text.
+/// Longest version text, in bytes.
 const ANSWER: u64 = 4 << 10;
 
-/// A limit on open files or processes: what holds now, and how far it can be raised.
+/// Soft and hard limit of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// `None`: there is none.
+    /// Soft limit; `None`: unlimited.
     pub now: Option<u64>,
-    /// `None`: there is none.
+    /// Hard limit; `None`: unlimited.
     pub most: Option<u64>,
 }
 
@@ -45,13 +45,12 @@ fn limit(of: Resource) -> Limit {
     }
 }
 
-/// A number that the kernel keeps in a file.
+/// Number in a file of procfs or sysfs.
 pub fn number(path: impl AsRef<Path>) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The tightest limit on processes among the control groups around this process: how many there may
-/// be and how many there are.
+/// `pids` limit with the least room among the cgroups around this process: the limit and the current number.
 pub fn group_processes() -> Option<(u64, u64)> {
     let own = cgroup::own_folder()
         .into_iter()
@@ -69,7 +68,7 @@ pub fn group_processes() -> Option<(u64, u64)> {
     .min_by_key(|(most, now)| most.saturating_sub(*now))
 }
 
-/// This process's group of a controller of the first version.
+/// Directory of this process in a cgroup v1 controller.
 fn first_version(controller: &str) -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| {
@@ -95,18 +94,18 @@ pub fn control_group() -> Result<PathBuf, String> {
     }
 }
 
-/// A file system.
+/// Properties of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disk {
     /// Bytes that this user may still write.
     pub free: u64,
-    /// Files that may still be made; `None`: it does not count them.
+    /// Number of free inodes; `None`: the file system does not count them.
     pub files: Option<u64>,
     /// Name of the file system, if it is a network file system.
     pub network: Option<&'static str>,
 }
 
-/// The file system that holds this path.
+/// Reads the properties of the file system that holds this path.
 pub fn disk(path: &Path) -> io::Result<Disk> {
     let space = rustix::fs::statvfs(path)?;
     let kind = rustix::fs::statfs(path)?.f_type as u32;
@@ -125,18 +124,18 @@ pub fn disk(path: &Path) -> io::Result<Disk> {
     })
 }
 
-/// Whom a folder belongs to and who may enter it.
+/// Owner and permissions of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
     /// True if the directory belongs to this user.
     pub ours: bool,
-    /// The bits for owner, group and others.
+    /// Permission bits for owner, group and others.
     pub mode: u32,
     /// True for a directory, false for a symbolic link to one.
     pub folder: bool,
 }
 
-/// `None`: there is nothing.
+/// Owner and permissions of a path, without following a link; `None`: it does not exist.
 pub fn access(path: &Path) -> Option<Access> {
     let found = std::fs::symlink_metadata(path).ok()?;
     Some(Access {
@@ -146,8 +145,8 @@ pub fn access(path: &Path) -> Option<Access> {
     })
 }
 
-/// Whether files can be made in a folder; of one that is not there yet, whether it can be made. Where not,
-/// the path that stands in the way.
+/// Checks that files can be created in a directory or, if it does not exist, in its nearest existing
+/// ancestor. The error names the path that prevents it.
 pub fn writable(folder: &Path) -> Result<(), (&Path, io::Error)> {
     let there = folder.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
@@ -160,19 +159,19 @@ pub fn writable(folder: &Path) -> Result<(), (&Path, io::Error)> {
 
 /// True if the clock is synchronized over the network; `None`: unknown.
 pub fn clock_is_kept() -> Option<bool> {
-    // SAFETY: all zero is a value of this struct, and without modes the call only reads.
+    // SAFETY: all zero is a valid value of this struct, and without modes the call only reads.
     let mut time: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the struct lives for the call.
+    // SAFETY: the struct is valid for the duration of the call.
     let state = unsafe { libc::adjtimex(&mut time) };
     (state >= 0).then_some(time.status & libc::STA_UNSYNC == 0)
 }
 
-/// When a process began, in milliseconds since boot.
+/// Start time of a process, in milliseconds since boot.
 pub fn began(pid: i32) -> Option<u64> {
     Some(proc::stat(pid)?.start_ticks * 1_000 / facts::ticks_per_second())
 }
 
-/// The last bytes of a file, from the begin of a line.
+/// Last bytes of a file, from the beginning of a line.
 pub fn tail(path: &Path, most: u64) -> io::Result<String> {
     let mut file = File::open(path)?;
     let len = file.metadata()?.len();
@@ -187,7 +186,7 @@ pub fn tail(path: &Path, most: u64) -> io::Result<String> {
     Ok(text[begin..].to_owned())
 }
 
-/// When a file was last written, in Unix milliseconds.
+/// Modification time of a file, in Unix milliseconds.
 pub fn written_at(path: &Path) -> Option<u64> {
     let modified = std::fs::metadata(path).ok()?.modified().ok()?;
     let since = modified.duration_since(std::time::UNIX_EPOCH).ok()?;
@@ -209,7 +208,7 @@ pub fn program(name: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
         .find(|path| executable(path))
 }
 
-/// Output of a program that is asked for its version.
+/// Runs `--version` of a program and returns its output.
 pub fn version_of(program: &Path) -> io::Result<String> {
     #[expect(
         clippy::disallowed_methods,

@@ -1,5 +1,5 @@
-//! What comes from the person: keys, signals, answers. Everything is passed on to the session; this
-//! program itself ends nothing.
+//! Input from the person during `abide run`: keys, signals, answers. Each is forwarded to the daemon,
+//! which acts on the session; this program kills no process itself.
 
 use std::io;
 
@@ -16,30 +16,30 @@ use crate::cli::terminal::{Raw, Terminal};
 use crate::http::wire::{RunBody, StdinKind};
 use abide_engine::entropy;
 
-/// Keystrokes that may wait for the command.
+/// Capacity of the queue of key input on its way to the command.
 const KEYS: usize = 1_024;
-/// What the keys Ctrl and C send.
+/// Byte that a terminal sends for Ctrl-C.
 const CTRL_C: u8 = 0x03;
 
-/// The person's side of a run.
+/// State of the person's side of a run.
 pub struct Control {
     client: Client,
     terminal: Option<Terminal>,
     signals: Signals,
     prompt: Option<Prompt>,
-    /// The question that was answered last; it may still be on its way here once more.
+    /// Question that was answered last. The daemon may send it once more before it has processed the answer.
     answered: Option<String>,
-    /// The terminal's keys go to the command.
+    /// Raw mode of the terminal; `Some` while keys go to the command.
     raw: Option<Raw>,
     keys: Option<mpsc::Sender<Bytes>>,
     source: Option<input::Source>,
     feeding: Option<JoinHandle<()>>,
     session: Option<String>,
     interrupts: u32,
-    /// How often Ctrl-C was the last key, where keys go to the command.
+    /// Number of consecutive Ctrl-C bytes, while keys go to the command.
     presses: usize,
     interrupted_at_prompt: bool,
-    /// Something is on the line at which the cursor stands.
+    /// Set if the cursor is not at the beginning of a line.
     mid_line: bool,
 }
 
@@ -49,7 +49,7 @@ struct Signals {
     winch: Signal,
 }
 
-/// What a person did.
+/// Input event from the person or the terminal.
 pub enum Happened {
     Signal(Sent),
     Resized,
@@ -57,7 +57,7 @@ pub enum Happened {
     Typed(Bytes),
 }
 
-/// A signal that is meant for the command.
+/// Signal to forward to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     Interrupt,
@@ -103,7 +103,7 @@ impl Control {
         })
     }
 
-    /// The session is known: from now on everything has somewhere to go.
+    /// Records the session id. Input starts to flow, and an interrupt that came before is forwarded now.
     pub fn accepted(&mut self, facts: &Value) {
         let Some(id) = facts["session_id"].as_str() else {
             return;
@@ -119,7 +119,7 @@ impl Control {
         }
     }
 
-    /// What the person does next. Nothing is lost where the call is given up.
+    /// Waits for the next input event. Cancel safe: no input is lost if the future is dropped.
     pub async fn next(&mut self) -> Happened {
         let Control {
             signals,
@@ -150,12 +150,12 @@ impl Control {
         }
     }
 
-    /// The next signal alone.
+    /// Waits for the next signal only.
     pub async fn signal(&mut self) -> Sent {
         next_signal(&mut self.signals.int, &mut self.signals.term).await
     }
 
-    /// Sees to what the person did. `false`: they have had enough of waiting.
+    /// Handles an input event. `false` means that the person has given up waiting (third interrupt).
     pub async fn handle(&mut self, happened: Happened) -> bool {
         match happened {
             Happened::Signal(sent) => {
@@ -172,8 +172,8 @@ impl Control {
         true
     }
 
-    /// The first interrupt is the command's; the second ends it. At the question the first one
-    /// does.
+    /// Forwards a signal. The first interrupt goes to the command and the second kills the session.
+    /// While a question is shown, the first interrupt kills the session.
     pub fn signalled(&mut self, sent: Sent) {
         if sent == Sent::Terminate {
             return self.act("signal", signal_body("TERM"));
@@ -198,8 +198,8 @@ impl Control {
         }
     }
 
-    /// Keys are the command's. Only a second Ctrl-C in a row ends it, unless it is a program that takes
-    /// keys: to an editor or a shell it is a key like any other, however often it is pressed.
+    /// Sends keys to the command. A second Ctrl-C in a row kills the session, unless the program reads
+    /// keys: for an editor or a shell, Ctrl-C is a key like any other.
     async fn typed(&mut self, bytes: Bytes) {
         self.presses = match bytes.iter().all(|byte| *byte == CTRL_C) {
             true => self.presses.saturating_add(bytes.len()),
@@ -214,8 +214,8 @@ impl Control {
         }
     }
 
-    /// Whether the program fills the screen, or waits for somebody to type. Where nobody can tell, it
-    /// is taken for one that does.
+    /// Returns `true` if the program uses the alternate screen or waits for input, and also if the
+    /// daemon cannot tell.
     async fn takes_keys(&self) -> bool {
         let Some(id) = &self.session else {
             return true;
@@ -240,7 +240,7 @@ impl Control {
         };
         let person = self.client.of_a_person();
         match person.answer(&prompt.question, answer).await {
-            // Where nobody heard the answer, the next daemon asks again.
+            // The answer was not received; the next daemon asks again.
             Err(Unanswered::Broken(_) | Unanswered::NoDaemon(_)) => return,
             Err(Unanswered::Refused { detail, .. }) => self.line(&format!("({detail})")),
             Ok(_) => {}
@@ -248,7 +248,7 @@ impl Control {
         self.answered = Some(prompt.question);
     }
 
-    /// Puts a question to whoever sits at the terminal.
+    /// Shows a question at the terminal, unless it is shown already or was answered.
     pub fn ask(&mut self, facts: &Value) {
         let Some(terminal) = &self.terminal else {
             return;
@@ -266,14 +266,14 @@ impl Control {
         self.prompt = Some(Prompt::show(terminal, facts, raw));
     }
 
-    /// Takes the question back, if there is one.
+    /// Withdraws the question that is shown, if any.
     pub fn withdraw(&mut self, why: &str) {
         if let (Some(terminal), Some(prompt)) = (&self.terminal, self.prompt.take()) {
             prompt.withdraw(terminal, why);
         }
     }
 
-    /// Somebody else answered, or it no longer matters.
+    /// Withdraws the question if it was answered by another client or is obsolete.
     pub fn closed(&mut self, facts: &Value) {
         let shown = self.prompt.as_ref().map(|prompt| prompt.question.as_str());
         if shown.is_some() && shown == facts["question_id"].as_str() {
@@ -281,19 +281,19 @@ impl Control {
         }
     }
 
-    /// Remembers whether the cursor stands at the beginning of a line.
+    /// Records if the cursor is at the beginning of a line after this output.
     pub fn wrote(&mut self, bytes: &[u8]) {
         if let Some(last) = bytes.last() {
             self.mid_line = *last != b'\n';
         }
     }
 
-    /// Whether the person ended the command.
+    /// Returns `true` if the person ended the command.
     pub fn cancelled(&self) -> bool {
         self.interrupted_at_prompt || self.interrupts >= 2
     }
 
-    /// Nobody reads what the command writes: it is told so as the kernel would tell it.
+    /// Sends `SIGPIPE` to the command, as the kernel would, because the reader of our output is gone.
     pub async fn nobody_reads(&mut self) {
         if let Some(id) = &self.session {
             let path = format!("/v1/sessions/{id}/signal");
@@ -302,7 +302,7 @@ impl Control {
         self.leave();
     }
 
-    /// Gives the terminal back.
+    /// Restores the terminal and stops forwarding input.
     pub fn leave(&mut self) {
         self.raw = None;
         if let Some(feeding) = self.feeding.take() {
@@ -317,14 +317,13 @@ impl Control {
         }
     }
 
-    /// Has something done to the session, without waiting for it.
+    /// Requests an action on the session without waiting for the response.
     fn act(&self, what: &str, body: Value) {
         let Some(id) = &self.session else { return };
         let path = format!("/v1/sessions/{id}/{what}");
         let client = self.client.of_a_person();
         tokio::spawn(async move {
-            // A daemon that went away in the middle is told again; one that has nothing left to do
-            // this to has said so.
+            // Retried if the daemon goes away. A refusal means that the session has already ended.
             let _ = client.post_again(&path, &body).await;
         });
     }
@@ -337,7 +336,7 @@ impl Control {
     }
 }
 
-/// Said again to the next daemon, it is not sent twice.
+/// Request body with an idempotency key, so that a retry does not send the signal twice.
 fn signal_body(signal: &str) -> Value {
     let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
     json!({"signal": signal, "key": key})

@@ -1,4 +1,4 @@
-//! How a run ended, as an exit code and a sentence.
+//! Outcome of a run as an exit code and a sentence.
 
 use abide_core::Millis;
 use abide_output::printable::one_line;
@@ -9,16 +9,16 @@ use crate::cli::args::Run;
 use crate::cli::show::{self, complain};
 use crate::cli::trouble::OWN;
 
-/// The time limit was reached, or somebody did not want to wait any longer.
+/// Exit code: the deadline was reached, or the person declined to wait longer.
 const TIMED_OUT: u8 = 124;
-/// It is there, but cannot be executed.
+/// Exit code: the command exists but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// It is not there.
+/// Exit code: the command was not found.
 const NOT_FOUND: u8 = 127;
-/// A person interrupted it.
+/// Exit code: the person interrupted the command.
 pub const INTERRUPTED: u8 = 130;
 
-/// Says how it ended and returns what to exit with.
+/// Prints the outcome and returns the exit code.
 pub fn tell(ended: &Value, cancelled: bool, args: &Run, screen: Screen) -> u8 {
     let (code, sentence) = judge(ended, cancelled, args);
     if let Some(kept) = screen.kept {
@@ -71,7 +71,7 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
             Some("command execution cancelled by user".into()),
         ),
         (_, "deadline") => {
-            // The limit may have been moved since.
+            // The deadline may have been changed since the start; the daemon's value is the current one.
             let limit = ended["timeout"].as_f64();
             let limit = limit.map(|limit| Millis((limit * 1_000.0).round() as u64));
             let limit = limit.or(args.timeout.map(|span| Millis(span.0)));
@@ -100,7 +100,7 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
     }
 }
 
-/// A command that could not be run, as shells count it.
+/// Exit code for a command that could not be started, by the convention of shells.
 fn start_code(error: &str) -> u8 {
     let error = error.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| error.contains(word));

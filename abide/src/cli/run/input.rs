@@ -1,4 +1,4 @@
-//! Input for the command: what was piped into this program, or what is typed at its terminal.
+//! Input for the command: this program's standard input, or keys typed at its terminal.
 
 use std::io::Read;
 
@@ -8,20 +8,20 @@ use tokio::sync::mpsc;
 use crate::cli::client::{Client, Unanswered};
 use abide_engine::entropy;
 
-/// What is passed on at once.
+/// Largest number of bytes sent in one request.
 const PART: usize = 64 << 10;
-/// How often a part is sent again when the daemon goes away.
+/// Number of attempts to send a chunk while the connection to the daemon breaks.
 const ATTEMPTS: u32 = 5;
 
-/// Where input comes from.
+/// Source of the input.
 pub enum Source {
-    /// This program's own standard input, to its end.
+    /// Standard input of this program, up to end of file.
     Stdin,
-    /// Keys, for as long as somebody types.
+    /// Keys typed at the terminal.
     Keys(mpsc::Receiver<Bytes>),
 }
 
-/// Passes input on until there is none, or nobody to take it.
+/// Forwards input until it ends or the session no longer accepts it.
 pub async fn feed(client: Client, session: String, source: Source) {
     let _ = match source {
         Source::Stdin => feed_stdin(&client, &session).await,
@@ -41,7 +41,7 @@ async fn feed_stdin(client: &Client, session: &str) -> Result<(), Unanswered> {
     }
 }
 
-/// The next part of standard input; what cannot be read is at its end.
+/// Reads the next chunk of standard input. A read error counts as end of file.
 fn read() -> Bytes {
     let mut part = vec![0; PART];
     let read = loop {
@@ -66,7 +66,7 @@ async fn feed_keys(
 }
 
 async fn send(client: &Client, session: &str, part: Bytes, last: bool) -> Result<(), Unanswered> {
-    // Said again, it is not written twice.
+    // Idempotency key: a retry is not written twice.
     let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
     let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
     for _ in 1..ATTEMPTS {

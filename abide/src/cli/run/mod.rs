@@ -1,5 +1,6 @@
-//! `abide run`: a command at a person's own terminal, kept by the daemon. The stream from the daemon
-//! may break at any byte; it is taken up again where it broke.
+//! `abide run`: runs a command in a session of the daemon, with its input and output at the person's
+//! terminal. The stream from the daemon may break at any byte; the client then reconnects and resumes
+//! at the offset that was written last.
 
 mod control;
 mod ending;
@@ -69,17 +70,17 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     Ok(ending::tell(&ended, control.cancelled(), &args, screen))
 }
 
-/// Why a stream was not followed to its end.
+/// Reason why a stream was not followed to its end.
 enum Stopped {
-    /// The daemon went away.
+    /// The connection to the daemon broke.
     Broken(String),
-    /// Whoever read our output did.
+    /// Our output could not be written.
     Gone(Gone),
-    /// Whoever waits has had enough of waiting.
+    /// The person gave up waiting.
     Left,
 }
 
-/// Follows one stream of frames to the last, which says how it ended.
+/// Follows one stream of frames up to the frame with the outcome.
 async fn follow(
     answer: &mut Answer,
     control: &mut Control,
@@ -124,8 +125,8 @@ async fn follow(
     }
 }
 
-/// The terminal of whoever started this, where somebody did: a program among pipes is run by
-/// another program, even where a terminal is somewhere behind it.
+/// Controlling terminal, if this process is in its foreground process group and at least one standard
+/// stream is a terminal. Without the latter another program runs this one, and there is no person to ask.
 fn terminal() -> Option<Terminal> {
     let seen = std::io::stdin().is_terminal()
         || std::io::stdout().is_terminal()
@@ -137,7 +138,7 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
     let (command, argv) = command(&args.command)?;
     let idle = match (args.idle, args.pty) {
         (Some(limit), _) => limit,
-        // Whoever sits at the command's own terminal sees for themselves.
+        // A person at the command's own terminal sees if the command is idle.
         (None, true) => Limit::Never,
         (None, false) => Limit::After(IDLE_DEFAULT),
     };
@@ -166,7 +167,8 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
     })
 }
 
-/// One word is a command line for the shell; several are executed as they are.
+/// Command line and argument vector: a single word is a command line for the shell; several words are
+/// executed as they are.
 pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>), Trouble> {
     if let [line] = words {
         let line = line.to_str().ok_or_else(|| {
@@ -186,7 +188,7 @@ pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>
     Ok((shown.join(" "), Some(argv)))
 }
 
-/// A word as one would type it.
+/// Word quoted for a shell.
 fn quoted(word: &OsStr) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=+/.,:@%^".contains(byte);
     let text = word.to_string_lossy();
@@ -222,7 +224,7 @@ fn environment(given: &[(String, String)]) -> Vec<(OsText, OsText)> {
         .collect()
 }
 
-/// What a shell would have handed down to the command.
+/// Umask and resource limits that a command started by a shell here would inherit.
 pub(super) fn inherited_limits() -> InheritedLimits {
     let bound = |(resource, soft, hard)| Bound {
         resource,

@@ -1,4 +1,4 @@
-//! Where the command's output goes: to our own output as it comes, or kept for one JSON object.
+//! Output of the command: written to our own output as it arrives, or collected for one JSON object.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -8,37 +8,37 @@ use super::control::Control;
 use crate::cli::show::complain;
 use crate::http::frame::Stream;
 
-/// Bytes of each stream that the JSON object holds; the session's log has them all.
+/// Largest number of bytes of each stream in the JSON object; the session's log has all of them.
 const KEPT: usize = 1 << 20;
 
-/// Our output.
+/// Output side of a run.
 pub struct Screen {
-    /// The offset in the log up to which everything was written out.
+    /// Offset in the session's log up to which everything was written or collected.
     pub at: u64,
-    /// What is kept instead of being shown.
+    /// Collected output with `--json`; `None` if output is written directly.
     pub kept: Option<Kept>,
     stdout_is_terminal: bool,
     stderr_is_terminal: bool,
-    /// Bytes that were not in the log any more.
+    /// Bytes that are missing from the log.
     pub missing: u64,
 }
 
 /// Output for the JSON object.
 #[derive(Default)]
 pub struct Kept {
-    /// Of standard output and of a terminal.
+    /// Standard output, or the output of a pseudo-terminal.
     pub stdout: Vec<u8>,
-    /// Of standard error.
+    /// Standard error.
     pub stderr: Vec<u8>,
-    /// Whether there was more.
+    /// Set if bytes over the limit were dropped.
     pub truncated: bool,
 }
 
-/// Why output could not be written.
+/// Reason why output could not be written.
 pub enum Gone {
-    /// Nobody reads it any more.
+    /// The reader closed the pipe.
     Nobody,
-    /// Something else.
+    /// Any other write error.
     Fault(io::Error),
 }
 
@@ -53,8 +53,8 @@ impl Screen {
         }
     }
 
-    /// Shows output. What happens meanwhile is seen to: a reader that does not read keeps nobody
-    /// from interrupting.
+    /// Writes or collects output. Signals are handled meanwhile, so that the person can interrupt even
+    /// if the reader of our output does not read.
     pub async fn output(
         &mut self,
         stream: Stream,
@@ -86,7 +86,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Says that something is missing.
+    /// Reports bytes that are missing from the log.
     pub fn gap(&mut self, bytes: u64) {
         self.missing += bytes;
         self.at += bytes;
@@ -94,7 +94,7 @@ impl Screen {
     }
 }
 
-/// Writes on a thread of its own, so that a reader who does not read blocks nothing here.
+/// Writes on a blocking thread, so that a reader that does not read cannot block the handling of signals.
 async fn write(
     mut to: impl Write + Send + 'static,
     bytes: &Bytes,

@@ -1,14 +1,14 @@
-//! What a change does to a text, as people are used to see it.
+//! Line diff of a configuration change, in the usual format.
 
 use abide_output::printable::one_line;
 use anstyle::Style;
 
 use crate::cli::show;
 
-/// Lines shown around what changes.
+/// Number of context lines.
 const CONTEXT: usize = 3;
 
-/// A line of a difference: what stands before it, and it.
+/// Line of a diff: its mark and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     mark: char,
@@ -16,7 +16,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// As it is printed on a terminal of this width.
+    /// Line with its colour, truncated to the width of the terminal.
     pub fn coloured(&self, room: Option<usize>) -> String {
         let style = match self.mark {
             '+' => show::GOOD,
@@ -42,8 +42,7 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// The lines between the first and the last that differ, with some around them. One change in one
-/// place is all that is ever shown.
+/// Diff as a single hunk: the lines between the first and the last difference, with context around them.
 pub fn lines(before: &str, after: &str) -> Vec<Line> {
     if before == after {
         return Vec::new();

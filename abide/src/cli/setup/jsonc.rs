@@ -1,5 +1,5 @@
-//! Changes one member of a JSON text and leaves every other byte as it is. Comments and trailing commas,
-//! which several clients allow in their settings, are read and kept.
+//! Edits one member of a JSON text and keeps every other byte as it is, including comments and trailing
+//! commas, which several clients allow in their settings.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::ser::{PrettyFormatter, Serializer};
 
-/// Deeper texts are not settings.
+/// Deepest nesting that is parsed.
 const DEPTH: usize = 128;
-/// What a level is indented by where the text shows no habit of its own.
+/// Indentation of a level if the text has none to copy.
 const INDENT: &str = "  ";
 
-/// Where and why a text is not JSON, in words that follow the file's name.
+/// Parse error with its position, as a phrase that follows the name of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub String);
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The value at `path`, where there is one.
+/// Value at `path`, if any.
 pub fn get(text: &str, path: &[&str]) -> Result<Option<Value>> {
     let Some(mut node) = parse(text)? else {
         return Ok(None);
@@ -32,7 +32,7 @@ pub fn get(text: &str, path: &[&str]) -> Result<Option<Value>> {
     plain(text, &node).map(Some)
 }
 
-/// The text with `value` at `path`. Objects on the way there are made where they are missing.
+/// Text with `value` at `path`. Missing objects on the path are created.
 pub fn set(text: &str, path: &[&str], value: &impl Serialize) -> Result<String> {
     let text = match parse(text)? {
         Some(_) => text.to_owned(),
@@ -54,7 +54,7 @@ pub fn set(text: &str, path: &[&str], value: &impl Serialize) -> Result<String> 
     Err(Fault("there is no member to set".into()))
 }
 
-/// The text without the member at `path`; the same text where there is none.
+/// Text without the member at `path`; unchanged if there is none.
 pub fn remove(text: &str, path: &[&str]) -> Result<String> {
     let Some(mut node) = parse(text)? else {
         return Ok(text.to_owned());
@@ -118,7 +118,7 @@ fn insert(text: &str, node: &Node, path: &[&str], value: &impl Serialize) -> Res
         let filled = format!("{kept}{line}{inner}{member}{line}{outer}");
         return Ok(replaced(text, inside, &filled));
     };
-    // After whatever stands behind the last member, such as a remark on its line.
+    // Insert after anything behind the last member, such as a comment on its line.
     let end = text[..node.span.end - 1].trim_end().len();
     let before = if style.spread {
         format!("{}{}", style.line, style.inner)
@@ -147,15 +147,15 @@ fn replaced(text: &str, range: Range<usize>, new: &str) -> String {
     text
 }
 
-/// How an object is laid out, so that what is added looks like what is there.
+/// Layout of an object, so that a new member looks like the others.
 struct Style {
     line: &'static str,
     unit: String,
-    /// Before the object's closing brace.
+    /// Indentation of the closing brace.
     outer: String,
-    /// Before its members.
+    /// Indentation of the members.
     inner: String,
-    /// Whether its members stand on lines of their own.
+    /// Set if each member is on its own line.
     spread: bool,
 }
 
@@ -182,7 +182,7 @@ impl Style {
         }
     }
 
-    /// The value as it stands at this indentation, without one before its first line.
+    /// Value formatted for this indentation; the first line is not indented.
     fn render(&self, value: &impl Serialize, indent: &str) -> Result<String> {
         if !self.spread {
             let compact = serde_json::to_string(value);
@@ -198,7 +198,7 @@ impl Style {
     }
 }
 
-/// The indentation of the first line that has one.
+/// Indentation of the first indented member.
 fn first_indent(text: &str) -> Option<&str> {
     text.lines().find_map(|line| {
         let rest = line.trim_start();
@@ -207,7 +207,7 @@ fn first_indent(text: &str) -> Option<&str> {
     })
 }
 
-/// The white space at the begin of the line that holds this place.
+/// Indentation of the line that contains offset `at`.
 fn indent_at(text: &str, at: usize) -> String {
     let begin = text[..at].rfind('\n').map_or(0, |line| line + 1);
     let line = &text[begin..at];
@@ -230,7 +230,7 @@ struct Member {
 }
 
 impl Node {
-    /// The last of this name, which is the one that counts.
+    /// Last member of this name, because the last duplicate wins in JSON parsers.
     fn member(&self, name: &str) -> Option<&Member> {
         self.members.iter().rfind(|member| member.key == name)
     }
@@ -245,13 +245,13 @@ impl Node {
     }
 }
 
-/// The text without comments and trailing commas, as a value.
+/// Value of a node, after comments and trailing commas are removed.
 fn plain(text: &str, node: &Node) -> Result<Value> {
     let bare = Bare::of(&text[node.span.clone()]);
     serde_json::from_str(&bare).map_err(|fault| Fault(fault.to_string()))
 }
 
-/// Takes comments and trailing commas out of a text that has been read already.
+/// Removal of comments and trailing commas from a text that was parsed before.
 struct Bare;
 
 impl Bare {
@@ -285,7 +285,7 @@ impl Bare {
     }
 }
 
-/// The tree of a text; `None`: there is nothing but white space and comments.
+/// Syntax tree of a text; `None`: it contains only white space and comments.
 fn parse(text: &str) -> Result<Option<Node>> {
     let mut reader = Reader { text, at: 0 };
     if text.starts_with('\u{feff}') {
@@ -321,7 +321,7 @@ impl Reader<'_> {
         Fault(format!("line {line}: {what}"))
     }
 
-    /// Goes over white space and comments.
+    /// Skips white space and comments.
     fn skip(&mut self) -> Result<()> {
         loop {
             let rest = &self.text[self.at..];
@@ -405,7 +405,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes a comma; without one the end must follow.
+    /// Reads a comma and returns its offset; without a comma, `end` must follow.
     fn comma(&mut self, end: u8) -> Result<Option<usize>> {
         match self.peek() {
             Some(b',') => {
@@ -433,7 +433,7 @@ impl Reader<'_> {
         serde_json::from_str(&self.text[begin..self.at]).map_err(|_| self.fault("invalid string"))
     }
 
-    /// A number, `true`, `false` or `null`.
+    /// Reads a number, `true`, `false` or `null`.
     fn word(&mut self) -> Result<()> {
         let rest = &self.text[self.at..];
         let end = rest

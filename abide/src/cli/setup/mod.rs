@@ -1,5 +1,5 @@
-//! `abide setup`: tells a client about abide, by changing its configuration file. The change is shown
-//! first, everything else in the file stays as it is, and it can be undone.
+//! `abide setup`: adds abide to the configuration file of a client. The change is shown first, the rest
+//! of the file is kept, and the change can be undone.
 
 mod diff;
 mod jsonc;
@@ -22,8 +22,8 @@ use abide_engine::config::Paths;
 use jsonc::Fault;
 use server::{Form, Server};
 
-/// How long an answer may take that comes through a pipe. Who writes one has it ready; a pipe that nobody
-/// writes to must not hold a script up for ever.
+/// Time-out for an answer from a pipe. A program that answers has its answer ready; a pipe without a
+/// writer must not block a script for ever.
 const PIPED: Duration = Duration::from_secs(2);
 
 pub fn setup(args: Setup, paths: &Paths) -> Result<u8, Trouble> {
@@ -62,7 +62,7 @@ pub fn setup(args: Setup, paths: &Paths) -> Result<u8, Trouble> {
     Ok(u8::from(may_write && !written))
 }
 
-/// What is to be done to which file.
+/// Edits to make, each with its file.
 fn edits(args: &Setup, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
     let project = match args.project {
         true => Some(std::env::current_dir()?),
@@ -78,7 +78,7 @@ fn edits(args: &Setup, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)
     Ok(edits)
 }
 
-/// One thing that is put into a file.
+/// Addition to a file.
 enum Edit {
     Server(Form, Server),
     Waker(Table),
@@ -92,7 +92,8 @@ impl Edit {
         }
     }
 
-    /// Whether what is there is what an earlier setup has put there, if for another agent or program.
+    /// Returns `true` if the entry in the file comes from an earlier setup, even if for another agent
+    /// or program.
     fn looks_set_up(&self, text: &str) -> Result<bool, Fault> {
         match self {
             Edit::Server(form, _) => form.has_own(text),
@@ -115,7 +116,7 @@ impl Edit {
     }
 }
 
-/// This very program, by a path that a client can start it with.
+/// Path of this program, as text that a client can start.
 fn program() -> Result<String, Trouble> {
     let program = std::env::current_exe()?;
     let usable = program.exists().then(|| program.to_str()).flatten();
@@ -128,8 +129,8 @@ fn program() -> Result<String, Trouble> {
     })
 }
 
-/// Shows the changes and asks at the terminal. Where there is none, an answer may come through a pipe;
-/// else nobody has agreed.
+/// Shows the changes and asks for confirmation at the terminal. Without a terminal the answer may come
+/// from a pipe; otherwise the answer is no.
 fn agreed(changes: &[&Change]) -> Result<bool, Trouble> {
     show_changes(changes);
     let stdin = std::io::stdin();
@@ -199,7 +200,7 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
     }
 }
 
-/// A daemon that runs knows its configuration as it was.
+/// Reminds the person that a running daemon still uses its old configuration.
 fn remind(changes: &[&Change], paths: &Paths) {
     let changed = changes
         .iter()
@@ -219,7 +220,7 @@ fn facts(args: &Setup, agent: &str, changes: &[Change], written: bool) -> Value 
     })
 }
 
-/// A file, and what it is to become.
+/// Change of one file.
 struct Change {
     path: PathBuf,
     edit: Edit,
@@ -228,14 +229,14 @@ struct Change {
     copy: Copy,
 }
 
-/// What becomes of the copy of how a file was before.
+/// Action on the backup of the original file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Copy {
-    /// It stays as it is.
+    /// Leave the backup as it is.
     Keep,
-    /// It is made of what is there now.
+    /// Create the backup from the current file.
     Make,
-    /// It has done its duty.
+    /// Delete the backup.
     Remove,
 }
 
@@ -251,14 +252,15 @@ impl Change {
         })
     }
 
-    /// With what is wanted in its text.
+    /// Change with the edit applied.
     fn made(mut self) -> Result<Self, Trouble> {
         let new = self.edit.put_into(self.text());
         let new = new.map_err(|fault| self.unreadable(&fault))?;
         if new == self.text() {
             return Ok(self);
         }
-        // A copy of a file that was set up already would not show how it was before abide.
+        // A file that was already set up must not become the backup, because the backup shows the state
+        // before abide.
         let was_in = self.edit.is_in(self.text());
         let was_in = was_in.map_err(|fault| self.unreadable(&fault))?;
         let by_setup = self.edit.looks_set_up(self.text());
@@ -269,8 +271,8 @@ impl Change {
         Ok(self)
     }
 
-    /// As it was before abide was set up: exactly so where nothing else has changed since, and
-    /// otherwise only without what setup added.
+    /// Change that restores the state before setup: exactly the backup if nothing else has changed
+    /// since, otherwise the current text without the additions of setup.
     fn undone(mut self) -> Result<Self, Trouble> {
         let is_in = self.edit.is_in(self.text());
         if !is_in.map_err(|fault| self.unreadable(&fault))? {
@@ -285,7 +287,7 @@ impl Change {
             (false, _) => {
                 let rest = self.edit.take_out_of(self.text(), copied.as_deref());
                 let rest = rest.map_err(|fault| self.unreadable(&fault))?;
-                // A file that was made for this alone goes with it.
+                // A file that setup created and that is now empty is removed.
                 let needless = copied.is_none() && matches!(rest.trim(), "" | "{}");
                 (!needless).then_some(rest)
             }
@@ -296,7 +298,7 @@ impl Change {
         Ok(self)
     }
 
-    /// The file as it was before abide.
+    /// Text of the backup.
     fn copied(&self) -> Result<Option<String>, Trouble> {
         let copy = self.backup();
         replace_file::read(&copy).map_err(|fault| cannot(&copy, "read", &fault))
@@ -314,12 +316,12 @@ impl Change {
         self.after.as_deref().unwrap_or_default()
     }
 
-    /// Where the file is kept as it was.
+    /// Path of the backup.
     fn backup(&self) -> PathBuf {
         self.path.with_added_extension("before-abide")
     }
 
-    /// Nobody is asked about what cannot be done.
+    /// Checks that the file may be changed, before the person is asked.
     fn allowed(&self) -> Result<(), Trouble> {
         replace_file::may_change(&self.path).map_err(|fault| cannot(&self.path, "write", &fault))
     }
@@ -346,7 +348,7 @@ impl Change {
         .next("fix the file and run this again")
     }
 
-    /// What is done to the file, in a word.
+    /// Kind of change, in one word.
     fn word(&self) -> &'static str {
         match (&self.before, &self.after) {
             _ if !self.is_one() => "none",

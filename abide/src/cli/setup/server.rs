@@ -1,4 +1,4 @@
-//! The clients that can be set up: where each keeps its servers, and what it is told about abide.
+//! Clients that can be set up: the location and format of their configuration files, and the entry for abide.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,29 @@ use super::toml;
 use crate::cli::args::ClientName;
 use abide_engine::config::clients;
 
-/// What abide is called in the clients' files.
+/// Name of the entry for abide in the clients' files.
 pub const NAME: &str = "abide";
 
-/// Seconds that a client is told to wait for a call, where it has such a setting and would otherwise
-/// give up after minutes. abide is told the same, and answers before.
+/// Time-out for tool calls, in seconds, for clients that have such a setting and would otherwise give
+/// up after minutes. abide gets the same limit and answers before it.
 const CALL_LIMIT: u64 = 3_600;
 
-/// How abide is started by a client.
+/// Entry that tells a client to start abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// The program.
+    /// Path of the program.
     pub command: String,
-    /// Its words.
+    /// Arguments.
     pub args: Vec<String>,
-    /// Variables besides those that the client hands on.
+    /// Environment variables to set in addition to those that the client passes on.
     pub env: Vec<(String, String)>,
-    /// Seconds that a call may take.
+    /// Time-out for a tool call, in seconds.
     pub call_limit: Option<u64>,
 }
 
 impl Server {
-    /// The variables of abide's own that are not set for it: with one from an earlier time it would serve
-    /// another abide.
+    /// Environment variables of abide that must not be set in the entry: one that is left from an
+    /// earlier setup would select another abide instance.
     pub fn unwanted(&self) -> impl Iterator<Item = &'static str> {
         let wanted = |name: &str| self.env.iter().any(|(set, _)| set == name);
         clients::OWN_VARIABLES
@@ -43,24 +43,24 @@ impl Server {
     }
 }
 
-/// In which words a client's file says it.
+/// Format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// JSON: a member of this name holds the servers.
+    /// JSON, with an object that contains the servers.
     Json {
-        /// `mcpServers`, or another word for it.
+        /// Name of that object, such as `mcpServers`.
         key: &'static str,
-        /// Whether the kind of server is said.
+        /// Set if the entry states the type of server.
         typed: bool,
-        /// Whether the limit on a call is said, in milliseconds.
+        /// Set if the entry states the time-out for a call, in milliseconds.
         limit: bool,
     },
-    /// Codex's TOML.
+    /// TOML file of Codex.
     Codex,
 }
 
 impl ClientName {
-    /// As it is typed, which is also the agent that it is by default.
+    /// Name on the command line, which is also the default agent name.
     pub fn word(self) -> &'static str {
         match self {
             ClientName::ClaudeCode => "claude-code",
@@ -71,7 +71,7 @@ impl ClientName {
         }
     }
 
-    /// As its makers write it.
+    /// Product name.
     pub fn title(self) -> &'static str {
         match self {
             ClientName::ClaudeCode => "Claude Code",
@@ -82,7 +82,7 @@ impl ClientName {
         }
     }
 
-    /// All of them.
+    /// All clients.
     pub const ALL: [ClientName; 5] = [
         ClientName::ClaudeCode,
         ClientName::Codex,
@@ -91,7 +91,7 @@ impl ClientName {
         ClientName::Gemini,
     ];
 
-    /// Its file: of the user, or of the project in this folder.
+    /// Path of the configuration file: of the user, or of the project in this directory.
     pub fn file(self, project: Option<&Path>) -> PathBuf {
         match (self, project) {
             (ClientName::ClaudeCode, None) => clients::claude_code(),
@@ -107,7 +107,7 @@ impl ClientName {
         }
     }
 
-    /// What its file looks like.
+    /// Format of the configuration file.
     pub fn form(self) -> Form {
         let json = |key, typed, limit| Form::Json { key, typed, limit };
         match self {
@@ -118,7 +118,7 @@ impl ClientName {
         }
     }
 
-    /// The kind of waker that brings its last session back to work, where there is one.
+    /// Kind of waker that resumes the client's last session, if there is one.
     pub fn waker(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some("claude_code"),
@@ -127,7 +127,7 @@ impl ClientName {
         }
     }
 
-    /// What the waker that is written does, and what that can cost.
+    /// Note about the effect and the cost of the waker.
     pub fn waker_note(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
@@ -142,7 +142,7 @@ impl ClientName {
         }
     }
 
-    /// What else a person has to do in the client, where there is something.
+    /// Further step for the person in the client, if there is one.
     pub fn hint(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
@@ -161,14 +161,15 @@ impl ClientName {
         }
     }
 
-    /// The limit on a call that it is told.
+    /// Time-out for a call that is written to the client's file.
     fn call_limit(self) -> Option<u64> {
-        // Claude Code waits for as long as it hears of progress; the others know no such setting.
+        // Claude Code waits while it receives progress notifications; Cursor and Visual Studio Code
+        // have no such setting.
         matches!(self, ClientName::Codex | ClientName::Gemini).then_some(CALL_LIMIT)
     }
 
-    /// What it is told to start. Others work on a project too, so nothing of this machine is in its
-    /// file.
+    /// Entry for the client's file. A project file is shared with other people, so it contains nothing
+    /// specific to this machine.
     pub fn server(self, program: &str, agent: &str, project: bool) -> Server {
         let mut env = if project {
             Vec::new()
@@ -189,7 +190,7 @@ impl ClientName {
 }
 
 impl Form {
-    /// Whether abide is set up in this text.
+    /// Returns `true` if the text has an entry for abide.
     pub fn has_server(self, text: &str) -> Result<bool, Fault> {
         match self {
             Form::Json { key, .. } => Ok(jsonc::get(text, &[key, NAME])?.is_some()),
@@ -197,7 +198,7 @@ impl Form {
         }
     }
 
-    /// The program that this text starts as abide.
+    /// Program of the entry for abide.
     pub fn command(self, text: &str) -> Result<Option<String>, Fault> {
         match self {
             Form::Json { key, .. } => {
@@ -208,7 +209,7 @@ impl Form {
         }
     }
 
-    /// Whether abide is set up in this text with the words that are written here.
+    /// Returns `true` if the entry for abide has the arguments that setup writes.
     pub fn has_own(self, text: &str) -> Result<bool, Fault> {
         let command = self.command(text)?.unwrap_or_default();
         let args = match self {
@@ -223,7 +224,7 @@ impl Form {
         Ok(ours && Path::new(&command).file_name() == Some(OsStr::new(NAME)))
     }
 
-    /// The text with abide.
+    /// Text with the entry for abide.
     pub fn add(self, text: &str, server: &Server) -> Result<String, Fault> {
         match self {
             Form::Json { key, typed, limit } => {
@@ -243,7 +244,7 @@ impl Form {
         }
     }
 
-    /// The text without abide; where `before` had another one, with that.
+    /// Text without the entry for abide, or with the entry that `before` had.
     pub fn take_out(self, text: &str, before: Option<&str>) -> Result<String, Fault> {
         let Form::Json { key, .. } = self else {
             return toml::take_out_server(text, NAME, before);
@@ -264,7 +265,7 @@ impl Form {
     }
 }
 
-/// A server as JSON files have it, in the order that people write it in.
+/// Entry in a JSON file, with its fields in the conventional order.
 struct Entry<'a> {
     server: &'a Server,
     typed: bool,
@@ -272,7 +273,7 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Sets what is ours in an entry that is there; what somebody has set in it besides stays.
+    /// Updates an existing entry; fields that the person has added are kept.
     fn amend(&self, text: &str, key: &str, found: &Map<String, Value>) -> Result<String, Fault> {
         let wanted = serde_json::to_value(self).map_err(|fault| Fault(fault.to_string()))?;
         let mut text = text.to_owned();

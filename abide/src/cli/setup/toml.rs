@@ -1,11 +1,11 @@
-//! Changes one table of a TOML text and leaves the rest as it is, comments included.
+//! Edits one table of a TOML text and keeps the rest as it is, including comments.
 
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, value};
 
 use super::jsonc::Fault;
 use super::server::Server;
 
-/// Codex's name for its servers.
+/// Name of the table of servers in the Codex configuration.
 const SERVERS: &str = "mcp_servers";
 
 type Result<T> = std::result::Result<T, Fault>;
@@ -22,7 +22,7 @@ fn parse(text: &str) -> Result<DocumentMut> {
     })
 }
 
-/// Lines end as they did before.
+/// Text of the document with the line endings of `before`.
 fn written(document: &DocumentMut, before: &str) -> String {
     let text = document.to_string();
     match before.contains("\r\n") {
@@ -35,24 +35,24 @@ fn servers(document: &DocumentMut) -> Option<&dyn TableLike> {
     document.get(SERVERS)?.as_table_like()
 }
 
-/// Whether the server is named there.
+/// Returns `true` if there is an entry for the server.
 pub fn has_server(text: &str, name: &str) -> Result<bool> {
     Ok(servers(&parse(text)?).is_some_and(|servers| servers.contains_key(name)))
 }
 
-/// A setting of the server.
+/// Setting of a server.
 fn setting<'a>(document: &'a DocumentMut, name: &str, of: &str) -> Option<&'a Item> {
     servers(document)?.get(name)?.as_table_like()?.get(of)
 }
 
-/// The program that a server is started with.
+/// Program of a server.
 pub fn command_of(text: &str, name: &str) -> Result<Option<String>> {
     let document = parse(text)?;
     let command = setting(&document, name, "command").and_then(Item::as_str);
     Ok(command.map(str::to_owned))
 }
 
-/// The words that it is started with; `None` where one of them is no word.
+/// Arguments of a server; `None` if one of them is not a string.
 pub fn args_of(text: &str, name: &str) -> Result<Option<Vec<String>>> {
     let document = parse(text)?;
     let args = setting(&document, name, "args").and_then(Item::as_array);
@@ -64,7 +64,7 @@ pub fn args_of(text: &str, name: &str) -> Result<Option<Vec<String>>> {
     Ok(args.and_then(words))
 }
 
-/// The text with this server.
+/// Text with this server.
 pub fn add_server(text: &str, name: &str, server: &Server) -> Result<String> {
     let mut document = parse(text)?;
     let all = document.entry(SERVERS).or_insert_with(|| {
@@ -90,7 +90,7 @@ pub fn add_server(text: &str, name: &str, server: &Server) -> Result<String> {
     Ok(written(&document, text))
 }
 
-/// Sets what is ours; other settings of the server, which somebody has made, stay.
+/// Sets the fields of the entry; other fields, which the person has added, are kept.
 fn fill(table: &mut dyn TableLike, server: &Server) {
     let mut put = |name: &str, new: toml_edit::Value| {
         let same = table
@@ -106,7 +106,7 @@ fn fill(table: &mut dyn TableLike, server: &Server) {
     if let Some(limit) = server.call_limit {
         put("tool_timeout_sec", limit.cast_signed().into());
     }
-    // A server is either started or called at an address.
+    // A server has either a command or a URL.
     table.remove("url");
     fill_env(table, server);
 }
@@ -127,7 +127,7 @@ fn fill_env(table: &mut dyn TableLike, server: &Server) {
     }
 }
 
-/// A value without the white space and comments around it.
+/// Value without the white space and comments around it.
 fn plain(of: &toml_edit::Value) -> String {
     let mut of = of.clone();
     of.decor_mut().clear();
@@ -140,7 +140,7 @@ fn plain(of: &toml_edit::Value) -> String {
     of.to_string()
 }
 
-/// The text without this server; where `before` had one, with that.
+/// Text without this server, or with the entry that `before` had.
 pub fn take_out_server(text: &str, name: &str, before: Option<&str>) -> Result<String> {
     let mut document = parse(text)?;
     let old = before.map(parse).transpose()?;
@@ -158,7 +158,7 @@ pub fn take_out_server(text: &str, name: &str, before: Option<&str>) -> Result<S
     Ok(written(&document, text))
 }
 
-/// The text with this waker, after those that are there; the same text where it is there already.
+/// Text with this waker after the existing ones; unchanged if it already exists.
 pub fn add_waker(text: &str, waker: &Table) -> Result<String> {
     let mut document = parse(text)?;
     let all = document
@@ -174,14 +174,14 @@ pub fn add_waker(text: &str, waker: &Table) -> Result<String> {
     Ok(written(&document, text))
 }
 
-/// Whether this waker is there.
+/// Returns `true` if this waker exists.
 pub fn has_waker(text: &str, waker: &Table) -> Result<bool> {
     let document = parse(text)?;
     let all = document.get("wakers").and_then(Item::as_array_of_tables);
     Ok(all.is_some_and(|all| all.iter().any(|known| same(known, waker))))
 }
 
-/// The text without this waker.
+/// Text without this waker.
 pub fn take_out_waker(text: &str, waker: &Table) -> Result<String> {
     let mut document = parse(text)?;
     if let Some(all) = document
@@ -213,7 +213,7 @@ fn same(left: &Table, right: &Table) -> bool {
     fields(left) == fields(right)
 }
 
-/// A waker that brings this client's last session back to work, for this agent.
+/// Waker entry that resumes the last session of this client for this agent.
 pub fn waker(agent: &str, way: &str) -> Table {
     let mut table = Table::new();
     table.insert("agent", value(agent));

@@ -1,5 +1,5 @@
-//! The picture: lines of text for a screen of a given size. Whatever a command has written is spelled
-//! out, so that nothing in it can steer the terminal.
+//! Rendering of `abide top`: lines of text for a screen of a given size. Control characters in text
+//! that a command has written are escaped, so that the text cannot control the terminal.
 
 use abide_core::Millis;
 use abide_output::printable::one_line;
@@ -10,13 +10,14 @@ use unicode_width::UnicodeWidthStr;
 use super::model::{Model, Over, Part};
 use crate::cli::show;
 
-/// Columns of a timer's bar.
+/// Columns of a timer's progress bar.
 const BAR: usize = 16;
-/// The narrowest screen on which a session's last line has a place beside its command.
+/// Narrowest screen that shows a session's last output line beside its command.
 const WIDE: usize = 100;
-/// The narrowest on which all facts have one. On a narrower one the command and the reason matter more.
+/// Narrowest screen that shows all columns. A narrower one leaves some out in favour of the command and
+/// the reason.
 const ROOMY: usize = 76;
-/// The least that a part is given: its head and one row.
+/// Minimum number of lines of a section: its heading and one row.
 const LEAST: usize = 2;
 
 const PLAIN: Style = Style::new();
@@ -37,10 +38,10 @@ p                  pause the selected timer for ten minutes
 r                  resume a paused timer
 q, Ctrl-C          quit; sessions and timers continue";
 
-/// A line in pieces, each with its colour.
+/// Line as a list of spans, each with its style.
 type Line = Vec<(String, Style)>;
 
-/// The whole screen.
+/// Renders the whole screen.
 pub fn frame(model: &mut Model, cols: usize, rows: usize) -> Vec<String> {
     let inside = rows.saturating_sub(2);
     let mut lines = vec![fill(title(model), cols, TITLE)];
@@ -110,7 +111,7 @@ fn log(session: &str, lines: &[String], up: usize, rows: usize) -> Vec<Line> {
     shown
 }
 
-/// How many lines each part gets: all it needs, or a fair share, the chosen one first.
+/// Number of lines for each section: all that it needs, or a fair share, with the selected section first.
 fn shares(needs: [usize; 4], chosen: Part, rows: usize) -> [usize; 4] {
     let mut shares = needs.map(|need| need.min(LEAST));
     let mut left = rows.saturating_sub(shares.iter().sum());
@@ -212,7 +213,7 @@ fn one(model: &Model, part: Part, value: &Value, cols: usize) -> Vec<Line> {
 }
 
 fn question(model: &Model, value: &Value) -> Vec<Line> {
-    // It runs on while it waits for an answer.
+    // The command continues to run while the question is open.
     let asked = value["asked_at"].as_u64().unwrap_or(model.now);
     let before = value["running_for"].as_f64().unwrap_or(0.0) * 1_000.0;
     let ran = show::short(Millis(before as u64 + model.now.saturating_sub(asked)));
@@ -331,14 +332,14 @@ fn message(model: &Model, value: &Value) -> Line {
     ]
 }
 
-/// The text in exactly so many columns.
+/// Text truncated or padded to exactly `cols` columns.
 fn padded(text: &str, cols: usize) -> String {
     let cut = fitted(text, cols.saturating_sub(1));
     let missing = cols.saturating_sub(cut.width());
     format!("{cut}{}", " ".repeat(missing))
 }
 
-/// The text, shortened at its end to at most so many columns.
+/// Text truncated to at most `cols` columns.
 fn fitted(text: &str, cols: usize) -> String {
     match cols {
         0 => String::new(),
@@ -346,7 +347,7 @@ fn fitted(text: &str, cols: usize) -> String {
     }
 }
 
-/// A line with its colours, no wider than the screen.
+/// Line with its styles, truncated to the width of the screen.
 fn paint(line: &Line, cols: usize) -> String {
     let mut left = cols;
     let mut painted = String::new();
@@ -360,14 +361,14 @@ fn paint(line: &Line, cols: usize) -> String {
     painted
 }
 
-/// A line that reaches over the whole screen.
+/// Line padded to the width of the screen.
 fn fill(text: String, cols: usize, style: Style) -> String {
     let text = fitted(&one_line(&text), cols);
     let missing = cols.saturating_sub(text.width());
     format!("{style}{text}{}{style:#}", " ".repeat(missing))
 }
 
-/// Without colours where none are wanted; bold and inverse are not colours.
+/// Style without its colours if colours are disabled; bold and inverse remain.
 fn coloured(style: Style) -> Style {
     match abide_engine::config::colour_enabled() {
         true => style,

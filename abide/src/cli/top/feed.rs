@@ -1,5 +1,5 @@
-//! What the daemon knows, as it changes: events say that something is new, and the lists are read
-//! again, never more often than a person can see. Nothing is asked while nothing changes.
+//! Data of `abide top`. Events from the daemon say that something has changed, and the lists are then
+//! read again, at most once per [`GATHER`]. No request is made while nothing changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,31 +16,31 @@ use crate::client::{Answer, Client, Unanswered};
 use crate::http::frame::Frame;
 use abide_engine::clock::{SystemClock, pause, sleep_until};
 
-/// Rows of each list that are read.
+/// Largest number of rows that are read of a list.
 const MOST: usize = 200;
-/// Messages of the past.
+/// Number of messages that are read.
 const MESSAGES: usize = 50;
-/// After news the lists are read this late, together with whatever else is new by then.
+/// Delay between an event and reading the lists, to combine events that arrive together.
 const GATHER: Duration = Duration::from_millis(200);
-/// How long to leave a daemon alone that does not answer, or that tells no events.
+/// Back-off before the next request to a daemon that does not answer or does not serve events.
 const LEAVE: Duration = Duration::from_secs(1);
-/// News that may wait to be drawn.
+/// Capacity of the queue of updates to be drawn.
 const WAITING: usize = 64;
-/// Bytes of a log's end that are shown.
+/// Number of bytes that are shown from the end of a log.
 const LOG_TAIL: u64 = 64 << 10;
 
 /// Everything that is shown.
 #[derive(Clone, Debug, Default)]
 pub struct Lists {
-    /// The daemon's own facts.
+    /// Facts about the daemon itself.
     pub daemon: Value,
     /// Open questions.
     pub questions: Vec<Value>,
-    /// Sessions that run.
+    /// Running sessions.
     pub sessions: Vec<Value>,
-    /// Timers that have not ended.
+    /// Active timers.
     pub timers: Vec<Value>,
-    /// The newest messages, the newest first.
+    /// Most recent messages, newest first.
     pub messages: Vec<Value>,
 }
 
@@ -70,7 +70,7 @@ pub async fn load(client: &Client) -> Result<Lists, Unanswered> {
     })
 }
 
-/// The end of what a session has written, as lines; of one with a terminal, its screen.
+/// Lines at the end of a session's log; for a session with a pseudo-terminal, its screen.
 pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String>, Unanswered> {
     if pty {
         let body = json!({"action": "screen", "session_id": session});
@@ -99,17 +99,17 @@ pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Something new.
+/// Update from the daemon.
 pub enum News {
     /// All lists, read again.
     Lists(Box<Lists>),
-    /// What a session has written or used.
+    /// Output and resource usage of one session.
     Output(Value),
     /// The daemon does not answer.
     Trouble(String),
 }
 
-/// News, as they come.
+/// Stream of updates. Dropping it stops the task that follows the events.
 pub struct Feed {
     news: mpsc::Receiver<News>,
     wanted: Arc<Notify>,
@@ -117,7 +117,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Begins to follow.
+    /// Starts the task that follows the events.
     pub fn open(client: Client) -> Self {
         let (sender, news) = mpsc::channel(WAITING);
         let wanted = Arc::new(Notify::new());
@@ -134,12 +134,12 @@ impl Feed {
         }
     }
 
-    /// The lists are read again soon.
+    /// Requests that the lists are read again soon.
     pub fn look_again(&self) {
         self.wanted.notify_one();
     }
 
-    /// Waits for the next news. Nothing is lost where the call is given up.
+    /// Waits for the next update. Cancel safe: no update is lost if the future is dropped.
     pub async fn next(&mut self) -> News {
         match self.news.recv().await {
             Some(news) => news,
@@ -158,7 +158,7 @@ struct Follower {
     client: Client,
     wanted: Arc<Notify>,
     news: mpsc::Sender<News>,
-    /// When the lists are to be read again.
+    /// Time at which the lists are to be read again.
     due: Option<Mono>,
 }
 
@@ -169,11 +169,11 @@ impl Follower {
             let stream = self.client.stream(Method::GET, path, Bytes::new()).await;
             let told = match stream {
                 Ok(mut stream) => {
-                    // What happened before the stream was there is seen in the lists.
+                    // Changes before the stream was open sent no event; they are found in the lists.
                     self.look_after(GATHER);
                     self.hear(&mut stream).await
                 }
-                // A daemon that tells no events is looked at every second.
+                // A daemon that refuses the event stream is polled every second.
                 Err(Unanswered::Refused { .. }) => self.read().await,
                 Err(unanswered) => self.tell(News::Trouble(super::sentence(unanswered))).await,
             };
@@ -190,7 +190,7 @@ impl Follower {
         self.due.get_or_insert(at);
     }
 
-    /// Goes on until the stream ends; `None`: nobody wants to know any more.
+    /// Handles events until the stream ends. `None`: the receiver of the updates is gone.
     async fn hear(&mut self, stream: &mut Answer) -> Option<()> {
         loop {
             tokio::select! {

@@ -1,6 +1,6 @@
-//! Keys, out of the bytes that a terminal sends for them.
+//! Decoder for keys from the bytes that a terminal sends.
 
-/// A key that means something here.
+/// Key with a function in `abide top`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Up,
@@ -17,18 +17,18 @@ pub enum Key {
     Char(char),
 }
 
-/// The longest sequence that a key sends.
+/// Longest escape sequence of a key, in bytes.
 const LONGEST: usize = 16;
 
-/// Keys may come in pieces.
+/// Decoder state: the beginning of a sequence whose rest has not arrived.
 #[derive(Default)]
 pub struct Keys {
     begun: Vec<u8>,
 }
 
 impl Keys {
-    /// The keys in these bytes. A lone escape at their end is the key of that name: what a terminal
-    /// sends for one key comes at once.
+    /// Decodes the keys in these bytes. A lone escape byte at the end is the Escape key, because a
+    /// terminal sends the sequence of one key at once.
     pub fn typed(&mut self, bytes: &[u8]) -> Vec<Key> {
         self.begun.extend_from_slice(bytes);
         let mut keys = Vec::new();
@@ -47,7 +47,7 @@ impl Keys {
     }
 }
 
-/// The first key: how many bytes it took, and what it is. No bytes: the rest has not come yet.
+/// Decodes the first key and returns the number of bytes that it used. Zero bytes: the sequence is incomplete.
 fn take(bytes: &[u8]) -> (usize, Option<Key>) {
     match bytes {
         [0x1b] => (1, Some(Key::Escape)),

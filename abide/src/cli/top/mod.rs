@@ -1,4 +1,5 @@
-//! `abide top`: everything that goes on, live in the terminal, and what a person can do about it.
+//! `abide top`: a live view of questions, sessions, timers and messages in the terminal, with keys to
+//! act on them.
 
 mod draw;
 mod feed;
@@ -23,7 +24,7 @@ use keys::{Key, Keys};
 use model::{Deed, Model, Wish};
 use screen::Screen;
 
-/// How often, in milliseconds, ages and bars are drawn anew.
+/// Interval, in milliseconds, at which ages and progress bars are redrawn.
 const TICK: u64 = 1_000;
 
 fn next_tick() -> Mono {
@@ -55,7 +56,7 @@ pub async fn top(client: Client, args: Top) -> Result<u8, Trouble> {
     view.run().await
 }
 
-/// What ends the program from outside.
+/// Signals that end the program.
 struct Ends {
     term: Signal,
     hang_up: Signal,
@@ -80,7 +81,7 @@ impl Ends {
     }
 }
 
-/// What became of something that was asked for.
+/// Result of an action, or the lines of a log that was read.
 struct Done {
     said: Result<String, String>,
     log: Option<(String, Vec<String>)>,
@@ -134,7 +135,7 @@ impl View {
         self.screen.show(&lines)
     }
 
-    /// Whether that ends it.
+    /// Handles a key; `true` quits.
     fn press(&mut self, key: Key) -> bool {
         match self.model.press(key) {
             Wish::Nothing => {}
@@ -165,7 +166,7 @@ impl View {
         self.feed.look_again();
     }
 
-    /// A second has passed: what is shown of a running session's log is read again.
+    /// Reads the log that is shown again, once per tick.
     fn tick(&mut self) {
         if let Some(deed) = self.model.log_wanted() {
             let client = self.client.clone();
@@ -221,7 +222,7 @@ fn done_word(act: &str) -> &'static str {
     }
 }
 
-/// Why there is no answer, on one line.
+/// Reason why a request failed, on one line.
 fn sentence(unanswered: Unanswered) -> String {
     let why = match unanswered {
         Unanswered::Refused { detail, .. } => detail,
@@ -232,7 +233,7 @@ fn sentence(unanswered: Unanswered) -> String {
 }
 
 impl feed::Lists {
-    /// All of it, for programs.
+    /// All lists as one JSON object, for programs.
     fn snapshot(self) -> Value {
         json!({
             "daemon": self.daemon,

@@ -1,17 +1,17 @@
-//! What is shown and what a key does: no terminal and no daemon in here, so that all of it can be
-//! tried in a test.
+//! State of `abide top`, and the effect of each key on it. This file knows neither the terminal nor the
+//! daemon, so that all of it can be unit-tested.
 
 use serde_json::{Value, json};
 
 use super::feed::Lists;
 use super::keys::Key;
 
-/// Seconds that `p` pauses a timer for.
+/// Duration, in seconds, for which `p` pauses a timer.
 const PAUSE: u64 = 600;
-/// Rows that a page key goes over.
+/// Number of rows that a page key moves.
 const PAGE: usize = 10;
 
-/// A part of the screen, in the order of how much it matters.
+/// Section of the screen, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Questions,
@@ -21,7 +21,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// From top to bottom.
+    /// All sections from top to bottom.
     pub const ALL: [Part; 4] = [
         Part::Questions,
         Part::Sessions,
@@ -30,16 +30,16 @@ impl Part {
     ];
 }
 
-/// What stands over everything else.
+/// Overlay that hides the sections or asks for confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Over {
     Help,
-    /// Something that cannot be taken back, and what is asked before it is done.
+    /// Confirmation of an action that cannot be undone.
     Sure {
         ask: String,
         deed: Deed,
     },
-    /// The end of a session's log, and how far up it is scrolled.
+    /// End of a session's log, and the number of lines by which it is scrolled up.
     Log {
         session: String,
         pty: bool,
@@ -48,7 +48,7 @@ pub enum Over {
     },
 }
 
-/// Something that the daemon is to do.
+/// Request to be sent to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
     Answer {
@@ -69,7 +69,7 @@ pub enum Deed {
     },
 }
 
-/// What a key comes to.
+/// Effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     Nothing,
@@ -77,26 +77,26 @@ pub enum Wish {
     Act(Deed),
 }
 
-/// Everything that is drawn.
+/// State of the screen.
 pub struct Model {
-    /// What the daemon knows.
+    /// Lists as last read from the daemon.
     pub lists: Lists,
-    /// When it was read, in Unix milliseconds.
+    /// Time at which the lists were read, in Unix milliseconds.
     pub read_at: u64,
-    /// The time, in Unix milliseconds.
+    /// Current time, in Unix milliseconds.
     pub now: u64,
-    /// Where the keys go.
+    /// Selected section, which receives the keys.
     pub part: Part,
-    /// The chosen row of each part.
+    /// Selected row of each section.
     pub chosen: [usize; 4],
-    /// Over everything.
+    /// Overlay, if any.
     pub over: Option<Over>,
-    /// The last thing that was said.
+    /// Last notice in the footer; the next key clears it.
     pub notice: Option<String>,
 }
 
 impl Model {
-    /// As it is first shown: at the questions, where there are some.
+    /// Initial state: the questions are selected if there are any.
     pub fn new(lists: Lists, now: u64) -> Self {
         let part = match lists.questions.is_empty() {
             true => Part::Sessions,
@@ -113,7 +113,7 @@ impl Model {
         }
     }
 
-    /// The rows of a part.
+    /// Rows of a section.
     pub fn rows(&self, part: Part) -> &[Value] {
         match part {
             Part::Questions => &self.lists.questions,
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// The chosen row of a part.
+    /// Selected row of a section.
     pub fn row(&self, part: Part) -> usize {
         self.chosen[part as usize].min(self.rows(part).len().saturating_sub(1))
     }
@@ -133,7 +133,7 @@ impl Model {
         Some(row[field].as_str()?.to_owned())
     }
 
-    /// New lists came. Whatever was chosen stays chosen, wherever it stands now.
+    /// Replaces the lists. Each selection follows its row by id.
     pub fn take(&mut self, lists: Lists) {
         const IDS: [&str; 4] = ["question_id", "session_id", "timer_id", "message_id"];
         let before: Vec<Option<String>> = Part::ALL
@@ -155,7 +155,7 @@ impl Model {
         }
     }
 
-    /// A session has written or used something.
+    /// Updates a session with its new output and resource usage.
     pub fn output(&mut self, output: &Value) {
         let session = self
             .lists
@@ -179,7 +179,7 @@ impl Model {
         }
     }
 
-    /// The lines of a log that was asked for.
+    /// Shows the lines of a log that was requested, if that log is still open.
     pub fn log_came(&mut self, of: &str, new: Vec<String>) {
         if let Some(Over::Log { session, lines, .. }) = &mut self.over
             && session == of
@@ -188,7 +188,7 @@ impl Model {
         }
     }
 
-    /// The log that is shown, to be read again.
+    /// Request to read the open log again.
     pub fn log_wanted(&self) -> Option<Deed> {
         match &self.over {
             Some(Over::Log { session, pty, .. }) => Some(Deed::Log {
@@ -199,7 +199,7 @@ impl Model {
         }
     }
 
-    /// A key was pressed.
+    /// Applies a key and returns its effect.
     pub fn press(&mut self, key: Key) -> Wish {
         self.notice = None;
         if key == Key::Interrupt {
@@ -213,7 +213,7 @@ impl Model {
 
     fn press_over(&mut self, over: Over, key: Key) -> Wish {
         match over {
-            // Any key leaves the help.
+            // Any key closes the help.
             Over::Help => Wish::Nothing,
             Over::Sure { deed, .. } => match key {
                 Key::Char('y' | 'Y') => Wish::Act(deed),
@@ -292,7 +292,7 @@ impl Model {
         }
     }
 
-    /// The session that the chosen row is about.
+    /// Session of the selected row.
     fn session(&self) -> Option<String> {
         match self.part {
             Part::Questions | Part::Sessions => self.id(self.part, "session_id"),

@@ -1,33 +1,33 @@
-//! The terminal while it is drawn on: another screen, no cursor, every key as it is typed. It is given
-//! back as it was, whatever ends the program.
+//! Terminal of `abide top`: alternate screen, hidden cursor, raw mode. The terminal is restored on drop
+//! and on panic.
 
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use crate::cli::terminal::{Raw, Terminal};
 
-/// Another screen, no cursor, no wrapping of lines that are too long.
+/// Switches to the alternate screen, hides the cursor, disables line wrapping, clears the screen.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
-/// And back.
+/// Reverts [`ENTER`].
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// A terminal that is drawn on.
+/// Terminal in full-screen mode.
 pub struct Screen {
     terminal: Arc<Terminal>,
     raw: Option<Raw>,
-    /// What stands there.
+    /// Lines that are on the screen now.
     shown: Vec<String>,
 }
 
 impl Screen {
-    /// Takes the terminal over.
+    /// Switches the terminal to full-screen mode and installs a panic hook that restores it.
     pub fn enter(terminal: Terminal) -> io::Result<Self> {
         let raw = terminal.raw()?;
         let terminal = Arc::new(terminal);
         let (again, spare) = (terminal.clone(), Mutex::new(Some(raw.twin()?)));
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // What went wrong is to be read, not drawn over.
+            // Restore the terminal first, so that the panic message stays readable.
             let _ = again.write(LEAVE);
             drop(spare.lock().ok().and_then(|mut spare| spare.take()));
             before(panic);
@@ -45,17 +45,17 @@ impl Screen {
         self.terminal.size()
     }
 
-    /// What was typed.
+    /// Reads the bytes that were typed.
     pub async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
         self.terminal.read(room).await
     }
 
-    /// All is to be drawn anew: the size has changed.
+    /// Forces a full redraw, because the size has changed.
     pub fn forget(&mut self) {
         self.shown.clear();
     }
 
-    /// Shows these lines; only those that differ are written.
+    /// Shows these lines; only lines that differ are written.
     pub fn show(&mut self, lines: &[String]) -> io::Result<()> {
         let mut out = String::new();
         if self.shown.len() != lines.len() {
@@ -70,7 +70,7 @@ impl Screen {
         }
         match out.is_empty() {
             true => Ok(()),
-            // All at once, where the terminal knows how.
+            // Synchronized update (mode 2026), which avoids tearing where the terminal supports it.
             false => self
                 .terminal
                 .write(format!("\x1b[?2026h{out}\x1b[?2026l").as_bytes()),

@@ -1,5 +1,6 @@
-//! Where events are made, once for all who follow. It works only while somebody does, and for a
-//! little while after, so that a page that is reloaded finds its place.
+//! Event hub: turns engine changes into server-sent events, once for all subscribers. The hub runs only
+//! while there are subscribers and for [`GRACE`] afterwards, so that a page that is reloaded can resume
+//! from its last event.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,21 +19,22 @@ use abide_engine::clock::{Clock, SystemClock, sleep_until};
 use abide_engine::secret;
 use abide_engine::{Change, Handle};
 
-/// How long it works on after the last client has left.
+/// Time for which the hub keeps running after the last subscriber has left.
 const GRACE: Millis = Millis::from_secs(60);
 
-/// All who follow the events of one daemon.
+/// Entry point for subscribers to the events of one daemon. A channel exists only while the hub runs.
 pub struct Hub {
     handle: Handle,
     channel: Mutex<Option<Arc<Channel>>>,
 }
 
-/// One life of the hub. Numbers of events mean nothing beyond it.
+/// One run of the hub, from the first subscriber until the hub stops. Event numbers are valid only
+/// together with the epoch of their channel.
 pub struct Channel {
     epoch: String,
     held: Mutex<Held>,
     news: watch::Sender<()>,
-    /// Somebody has come or gone.
+    /// Signals the hub task that a subscriber has joined or left.
     moved: Notify,
 }
 
@@ -40,13 +42,13 @@ pub struct Channel {
 pub struct Held {
     pub ring: Ring,
     clients: usize,
-    /// How many of them want to see output.
+    /// Number of subscribers that also want session output.
     tails: usize,
     sampling: bool,
 }
 
 impl Hub {
-    /// For the daemon behind `handle`.
+    /// Creates a hub without a channel for the daemon behind `handle`.
     pub fn new(handle: Handle) -> Arc<Self> {
         Arc::new(Hub {
             handle,
@@ -54,7 +56,8 @@ impl Hub {
         })
     }
 
-    /// Takes a seat among those who follow. Whatever changes after this is heard there.
+    /// Subscribes a client and starts the hub if it does not run. The subscription covers every change
+    /// after this call.
     pub fn join(self: &Arc<Self>, tails: bool) -> Seat {
         let mut open = self.channel.lock().expect("no holder panics");
         let channel = open.get_or_insert_with(|| {
@@ -80,13 +83,13 @@ impl Hub {
         Seat { channel, tails }
     }
 
-    /// How many follow.
+    /// Number of current subscribers.
     pub fn clients(&self) -> usize {
         let open = self.channel.lock().expect("no holder panics");
         open.as_ref().map_or(0, |channel| channel.held().clients)
     }
 
-    /// Ends the channel, unless somebody has come meanwhile.
+    /// Closes the channel and returns `true`, unless a client has subscribed in the meantime.
     fn close(&self, channel: &Arc<Channel>) -> bool {
         let mut open = self.channel.lock().expect("no holder panics");
         if channel.held().clients > 0 {
@@ -97,7 +100,7 @@ impl Hub {
     }
 }
 
-/// Makes events of changes until nobody has followed for a while.
+/// Converts changes to events until there has been no subscriber for [`GRACE`].
 async fn run(hub: Arc<Hub>, channel: Arc<Channel>, mut changes: broadcast::Receiver<Change>) {
     let mut teller = Teller::new(hub.handle.clone(), channel.clone());
     let mut alone_since: Option<Mono> = None;
@@ -130,7 +133,7 @@ impl Channel {
         self.held.lock().expect("no holder panics")
     }
 
-    /// Sends an event to all who see what this agent has; `None`: to everybody.
+    /// Publishes an event to subscribers that can see this agent; `None` publishes to all subscribers.
     pub fn send(&self, agent: Option<Agent>, name: &str, fields: &impl Serialize) {
         let mut held = self.held();
         held.ring
@@ -139,12 +142,13 @@ impl Channel {
         self.news.send_replace(());
     }
 
-    /// Wakes all who follow.
+    /// Wakes all subscribers.
     pub fn wake(&self) {
         self.news.send_replace(());
     }
 
-    /// Whether anybody still wants to see output. The sampler ends where nobody does.
+    /// Returns `true` while at least one subscriber wants session output. Otherwise drops the stored
+    /// output and marks the sampler as stopped: the caller must end its loop.
     pub fn wants_output(&self) -> bool {
         let mut held = self.held();
         if held.tails == 0 {
@@ -154,21 +158,22 @@ impl Channel {
         held.tails > 0
     }
 
-    /// An event as it travels.
+    /// Encodes an event in the server-sent event format.
     pub fn event(&self, number: u64, name: &str, fields: &impl Serialize) -> Bytes {
         let (epoch, data) = (&self.epoch, json(fields));
         format!("id: {epoch}-{number}\nevent: {name}\ndata: {data}\n\n").into()
     }
 }
 
-/// A client's place among those who follow, until it is dropped.
+/// Subscription of one client; dropping it unsubscribes the client.
 pub struct Seat {
     channel: Arc<Channel>,
     tails: bool,
 }
 
 impl Seat {
-    /// Where a client goes on that heard `last`, and whether it misses nothing by that.
+    /// Cursor for a client whose last event id is `last`. The flag is `true` if the client can resume
+    /// from there without missing an event; otherwise the cursor is at the newest event.
     pub fn place(&self, last: Option<&str>) -> (Place, bool) {
         let held = self.channel.held();
         let number = last
@@ -182,12 +187,13 @@ impl Seat {
         (place, number.is_some())
     }
 
-    /// Hears that there is something to take.
+    /// Receiver that is notified when there may be new events to take.
     pub fn news(&self) -> watch::Receiver<()> {
         self.channel.news.subscribe()
     }
 
-    /// Takes what has come since the client was here last.
+    /// Takes the events after the cursor, at most one batch. Adds a `reset` event if some of them are
+    /// no longer in the backlog.
     pub fn take(&self, place: &mut Place, agent: Option<&Agent>, into: &mut VecDeque<Bytes>) {
         let took = self.channel.held().ring.take(place, agent, into);
         if took == Took::Lost {
@@ -195,12 +201,12 @@ impl Seat {
         }
     }
 
-    /// An event for this client alone.
+    /// Encodes an event for this client alone, with the number at its cursor.
     pub fn event(&self, place: Place, name: &str, fields: &impl Serialize) -> Bytes {
         self.channel.event(place.event, name, fields)
     }
 
-    /// Tells the client to look everything up again.
+    /// Encodes the event that tells the client to reload all lists.
     pub fn reset(&self, place: Place) -> Bytes {
         self.event(place, "reset", &Nothing {})
     }

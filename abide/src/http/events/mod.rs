@@ -1,7 +1,8 @@
-//! What happens, as it happens: a stream of server-sent events. One that broke is taken up again
-//! where it broke, as long as that is remembered; else the client is told to look everything up.
-//! Over a WebSocket it is the same text: of plain streams a browser opens six in all its pages, and the
-//! seventh page would wait for ever.
+//! `GET /v1/events`: a stream of server-sent events. A client that reconnects resumes after its last
+//! event while that is in the backlog; otherwise a `reset` event tells the client to reload all lists.
+//!
+//! The same text is also served over a WebSocket: browsers open at most six HTTP/1.1 connections per
+//! host across all tabs, so plain streams in six tabs would block the seventh tab for ever.
 
 mod hub;
 mod ring;
@@ -37,13 +38,13 @@ use abide_engine::clock::{Clock, SystemClock, pause};
 use hub::Seat;
 use ring::Place;
 
-/// How often a silent stream shows that it is alive.
+/// Interval of keep-alive comments on a stream without events.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How soon a browser comes back, in milliseconds.
+/// Reconnect delay for browsers, in milliseconds.
 const RETRY: &[u8] = b"retry: 1000\n";
-/// A comment, which nobody hears of but the connection.
+/// Server-sent event comment. Clients ignore it, but it keeps the connection alive.
 const ALIVE: Bytes = Bytes::from_static(b":\n\n");
-/// Whoever follows has nothing to say.
+/// Largest WebSocket message from a client. Clients have nothing to send here.
 const MESSAGE_LIMIT: usize = 4 << 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -56,8 +57,8 @@ pub struct Wanted {
     last: Option<String>,
 }
 
-/// Events from now on, or from the one that the client heard last. A person who holds the stream
-/// open counts as one who can be asked.
+/// Streams events from now on, or after the client's last event. A person who holds the stream open
+/// counts as available for questions.
 pub async fn events(
     Shared(state): Shared<State>,
     who: Who,
@@ -99,7 +100,7 @@ pub async fn events(
     Ok((kind, Body::from_stream(events)).into_response())
 }
 
-/// Says every event as a message, until one of the two has gone.
+/// Sends every event as one WebSocket message until the stream ends or the client disconnects.
 async fn speak(mut socket: WebSocket, mut following: Following) {
     loop {
         tokio::select! {
@@ -121,11 +122,11 @@ async fn speak(mut socket: WebSocket, mut following: Following) {
         code: close_code::NORMAL,
         reason: "the stream has ended".into(),
     };
-    // Whoever has gone away is told nothing more.
+    // The client may have disconnected already.
     let _ = socket.send(Message::Close(Some(close))).await;
 }
 
-/// The first event of every stream.
+/// Encodes the first event of every stream, with the reconnect delay in front.
 fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
     let fields = Hello {
         version: env!("CARGO_PKG_VERSION"),
@@ -138,7 +139,7 @@ fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
     hello.freeze()
 }
 
-/// One client, and how far it has come. It holds no event but those on their way.
+/// Stream of one client with its cursor. It buffers at most one batch of events; the ring stores the rest.
 struct Following {
     seat: Seat,
     news: watch::Receiver<()>,

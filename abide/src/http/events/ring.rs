@@ -1,52 +1,52 @@
-//! The last events, as they were sent, and the newest output of everything that runs.
+//! Backlog of recent events in encoded form, and the latest output event of each running session.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use abide_core::{Agent, SessionId};
 use bytes::Bytes;
 
-/// Events that are remembered, and how many bytes they may take.
+/// Limits of the backlog: number of events, and their total size in bytes.
 const EVENTS: usize = 1_024;
 const BYTES: usize = 4 << 20;
-/// Events that one client takes at once.
+/// Number of events that one client takes in one batch.
 const AT_ONCE: usize = 64;
 
-/// How far a client has come.
+/// Cursor of one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The number of the last event it has.
+    /// Number of the last event that the client received.
     pub event: u64,
-    /// The version of the outputs it has.
+    /// Version of the outputs that the client received.
     output: u64,
-    /// Whether it wants outputs.
+    /// Set if the client wants output events.
     pub tails: bool,
 }
 
-/// An event on its way to everybody who may know of it.
+/// Encoded event with its owner; `None` means that all clients may see it.
 struct Entry {
     agent: Option<Agent>,
     bytes: Bytes,
 }
 
-/// The newest output of a session. Whoever is slow misses those in between.
+/// Latest output event of a session. A slow client misses the ones in between.
 struct Output {
     version: u64,
     agent: Agent,
     bytes: Bytes,
 }
 
-/// What a client gets next.
+/// Result of taking a batch of events.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Took {
-    /// What there is, which may be nothing.
+    /// The batch was taken; it may be empty.
     All,
-    /// It is too far behind.
+    /// The client's next event is no longer in the backlog.
     Lost,
 }
 
 #[derive(Default)]
 pub struct Ring {
-    /// The number of the newest event.
+    /// Number of the newest event.
     last: u64,
     entries: VecDeque<Entry>,
     bytes: usize,
@@ -55,17 +55,18 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// The number of the newest event.
+    /// Number of the newest event.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// Whether a client that has come this far misses nothing.
+    /// Returns `true` if every event after `event` is still in the backlog.
     pub fn remembers(&self, event: u64) -> bool {
         (self.last - self.entries.len() as u64..=self.last).contains(&event)
     }
 
-    /// Adds an event for those who see what this agent has; `None`: for everybody.
+    /// Appends an event for clients that can see this agent (`None`: for all clients) and drops the
+    /// oldest events over the limits.
     pub fn push(&mut self, agent: Option<Agent>, bytes: impl FnOnce(u64) -> Bytes) {
         self.last += 1;
         let bytes = bytes(self.last);
@@ -79,7 +80,7 @@ impl Ring {
         }
     }
 
-    /// Replaces the output of a session.
+    /// Replaces the output event of a session.
     pub fn put_output(&mut self, session: SessionId, agent: Agent, bytes: Bytes) {
         self.version += 1;
         let version = self.version;
@@ -91,12 +92,12 @@ impl Ring {
         self.outputs.insert(session, output);
     }
 
-    /// Forgets the output of all sessions but those that `stay`.
+    /// Drops the output events of all sessions for which `stay` returns `false`.
     pub fn keep_outputs(&mut self, stay: impl Fn(SessionId) -> bool) {
         self.outputs.retain(|session, _| stay(*session));
     }
 
-    /// Moves a client on, and hands it what it passes.
+    /// Advances the cursor by at most one batch, and appends the events that the client may see to `into`.
     pub fn take(
         &self,
         place: &mut Place,
@@ -119,7 +120,8 @@ impl Ring {
                 into.push_back(entry.bytes.clone());
             }
         }
-        // Outputs carry the number of the newest event, so whoever has not come that far waits.
+        // Output events carry the number of the newest event as their id. A client that is further
+        // behind gets them later; otherwise it would skip events when it resumes from that id.
         if place.tails && place.event == self.last && place.output < self.version {
             let newer = self.outputs.values();
             let newer = newer.filter(|output| output.version > place.output);

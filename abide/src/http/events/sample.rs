@@ -1,4 +1,4 @@
-//! The output of what runs, looked at twice a second for as long as somebody wants to see it.
+//! Output sampler: reads the output of running sessions twice a second while a subscriber wants it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use abide_engine::clock::pause;
 use abide_engine::{Handle, SessionView};
 use abide_session::log::Log;
 
-/// Between two rounds.
+/// Pause between two rounds.
 const ROUND: Duration = Duration::from_millis(500);
-/// Every so many rounds the kernel is asked what the sessions do.
+/// Period, in rounds, of the CPU and memory measurement. The first two rounds of each period measure.
 const LOOK_EVERY: u32 = 4;
 
-/// What was told of a session last.
+/// State of a session at its last output event.
 #[derive(Default)]
 struct Told {
     bytes: Option<u64>,
@@ -26,7 +26,7 @@ struct Told {
     look: Option<Look>,
 }
 
-/// Works until nobody wants to see it any more.
+/// Samples all running sessions until no subscriber wants output.
 pub async fn sample(handle: Handle, channel: Arc<Channel>) {
     let mut told = HashMap::<SessionId, Told>::new();
     let mut meter = Meter::default();
@@ -62,7 +62,7 @@ pub async fn sample(handle: Handle, channel: Arc<Channel>) {
     }
 }
 
-/// Tells what has changed of one session. Whether anything has.
+/// Stores a new output event if the session has changed, and returns `true` in that case.
 async fn look_at(
     handle: &Handle,
     channel: &Channel,
@@ -71,7 +71,7 @@ async fn look_at(
     last: &mut Told,
 ) -> bool {
     let log = Log::open(&view.folder);
-    // What cannot be read now may be told the next time.
+    // The next round retries a log that cannot be read now.
     let Ok(bytes) = log.end() else {
         return false;
     };

@@ -1,4 +1,5 @@
-//! Changes become events. What changed several times at once is told once, as it is then.
+//! Conversion of engine changes to events. Several changes of one session, timer or message in a batch
+//! become one event with the current state.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,21 +16,22 @@ use abide_engine::clock::SystemClock;
 use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle};
 
-/// Changes that are looked at together.
+/// Largest number of changes in one batch.
 const AT_ONCE: usize = 1_024;
-/// Timers that are told one by one within [`SPAN`]; of more it is only said that they changed.
+/// Number of timer events within [`SPAN`]. Further changes are replaced by one `timers_changed` event
+/// at the end of the span.
 const TIMERS: usize = 200;
 const SPAN: Millis = Millis::from_secs(1);
 
 pub struct Teller {
     handle: Handle,
     channel: Arc<Channel>,
-    /// Whose the open questions are.
+    /// Agent of each open question that was announced.
     asked: BTreeMap<QuestionId, Agent>,
-    /// Timers that were told since.
+    /// Number of timer changes since `since`.
     told: usize,
     since: Mono,
-    /// More timers have changed than were told.
+    /// Set if timers have changed without an event of their own; `timers_changed` is still to be sent.
     owing: bool,
 }
 
@@ -46,7 +48,7 @@ impl Teller {
         }
     }
 
-    /// Tells a change and all that have come since.
+    /// Publishes events for a change and for all changes that are already queued behind it.
     pub async fn tell(&mut self, first: Change, more: &mut broadcast::Receiver<Change>) {
         let mut changes = vec![first];
         while changes.len() < AT_ONCE {
@@ -72,7 +74,7 @@ impl Teller {
                         question_id: Id(id),
                         closing: closing_word(closing).into(),
                     };
-                    // Of one that nobody was told of, nobody needs to hear.
+                    // Subscribers do not know this question, so they do not need to know that it is closed.
                     if let Some(agent) = self.asked.remove(&id) {
                         self.send(Some(agent), "question", &event);
                     }
@@ -106,7 +108,7 @@ impl Teller {
                 let session = sessions::session_of(&view);
                 self.send(Some(view.state.agent.clone()), "session", &session);
             }
-            // It has been forgotten, and there is no word for that.
+            // The session was removed, and there is no event for that: clients must reload.
             None => self.lost(),
         }
     }
@@ -136,18 +138,18 @@ impl Teller {
         }
     }
 
-    /// When it must be said that more timers have changed than were told.
+    /// Time at which `timers_changed` must be sent, if it is pending.
     pub fn owes(&self) -> Option<Mono> {
         self.owing.then(|| self.since + SPAN)
     }
 
-    /// Says it.
+    /// Sends the pending `timers_changed` event.
     pub fn pay(&mut self) {
         self.owing = false;
         self.send(None, "timers_changed", &Nothing {});
     }
 
-    /// More has happened than can be told.
+    /// Tells all subscribers to reload, because changes were lost or cannot be expressed as an event.
     pub fn lost(&mut self) {
         self.asked = open_questions(&self.handle);
         self.send(None, "reset", &Nothing {});
@@ -158,7 +160,7 @@ impl Teller {
     }
 }
 
-/// Whose the open questions are.
+/// Agents of the open questions.
 fn open_questions(handle: &Handle) -> BTreeMap<QuestionId, Agent> {
     let open = handle.published().questions();
     let open = open.iter();
@@ -166,7 +168,7 @@ fn open_questions(handle: &Handle) -> BTreeMap<QuestionId, Agent> {
         .collect()
 }
 
-/// Without those that a later one makes needless.
+/// Drops every change that a later change of the same session, timer or message supersedes.
 fn newest(changes: Vec<Change>) -> Vec<Change> {
     let (mut sessions, mut timers) = (HashSet::new(), HashSet::new());
     let mut handled = HashSet::new();

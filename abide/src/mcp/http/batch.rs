@@ -1,6 +1,6 @@
-//! Batches over HTTP: all answers go out on one event stream, which ends when all is answered.
+//! Batches over HTTP: all answers are sent on one event stream, which ends after the last.
 //!
-//! Such a stream cannot be resumed: an event's id names a place in the answer to one message only.
+//! Such a stream cannot be resumed, because an event id refers to the answer to a single message.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::mcp::scan::{Kind, Outline};
 use crate::mcp::server::Origin;
 use crate::mcp::wire::{TWICE, refusal};
 
-/// Answer to a batch where the version has none.
+/// Error sentence for a batch in a version without batches.
 pub const ONE_AT_A_TIME: &str =
     "a batch is not taken in this version of MCP; send each message in a request of its own";
 
@@ -69,8 +69,8 @@ pub fn refused(code: i32, sentence: &str) -> Refused {
     json(StatusCode::BAD_REQUEST, refusal(None, code, sentence))
 }
 
-/// Decodes a message of a batch whose requests have these `ids` so far. The error is the answer to what cannot
-/// be decoded.
+/// Decodes a message of a batch. `ids` are the ids of the batch's requests so far. The error is the answer to
+/// a message that cannot be decoded.
 fn decoded(
     line: &[u8],
     ids: &mut HashSet<Option<Vec<u8>>>,

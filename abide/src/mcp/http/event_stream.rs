@@ -1,8 +1,8 @@
-//! Event streams (SSE) of HTTP responses: every message that goes to a client over HTTP leaves on one.
+//! Event streams (SSE) of HTTP responses, which carry every message to a client over HTTP.
 //!
-//! A stream records its events, so that a client of a session whose connection broke can resume after the last
-//! event it has read. Its readers are the bodies of responses; a tool result counts as delivered when a
-//! reader has read the stream to its end.
+//! A stream records its events, so that a client of a session whose connection broke can resume after the
+//! last event that it has read. Its readers are the bodies of responses. A tool result counts as delivered
+//! when a reader has read the stream to its end.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,28 +21,28 @@ use crate::mcp::wire::encode;
 use crate::tools::Receipt;
 use abide_engine::clock::pause;
 
-/// Finished streams that are kept per session; a client resumes only recent ones.
+/// Limit on finished streams that are kept per session; a client resumes only recent ones.
 const KEPT: usize = 8;
-/// Bytes of finished streams that are kept per session.
+/// Limit on the bytes of finished streams that are kept per session.
 const BYTES: usize = 4 << 20;
-/// Events that are kept per stream. The oldest notification is dropped first.
+/// Limit on events that are kept per stream. The oldest notification is dropped first.
 const EVENTS: usize = 32;
-/// Interval of comments on a stream that is silent.
+/// Interval between comments on a silent stream.
 const ALIVE: Duration = Duration::from_secs(15);
-/// The same before the first event: clients that limit the time to the first byte would give up a silent call.
+/// Delay of the first comment: clients that limit the time to the first byte would give up a silent call.
 const FIRST_COMMENT: Duration = Duration::from_millis(250);
-/// SSE comment, which readers skip.
+/// SSE comment, which readers ignore.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
 /// Milliseconds after which a client whose connection broke should resume.
 const RETRY: u32 = 3_000;
-/// Number of the stream of a session that carries what belongs to no request.
+/// Number of the session's stream for messages that belong to no request.
 const COMMON: u64 = 0;
 
-/// The events of one response, or of one session's stream for what belongs to no request.
+/// Events of one response, or of a session's stream for messages that belong to no request.
 pub struct EventStream {
     /// Place among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
     place: Option<Place>,
-    /// The session has ended, or the client of a single request is gone.
+    /// Cancelled when the session has ended, or the client of a single request is gone.
     pub lost: CancellationToken,
     recording: Mutex<Recording>,
     changed: Notify,
@@ -53,28 +53,28 @@ struct Place {
     replay: Weak<Replay>,
 }
 
-/// Events of one stream so far.
+/// Recorded events of one stream.
 #[derive(Default)]
 struct Recording {
     events: VecDeque<Event>,
-    /// Events so far, which is also the number of the last.
+    /// Number of events so far, which is also the number of the last one.
     count: u64,
     bytes: usize,
-    /// Answers that are still to come. The stream ends after the last.
+    /// Answers that are still expected. The stream ends after the last.
     pending: usize,
     readers: usize,
     /// Receipts of results that no reader has read to the end.
     receipts: Vec<Receipt>,
-    /// Number of the last event that was read. The common stream has this one position for all its readers, since
-    /// each of its messages goes to one of them only.
+    /// Number of the last event that was read. The common stream has one position for all its readers, since
+    /// each of its messages goes to only one of them.
     cursor: u64,
 }
 
 struct Event {
     number: u64,
-    /// The message as a line of JSON.
+    /// Message as a line of JSON.
     line: Bytes,
-    /// A later event makes it superfluous.
+    /// The event may be dropped: a later event supersedes it.
     is_notification: bool,
     error: Option<ErrorCode>,
 }
@@ -98,14 +98,13 @@ impl Recording {
         });
     }
 
-    /// First kept event after this number.
+    /// First recorded event after this number.
     fn after(&self, number: u64) -> Option<&Event> {
         self.events.iter().find(|event| event.number > number)
     }
 }
 
-/// A request whose answer is to come on an event stream. Dropping it, after the answer or without one, lets the
-/// stream end.
+/// Expected answer on an event stream. Dropping it, after the answer or without one, lets the stream end.
 pub struct PendingAnswer(Arc<EventStream>);
 
 impl Drop for PendingAnswer {
@@ -148,7 +147,7 @@ impl EventStream {
         (self.place.as_ref()).is_some_and(|place| place.number == COMMON)
     }
 
-    /// Names an event, where it can be named.
+    /// SSE `id` line of an event; empty if the stream cannot be resumed.
     fn id_line(&self, event: u64) -> String {
         let place = self.place.as_ref();
         place.map_or_else(String::new, |place| {
@@ -156,7 +155,7 @@ impl EventStream {
         })
     }
 
-    /// True if a response reads it now.
+    /// True if a response reads the stream now.
     pub fn is_read(&self) -> bool {
         self.recording().readers > 0
     }
@@ -165,7 +164,7 @@ impl EventStream {
         !self.is_common() && self.recording().pending == 0
     }
 
-    /// Keeps the stream open until a request was answered.
+    /// Keeps the stream open until a request has been answered.
     pub fn expect_answer(self: &Arc<Self>) -> PendingAnswer {
         self.recording().pending += 1;
         PendingAnswer(self.clone())
@@ -177,7 +176,8 @@ impl EventStream {
         !self.lost.is_cancelled()
     }
 
-    /// Sends an answer. Its result is acknowledged when it was read, and told again if nobody reads.
+    /// Sends an answer. Its receipt is confirmed when the answer has been read. Without a reader the receipt
+    /// is dropped, so that the messages in the result are delivered again.
     pub fn send_answer(&self, message: &ServerJsonRpcMessage, mut receipt: Option<Receipt>) {
         let Ok(line) = encode(message) else {
             return;
@@ -200,14 +200,14 @@ impl EventStream {
         self.change(|recording| recording.add(line, false, None));
     }
 
-    /// The error that it begins with, if there is one already: its code, and the message as JSON.
+    /// Code and JSON of the first event, if it is an error.
     pub fn first_error(&self) -> Option<(ErrorCode, Bytes)> {
         let recording = self.recording();
         let first = recording.events.front()?;
         Some((first.error?, first.line.clone()))
     }
 
-    /// Reads from the beginning; the common stream from where the last reader stopped.
+    /// Reader from the beginning; of the common stream, from where the last reader stopped.
     pub fn read(self: &Arc<Self>) -> Reader {
         self.read_after(0)
     }
@@ -223,10 +223,10 @@ impl EventStream {
     }
 }
 
-/// One reader of a stream.
+/// Reader of a stream.
 pub struct Reader {
     stream: Arc<EventStream>,
-    /// Number of the last event that was read. The common stream has its own.
+    /// Number of the last event that was read; unused on the common stream.
     position: u64,
     began: bool,
     abandoned: Option<DropGuard>,
@@ -239,7 +239,7 @@ impl Reader {
         self
     }
 
-    /// Body of a response.
+    /// Turns the reader into the body of a response.
     pub fn into_body(self) -> Body {
         Body::from_stream(stream::unfold(self, async |mut reader| {
             let part = reader.next().await?;
@@ -247,7 +247,7 @@ impl Reader {
         }))
     }
 
-    /// Reads the next event, or a comment if there is none for long. `None`: the stream is over.
+    /// Reads the next event, or a comment after some time without one. `None`: the stream is over.
     async fn next(&mut self) -> Option<Bytes> {
         let stream = self.stream.clone();
         let began = std::mem::replace(&mut self.began, true);
@@ -256,7 +256,7 @@ impl Reader {
                 true => stream.recording().cursor,
                 false => self.position,
             };
-            // Without data: it says after which event to resume if no other comes.
+            // An event without data, which tells the client after which event to resume if no other arrives.
             let id = stream.id_line(position);
             return Some(format!("{id}retry: {RETRY}\ndata: \n\n").into());
         }
@@ -279,7 +279,7 @@ impl Reader {
         }
     }
 
-    /// Takes the next event. `None`: there will be none, and the results that were read are acknowledged.
+    /// Takes the next event. At the end of the stream, confirms the receipts of the results that were read.
     fn take(&mut self) -> Poll<Option<Bytes>> {
         let stream = &self.stream;
         let mut recording = stream.recording();
@@ -317,7 +317,7 @@ impl Drop for Reader {
             _ => Vec::new(),
         };
         drop(recording);
-        // What they would have acknowledged is told again.
+        // Unconfirmed receipts: the messages of these results are delivered again.
         drop(unread);
     }
 }
@@ -333,7 +333,7 @@ struct Streams {
 }
 
 impl Replay {
-    /// Returns the common stream as well.
+    /// Table with the common stream, which is returned as well.
     pub fn new(lost: CancellationToken) -> (Arc<Self>, Arc<EventStream>) {
         let replay = Arc::new(Replay(Mutex::default()));
         let (common, _) = replay.open(lost);
@@ -358,8 +358,8 @@ impl Replay {
         (stream, pending)
     }
 
-    /// Reads what follows the event with this id (`event/stream`), recorded and still to come. `None`: the
-    /// stream is not known.
+    /// Reader of the events after the one with this id (`event/stream`), recorded and future ones. `None`:
+    /// unknown stream.
     pub fn resume(&self, id: &str) -> Option<Reader> {
         let (event, number) = id.split_once('/')?;
         let (event, number) = (event.parse().ok()?, number.parse::<u64>().ok()?);

@@ -1,4 +1,4 @@
-//! What the head of an HTTP request says of the message in its body, and whether both agree.
+//! Headers of an HTTP request that describe the message in its body, and checks that both agree.
 
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
@@ -15,29 +15,29 @@ use super::{Refused, has_metadata, objection, text};
 
 pub const JSON: &str = "application/json";
 pub const EVENTS: &str = "text/event-stream";
-/// Names the session of a request, up to 2025-11-25.
+/// Header with the session id, up to 2025-11-25.
 pub const SESSION: &str = "mcp-session-id";
-/// Names the event after which a stream is resumed.
+/// Header with the id of the event after which a stream is resumed.
 pub const LAST_EVENT_ID: &str = "last-event-id";
-/// Names the version of the protocol, from 2025-06-18 on.
+/// Header with the protocol version, from 2025-06-18 on.
 const VERSION: &str = "mcp-protocol-version";
-/// Names the method of a message, from 2026-07-28 on.
+/// Header with the method of a message, from 2026-07-28 on.
 const METHOD: &str = "mcp-method";
-/// Names the tool, prompt, resource or task that a request is about, from 2026-07-28 on.
+/// Header with the name of the tool, prompt, resource or task of a request, from 2026-07-28 on.
 const NAME: &str = "mcp-name";
-/// Prefix and suffix of a value that is written in Base64.
+/// Prefix and suffix of a Base64-encoded value.
 const ENCODED: (&str, &str) = ("=?base64?", "?=");
 
-/// To what a message belongs.
+/// Lifecycle that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lifecycle {
-    /// A session, which begins with `initialize`.
+    /// Session that begins with `initialize`.
     Session,
-    /// Nothing but itself.
+    /// Single request without a session.
     Single,
 }
 
-/// Checks that the client takes responses of these kinds.
+/// Checks that the client accepts responses of these media types.
 pub fn accepts(headers: &HeaderMap, kinds: &[&str]) -> Result<(), Refused> {
     let accepted = headers.get(header::ACCEPT);
     let accepted = accepted.and_then(|accepted| accepted.to_str().ok());
@@ -49,14 +49,14 @@ pub fn accepts(headers: &HeaderMap, kinds: &[&str]) -> Result<(), Refused> {
     Err(text(StatusCode::NOT_ACCEPTABLE, &sentence))
 }
 
-/// Refuses a method.
+/// Refusal of an HTTP method.
 pub fn not_allowed(allowed: &'static str) -> Refused {
     let head = [(header::ALLOW, allowed)];
     let sentence = format!("use {allowed}");
     Box::new((StatusCode::METHOD_NOT_ALLOWED, head, sentence).into_response())
 }
 
-/// The id of the session.
+/// Session id.
 pub fn session(headers: &HeaderMap) -> Result<&str, Refused> {
     let id = headers.get(SESSION).and_then(|id| id.to_str().ok());
     id.ok_or_else(|| {
@@ -65,7 +65,7 @@ pub fn session(headers: &HeaderMap) -> Result<&str, Refused> {
     })
 }
 
-/// The version that the head names. `None`: it names none.
+/// Protocol version in the headers. `None`: the header is missing.
 fn version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     let Some(version) = headers.get(VERSION) else {
         return Ok(None);
@@ -77,7 +77,7 @@ fn version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     Ok(Some(version))
 }
 
-/// The version that the head names, which must be known.
+/// Protocol version in the headers, which must be a known one.
 pub fn known_version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     let version = version(headers)?;
     let is_known = |version: &str| {
@@ -91,7 +91,7 @@ pub fn known_version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
     Err(text(StatusCode::BAD_REQUEST, sentence))
 }
 
-/// Checks that the version has sessions.
+/// Checks that the protocol version has sessions.
 pub fn has_sessions(headers: &HeaderMap) -> Result<(), Refused> {
     match known_version(headers)? {
         Some(version) if is_modern(version) => Err(not_allowed("POST")),
@@ -100,11 +100,11 @@ pub fn has_sessions(headers: &HeaderMap) -> Result<(), Refused> {
 }
 
 fn is_modern(version: &str) -> bool {
-    // Versions are dates, which compare as text.
+    // Versions are ISO dates, which compare as text.
     version >= ProtocolVersion::V_2026_07_28.as_str()
 }
 
-/// Checks that the head names the version that the message does, and finds out to what the message belongs.
+/// Checks that headers and message name the same version, and determines the lifecycle of the message.
 pub fn lifecycle(
     headers: &HeaderMap,
     message: &ClientJsonRpcMessage,
@@ -144,7 +144,7 @@ fn lifecycle_of_request(
             ErrorData::invalid_params(sentence, None),
         ));
     };
-    // A version that is not known is refused by the protocol, which says what is.
+    // An unknown version is refused by `dispatch`, whose error lists the known ones.
     let version = version(headers)?;
     if version != Some(inner.as_str()) {
         let version = version.unwrap_or("nothing");
@@ -176,7 +176,7 @@ fn match_initialize(
             ErrorData::invalid_request(sentence, None),
         ));
     }
-    // No version is agreed upon yet, so the method need not be named; but a router must not read another.
+    // No version is agreed yet, so the method header may be missing; but a wrong one could mislead a router.
     let mut methods = headers.get_all(METHOD).iter();
     match (methods.next(), methods.next()) {
         (Some(method), None) if method == "initialize" => Ok(()),
@@ -188,7 +188,7 @@ fn match_initialize(
     }
 }
 
-/// Checks that the head names the method of the message, and what it is about, as routers read them there.
+/// Checks that the headers repeat the method and the name in the message, because routers rely on them.
 pub fn match_message(
     headers: &HeaderMap,
     message: &ClientJsonRpcMessage,
@@ -210,7 +210,7 @@ pub fn match_message(
         .map_err(|sentence| mismatch(id, sentence))
 }
 
-/// The fields of a message that its head repeats.
+/// Fields of a message that its headers repeat.
 #[derive(Deserialize)]
 struct Named {
     method: String,
@@ -249,7 +249,7 @@ impl Named {
     }
 }
 
-/// The value of a header that must not be there twice.
+/// Value of a header that must not be given twice.
 fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, String> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
@@ -259,7 +259,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Strin
     Ok(value.and_then(|value| value.to_str().ok()))
 }
 
-/// The value of a header that may be written in Base64. `None`: it cannot be read.
+/// Value of a header that may be Base64-encoded. `None`: invalid encoding.
 fn decoded(value: &str) -> Option<String> {
     let (before, after) = ENCODED;
     let inner = value.strip_prefix(before);

@@ -1,4 +1,4 @@
-//! Sessions of clients that speak HTTP in the versions up to 2025-11-25.
+//! HTTP sessions of clients with protocol versions up to 2025-11-25.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -14,9 +14,9 @@ use crate::mcp::server::Server;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::entropy;
 
-/// Sessions at once. One more takes the place of the one that was quiet for longest.
+/// Limit on sessions. A new one beyond it replaces the idle session that was used least recently.
 const SESSIONS: usize = 1_024;
-/// A session that is not used for so long is over; clients seldom say that they leave.
+/// Time without use after which a session is closed; clients seldom close their sessions.
 const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// All sessions, by id.
@@ -28,10 +28,10 @@ pub struct HttpSession {
     pub connection: Connection,
     /// The session has ended.
     lost: CancellationToken,
-    /// When it was used last.
+    /// Time of the last use.
     used: Mutex<Mono>,
     replay: Arc<Replay>,
-    /// Carries what belongs to no request.
+    /// Stream of messages that belong to no request.
     pub common: Arc<EventStream>,
 }
 
@@ -64,12 +64,12 @@ impl HttpSession {
         (stream, pending)
     }
 
-    /// Reads what follows the event with this id. `None`: its stream is not known.
+    /// Reader of the events after the one with this id. `None`: unknown stream.
     pub fn resume(&self, event: &str) -> Option<Reader> {
         self.replay.resume(event)
     }
 
-    /// Time until the session has been quiet for too long. `None`: it has been.
+    /// Time until the session has been unused for too long. `None`: that time has passed.
     fn quiet_in(&self) -> Option<Duration> {
         if !self.connection.is_idle() || self.common.is_read() {
             return Some(QUIET);
@@ -84,14 +84,14 @@ impl HttpSessions {
         self.0.lock().expect("no holder panics")
     }
 
-    /// The session with this id, which is used now.
+    /// Session with this id; the lookup counts as use.
     pub fn find(&self, id: &str) -> Option<Arc<HttpSession>> {
         let session = self.all().get(id).cloned()?;
         *session.used() = SystemClock.mono();
         Some(session)
     }
 
-    /// Opens a session. `None`: there are too many, and all wait for an answer.
+    /// Opens a session. `None`: the limit is reached, and all sessions have requests in flight.
     pub fn open(self: &Arc<Self>, server: Server) -> Option<(String, Arc<HttpSession>)> {
         let session = Arc::new(HttpSession::new(server));
         let id = format!("{:032x}", u128::from_ne_bytes(entropy::array()));
@@ -121,7 +121,7 @@ impl HttpSessions {
     }
 }
 
-/// The session without a request in flight that was used least recently.
+/// Id of the least recently used session without a request in flight.
 fn quietest(all: &HashMap<String, Arc<HttpSession>>) -> Option<String> {
     let idle = all
         .iter()

@@ -1,4 +1,4 @@
-//! What a model is told about timers and messages.
+//! Descriptions of the tools for timers and messages.
 
 use abide_api::arguments::{
     PauseTimerArgs, ReadMessagesArgs, ReadTimerArgs, TimerActionArgs, TimerArgs,

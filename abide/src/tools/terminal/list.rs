@@ -1,4 +1,4 @@
-//! `list`: the sessions an agent has.
+//! `list`: the sessions of an agent.
 
 use abide_api::arguments::ListArgs;
 use abide_api::{
@@ -15,13 +15,14 @@ use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_session::log::Log;
 
-/// Characters of a command that are shown in its line, and among the facts.
+/// Limits on the characters of a command: in the line of text, and in the structured result.
 const COMMAND: usize = 120;
 const WHOLE_COMMAND: usize = 2_000;
 
 pub(in crate::tools) struct List {
     include_ended: bool,
-    /// Without it, whatever lives is listed, and of what has ended the newest.
+    /// Limit on listed sessions. Without one, all living sessions are listed, and the newest of the ended
+    /// ones up to the default number of lines.
     most: Option<usize>,
 }
 
@@ -42,7 +43,7 @@ impl Desk {
         let most = list.most.unwrap_or(living.max(LINES as usize));
         let left_out = views.len().saturating_sub(most);
         if left_out > 0 {
-            // What lives, and the newest of what has ended.
+            // Keep the living sessions first, then the newest of the ended ones.
             views.sort_by_key(|view| std::cmp::Reverse((lives(view), view.state.created.0)));
             views.truncate(most);
         }
@@ -132,7 +133,7 @@ fn exit(view: &SessionView) -> Option<Exit> {
     view.ending()?.exit
 }
 
-/// So many characters of it.
+/// Command cut after `most` characters.
 fn cut(command: &str, most: usize) -> String {
     match command.char_indices().nth(most) {
         None => command.to_owned(),
@@ -140,7 +141,7 @@ fn cut(command: &str, most: usize) -> String {
     }
 }
 
-/// Whole seconds, as people write them.
+/// Duration in whole seconds, as text.
 fn spoken(millis: u64) -> String {
     Millis(millis / 1_000 * 1_000).to_string()
 }

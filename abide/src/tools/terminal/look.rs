@@ -1,4 +1,4 @@
-//! `screen`: what a person would see now.
+//! `screen`: the terminal screen as a person would see it now.
 
 use abide_api::ActionResult;
 use abide_output::printable::one_line;

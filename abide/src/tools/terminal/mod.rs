@@ -1,5 +1,5 @@
-//! `terminal_session`: keep a process and talk to it. One tool with an action; each action reads its
-//! own fields, and what it does is in the file of its name.
+//! `terminal_session`: start a process that outlives the call, and interact with it. One tool with an
+//! `action` argument; each action reads its own fields and is implemented in a file of its own.
 
 mod list;
 mod look;
@@ -32,10 +32,10 @@ use abide_engine::config::Config;
 use abide_engine::{Handle, Pending, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
 
-/// Characters of an unknown id that are repeated.
+/// Characters of an unknown id that an error message repeats.
 const SHOWN_ID: usize = 80;
 
-/// An action with its fields, all of them checked.
+/// Action with its checked fields.
 pub(super) enum Action {
     Start(Box<start::Start>),
     Read(Named, read::Read),
@@ -49,7 +49,7 @@ pub(super) enum Action {
     List(list::List),
 }
 
-/// A session as it was named, which need not be the name of one.
+/// Session as the caller named it; the text need not be a valid id.
 pub(super) enum Named {
     Id(SessionId),
     Unknown(String),
@@ -110,7 +110,7 @@ fn unknown_action(given: &str) -> BadInput {
 }
 
 fn named(given: Option<AnyText>) -> Result<Named, BadInput> {
-    // Whatever is no id names no session, be it a path or full of NULs.
+    // Text that is no valid id (a path, text with NUL bytes) names no session; it is answered with "not found".
     let AnyText(text) = given.ok_or_else(|| {
         BadInput("`session_id` is required and must be text; got nothing.".into())
     })?;
@@ -129,7 +129,7 @@ fn shortened(text: &str) -> String {
 
 pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
 
-/// Does what was asked. `None`: the daemon is stopping.
+/// Performs an action. `None`: the daemon is stopping.
 pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
     let plain = |done: Done| done.map(Finished::from);
     let done = match action {
@@ -149,11 +149,11 @@ pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
     Some(done.with(desk))
 }
 
-/// A refused action: its code and one sentence.
+/// Refused action: its error code and one sentence.
 pub(super) struct Refused(ErrorCode, String);
 
 impl Refused {
-    /// The state of the session does not allow this.
+    /// Refusal because the state of the session does not allow the action.
     fn conflict(sentence: impl Into<String>) -> Self {
         Refused(ErrorCode::Conflict, sentence.into())
     }
@@ -165,12 +165,12 @@ impl From<&Refusal> for Refused {
     }
 }
 
-/// An action's result, or the reason why there is none.
+/// Result of an action, or its refusal.
 type Done = Result<ToolResult, Refused>;
-/// The same where something was held for the result.
+/// Result of an action that holds resources until the result has been sent, or its refusal.
 type DoneReading = Result<Finished, Refused>;
 
-/// What every action needs.
+/// Engine and caller, which every action needs.
 pub(super) struct Desk {
     pub handle: Handle,
     pub context: Context,
@@ -185,7 +185,7 @@ impl Desk {
         }
     }
 
-    /// A session that the caller may know of.
+    /// Session of this name, if the caller may see it.
     fn session(&self, named: &Named) -> Result<Arc<SessionView>, Refused> {
         let id = match named {
             Named::Id(id) => *id,
@@ -200,24 +200,24 @@ impl Desk {
             .ok_or_else(|| Refused::from(&Refusal::SessionNotFound(id)))
     }
 
-    /// The session as it is now.
+    /// Current view of the session; the given one if the session has been removed.
     fn newest(&self, view: &Arc<SessionView>) -> Arc<SessionView> {
         let newest = self.handle.published().session(view.id);
         newest.unwrap_or_else(|| view.clone())
     }
 
-    /// Is there for as long as the guard is held: a session that somebody uses is not inactive.
+    /// Keeps the session active while the guard is held, so that its inactivity timeout does not run.
     async fn attend(&self, view: &SessionView) -> Pending {
         self.handle.keep_active(self.caller(), view.id).await
     }
 
-    /// What this request does to a session, which it may have begun to do under another daemon.
+    /// Entry of this request in the session's idempotency log: an earlier daemon may already have begun the request.
     fn request_entry(&self, view: &SessionView, what: &str) -> IdempotentRequest {
         let name = self.context.request_key.as_deref().map(str::as_bytes);
         IdempotentRequest::of(&view.folder, what, name)
     }
 
-    /// Has the core do something. `None`: the daemon is stopping.
+    /// Sends a request to the engine and waits for its outcome. `None`: the daemon is stopping.
     async fn ask(&self, request: Request) -> Option<Result<Outcome, Refused>> {
         let pending = self.handle.call(self.caller(), request, None).await;
         Some(match pending.done().await? {
@@ -226,7 +226,7 @@ impl Desk {
         })
     }
 
-    /// Hides the secrets that the session was given.
+    /// Masks the secrets that the session was given.
     fn mask(&self, view: &SessionView, text: String) -> String {
         self.mask_of(view).apply(text)
     }
@@ -235,13 +235,13 @@ impl Desk {
         Mask::of(self.handle.secrets(view.id))
     }
 
-    /// A result about a session.
+    /// Result about a session.
     fn result(&self, view: &SessionView, text: String, action: ActionResult) -> ToolResult {
         let summary = report::summary(view, view.is_running());
         self.result_of(view, summary, text, None, action)
     }
 
-    /// The same for a caller that has the summary of the session.
+    /// Result for a caller that already has the summary of the session.
     fn result_of(
         &self,
         view: &SessionView,
@@ -280,7 +280,7 @@ fn unreadable(fault: &std::io::Error) -> Refused {
     Refused(ErrorCode::Fault, sentence)
 }
 
-/// Refusal for a session that has ended where one is needed that runs.
+/// Refusal for an action that needs a running session.
 fn ended(id: SessionId) -> Refused {
     Refused::from(&Refusal::SessionEnded(id))
 }

@@ -1,5 +1,5 @@
-//! `read_output`: the lines that have not been read yet. It waits for what happens, never for time to
-//! pass: a line, the end of the process, or for a prompt the quiet after it.
+//! `read_output`: the lines that the caller has not read yet. The wait ends on an event: a new line, the end
+//! of the process, a match, or, for a prompt (a line without line end), a short time without output.
 
 use std::io;
 use std::sync::Arc;
@@ -25,15 +25,15 @@ use abide_session::folder;
 use abide_session::log::Log;
 use abide_session::read_cursors::ReadCursors;
 
-/// Lines where no number is given.
+/// Default of `max_lines`.
 const LINES: usize = 100;
-/// The quiet after which a line without end, such as a prompt, is taken to be all there is.
+/// Time without output after which a partial line, such as a prompt, is taken to be complete.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How long output may keep coming before an unfinished line is handed out regardless.
+/// Time for which output may keep coming before a partial line is returned regardless.
 const UNSETTLED: Millis = Millis(1_000);
-/// Lines read at once while a pattern is looked for.
+/// Lines read at once while searching for a pattern.
 const STRIDE: usize = 1_000;
-/// Room for what is told around the lines.
+/// Bytes reserved for the text around the lines.
 const FRAME: usize = 128;
 
 pub(in crate::tools) struct Read {
@@ -85,8 +85,8 @@ impl Desk {
         }
         let view = self.settled(&view, &reading, &mut guard).await;
         found.cut = (timeout < read.timeout).then_some(timeout);
-        // After a complete line the program may be about to do anything; after a prompt, or after nothing, what it does
-        // now is worth a look.
+        // After a complete line the program may do anything next. After a prompt, or after no output, its
+        // current activity is worth a sample.
         let activity = match view.is_running() && !found.ends_with_complete_line() {
             true => report::current_activity(&self.handle, &view),
             false => None,
@@ -97,7 +97,7 @@ impl Desk {
         Some(Ok(finished.telling_end_of(ended)))
     }
 
-    /// How far the caller has read.
+    /// Read cursor of the caller.
     pub(super) fn position(&self, view: &SessionView, cursors: &ReadCursors) -> Cursor {
         let connected = self.handle.clients().connections_of(&view.state.agent.0);
         let reader = Reader {
@@ -108,7 +108,7 @@ impl Desk {
         cursors.with(|all| reader.position(all))
     }
 
-    /// The caller has read up to here, which is noted after it has the answer.
+    /// Stores the caller's read cursor, after the answer has been sent.
     pub(super) fn has_read(&self, view: &SessionView, cursors: &ReadCursors, cursor: Cursor) {
         let (clients, agent) = (self.handle.clients().clone(), view.state.agent.clone());
         let (client, request) = (
@@ -125,7 +125,7 @@ impl Desk {
         });
     }
 
-    /// What was held for a result is let go of when that has left.
+    /// Result with the resources that are released after it has been sent.
     pub(super) fn finished(
         &self,
         result: super::ToolResult,
@@ -133,10 +133,10 @@ impl Desk {
         cursors: ReadCursors,
         reading: Reading,
     ) -> Finished {
-        // Over HTTP a command may end before it is known that the result has been taken. That must not
-        // count as told.
+        // Over HTTP the command may end before the server knows that the result was received. The guard is
+        // dropped now, so that this end does not count as reported.
         let guard = self.context.client.is_some().then_some(guard);
-        // In this order: what was told is noted first, and files are closed last.
+        // Dropped in this order: cursors are written first, files are closed last.
         let remains = Remains::of((cursors, guard, reading));
         Finished {
             result,
@@ -145,7 +145,7 @@ impl Desk {
         }
     }
 
-    /// Follows a session's output from here on.
+    /// Reader of a session's output from now on.
     pub(super) fn reading(&self, view: &SessionView, timeout: Millis) -> Reading {
         let now = SystemClock.mono();
         let follower = self.handle.keepers().follow_with_priority(view.id);
@@ -167,7 +167,7 @@ impl Desk {
         }
     }
 
-    /// The newest view; where the output has ended, one that says how.
+    /// Current view. If the output has ended, waits for the view that states how the session ended.
     pub(super) async fn settled(
         &self,
         view: &Arc<SessionView>,
@@ -180,7 +180,7 @@ impl Desk {
         self.newest(view)
     }
 
-    /// What was read, in words and as fields.
+    /// Result with the lines that were read, as text and as fields.
     pub(super) fn told(
         &self,
         view: &SessionView,
@@ -240,49 +240,49 @@ impl Desk {
     }
 }
 
-/// Input that was typed before a read.
+/// Input that was sent before a read.
 pub(super) struct Typed {
     /// Number of bytes.
     pub bytes: usize,
-    /// A full-screen program has the terminal.
+    /// A full-screen program uses the terminal (alternate screen).
     pub full_screen: bool,
 }
 
-/// Reads a session's output as it comes.
+/// Reader that follows the output of one session.
 pub(super) struct Reading {
     log: Log,
-    /// Bytes are known to be missing from it.
+    /// Bytes are known to be missing from the log.
     lossy: bool,
-    /// Hides the secrets that the session was given.
+    /// Masks the secrets that the session was given.
     mask: Mask,
-    /// The limit on the log's size on disk, where it is known.
+    /// Limit on the size of the log on disk, in bytes, if it is known.
     quota: Option<u64>,
-    /// How far the log is known to have come.
+    /// Offset up to which the log is known to be written.
     known: Option<u64>,
-    /// What there was of unfinished lines at the end of the last page.
+    /// Partial lines at the end of the last page.
     begun: ResumeState,
     follower: Option<Follower>,
-    /// The command has ended, or everything that the session will ever write is in its log.
+    /// The command has ended, or the log contains everything that the session will ever write.
     pub ended: bool,
-    /// The command had ended before; what it left behind may write on.
+    /// The command had ended before the read began; its background processes may still write.
     left: bool,
     began: Mono,
     until: Mono,
 }
 
-/// Why a wait is over.
+/// Reason why a wait has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
     /// There is more to read, or there never will be.
     More,
-    /// Nothing has come for a while.
+    /// No output arrived within [`SETTLE`].
     Quiet,
-    /// The time is up.
+    /// The timeout of the call has passed.
     TimeUp,
 }
 
 impl Reading {
-    /// What was asked for, from here on.
+    /// Reads the requested lines, beginning at the cursor.
     async fn find(&mut self, from: Cursor, read: &Read) -> io::Result<Found> {
         let from = self.within(from)?;
         match &read.until {
@@ -291,8 +291,8 @@ impl Reading {
         }
     }
 
-    /// A cursor beyond what was written, which no answer has brought or which a power cut has left, is
-    /// its end: what comes next is not passed over.
+    /// Clamps a cursor to the end of the log. A cursor beyond the end (invented by the caller, or left by a
+    /// power failure that truncated the log) would skip output that comes later.
     fn within(&mut self, from: Cursor) -> io::Result<Cursor> {
         let end = self.look_how_much()?;
         Ok(if from.offset() > end {
@@ -302,14 +302,14 @@ impl Reading {
         })
     }
 
-    /// How many bytes were written, in the log or not.
+    /// Number of bytes written, including those that are missing from the log.
     fn look_how_much(&mut self) -> io::Result<u64> {
         let (written, missing) = self.log.extent()?;
         self.lossy |= missing > 0;
         Ok(*self.known.insert(written))
     }
 
-    /// The next lines. Waits where there are none.
+    /// Reads the next lines, and waits if there are none.
     async fn next(&mut self, from: Cursor, most: usize) -> io::Result<Found> {
         loop {
             let page = self.page(from, most, PartialLine::Hold).await?;
@@ -327,7 +327,7 @@ impl Reading {
         }
     }
 
-    /// Adds the line without end that follows, where it has stood there for a while.
+    /// Adds the partial line that follows if no output has come for [`SETTLE`].
     async fn with_prompt(&mut self, from: Cursor, most: usize, page: Page) -> io::Result<Found> {
         let quiet = || SystemClock.now().wall.0.saturating_sub(page.last_at);
         if page.open && !page.full && (self.ended || quiet() >= SETTLE.as_millis() as u64) {
@@ -336,7 +336,7 @@ impl Reading {
         Ok(page.into())
     }
 
-    /// Waits for a line that matches; then everything up to it. Of many lines the last are brought.
+    /// Waits for a line that matches, and returns all lines up to it; if there are more than `most`, the last ones.
     async fn until(&mut self, from: Cursor, pattern: &Pattern, most: usize) -> io::Result<Found> {
         let mut tail = Tail::new(from, most);
         loop {
@@ -366,7 +366,7 @@ impl Reading {
                 tail.extend(page.lines);
                 return Ok(tail.found(page.cursor, Some(false)));
             }
-            // A prompt that does not match is no reason to stop waiting.
+            // A prompt that does not match does not end the wait.
             if self.wait(seen, false).await == Woken::TimeUp {
                 let mut found: Found = self.page(from, most, PartialLine::Emit).await?.into();
                 found.matched = Some(false);
@@ -375,7 +375,7 @@ impl Reading {
         }
     }
 
-    /// Where the first line ends that matches; the lines up to it are in the tail then.
+    /// Cursor behind the first matching line. On a match, the lines up to it have been added to the tail.
     async fn first_match(
         &mut self,
         tail: &mut Tail,
@@ -391,7 +391,7 @@ impl Reading {
         Ok(Some(upto.cursor))
     }
 
-    /// What came, once it has settled: for those who have just typed something.
+    /// Output that follows input which was just sent, once no more is expected.
     pub(super) async fn echo(
         &mut self,
         from: Cursor,
@@ -432,7 +432,7 @@ impl Reading {
         }
     }
 
-    /// Reads on; much is read on a thread of its own.
+    /// Reads a page. More than 64 KiB are read on a blocking thread.
     async fn page(&mut self, from: Cursor, most: usize, open: PartialLine) -> io::Result<Page> {
         let log = self.log.clone();
         let known = match self.known {
@@ -451,14 +451,15 @@ impl Reading {
             self.begun = begun;
             page?
         };
-        // More may have come meanwhile than was told: what was seen must be there for the next look too.
+        // The log may have grown beyond what the keeper had reported. The next read must see at least as much
+        // as this one.
         self.known = Some(known.max(page.seen));
         self.lossy |= page.lossy;
         Ok(page)
     }
 
-    /// The keeper has told how far the log has come. At its end it is looked at once more: the last
-    /// bytes may have come unasked.
+    /// Takes a progress report of the keeper. At the end of the output the extent of the log is read again:
+    /// the last bytes may have been written without a report.
     fn heard(&mut self, progress: LogProgress, ended: bool) {
         self.ended |= ended;
         self.log = self.log.clone().counting(progress.bytes);
@@ -468,8 +469,8 @@ impl Reading {
         };
     }
 
-    /// Bytes written so far, and how many of them are missing from the log, which is looked at only where some
-    /// are known to be. It may have grown while it was read.
+    /// Bytes written so far, and how many of them are missing from the log. The log is inspected only if
+    /// bytes may be missing. The log may have grown while it was read.
     fn extent(&self, found: &Found) -> Option<(u64, u64)> {
         let quota = self.quota?;
         let read = found.cursor.offset();
@@ -485,11 +486,11 @@ impl Reading {
         Some((known, 0))
     }
 
-    /// Waits for more than was seen. Where something unfinished is there, quiet ends the wait too.
+    /// Waits for more than `seen` bytes. With a partial line present, [`SETTLE`] without output ends the wait too.
     async fn wait(&mut self, seen: u64, unfinished: bool) -> Woken {
         let now = SystemClock.mono();
         let left = self.until.since(now);
-        // What is there already is handed out even by those who do not wait.
+        // Output that is already there is returned even to a caller with a timeout of zero.
         let patience = if unfinished {
             let unsettled = now.since(self.began) >= UNSETTLED && left == Millis(0);
             if unsettled { Duration::ZERO } else { SETTLE }
@@ -524,7 +525,7 @@ impl Reading {
     }
 }
 
-/// A line without the name of its stream.
+/// Line without the name of its stream.
 fn unprefixed(line: &str) -> &[u8] {
     let line = line.strip_prefix("[stdout] ").unwrap_or(line);
     line.strip_prefix("[stderr] ").unwrap_or(line).as_bytes()
@@ -534,7 +535,7 @@ fn unprefixed(line: &str) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// The keeper had told of five bytes when two more came, which lie in the same piece of the log.
+    /// The keeper had reported five bytes when two more were written to the same piece of the log.
     #[test]
     fn what_was_seen_unasked_is_seen_again() {
         use std::io::Write;

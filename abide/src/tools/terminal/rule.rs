@@ -1,4 +1,4 @@
-//! `extend`, `resize`, `signal` and `kill`: acts upon a running session.
+//! `extend`, `resize`, `signal` and `kill`: actions that control a running session.
 
 use abide_api::ActionResult;
 use abide_api::arguments::{ExtendArgs, ResizeArgs, SignalArgs};
@@ -21,7 +21,7 @@ pub(in crate::tools) struct Extend {
     inactivity: Option<Millis>,
 }
 
-/// What is not given stays as it is.
+/// New size of the terminal; a missing dimension keeps its value.
 pub(in crate::tools) struct Resize {
     cols: Option<u16>,
     rows: Option<u16>,
@@ -117,7 +117,8 @@ impl Desk {
             return Some(Err(Refused::conflict(sentence)));
         }
         let _guard = self.attend(&view).await;
-        // Whatever the program paints for the new size must find the screen of that size.
+        // The screen is resized before the program is, so that what the program paints for the new size fits
+        // the screen.
         let given = (size.cols, size.rows);
         let Size { cols, rows } = match self.handle.screens().resize(view.id, given).await {
             Ok(size) => size,
@@ -153,7 +154,7 @@ impl Desk {
         Some(Ok(self.result(&view, text, action)))
     }
 
-    /// The answer comes when the tree is gone.
+    /// Kills the session's process tree, and answers when the tree is gone.
     pub(super) async fn kill(&self, named: &Named) -> Option<DoneReading> {
         let view = match self.session(named) {
             Ok(view) => view,
@@ -189,7 +190,7 @@ impl Desk {
         let by = view.contained_by.map(|by| by.as_str());
         let lost = view.ending().is_some_and(|ending| ending.exit.is_none());
         match by.filter(|_| gone) {
-            // Only its keeper could have proven it.
+            // Only the keeper could have proven that the tree is gone.
             Some(by) if lost => text.push_str(&format!(
                 " [its keeper was killed; none of its processes was found running; contained by {by}]"
             )),
@@ -205,10 +206,10 @@ impl Desk {
     }
 }
 
-/// Said to a command that would move the limits it is under: one that it can move by itself is none.
+/// Refusal for a command that tries to move its own limits: a limit that the command itself can move limits nothing.
 pub(crate) const OWN_LIMITS: &str = "a command cannot change its own limits";
 
-/// The session whose limits a call is to move, where it is such a call.
+/// Id of the session whose limits a call would move; `None` for all other calls.
 pub(crate) fn moves_limits_of<'a>(
     tool: &str,
     arguments: &'a Map<String, Value>,
@@ -220,7 +221,7 @@ pub(crate) fn moves_limits_of<'a>(
     }
 }
 
-/// Whether a caller is a process of this very session. To look takes a while, so it is done beside the loop.
+/// True if the caller is a process of this session. Reading procfs takes a while, so a blocking thread does it.
 pub(crate) async fn is_own(view: &SessionView, caller: Peer) -> bool {
     let folder = view.folder.clone();
     let look = move || {
@@ -230,7 +231,7 @@ pub(crate) async fn is_own(view: &SessionView, caller: Peer) -> bool {
     tokio::task::spawn_blocking(look).await.unwrap_or(true)
 }
 
-/// Said of what SIGKILL does not end.
+/// Sentence about processes that SIGKILL does not end.
 pub(crate) fn undying(session: SessionId) -> String {
     format!(
         "some processes of session '{session}' cannot be ended: they belong to another user, or the \

@@ -1,4 +1,4 @@
-//! `search`: the lines of the whole log that match.
+//! `search`: matching lines of the whole log.
 
 use abide_api::arguments::SearchArgs;
 use abide_api::{ActionResult, FoundLine};
@@ -11,10 +11,10 @@ use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Line, Pattern, SearchResult};
 use abide_session::log::Log;
 
-/// Matching lines that are brought where no number is given, and at most.
+/// Matching lines that are returned: the default, and the largest number that a caller may ask for.
 pub(super) const LINES: u64 = 100;
 pub(super) const MOST_LINES: u64 = 10_000;
-/// How long a search may take; the rest of the log is then left unsearched, and that is said.
+/// Time limit of a search. The rest of the log is left unsearched, and the result says so.
 const PATIENCE: Millis = Millis(20_000);
 /// Characters of a line that are shown.
 const CHARS: usize = 1_000;
@@ -115,7 +115,7 @@ fn text(found: &SearchResult) -> String {
     lines.join("\n")
 }
 
-/// A line as a person sees it, with marks where it was cut.
+/// Line as a person sees it, with marks where it was cut.
 fn words(line: &Line) -> String {
     let mut words = rendered_rows(&line.text, CHARS).join(" ");
     if line.cut.0 > 0 {

@@ -1,4 +1,4 @@
-//! `send_input`: types text and keys, and tells what came back.
+//! `send_input`: sends text and keys, and returns the output that follows.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use abide_engine::screen::Modes;
 use abide_session::frame::Once;
 use abide_session::log::Log;
 
-/// What came back is all there is when nothing more comes for this long,
+/// Time without output after which the response is taken to be complete.
 const QUIET: Duration = Duration::from_millis(150);
-/// or for this long where the kernel says that the program waits for input and for nothing else.
+/// Shorter form of [`QUIET`], used if the program waits for input and for nothing else.
 const PROMPT: Duration = Duration::from_millis(10);
-/// The longest that is waited for what comes back.
+/// Longest wait for the response.
 const SETTLE: Millis = Millis(1_000);
-/// Lines of it that are brought.
+/// Lines of the response that are returned.
 const LINES: usize = 100;
-/// Most keys in one call.
+/// Limit on the number of keys in one call.
 const MOST_KEYS: usize = 1_000;
-/// Bytes handed over at once.
+/// Bytes sent to the keeper at once.
 const PART: usize = 16 << 10;
-/// How long the program may leave its input alone before the call gives up on it.
+/// Time for which the program may not read its input before the call gives up.
 const STALL: Duration = Duration::from_secs(10);
 
 pub(in crate::tools) struct Send {
@@ -55,7 +55,7 @@ pub(super) fn read(args: SendInputArgs) -> Result<Send, BadInput> {
     Ok(Send { input, keys })
 }
 
-/// How many bytes a terminal shows of what is typed: a key that is no letter as two, such as `^C`.
+/// Bytes that a terminal echoes for typed input: a control character as two, such as `^C`.
 fn shown(typed: &[u8]) -> u64 {
     let of = |byte: &u8| 1 + u64::from(byte.is_ascii_control());
     typed.iter().map(of).sum()
@@ -118,7 +118,7 @@ impl Desk {
         Some(Ok(finished.telling_end_of(ended)))
     }
 
-    /// How the program wants to be talked to.
+    /// Terminal modes that the program has set.
     async fn modes(&self, view: &SessionView) -> Modes {
         if !view.pty {
             return Modes::default();
@@ -127,7 +127,7 @@ impl Desk {
         modes.unwrap_or_default()
     }
 
-    /// What a terminal would send, or without one the text as it is.
+    /// Bytes that a terminal would send for the input; without a terminal, the text itself.
     async fn bytes(&self, view: &SessionView, send: &Send) -> Result<Vec<u8>, Refused> {
         let modes = self.modes(view).await;
         let mut bytes = if view.pty {
@@ -137,19 +137,19 @@ impl Desk {
         };
         for key in &send.keys {
             let key = keys::key(key, modes).map_err(|e| Refused::conflict(e.to_string()))?;
-            // Without a terminal nobody makes a line end of the enter key.
+            // Without a terminal there is no line discipline to turn the carriage return of Enter into a newline.
             let enter = !view.pty && key == b"\r";
             bytes.extend_from_slice(if enter { b"\n" } else { &key });
         }
         Ok(bytes)
     }
 
-    /// Hands input over, no faster than the program takes it.
+    /// Sends input, no faster than the program reads it.
     async fn type_in(&self, view: &SessionView, bytes: &[u8]) -> Result<(), Refused> {
         let mut sent = 0;
         let keepers = self.handle.keepers();
         for part in bytes.chunks(PART) {
-            // A request that is taken up again types nothing twice.
+            // The idempotency key and the offset keep a replayed request from typing anything twice.
             let once = self.context.request_key.as_ref().map(|key| Once {
                 key: key.as_bytes().to_vec(),
                 from: sent as u64,

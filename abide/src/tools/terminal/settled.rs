@@ -1,24 +1,24 @@
-//! When an answer to what was typed is complete.
+//! Rule that decides when the response to typed input is complete.
 
 use std::time::Duration;
 
-/// When an answer to what was typed is complete.
+/// Rule that decides when the response to typed input is complete.
 pub(super) struct Settled<'a> {
-    /// Where the log ended when it was typed.
+    /// Offset of the end of the log when the input was sent.
     pub sent_at: u64,
-    /// Bytes that the terminal by itself may have shown of what was typed: they are no answer.
+    /// Bytes that the terminal itself may echo of the input; they are no response.
     pub shown: u64,
-    /// Nothing more comes for this long;
+    /// Time without output after which the response is complete.
     pub quiet: Duration,
-    /// or for this long,
+    /// Shorter time without output, after which `waits` is checked.
     pub prompt: Duration,
-    /// if nothing will come before somebody types again.
+    /// True if no output will come before more input is sent. If so, the response is complete after `prompt`.
     pub waits: &'a (dyn Fn() -> bool + Send + Sync),
 }
 
 impl Settled<'_> {
-    /// How long to wait for more, where so much has come. `looked`: it was seen since then that the program
-    /// does not wait for input.
+    /// Time to wait for more output after `seen` bytes of the log. `looked`: `waits` was false when it was
+    /// checked after the last output.
     pub fn patience(&self, seen: u64, looked: bool, left: Duration) -> Duration {
         let answered = seen > self.sent_at + self.shown;
         match (seen > self.sent_at, looked) {
@@ -45,12 +45,12 @@ mod tests {
             waits: &|| false,
         };
         let left = millis(900);
-        // Nothing has come, or nothing but `hi` and the end of its line: a program that is slow to start
-        // has not read it yet.
+        // No output yet, or only the echo of `hi` and its line end: a program that starts slowly has not read
+        // the input.
         assert_eq!(settled.patience(100, false, left), left);
         assert_eq!(settled.patience(104, false, left), millis(10));
         assert_eq!(settled.patience(104, true, left), left);
-        // More has come: it is an answer, which is over when it becomes quiet.
+        // More than the echo: this is a response, which is complete when no more output comes.
         assert_eq!(settled.patience(105, false, left), millis(10));
         assert_eq!(settled.patience(105, true, left), millis(140));
         assert_eq!(settled.patience(105, true, millis(5)), millis(5));

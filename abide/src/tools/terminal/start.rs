@@ -1,4 +1,4 @@
-//! `start`: a command that stays, with a terminal of its own unless told otherwise.
+//! `start`: starts a command that outlives the call, in a terminal of its own unless `pty` is false.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::tools::{key, report};
 use abide_engine::config::Config;
 use abide_engine::{Launch, Stdin};
 
-/// Columns and rows of a terminal where none are given.
+/// Columns and rows of a terminal by default.
 const COLS: u16 = 120;
 const ROWS: u16 = 40;
-/// The terminal that is emulated.
+/// `TERM` value of the emulated terminal.
 const TERM: &str = "xterm-256color";
 
 pub(in crate::tools) struct Start {
@@ -74,7 +74,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
     })
 }
 
-/// Columns and rows, which fit: their bounds are those of a screen.
+/// Columns and rows as `u16`. The casts lose nothing: the argument types have the bounds of a screen.
 pub(super) fn size(cols: Option<Cols>, rows: Option<Rows>) -> (Option<u16>, Option<u16>) {
     (
         cols.map(|cols| cols.0 as u16),
@@ -82,7 +82,7 @@ pub(super) fn size(cols: Option<Cols>, rows: Option<Rows>) -> (Option<u16>, Opti
     )
 }
 
-/// Variables that speak of the terminal the caller itself has.
+/// True for variables that describe the caller's own terminal.
 fn of_another_terminal(name: &OsStr) -> bool {
     let names = [
         "TERM",

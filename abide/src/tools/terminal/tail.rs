@@ -1,4 +1,4 @@
-//! The end of what is read, where there is more than anybody wants.
+//! Result of a read, and the last lines of output that is longer than the caller wants.
 
 use std::collections::VecDeque;
 
@@ -7,27 +7,27 @@ use abide_core::Millis;
 use crate::lines::{Cursor, Page};
 use crate::tools::report;
 
-/// What a reader gets.
+/// Lines that a read returns.
 #[derive(Default)]
 pub(super) struct Found {
     pub lines: Vec<String>,
     pub cursor: Cursor,
     pub full: bool,
-    /// Lines that were passed over, and where they begin.
+    /// Number of skipped lines, and the cursor where they begin.
     pub skipped: Option<(usize, Cursor)>,
-    /// Whether the pattern was found, where one was looked for.
+    /// True if the pattern was found. `None`: no pattern was given.
     pub matched: Option<bool>,
-    /// The client's limit, where the call waits no longer because of it.
+    /// The client's limit, if it shortened the wait of the call.
     pub cut: Option<Millis>,
 }
 
 impl Found {
-    /// Whether it ends with a complete line. A prompt, or no line at all, does not.
+    /// True if the last line is complete. False for a prompt or for no lines at all.
     pub fn ends_with_complete_line(&self) -> bool {
         !self.lines.is_empty() && !self.cursor.is_within_line()
     }
 
-    /// What is said where there are no lines, of a session that still runs or of one that does not.
+    /// Text in place of lines if there are none.
     pub fn nothing(&self, runs: bool) -> String {
         match self.cut.filter(|_| runs) {
             Some(limit) => format!("Still running; no output in {}", report::cut_at(limit)),
@@ -35,7 +35,7 @@ impl Found {
         }
     }
 
-    /// What is said below lines among which none matched before the client's limit.
+    /// Text below the lines if none of them matched before the client's limit.
     pub fn unmatched(&self, runs: bool) -> Option<String> {
         let unmatched = runs && self.matched == Some(false) && !self.lines.is_empty();
         let limit = self.cut.filter(|_| unmatched)?;
@@ -55,10 +55,10 @@ impl From<Page> for Found {
     }
 }
 
-/// The last lines of many.
+/// Buffer of the last `most` lines.
 pub(super) struct Tail {
     from: Cursor,
-    /// How far was read.
+    /// Cursor up to which the log was read.
     pub cursor: Cursor,
     lines: VecDeque<String>,
     most: usize,
@@ -66,7 +66,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Nothing yet, from here on.
+    /// Empty buffer that begins at this cursor.
     pub fn new(from: Cursor, most: usize) -> Self {
         Tail {
             from,
@@ -77,7 +77,7 @@ impl Tail {
         }
     }
 
-    /// What comes next.
+    /// Appends lines, and drops the oldest beyond the limit.
     pub fn extend(&mut self, lines: Vec<String>) {
         self.lines.extend(lines);
         while self.lines.len() > self.most {
@@ -86,7 +86,7 @@ impl Tail {
         }
     }
 
-    /// What a reader gets of it.
+    /// Turns the buffer into the result of a read.
     pub fn found(self, cursor: Cursor, matched: Option<bool>) -> Found {
         Found {
             lines: self.lines.into(),

@@ -1,4 +1,4 @@
-//! What is said of timers: sentences for a model, fields for a program.
+//! Text and fields about timers.
 
 use abide_api as api;
 use abide_core::timer::{Act, Kind, Status, Timer};
@@ -8,13 +8,13 @@ use super::Tells;
 use abide_engine::store::TimerRow;
 use abide_engine::text::{seconds, seconds_number, timer_label};
 
-/// What is said of an act that was done.
+/// Text about an action that was performed.
 pub(super) fn done(act: Act, timer: &Timer, row: Option<&TimerRow>, tells: Tells) -> String {
     let next = what_next(act, timer.status.as_str(), tells);
     acted(act, timer.id, &counted(timer), &next, row)
 }
 
-/// The same of an act on a timer that has ended since.
+/// Text about an action that was performed on a timer that has ended since.
 pub(super) fn done_before(act: Act, row: &TimerRow, tells: Tells) -> String {
     let remaining = row.remaining.unwrap_or_default();
     let counted = course(row.total.less(remaining), row.total, remaining);
@@ -34,7 +34,7 @@ fn acted(act: Act, id: TimerId, counted: &str, next: &str, row: Option<&TimerRow
     )
 }
 
-/// How far a timer has come.
+/// Elapsed and remaining time of a timer, as text.
 pub(super) fn counted(timer: &Timer) -> String {
     course(timer.elapsed(), timer.total, timer.remaining)
 }
@@ -48,7 +48,7 @@ fn course(elapsed: Millis, total: Millis, remaining: Millis) -> String {
     )
 }
 
-/// What a timer is for, on a line of its own.
+/// Reason or mission of a timer, on a line of its own.
 pub(super) fn purpose(row: Option<&TimerRow>) -> String {
     row.map(|row| format!("\n{}: {}", timer_label(row), row.text))
         .unwrap_or_default()
@@ -63,7 +63,7 @@ fn past_of(act: Act) -> &'static str {
     }
 }
 
-/// What becomes of a mission, said to the one who made it.
+/// Text for the creator of a mission: how it will learn of the completion.
 pub(super) fn on_mission(tells: Tells) -> &'static str {
     match tells {
         Tells::Waking => {
@@ -96,7 +96,7 @@ fn what_next(act: Act, status: &str, tells: Tells) -> String {
     }
 }
 
-/// A timer as fields.
+/// Timer as fields.
 pub(crate) fn fields(timer: &Timer, row: Option<&TimerRow>) -> api::Timer {
     let mut fields = match row {
         Some(row) => row_fields(row),
@@ -113,7 +113,7 @@ pub(crate) fn fields(timer: &Timer, row: Option<&TimerRow>) -> api::Timer {
     fields
 }
 
-/// A timer whose row cannot be read: the last check is the first time that is known of it.
+/// Fields of a timer whose row cannot be read. The last check is the earliest known time.
 fn without_row(timer: &Timer) -> api::Timer {
     api::Timer {
         timer_id: api::Id(timer.id),
@@ -138,7 +138,7 @@ fn without_row(timer: &Timer) -> api::Timer {
     }
 }
 
-/// A timer's row as fields; what has elapsed is known only of one that has ended.
+/// Fields from a timer's row. The elapsed time is exact only for a timer that has ended.
 pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
     let remaining = row.remaining.unwrap_or_default();
     let status = api::TimerStatus::of(&row.status);
@@ -150,7 +150,7 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
     let note = || row.reason.clone();
     let (seen, stop_reason) = match (completed_by, status) {
         (Some(_), _) => (note(), None),
-        // Why it went on is no reason to have stopped.
+        // The note of a resumed timer is no reason for a stop.
         (None, Some(api::TimerStatus::Running)) => (None, None),
         (None, _) => (None, note()),
     };
