@@ -149,10 +149,10 @@ const LONGEST_KEY: usize = 256;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Whether the command finds the end of its input after these bytes.
+    /// If true, the command reads end of file after these bytes.
     #[serde(default)]
     eof: bool,
-    /// Names these bytes: sent again under the same key, they are not written twice.
+    /// Idempotency key: bytes that are sent again with the same key are not written twice.
     key: Option<String>,
 }
 

@@ -189,21 +189,21 @@ pub fn raw(page: Page) -> Bytes {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// The offset to begin at.
+    /// Start offset.
     #[serde(default)]
     from: u64,
-    /// The offset to end before.
+    /// End offset, exclusive.
     to: Option<u64>,
-    /// Which stream.
+    /// Stream to send.
     #[serde(default)]
     stream: WantedStream,
-    /// Whether what comes is wanted too, until the session ends.
+    /// If true, new output is sent until the session ends.
     #[serde(default)]
     follow: bool,
-    /// A person is at the session's terminal for as long as this stream lasts.
+    /// If true, a person is attached to the session's terminal while this stream is open.
     #[serde(default)]
     attach: bool,
-    /// Bytes as they are, or frames that tell streams apart.
+    /// Raw bytes, or frames that separate the streams.
     #[serde(default)]
     format: Format,
 }

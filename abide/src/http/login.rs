@@ -47,7 +47,7 @@ pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Answer<Link
     }))
 }
 
-/// The body of a login.
+/// Body of a login request.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Code {

@@ -28,19 +28,19 @@ const PAGE: usize = 50;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
-    /// Whether those that come are wanted as well, a line of JSON each.
+    /// If true, new messages are sent too, one JSON object per line.
     #[serde(default, deserialize_with = "listing::flag")]
     follow: bool,
-    /// Only those that their agent has not seen.
+    /// Only messages that their agent has not seen.
     #[serde(default, deserialize_with = "listing::flag")]
     unseen: bool,
-    /// At most so many, 1 to 1000.
+    /// Maximum number of messages, 1 to 1000.
     #[serde(default, deserialize_with = "listing::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// With `follow`: the last message that was told before. What is newer is told, seen or not.
+    /// With `follow`: the last received message. Later messages are sent, seen or not.
     since: Option<String>,
 }
 

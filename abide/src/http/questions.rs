@@ -27,17 +27,17 @@ use abide_engine::{Change, Handle, QuestionView};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Listing {
-    /// Whether what is opened and closed is wanted as well, a line of JSON each.
+    /// If true, questions that are opened or closed are sent too, one JSON object per line.
     #[serde(default, deserialize_with = "listing::flag")]
     follow: bool,
-    /// At most so many, 1 to 1000.
+    /// Maximum number of questions, 1 to 1000.
     #[serde(default, deserialize_with = "listing::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// With `follow`: ids of questions that were told to be open before, with commas between. Of these
-    /// only what they have become is told.
+    /// With `follow`: ids of questions that the client knows as open, separated by commas. Only their
+    /// closing is sent.
     told: Option<String>,
 }
 

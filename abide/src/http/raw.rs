@@ -24,7 +24,7 @@ const POLICY: &str = "default-src 'none'; frame-ancestors 'none'; sandbox";
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// `1`: to be kept as a file.
+    /// `1`: send the log as a file download.
     download: Option<String>,
 }
 

@@ -30,13 +30,13 @@ const CHARS: usize = 400;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// A regular expression.
+    /// Regular expression.
     pattern: String,
-    /// At most so many lines, 1 to 1000.
+    /// Maximum number of lines, 1 to 1000.
     #[serde(default, deserialize_with = "listing::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
 }
 

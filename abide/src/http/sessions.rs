@@ -29,19 +29,19 @@ use abide_session::log::LOG_FOLDER;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// Whether those that have ended are wanted too.
+    /// If true, sessions that have ended are included.
     #[serde(default, deserialize_with = "listing::flag")]
     include_ended: bool,
-    /// Whether the last lines of what runs are wanted, and what the kernel knows of it.
+    /// If true, the last lines of output and the resource usage of running sessions are included.
     #[serde(default, deserialize_with = "listing::flag")]
     tails: bool,
-    /// Only those with this in their command, their id or their agent's name.
+    /// Only sessions with this text in their command, id or agent name.
     q: Option<String>,
-    /// At most so many, 1 to 1000.
+    /// Maximum number of sessions, 1 to 1000.
     #[serde(default, deserialize_with = "listing::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
 }
 

@@ -35,20 +35,20 @@ type OneTimer = Result<Answer<TimerDetails>, Problem>;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// Whether those that have ended are wanted too.
+    /// If true, timers that have ended are included.
     #[serde(default, deserialize_with = "listing::flag")]
     include_ended: bool,
-    /// States, with commas between them.
+    /// States, separated by commas.
     status: Option<String>,
-    /// Only those with this in their reason, their mission or their id.
+    /// Only timers with this text in their reason, mission or id.
     q: Option<String>,
     #[serde(default)]
     sort: Sort,
-    /// At most so many, 1 to 1000.
+    /// Maximum number of timers, 1 to 1000.
     #[serde(default, deserialize_with = "listing::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
 }
 
@@ -307,13 +307,13 @@ fn answered(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Past {
-    /// Only those with this in their reason, their mission or their id.
+    /// Only timers with this text in their reason, mission or id.
     q: Option<String>,
-    /// At most so many, 1 to 1000.
+    /// Maximum number of timers, 1 to 1000.
     #[serde(default, deserialize_with = "listing::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
-    /// The `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
 }
 

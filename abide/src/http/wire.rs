@@ -39,15 +39,15 @@ pub const FILES_HEADER: &str = "abide-files";
 /// State of files by absolute path; `None`: the file did not exist.
 pub type FilesBefore = BTreeMap<PathBuf, Option<Fingerprint>>;
 
-/// Text of the system, which need not be Unicode.
+/// OS string, which need not be Unicode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum OsText {
-    /// It is.
+    /// Valid Unicode.
     Text(String),
-    /// It is not.
+    /// Any other bytes.
     Bytes {
-        /// The bytes.
+        /// The bytes in base64.
         base64: String,
     },
 }
@@ -74,64 +74,64 @@ impl OsText {
     }
 }
 
-/// The body of `POST /v1/runs`.
+/// Body of `POST /v1/runs`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunBody {
-    /// The command for people to read, and the command line where there is no `argv`.
+    /// Command as shown to people, and the command line if there is no `argv`.
     pub command: String,
-    /// What to execute as it is; without it the configured shell runs `command`.
+    /// Program and arguments to execute without a shell; without it the configured shell runs `command`.
     #[serde(default)]
     pub argv: Option<Vec<OsText>>,
-    /// Where.
+    /// Working directory.
     pub cwd: OsText,
-    /// All variables, as pairs.
+    /// All environment variables, as pairs.
     pub env: Vec<(OsText, OsText)>,
-    /// What it reads.
+    /// Source of standard input.
     #[serde(default)]
     pub stdin: StdinKind,
-    /// A terminal of its own.
+    /// Size of the pseudo-terminal to run in; without it, pipes are used.
     #[serde(default)]
     pub pty: Option<PtySize>,
-    /// Hard limit in seconds.
+    /// Deadline, in seconds after the start.
     #[serde(default)]
     pub timeout: Option<f64>,
-    /// Idle limit in seconds.
+    /// Idle limit, in seconds without output.
     #[serde(default)]
     pub idle: Option<f64>,
-    /// Sent again under the same key, the request takes up the same session.
+    /// Idempotency key: a request with the same key joins the same session.
     pub key: String,
-    /// What it inherits besides, of whoever asks for it; without it, what the header `abide-inherited-limits` says, or
-    /// what the daemon has.
+    /// Umask and resource limits of the command; without it those of the header
+    /// `abide-inherited-limits`, or else those of the daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherited_limits: Option<InheritedLimits>,
-    /// Whether a person sits at a terminal and can be asked there.
+    /// True if a person sits at a terminal and can be asked there.
     #[serde(default)]
     pub terminal: bool,
-    /// The offset in the log from which output is sent.
+    /// Log offset from which output is sent.
     #[serde(default)]
     pub from: u64,
 }
 
-/// What a process hands down to those it starts.
+/// Umask and resource limits that a process passes on to its children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InheritedLimits {
-    /// Its mask for new files.
+    /// File mode creation mask.
     pub umask: u32,
-    /// What it may use at most. A command never gets more than the daemon could give.
+    /// Resource limits. A command never gets more than the daemon's own hard limits.
     pub limits: Vec<Bound>,
 }
 
-/// How much of something a process may use.
+/// Resource limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bound {
-    /// Of what, as the kernel counts.
+    /// Number of the resource, as in `setrlimit`.
     pub resource: u32,
-    /// The limit; without one there is none.
+    /// Soft limit; absent: unlimited.
     pub soft: Option<u64>,
-    /// How far the process itself may raise it.
+    /// Hard limit; absent: unlimited.
     pub hard: Option<u64>,
 }
 
@@ -149,24 +149,24 @@ impl From<InheritedLimits> for launch::InheritedLimits {
     }
 }
 
-/// What a command reads.
+/// Source of a command's standard input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StdinKind {
-    /// Nothing: the end at once.
+    /// Empty: end of file at once.
     #[default]
     None,
-    /// What `POST /v1/sessions/{id}/input` brings.
+    /// Bytes sent with `POST /v1/sessions/{id}/input`.
     Open,
 }
 
-/// The size of a terminal.
+/// Size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PtySize {
-    /// Characters in a line.
+    /// Columns.
     pub cols: u16,
-    /// Lines.
+    /// Rows.
     pub rows: u16,
 }
 

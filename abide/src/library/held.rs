@@ -12,7 +12,7 @@ use abide_engine::config::{self, Config, Paths};
 
 /// Engine that runs inside this program. It needs a tokio runtime with time and I/O enabled.
 ///
-/// Its sessions outlive it, as they outlive a daemon: the next engine under the same folder finds them again.
+/// Sessions outlive the engine, as they outlive a daemon: the next engine under the same folder finds them again.
 /// Keepers are separate processes of an abide executable: either the installed one, or this program itself,
 /// if its `main` begins with [`keep_if_asked`](crate::keep_if_asked).
 ///

@@ -50,10 +50,10 @@ const MESSAGE_LIMIT: usize = 4 << 10;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// Whether the last lines of what runs are wanted as well.
+    /// If true, output events of running sessions are sent too.
     #[serde(default)]
     tails: bool,
-    /// The id of the event that was heard last, for those who cannot send `Last-Event-ID`.
+    /// Id of the last received event, for clients that cannot send `Last-Event-ID`.
     last: Option<String>,
 }
 
