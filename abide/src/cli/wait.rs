@@ -121,11 +121,16 @@ fn condition(wait: &Wait) -> Result<Value, Trouble> {
         None => None,
         Some(file) => Some(json!(in_text(&std::path::absolute(file)?)?)),
     };
-    add(&[("port", text(&wait.port))]);
+    if wait.every.is_some() && wait.port.is_none() && wait.url.is_none() && wait.command.is_none() {
+        return Err(Trouble::new("--every needs --port, --url or --command").code(2));
+    }
+    let every = wait.every.map(|every| json!(every.0 as f64 / 1_000.0));
+    add(&[("port", text(&wait.port)), ("every", every.clone())]);
     add(&[
         ("url", text(&wait.url)),
         ("status", wait.status.map(Into::into)),
         ("body", text(&wait.body)),
+        ("every", every.clone()),
     ]);
     add(&[
         ("file", file),
@@ -136,7 +141,6 @@ fn condition(wait: &Wait) -> Result<Value, Trouble> {
         ("session", text(&wait.session)),
         ("output", text(&wait.output)),
     ]);
-    let every = wait.every.map(|every| json!(every.0 as f64 / 1_000.0));
     add(&[("command", text(&wait.command)), ("every", every)]);
     all.extend(wait.until.clone());
     Ok(match all.len() {

@@ -17,7 +17,7 @@ const MOST_LEAVES: usize = 32;
 /// Limit on the nesting of `all` and `any`.
 const MOST_DEPTH: usize = 4;
 /// Seconds between two runs of a command by default; below, the smallest and the largest allowed value.
-const EVERY: f64 = 2.0;
+const EVERY_MS: u64 = 2_000;
 const LEAST_EVERY: f64 = 0.1;
 const MOST_EVERY: f64 = 86_400.0;
 
@@ -44,13 +44,20 @@ pub(super) fn read(
 /// Condition in the JSON form in which agents write it.
 pub(crate) fn written(condition: &Condition) -> Value {
     let mut written = match condition {
-        Condition::Port { host: None, port } => json!({"port": port}),
         Condition::Port {
-            host: Some(host),
+            host,
             port,
-        } => json!({"port": format!("{host}:{port}")}),
+            every_ms,
+        } => {
+            let port = match host {
+                None => json!(port),
+                Some(host) => json!(format!("{host}:{port}")),
+            };
+            json!({"port": port, "every": every_ms.map(in_seconds)})
+        }
         Condition::Url(wanted) => {
-            json!({"url": wanted.url, "status": wanted.status, "body": wanted.body})
+            let every = wanted.every_ms.map(in_seconds);
+            json!({"url": wanted.url, "status": wanted.status, "body": wanted.body, "every": every})
         }
         Condition::File(wanted) => {
             let is = match wanted.is {
@@ -67,7 +74,7 @@ pub(crate) fn written(condition: &Condition) -> Value {
             }
         },
         Condition::Command(wanted) => {
-            json!({"command": wanted.command, "every": wanted.every_ms as f64 / 1_000.0})
+            json!({"command": wanted.command, "every": in_seconds(wanted.every_ms)})
         }
         Condition::All(parts) => json!({"all": parts.iter().map(written).collect::<Vec<_>>()}),
         Condition::Any(parts) => json!({"any": parts.iter().map(written).collect::<Vec<_>>()}),
@@ -230,16 +237,7 @@ impl Reader<'_> {
         if command.trim().is_empty() || command.contains('\0') {
             return Err(wrong(here, "a command line", &Value::String(command)));
         }
-        let every = match fields.remove("every").filter(|value| !value.is_null()) {
-            None => EVERY,
-            Some(value) => match value.as_f64() {
-                Some(secs) if (LEAST_EVERY..=MOST_EVERY).contains(&secs) => secs,
-                _ => {
-                    let at = format!("{at}.every");
-                    return Err(wrong(&at, "a number of seconds from 0.1 to 86400", &value));
-                }
-            },
-        };
+        let every_ms = every(&mut fields, at)?.unwrap_or(EVERY_MS);
         nothing_else(fields, at, "command, every")?;
         let mut env = self.context.env.iter();
         let search_path = env.find(|(name, _)| name == "PATH");
@@ -248,15 +246,36 @@ impl Reader<'_> {
             shell: self.handle.config().shell.clone(),
             cwd: self.context.root.clone(),
             search_path: search_path.map(|(_, path)| path.to_string_lossy().into_owned()),
-            every_ms: (every * 1_000.0) as u64,
+            every_ms,
         }))
+    }
+}
+
+fn in_seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0
+}
+
+/// Takes the time between two checks out of the fields, in milliseconds.
+fn every(fields: &mut Map<String, Value>, at: &str) -> Result<Option<u64>, BadInput> {
+    let Some(value) = fields.remove("every").filter(|value| !value.is_null()) else {
+        return Ok(None);
+    };
+    match value.as_f64() {
+        Some(secs) if (LEAST_EVERY..=MOST_EVERY).contains(&secs) => {
+            Ok(Some((secs * 1_000.0) as u64))
+        }
+        _ => {
+            let at = format!("{at}.every");
+            Err(wrong(&at, "a number of seconds from 0.1 to 86400", &value))
+        }
     }
 }
 
 fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> {
     const ALLOWED: &str = "a port from 1 to 65535, such as 3000 or \"host:3000\"";
     let given = fields.remove("port").unwrap_or_default();
-    nothing_else(fields, at, "port")?;
+    let every_ms = every(&mut fields, at)?;
+    nothing_else(fields, at, "port, every")?;
     let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
     let found = match &given {
         Value::Number(given) => {
@@ -280,7 +299,11 @@ fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput>
     };
     let here = format!("{at}.port");
     let (host, port) = found.ok_or_else(|| wrong(&here, ALLOWED, &given))?;
-    Ok(Condition::Port { host, port })
+    Ok(Condition::Port {
+        host,
+        port,
+        every_ms,
+    })
 }
 
 /// True for a host name or an address. Text with colons must be an IPv6 address, with or without brackets.
@@ -305,7 +328,8 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
         }
     };
     let body = pattern(fields.remove("body"), &format!("{at}.body"))?;
-    nothing_else(fields, at, "url, status, body")?;
+    let every_ms = every(&mut fields, at)?;
+    nothing_else(fields, at, "url, status, body, every")?;
     let bad = || {
         wrong(
             here,
@@ -327,6 +351,7 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
         path: address.path,
         status,
         body,
+        every_ms,
     }))
 }
 

@@ -190,8 +190,8 @@ pub struct Wait {
     /// This command exits with code 0
     #[arg(long, value_name = "COMMAND")]
     pub command: Option<String>,
-    /// With --command: time between two tries
-    #[arg(long, value_name = "TIME", requires = "command", value_parser = span::parse)]
+    /// With --port, --url or --command: time between two checks
+    #[arg(long, value_name = "TIME", value_parser = span::parse)]
     pub every: Option<Millis>,
     /// This condition is met (JSON, as for the timer tool)
     #[arg(long, value_name = "JSON", value_parser = condition)]

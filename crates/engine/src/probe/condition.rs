@@ -16,6 +16,9 @@ pub enum Condition {
         host: Option<String>,
         /// Port.
         port: u16,
+        /// Time between two checks; `None`: they back off.
+        #[serde(default)]
+        every_ms: Option<u64>,
     },
     /// A web server gives a certain answer.
     Url(Url),
@@ -58,6 +61,9 @@ pub struct Url {
     pub status: Option<u16>,
     /// Pattern that the body must match.
     pub body: Option<String>,
+    /// Time between two checks; `None`: they back off.
+    #[serde(default)]
+    pub every_ms: Option<u64>,
 }
 
 /// Condition on a file.

@@ -388,8 +388,12 @@ fn until_decided<'a>(
     Box::pin(async move {
         let services = context.services;
         let seen = match condition {
-            Condition::Port { host, port } => {
-                port::until_open(host.as_deref(), *port, context, &observations).await?
+            Condition::Port {
+                host,
+                port,
+                every_ms,
+            } => {
+                port::until_open(host.as_deref(), *port, *every_ms, context, &observations).await?
             }
             Condition::Url(condition) => {
                 url::until_answers(condition, context, &observations).await?
@@ -491,7 +495,7 @@ async fn still_hold(leaves: Vec<Leaf<'_>>, context: ProbeContext<'_>) -> bool {
     let services = context.services;
     for leaf in leaves {
         let holds = match leaf.condition {
-            Condition::Port { host, port } => port::open(host.as_deref(), *port).await.is_ok(),
+            Condition::Port { host, port, .. } => port::open(host.as_deref(), *port).await.is_ok(),
             Condition::File(condition) => file::holds_now(condition, services).await,
             Condition::Url(condition) => url::check(condition, &services.web).await.is_ok(),
             Condition::Command(condition) => command::try_once(condition, context, leaf.place)

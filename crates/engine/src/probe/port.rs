@@ -18,12 +18,13 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 pub(super) async fn until_open(
     host: Option<&str>,
     port: u16,
+    every_ms: Option<u64>,
     context: ProbeContext<'_>,
     observations: &Observations,
 ) -> Result<String, Impossible> {
     let name = display_name(host, port);
     let local = is_local(host);
-    let mut backoff = context.services.active.begin(local);
+    let mut backoff = context.services.active.begin(local, every_ms);
     let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
         context, local
     )));
@@ -47,7 +48,7 @@ pub(super) async fn until_open(
         }
         tokio::select! {
             gone = &mut candidates => impossible = Some(gone),
-            () = backoff.pause() => {}
+            () = backoff.pause(false) => {}
         }
     }
 }

@@ -28,12 +28,13 @@ pub(super) async fn until_answers(
 ) -> Result<String, Impossible> {
     observations.set_if_empty(|| format!("{}: no answer yet", condition.url));
     let local = port::is_local(Some(&condition.host));
-    let mut backoff = context.services.active.begin(local);
+    let mut backoff = context.services.active.begin(local, condition.every_ms);
     let mut candidates = pin!(port_candidates::all_ended(port_candidates::follow(
         context, local
     )));
     let mut impossible = None;
     loop {
+        let mut answered = false;
         match check(condition, &context.services.web).await {
             Ok(seen) => {
                 let seen = format!("{} answered {seen}", condition.url);
@@ -43,6 +44,7 @@ pub(super) async fn until_answers(
             Err(mismatch) => {
                 let why = format!("{}: {}", condition.url, mismatch.why());
                 observations.set(why.as_str());
+                answered = matches!(mismatch, Mismatch::Other(_));
                 // This attempt was the last one, unless something other than the agent's sessions answers.
                 if let (Some(gone), Mismatch::NoAnswer(_)) = (&impossible, &mismatch) {
                     return Err(Impossible(format!("{why}. {gone}")));
@@ -51,7 +53,7 @@ pub(super) async fn until_answers(
         }
         tokio::select! {
             gone = &mut candidates, if impossible.is_none() => impossible = Some(gone),
-            () = backoff.pause() => {}
+            () = backoff.pause(answered) => {}
         }
     }
 }
