@@ -11,8 +11,8 @@ use abide_core::{Answer, Asking, Millis, Mono, QuestionId, Request, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ContentBlock,
-    InputRequest, InputRequiredResult, InputResponses, RequestId, RequestMetaObject,
+    CallToolRequestParams, CallToolResponse, ClientCapabilities, InputRequest, InputRequiredResult,
+    InputResponses, RequestId, RequestMetaObject,
 };
 use serde_json::{Map, Value};
 
@@ -21,6 +21,7 @@ use super::in_flight::InFlight;
 use super::other_questions::{Claim, Other, OtherQuestions};
 use super::out::Turn;
 use super::peer::Peer;
+use super::presentation::Presentation;
 use super::progress::Progress;
 use super::seal::{Round, Subject};
 use super::server::{Origin, Server, Way};
@@ -60,17 +61,11 @@ impl From<ToolResult> for Answered {
     }
 }
 
-impl From<Said> for CallToolResponse {
-    fn from(said: Said) -> Self {
-        match said {
-            Said::Result(result) => {
-                let fields = result.to_fields();
-                let is_error = result.is_error();
-                let mut answer = CallToolResult::success(vec![ContentBlock::text(result.text)]);
-                answer.is_error = Some(is_error);
-                answer.structured_content = Some(Value::Object(fields));
-                answer.into()
-            }
+impl Said {
+    /// Answer in the form that the client gets.
+    pub fn response(self, presentation: Presentation) -> CallToolResponse {
+        match self {
+            Said::Result(result) => presentation.result(result).into(),
             Said::Question(question) => (*question).into(),
         }
     }
@@ -246,6 +241,11 @@ enum Person {
 }
 
 impl Client {
+    /// Form in which the client gets results.
+    pub fn presentation(&self) -> Presentation {
+        Presentation::of(&self.name)
+    }
+
     /// Client of this name. It can be asked only if it supports elicitation forms; `modern` selects the mechanism.
     pub fn new(name: String, capabilities: Option<ClientCapabilities>, modern: bool) -> Self {
         let forms = capabilities

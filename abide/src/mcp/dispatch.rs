@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use rmcp::ErrorData;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientJsonRpcMessage,
-    ClientNotification, ClientRequest, CompleteResult, ErrorCode, GetMeta, GetPromptResponse,
-    InitializeRequestParams, JsonRpcMessage, ListResourceTemplatesResult, ListResourcesResult,
-    ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerResult,
+    CallToolRequestParams, ClientCapabilities, ClientJsonRpcMessage, ClientNotification,
+    ClientRequest, CompleteResult, ErrorCode, GetMeta, GetPromptResponse, InitializeRequestParams,
+    JsonRpcMessage, ListResourceTemplatesResult, ListResourcesResult, ProtocolVersion, RequestId,
+    RequestMetaObject, ServerJsonRpcMessage, ServerResult,
 };
 
 use super::call::{self, CallContext};
@@ -348,10 +348,11 @@ impl Reply {
             if !begins {
                 return;
             }
+            let presentation = context.client.presentation();
             match server.call(params, context).await {
                 Err(error) => self.finish(Err(error), None, None).await,
                 Ok(answered) => {
-                    let response = CallToolResponse::from(answered.said);
+                    let response = answered.said.response(presentation);
                     self.finish(Ok(response.into()), answered.receipt, answered.turn)
                         .await;
                 }

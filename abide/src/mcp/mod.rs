@@ -25,6 +25,7 @@ mod other_questions;
 mod out;
 mod peer;
 mod pending;
+mod presentation;
 mod progress;
 mod prompt;
 mod scan;

@@ -419,7 +419,7 @@ pub fn text(result: &Value) -> &str {
     let text = result["content"][0]["text"].as_str().expect("a text");
     assert_eq!(
         result["structuredContent"]["text"], text,
-        "the facts hold the text too"
+        "the fields have the text too"
     );
     text
 }

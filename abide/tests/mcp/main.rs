@@ -10,5 +10,6 @@ mod legacy;
 mod life;
 mod modern;
 mod odd;
+mod presentation;
 mod replay;
 mod timers;

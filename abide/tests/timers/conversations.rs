@@ -83,8 +83,10 @@ fn session_of_one_window_that_another_waits_for_is_still_told_in_the_first() {
     assert!(text_of(&ended).contains("exited with code 7"), "{ended}");
     is_posted(&abide, "exited with code 7");
     let told = one.call("read_messages", json!({}));
-    let message = &told["structuredContent"]["messages"][0];
-    assert_eq!(message["session_id"], session, "{told}");
+    assert!(
+        text_of(&told).contains(session.as_str().expect("an id")),
+        "{told}"
+    );
     one.leave();
     two.leave();
 }
@@ -103,8 +105,6 @@ fn message_of_a_closed_window_is_told_in_another_and_says_whose_it_was() {
         text.contains("another conversation of this agent, Claude Code session one"),
         "{told}"
     );
-    let message = &told["structuredContent"]["messages"][0];
-    assert_eq!(message["taken_over_from"], "claude_code:one", "{told}");
     two.leave();
 }
 
@@ -125,7 +125,7 @@ fn front_without_a_session_id_keeps_its_messages_over_a_restart_of_the_daemon() 
     come_due(&due);
     is_posted(&abide, "over a restart");
     let none = two.call("read_messages", json!({}));
-    assert_eq!(none["structuredContent"]["messages"], json!([]), "{none}");
+    assert!(text_of(&none).starts_with("No messages"), "{none}");
     let told = one.call("shell", json!({"command": "true"}));
     assert!(text_of(&told).contains("Mission: over a restart"), "{told}");
     one.leave();
@@ -144,7 +144,7 @@ fn message_of_a_session_that_a_waker_resumes_is_not_told_in_another_window() {
     assert!(called.contains("<one>"), "{called}");
     // Longer than a front may take to connect again.
     let none = two.call("read_messages", json!({"timeout_seconds": 7}));
-    assert_eq!(none["structuredContent"]["messages"], json!([]), "{none}");
+    assert!(text_of(&none).starts_with("No messages"), "{none}");
     two.leave();
 }
 

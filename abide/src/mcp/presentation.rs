@@ -1,0 +1,143 @@
+//! Form in which a client gets results. A model pays for every character that its client shows it.
+
+use abide_api::ToolResult;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Map, Value};
+
+/// Clients, by prefix of their name, that show a model the fields of a result and not its text. All fields would cost
+/// a model up to nine times the tokens of the text.
+const FIELDS_ONLY_CLIENTS: [&str; 2] = ["claude-code", "codex"];
+
+/// Fields that such a client gets: the text, what the text does not say, and ids that later calls need.
+const NEEDED_BY_MODELS: [&str; 4] = ["text", "waiting_for_input", "timer_id", "session_id"];
+
+/// Fields that repeat what the text of the same result says. HTTP has them.
+const REPEATS_OF_THE_TEXT: [&str; 2] = ["screen", "found"];
+
+/// Fields whose zero or `false` is an answer.
+const MEANINGFUL_ZEROS: [&str; 5] = [
+    "exit_code",
+    "return_code",
+    "elapsed_time",
+    "remaining_time",
+    "timeout",
+];
+
+/// Lists that are the answer of a tool, even if they are empty.
+const ANSWERS: [&str; 3] = ["messages", "sessions", "timers"];
+
+/// Form in which a client gets results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presentation {
+    /// Text, and the few fields that a model needs.
+    ForModels,
+    /// Text, and all fields but those that say nothing.
+    Lean,
+}
+
+impl Presentation {
+    /// Form for the client of this name.
+    pub fn of(client: &str) -> Self {
+        let name = client.to_lowercase();
+        match FIELDS_ONLY_CLIENTS
+            .iter()
+            .any(|known| name.starts_with(known))
+        {
+            true => Presentation::ForModels,
+            false => Presentation::Lean,
+        }
+    }
+
+    /// Result for a client.
+    pub fn result(self, result: ToolResult) -> CallToolResult {
+        let mut fields = lean(result.to_fields());
+        if self == Presentation::ForModels {
+            let running = fields
+                .get("status")
+                .is_some_and(|status| status == "running");
+            fields.retain(|name, _| {
+                NEEDED_BY_MODELS.contains(&name.as_str()) && (name != "session_id" || running)
+            });
+        }
+        let is_error = result.is_error();
+        let mut answer = CallToolResult::success(vec![ContentBlock::text(result.text)]);
+        answer.is_error = Some(is_error);
+        answer.structured_content = Some(Value::Object(fields));
+        answer
+    }
+}
+
+/// Fields without nulls, zeros, empty lists and repeats of the text. An exit code that nobody saw stays `null`.
+fn lean(mut fields: Map<String, Value>) -> Map<String, Value> {
+    let lost = fields.get("end").is_some_and(|end| end == "lost");
+    fields.retain(|name, value| {
+        let name = name.as_str();
+        match value {
+            Value::Null => lost && name == "exit_code",
+            Value::Bool(false) => MEANINGFUL_ZEROS.contains(&name),
+            Value::Number(number) => {
+                number.as_f64() != Some(0.0) || MEANINGFUL_ZEROS.contains(&name)
+            }
+            Value::Array(list) if list.is_empty() => ANSWERS.contains(&name),
+            Value::Array(_) => !REPEATS_OF_THE_TEXT.contains(&name),
+            Value::Bool(true) | Value::String(_) | Value::Object(_) => true,
+        }
+    });
+    for value in fields.values_mut() {
+        let Value::Array(list) = value else { continue };
+        for entry in list {
+            if let Value::Object(entry) = entry {
+                *entry = lean(std::mem::take(entry));
+            }
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn leaned(fields: Value) -> Value {
+        let Value::Object(fields) = fields else {
+            panic!("fields are an object");
+        };
+        Value::Object(lean(fields))
+    }
+
+    #[test]
+    fn fields_that_say_nothing_are_left_out() {
+        let full = json!({
+            "text": "hi", "exit_code": 0, "signal": null, "bytes_total": 3, "bytes_dropped": 0,
+            "still_running": [], "more": false, "pty": true, "screen": ["hi"],
+            "timers": [{"elapsed_time": 0, "stop_reason": null, "timer_id": "t"}],
+        });
+        let expected = json!({
+            "text": "hi", "exit_code": 0, "bytes_total": 3, "pty": true,
+            "timers": [{"elapsed_time": 0, "timer_id": "t"}],
+        });
+        assert_eq!(leaned(full), expected);
+    }
+
+    #[test]
+    fn exit_code_of_a_lost_session_stays_null() {
+        let lost = json!({"end": "lost", "exit_code": null});
+        assert_eq!(leaned(lost.clone()), lost);
+        let running = json!({"status": "running", "exit_code": null});
+        assert_eq!(leaned(running), json!({"status": "running"}));
+    }
+
+    #[test]
+    fn claude_code_and_codex_get_few_fields() {
+        for (client, expected) in [
+            ("claude-code", Presentation::ForModels),
+            ("codex-mcp-client", Presentation::ForModels),
+            ("Codex", Presentation::ForModels),
+            ("gemini-cli-mcp-client", Presentation::Lean),
+            ("", Presentation::Lean),
+        ] {
+            assert_eq!(Presentation::of(client), expected, "{client}");
+        }
+    }
+}
