@@ -90,9 +90,9 @@ class Connection:
 class McpConnection(Connection):
     """A tool over MCP. Clients that get `structuredContent` give only that to the model, so that is what is shown."""
 
-    def __init__(self, wire):
+    def __init__(self, wire, handshake=HANDSHAKE):
         super().__init__(wire)
-        wire.request("initialize", HANDSHAKE)
+        self.instructions = wire.request("initialize", handshake).get("instructions", "")
         wire.send("notifications/initialized", {}, notify=True)
 
     def arguments(self, command, limit):
@@ -120,8 +120,13 @@ class McpConnection(Connection):
         text = "\n".join(part.get("text", "") for part in result.get("content", []) if part.get("type") == "text")
         if facts is None:
             return Answer(at, text=text, shown=text)
-        return Answer(at, text=str(facts.get("text", text)), shown=json.dumps(facts, ensure_ascii=False, separators=(",", ":")),
+        return Answer(at, text=str(facts.get("text", text)), shown=compact(facts),
                       exit_code=facts.get("exit_code"), session=facts.get("session_id"))
+
+
+def compact(value):
+    """JSON as clients write it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class AbideConnection(McpConnection):
@@ -282,6 +287,7 @@ class Floor(Contender):
 
 class Abide(Contender):
     name, label, shared = "abide", "abide", True
+    handshake = HANDSHAKE
 
     def env(self):
         return {**super().env(), "ABIDE_DIR": str(self.home / "abide")}
@@ -291,7 +297,7 @@ class Abide(Contender):
             raise Missing("no abide binary (build it, or give --abide PATH)")
 
     def connect(self):
-        return AbideConnection(self.wire([self.bench.abide, "mcp"]))
+        return AbideConnection(self.wire([self.bench.abide, "mcp"]), self.handshake)
 
     def run(self, *words):
         try:
