@@ -10,17 +10,12 @@ const NAME: &str = "see_it_through";
 
 /// Server instructions: a short guide for agents to the tools.
 pub const INSTRUCTIONS: &str = "\
-abide runs commands and waits for them.
-- shell: short commands, under a hard time limit.
-- execute_command: whatever may take long (builds, tests, installs). It is never killed for taking \
-long; when it has been quiet for a while, a person is asked.
-- terminal_session: a program that stays (a REPL, a server, an editor); also to read, search or end what runs.
-- timer: wait for something with `reason` (and `until` a port, URL, file, session or command holds), or \
-for later with `mission`: its result says how you will hear of it.
-Messages (a timer has completed, a session has ended) come with the next result of any tool.
-A result with status `running` (or STATUS: RUNNING) means that the command goes on in its session: \
-do not start it again. Never poll in a loop and never use `sleep` to wait: one call waits for you.
-All output is kept; what a result leaves out can be read later under its session_id.";
+Prefer abide to a built-in shell for commands that may take long, go quiet, need a terminal or must outlive the call.
+- Ends in seconds: shell. Unknown duration: execute_command. REPL, server, ssh, editor: terminal_session.
+- Wait for a port, URL, file, session or command: timer with `until`. Something to do later: timer with `mission`.
+- Never poll and never `sleep`: one call waits. `running` means that the command continues: call the tool again with its session_id, not \
+with the command.
+- All output is kept: search it instead of running a command again.";
 
 /// All prompts.
 pub fn list() -> Vec<Prompt> {

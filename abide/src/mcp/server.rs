@@ -25,7 +25,7 @@ use super::peer::Peer;
 use super::seal::Seal;
 use super::{client, prompt};
 use crate::tools;
-use abide_api::schema::without_descriptions;
+use abide_api::schema::{for_models, without_descriptions};
 use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
 
@@ -290,7 +290,11 @@ fn published(tool: &tools::Described) -> Tool {
         .destructive(tool.power.destructive())
         .idempotent(tool.power.idempotent())
         .open_world(tool.power.open_world());
-    let mut published = Tool::new(tool.name, tool.description, object((tool.input)()));
+    let mut published = Tool::new(
+        tool.name,
+        tool.description,
+        object(for_models((tool.input)())),
+    );
     published.title = Some(tool.title.into());
     published.output_schema = Some(Arc::new(object(without_descriptions((tool.output)()))));
     published.annotations = Some(annotations);
@@ -319,5 +323,17 @@ mod tests {
             assert_eq!(tool.input_schema["type"], "object");
             assert!(tool.name.len() < 64);
         }
+    }
+    /// 7,700 characters are about 1,800 tokens of a current tokenizer.
+    #[test]
+    fn tools_and_instructions_cost_a_model_at_most_7700_characters() {
+        let mut characters = prompt::INSTRUCTIONS.chars().count();
+        for tool in TOOLS.iter() {
+            let shown = serde_json::json!({
+                "name": tool.name, "description": tool.description, "input_schema": tool.input_schema,
+            });
+            characters += shown.to_string().chars().count();
+        }
+        assert!(characters <= 7_700, "{characters} characters");
     }
 }

@@ -76,12 +76,10 @@ static TOOLS: [Described; COUNT] = [
     Described {
         name: "execute_command",
         title: "Execute command",
-        description: "Run a command that may take long and whose duration you cannot tell: builds, \
-            installs, test suites, downloads, migrations. It is never killed for taking long; only \
-            when it has been quiet for `timeout` seconds a person is asked whether to go on waiting. \
-            Returns the output and a last line such as `[exited with code 0 after 12s]`; an exit code \
-            that is not 0 is a result, not an error. With status `running` the command goes on in \
-            its session: do not start it again. The command line is run by sh.",
+        description: "Run a command whose duration you do not know: build, install, test suite, download, \
+            migration. Never killed for being slow; after `timeout` seconds without output a person is \
+            asked. Returns the output, noise folded, then for example `[exited with code 0 after 12s]`. \
+            If it says `running`, the command continues in its session. Command lines run in sh.",
         power: Power::Runs,
         input: tool_input::<ExecuteCommandArgs>,
         output: tool_output::<ExecuteCommandResult>,
@@ -89,11 +87,9 @@ static TOOLS: [Described; COUNT] = [
     Described {
         name: "shell",
         title: "Shell",
-        description: "Run a short command to its end under a hard time limit: listing files, git, grep, \
-            a quick script. Returns COMMAND, STATUS (SUCCESS, ERROR, TIMEOUT_ERROR, FATAL_ERROR), \
-            RETURN_CODE, STDOUT and STDERR. At the limit the whole process tree is killed and all \
-            output so far is returned. What the command leaves in the background lives on in its \
-            session. Use execute_command for what may take long. The command line is run by sh.",
+        description: "Run a short command under a hard time limit: ls, git, grep, a quick script. Returns COMMAND, \
+            STATUS, RETURN_CODE, STDOUT, STDERR. At the limit the whole process tree is killed; output \
+            so far is returned. Command lines run in sh.",
         power: Power::Runs,
         input: tool_input::<ShellArgs>,
         output: tool_output::<ShellResult>,
@@ -101,17 +97,11 @@ static TOOLS: [Described; COUNT] = [
     Described {
         name: "terminal_session",
         title: "Terminal session",
-        description: "Keep a program running and talk to it: a REPL (python3 -i, node, psql), a shell, \
-            ssh, a debugger, a dev server, an editor or any full-screen program; also to read on, \
-            search or end a session that shell or execute_command left running. Actions: `start` \
-            (first line: Session 'id' started); `read_output` (the next unread lines, waiting up to \
-            timeout_seconds for one, or `until` a regex matches; then the cursor); `send_input` \
-            (`input` is typed, \\n is Enter, then `keys` are pressed; returns what came back); \
-            `screen` (what a person would see now, for full-screen programs); `search` (lines of the \
-            whole log by regex); `extend` (move limits); `resize`; `signal`; `kill` (the whole process \
-            tree is gone when it returns); `list`. Wait with timeout_seconds and until instead of \
-            calling again and again. Reading destroys nothing. A session that has neither output, \
-            input nor a reader for inactivity_timeout seconds is closed; its log is kept.",
+        description: "Keep a program and talk to it (REPL, shell, ssh, debugger, dev server, editor), or look at \
+            any session: `start`; `read_output`: next unread lines; `send_input`: type text or press \
+            keys, returns the response; `screen`: what a full-screen program shows; `search`: lines of \
+            the whole log; `extend`: change limits; `resize`; `signal`; `kill`: end the process tree; \
+            `list`.",
         power: Power::Runs,
         input: tool_input::<TerminalSessionArgs>,
         output: tool_output::<TerminalSessionResult>,

@@ -151,6 +151,29 @@ fn plain(schema: &mut Value) {
     }
 }
 
+/// Input schema for models, which pay for every word: without the idempotency key, which only programs use, and without
+/// bounds that no sensible value reaches. The arguments are checked against all of them.
+pub fn for_models(mut input: Value) -> Value {
+    let fields = input["properties"].as_object_mut();
+    for (_, field) in fields.into_iter().flatten() {
+        if let Some(field) = field.as_object_mut() {
+            field.remove("maximum");
+            field.remove("exclusiveMinimum");
+            field.retain(|word, value| {
+                !(word == "minimum" && *value == 0)
+                    && !(word == "default" && (*value == 0 || *value == false || *value == true))
+            });
+        }
+    }
+    if let Some(object) = input.as_object_mut() {
+        object.remove("additionalProperties");
+    }
+    if let Some(fields) = input["properties"].as_object_mut() {
+        fields.remove("idempotency_key");
+    }
+    input
+}
+
 /// Removes the descriptions of all fields, for clients that show schemas to a model, which pays for every word.
 pub fn without_descriptions(mut schema: Value) -> Value {
     remove_descriptions(&mut schema);

@@ -11,14 +11,9 @@ use super::{Described, Power};
 pub(super) const TIMER: Described = Described {
     name: "timer",
     title: "Timer",
-    description: "Wait without polling. With `reason`: wait for something that should become true \
-        soon; the call returns when the timer completes, or after `timeout_duration` while the timer \
-        runs on. With `until` it returns the moment that holds: a port opens, a URL answers, a file \
-        appears, a session ends or writes something, a command succeeds; waiting for a server is \
-        one call, not a loop. Where it can no longer hold it returns at once and says why \
-        (`completed_by`: `time`, `condition` or `impossible`). With `mission`: for later; the call returns at once and says whether you \
-        will be woken or told with your next call. With `timer_id`: stand by again on a timer that exists. Timers survive restarts and \
-        reboots, for years if need be.",
+    description: "Wait without polling; survives restarts. With `reason`: wait now, until `until` holds or no \
+        longer can, or the time is up. With `mission`: for later; returns at once and says how you \
+        will be told. With `timer_id`: wait again on an existing timer.",
     power: Power::Runs,
     input: tool_input::<TimerArgs>,
     output: tool_output::<TimerResult>,
@@ -27,8 +22,7 @@ pub(super) const TIMER: Described = Described {
 pub(super) const READ_TIMER: Described = Described {
     name: "read_timer",
     title: "Read timer",
-    description: "Look at one of your timers, or at all that have not ended. Not needed for waiting: \
-        a timer tells when it completes.",
+    description: "State of one timer or of all.",
     power: Power::Reads,
     input: tool_input::<ReadTimerArgs>,
     output: tool_output::<ReadTimerResult>,
@@ -37,7 +31,7 @@ pub(super) const READ_TIMER: Described = Described {
 pub(super) const STOP_TIMER: Described = Described {
     name: "stop_timer",
     title: "Stop timer",
-    description: "End a timer for good. It will tell nobody.",
+    description: "End a timer. Nobody is notified.",
     power: Power::Ends,
     input: tool_input::<TimerActionArgs>,
     output: tool_output::<TimerResult>,
@@ -46,8 +40,8 @@ pub(super) const STOP_TIMER: Described = Described {
 pub(super) const CANCEL_TIMER: Described = Described {
     name: "cancel_timer",
     title: "Cancel timer",
-    description: "Stop waiting for a timer but let it run on in the background: a message comes when \
-        it completes.",
+    description: "Stop waiting, but keep the timer running in the background; a message comes when it \
+        completes.",
     power: Power::Changes,
     input: tool_input::<TimerActionArgs>,
     output: tool_output::<TimerResult>,
@@ -56,7 +50,7 @@ pub(super) const CANCEL_TIMER: Described = Described {
 pub(super) const PAUSE_TIMER: Described = Described {
     name: "pause_timer",
     title: "Pause timer",
-    description: "Let nothing elapse on a timer for a while; it goes on by itself afterwards.",
+    description: "Pause a timer; it resumes by itself.",
     power: Power::Ends,
     input: tool_input::<PauseTimerArgs>,
     output: tool_output::<TimerResult>,
@@ -65,7 +59,7 @@ pub(super) const PAUSE_TIMER: Described = Described {
 pub(super) const RESUME_TIMER: Described = Described {
     name: "resume_timer",
     title: "Resume timer",
-    description: "Let a paused timer go on now, in the state it had before the pause.",
+    description: "Resume a paused timer now.",
     power: Power::Runs,
     input: tool_input::<TimerActionArgs>,
     output: tool_output::<TimerResult>,
@@ -74,9 +68,8 @@ pub(super) const RESUME_TIMER: Described = Described {
 pub(super) const READ_MESSAGES: Described = Described {
     name: "read_messages",
     title: "Read messages",
-    description: "Read the messages that wait for you (a timer has completed, a session has ended), \
-        oldest first; they count as seen then. They are also appended to the next result of any \
-        tool, so there is no need to look for them in a loop.",
+    description: "Read unread messages (timer completed, session ended), or wait for one. They also come with \
+        the next result of any tool.",
     power: Power::Changes,
     input: tool_input::<ReadMessagesArgs>,
     output: tool_output::<ReadMessagesResult>,

@@ -40,63 +40,61 @@ pub type ExecuteCommandArgs = CommandArgs<IdleSeconds>;
 arguments! {
     /// Arguments of `shell` and `execute_command`.
     CommandArgs<L> {
-        /// The command line, as for sh -c.
         #[schemars(required)]
         command: Text,
         timeout: L,
-        /// Folder to run in; a relative one is meant from the agent's root folder. Default: the agent's root folder.
+        /// Working directory.
         cwd: Text,
-        /// Variables to set, in addition to the inherited ones.
         env: Env,
-        /// Text for the command's standard input. Default: none, reading it gives end of file at once.
         stdin: AnyText,
-        /// Most characters of output to return (per stream). Default: 10000. The whole log is kept in any case.
+        /// Characters per stream.
+        #[schemars(extend("default" = 10_000))]
         max_output: Whole<1, 1_000_000>,
-        /// Return the output byte for byte up to max_output instead of as a person would see it. Default: false.
+        /// Return output unfolded.
         raw: bool,
-        /// A call repeated with the same key never runs the command twice; it gets the result of the first.
+        /// A call repeated with the same key does not run the command again; it gets the result of the first.
         idempotency_key: Text,
     }
 
     /// Arguments of `terminal_session start`.
     StartArgs {
         action: ActionName,
-        /// start: the command line, as for sh -c.
+        /// start
         command: Text,
-        /// start: folder to run in; a relative one is meant from the agent's root folder.
+        /// start
         cwd: Text,
-        /// start: variables to set, in addition to the inherited ones.
+        /// start
         env: Env,
-        /// start: give it a terminal. Without one, stdout and stderr are told apart.
+        /// start: false separates stdout and stderr.
         #[schemars(extend("default" = true))]
         pty: bool,
-        /// start, resize: columns of the terminal. With resize, what is not given stays.
+        /// start, resize
         #[schemars(extend("default" = 120))]
         cols: Cols,
-        /// start, resize: rows of the terminal. With resize, what is not given stays.
+        /// start, resize
         #[schemars(extend("default" = 40))]
         rows: Rows,
-        /// start, extend: seconds without output, input or a reader after which the session is closed; 0: never.
+        /// start, extend: closed after this long without output, input or reads; 0 (servers) = never.
         #[schemars(extend("default" = 300))]
         inactivity_timeout: AnySeconds,
-        /// start: a call repeated with the same key never runs the command twice.
+        /// start: a call repeated with the same key does not run the command again.
         idempotency_key: Text,
     }
 
     /// Arguments of `terminal_session read_output`.
     ReadOutputArgs {
         action: ActionName,
-        /// Which session. For every action but start and list.
+        /// Required except for start and list.
         session_id: AnyText,
-        /// read_output, search, list: most lines to return. A list without it leaves out nothing that runs.
+        /// read_output, search, list
         #[schemars(extend("default" = 100))]
         max_lines: Whole<1, 10_000>,
-        /// read_output: how long to wait where nothing is unread, or for `until`.
+        /// read_output: how long to wait for output.
         #[schemars(extend("default" = 0))]
         timeout_seconds: AnySeconds,
-        /// read_output: a regular expression; return as soon as a line matches, with everything up to it.
+        /// read_output: wait for this regex.
         until: Text,
-        /// read_output: a cursor from an earlier result; read on from there instead of from what is unread.
+        /// read_output: cursor of an earlier result.
         since: TextOrNumber,
     }
 
@@ -104,9 +102,9 @@ arguments! {
     SendInputArgs {
         action: ActionName,
         session_id: AnyText,
-        /// send_input: text to type. A newline is the Enter key.
+        /// send_input: text to type; \n is Enter.
         input: AnyText,
-        /// send_input: keys to press after the text, such as enter, tab, esc, ctrl-c, up, page-down, f5, alt-x, shift-tab.
+        /// send_input: enter, tab, esc, ctrl-c, up, f5, alt-x …; after the text.
         keys: Words,
     }
 
@@ -114,9 +112,9 @@ arguments! {
     SearchArgs {
         action: ActionName,
         session_id: AnyText,
-        /// search: a regular expression.
+        /// search: regex.
         pattern: Text,
-        /// search: lines to show before and after each match.
+        /// search: lines around a match.
         #[schemars(extend("default" = 0))]
         context: Whole<0, 50>,
         max_lines: Whole<1, 10_000>,
@@ -126,9 +124,9 @@ arguments! {
     ExtendArgs {
         action: ActionName,
         session_id: AnyText,
-        /// extend: new hard limit in seconds from now.
+        /// extend: hard limit from now.
         timeout: PositiveSeconds,
-        /// extend: new limit in seconds without output, from now.
+        /// extend: silence until a person is asked.
         idle: PositiveSeconds,
         inactivity_timeout: AnySeconds,
     }
@@ -145,7 +143,7 @@ arguments! {
     SignalArgs {
         action: ActionName,
         session_id: AnyText,
-        /// signal: a name such as INT, TERM or HUP, or a number.
+        /// signal, such as INT.
         #[schemars(extend("type" = ["string", "integer"]))]
         signal: Value,
     }
@@ -159,7 +157,7 @@ arguments! {
     /// Arguments of `terminal_session list`.
     ListArgs {
         action: ActionName,
-        /// list: ended sessions too.
+        /// list: also ended sessions.
         #[schemars(extend("default" = false))]
         include_ended: bool,
         max_lines: Whole<1, 10_000>,
@@ -167,56 +165,52 @@ arguments! {
 
     /// Arguments of `timer`.
     TimerArgs {
-        /// Seconds that the timer runs. Required for a new timer. With timer_id: what shall remain from now on.
+        /// Seconds until it completes. Required for a new timer; with timer_id: new remaining time.
         #[schemars(extend("maximum" = LONGEST))]
         total_duration: PositiveSeconds,
-        /// Seconds that this call stands by. Default and upper bound: what remains.
+        /// Seconds that this call waits. Default: until it completes.
         #[schemars(extend("maximum" = LONGEST))]
         timeout_duration: PositiveSeconds,
-        /// The thing you wait for. For a new timer, instead of mission.
+        /// Purpose of waiting now.
         reason: Text,
-        /// Your task when it completes. For a new timer, instead of reason.
+        /// Task to do when it completes.
         mission: Text,
-        /// Continue this timer instead of making one.
+        /// Existing timer.
         timer_id: Text,
-        /// End early, the moment this holds, or as soon as it no longer can. One of: {"port": 3000} or {"port": "host:3000"}; {"url": "http://…", "status": 200, "body": "regex"}; {"file": "path", "is": "present|gone|changed", "matches": "regex"}; {"session": "session_…", "is": "ended"} or {"session": "session_…", "output": "regex"}; {"command": "test -f x", "every": 2} (holds on exit code 0); {"all": […]}; {"any": […]}.
+        /// Complete when this holds: {"port": 3000 or "host:3000"}, {"url", "status", "body": regex}, {"file", "is": "present|gone|changed", "matches": regex}, {"session", "is": "ended"}, {"session", "output": regex}, {"command", "every": seconds} (exit code 0), {"all": […]}, {"any": […]}.
         until: ConditionFields,
-        /// A call repeated with the same key makes no second timer; it stands by on the first.
+        /// A call repeated with the same key creates no second timer; it waits on the first.
         idempotency_key: Text,
     }
 
     /// Arguments of `read_timer`.
     ReadTimerArgs {
-        /// Which timer. Default: all that have not ended.
+        /// Default: all active timers.
         timer_id: Text,
-        /// List ended timers too. Default: false.
+        /// Also ended timers.
         include_ended: bool,
     }
 
     /// Arguments of `stop_timer`, `cancel_timer` and `resume_timer`.
     TimerActionArgs {
-        /// Which timer.
         #[schemars(required)]
         timer_id: Text,
-        /// Why; shown to the waiting call.
         reason: Text,
     }
 
     /// Arguments of `pause_timer`.
     PauseTimerArgs {
-        /// Which timer.
         #[schemars(required)]
         timer_id: Text,
-        /// Seconds until it goes on by itself.
+        /// Seconds
         #[schemars(required, extend("maximum" = LONGEST))]
         pause_duration: PositiveSeconds,
-        /// Why; shown to the waiting call.
         reason: Text,
     }
 
     /// Arguments of `read_messages`.
     ReadMessagesArgs {
-        /// Seconds to wait if there is none.
+        /// Time to wait if there is none.
         #[schemars(extend("default" = 0))]
         timeout_seconds: AnySeconds,
     }
@@ -277,6 +271,6 @@ impl JsonSchema for ActionName {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "string", "enum": ACTIONS, "description": "What to do."})
+        json_schema!({"type": "string", "enum": ACTIONS})
     }
 }

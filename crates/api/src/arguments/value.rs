@@ -52,10 +52,10 @@ values! {
     PositiveSeconds(Millis) = {"type": "number", "exclusiveMinimum": 0};
     /// Hard limit of `shell`.
     ShellSeconds(Millis) = {"type": "integer", "minimum": 1, "default": 100,
-        "description": "Hard limit in seconds: then the whole process tree is killed."};
+        "description": "Hard limit in seconds."};
     /// Limit of `execute_command` without output.
     IdleSeconds(Millis) = {"type": "number", "exclusiveMinimum": 0, "default": 60,
-        "description": "Seconds without any output before a person is asked. Any output restarts it; there is no limit on the total time."};
+        "description": "Seconds without output until a person is asked."};
     /// Seconds, fractions allowed, or 0.
     AnySeconds(Millis) = {"type": "number", "minimum": 0};
     /// A list of words, or one text of words with blanks or commas between them.
