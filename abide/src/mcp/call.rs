@@ -241,9 +241,11 @@ enum Person {
 }
 
 impl Client {
-    /// Form in which the client gets results.
-    pub fn presentation(&self) -> Presentation {
-        Presentation::of(&self.name)
+    /// Form in which the client gets the result of this call.
+    pub fn presentation(&self, call: &CallToolRequestParams) -> Presentation {
+        let arguments = call.arguments.as_ref();
+        let names_session = arguments.is_some_and(|all| all.contains_key("session_id"));
+        Presentation::of(&self.name, names_session)
     }
 
     /// Client of this name. It can be asked only if it supports elicitation forms; `modern` selects the mechanism.

@@ -348,7 +348,7 @@ impl Reply {
             if !begins {
                 return;
             }
-            let presentation = context.client.presentation();
+            let presentation = context.client.presentation(&params);
             match server.call(params, context).await {
                 Err(error) => self.finish(Err(error), None, None).await,
                 Ok(answered) => {

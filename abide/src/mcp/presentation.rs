@@ -30,20 +30,23 @@ const ANSWERS: [&str; 3] = ["messages", "sessions", "timers"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presentation {
     /// Text, and the few fields that a model needs.
-    ForModels,
+    ForModels {
+        /// The call has named the session, so its id is not repeated.
+        names_session: bool,
+    },
     /// Text, and all fields but those that say nothing.
     Lean,
 }
 
 impl Presentation {
-    /// Form for the client of this name.
-    pub fn of(client: &str) -> Self {
+    /// Form for the client of this name. `names_session`: the call has a session id as argument.
+    pub fn of(client: &str, names_session: bool) -> Self {
         let name = client.to_lowercase();
         match FIELDS_ONLY_CLIENTS
             .iter()
             .any(|known| name.starts_with(known))
         {
-            true => Presentation::ForModels,
+            true => Presentation::ForModels { names_session },
             false => Presentation::Lean,
         }
     }
@@ -51,12 +54,12 @@ impl Presentation {
     /// Result for a client.
     pub fn result(self, result: ToolResult) -> CallToolResult {
         let mut fields = lean(result.to_fields());
-        if self == Presentation::ForModels {
-            let running = fields
-                .get("status")
-                .is_some_and(|status| status == "running");
+        if let Presentation::ForModels { names_session } = self {
+            let status = fields.get("status").and_then(Value::as_str);
+            let running = status.is_some_and(|status| status.eq_ignore_ascii_case("running"));
+            let needs_id = running && !names_session;
             fields.retain(|name, _| {
-                NEEDED_BY_MODELS.contains(&name.as_str()) && (name != "session_id" || running)
+                NEEDED_BY_MODELS.contains(&name.as_str()) && (name != "session_id" || needs_id)
             });
         }
         let is_error = result.is_error();
@@ -128,16 +131,20 @@ mod tests {
         assert_eq!(leaned(running), json!({"status": "running"}));
     }
 
+    const FEW: Presentation = Presentation::ForModels {
+        names_session: true,
+    };
+
     #[test]
     fn claude_code_and_codex_get_few_fields() {
         for (client, expected) in [
-            ("claude-code", Presentation::ForModels),
-            ("codex-mcp-client", Presentation::ForModels),
-            ("Codex", Presentation::ForModels),
+            ("claude-code", FEW),
+            ("codex-mcp-client", FEW),
+            ("Codex", FEW),
             ("gemini-cli-mcp-client", Presentation::Lean),
             ("", Presentation::Lean),
         ] {
-            assert_eq!(Presentation::of(client), expected, "{client}");
+            assert_eq!(Presentation::of(client, true), expected, "{client}");
         }
     }
 }
