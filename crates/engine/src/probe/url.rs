@@ -34,8 +34,7 @@ pub(super) async fn until_answers(
     )));
     let mut impossible = None;
     loop {
-        let mut answered = false;
-        match check(condition, &context.services.web).await {
+        let answered = match check(condition, &context.services.web).await {
             Ok(seen) => {
                 let seen = format!("{} answered {seen}", condition.url);
                 observations.set(seen.as_str());
@@ -44,13 +43,13 @@ pub(super) async fn until_answers(
             Err(mismatch) => {
                 let why = format!("{}: {}", condition.url, mismatch.why());
                 observations.set(why.as_str());
-                answered = matches!(mismatch, Mismatch::Other(_));
                 // This attempt was the last one, unless something other than the agent's sessions answers.
                 if let (Some(gone), Mismatch::NoAnswer(_)) = (&impossible, &mismatch) {
                     return Err(Impossible(format!("{why}. {gone}")));
                 }
+                matches!(mismatch, Mismatch::Other(_))
             }
-        }
+        };
         tokio::select! {
             gone = &mut candidates, if impossible.is_none() => impossible = Some(gone),
             () = backoff.pause(answered) => {}
