@@ -187,6 +187,7 @@ fn port_opens(paths: &Paths) {
             let until = Condition::Port {
                 host: None,
                 port: address.port(),
+                every_ms: None,
             };
             let until = serde_json::to_string(&until).expect("JSON");
             let new = Create {
