@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use super::body::{Answer, JsonBody};
 use super::problem::Problem;
-use super::who::{self, Who};
+use super::requester::{self, Who};
 use super::{State, Tcp};
-use crate::http::logins::{CODE_LIFE, LOGIN_LIFE, NoLogin};
+use crate::http::login_store::{CODE_LIFE, LOGIN_LIFE, NoLogin};
 use abide_engine::clock::{Clock, SystemClock};
 
 /// Path at which a code is exchanged. It needs no other credential.
@@ -67,9 +67,9 @@ pub async fn login(
         .extract_parts::<axum::http::request::Parts>()
         .await
         .map_err(|_| Problem::fault("cannot read the request"))?;
-    who::be_outside(&parts).await?;
+    requester::be_outside(&parts).await?;
     let Code { code } = request.extract::<JsonBody, _>().await?.into()?;
-    who::be_outside(&parts).await?;
+    requester::be_outside(&parts).await?;
     let secret = state
         .logins
         .exchange(&code, SystemClock.now())

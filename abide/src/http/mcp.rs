@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 
 use super::problem::Problem;
-use super::{BODY_LIMIT, ConnectedPeer, who};
+use super::{BODY_LIMIT, ConnectedPeer, requester};
 use crate::mcp::{Http, Origin, Way};
 use abide_engine::config;
 use abide_engine::peer::Peer;
@@ -34,9 +34,9 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
 fn origin(headers: &HeaderMap, peer: Peer) -> Result<Origin, Problem> {
     Ok(Origin {
         way: Way::Http,
-        agent: who::named_agent(headers)?.unwrap_or_default(),
+        agent: requester::named_agent(headers)?.unwrap_or_default(),
         conversation: Http::conversation(headers),
-        root: who::root(headers)?,
+        root: requester::root(headers)?,
         env: config::environment().into(),
         peer,
     })

@@ -13,8 +13,8 @@ use tokio::sync::broadcast;
 
 use super::body::{Answer, JsonBody, json, query};
 use super::problem::Problem;
-use super::who::Who;
-use super::{State, body_while_let_in, listing};
+use super::requester::Who;
+use super::{State, body_while_let_in, pagination};
 use crate::tools::{self, message_subject};
 use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader};
 use abide_engine::text::message_text;
@@ -29,13 +29,13 @@ const PAGE: usize = 50;
 #[serde(deny_unknown_fields)]
 pub struct Listing {
     /// If true, new messages are sent too, one JSON object per line.
-    #[serde(default, deserialize_with = "listing::flag")]
+    #[serde(default, deserialize_with = "pagination::flag")]
     follow: bool,
     /// Only messages that their agent has not seen.
-    #[serde(default, deserialize_with = "listing::flag")]
+    #[serde(default, deserialize_with = "pagination::flag")]
     unseen: bool,
     /// Maximum number of messages, 1 to 1000.
-    #[serde(default, deserialize_with = "listing::count")]
+    #[serde(default, deserialize_with = "pagination::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
@@ -56,14 +56,14 @@ pub async fn list(
     let past = state.handle.store_reader();
     let before = listing.after.map(|id| match id.parse() {
         Ok(id) => Ok(past.message_number(id)),
-        Err(_) => Err(listing::no_place(&id)),
+        Err(_) => Err(pagination::no_place(&id)),
     });
     let since = listing.since.map(|id| match id.parse() {
         Ok(id) if listing.follow => Ok(past.message_number(id)),
         _ => Err(not_since(&id)),
     });
     let since = since.transpose()?;
-    let most = listing::limit(Some(listing.limit.unwrap_or(PAGE)))?;
+    let most = pagination::limit(Some(listing.limit.unwrap_or(PAGE)))?;
     // Messages after this one are sent as they arrive, even if the agent has read them by then.
     let newest = match listing.follow {
         true => newest(past, &who),

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::State;
 use super::problem::Problem;
-use super::who::Who;
+use super::requester::Who;
 use crate::http::process_usage;
 use crate::tools::{BOUNDS, tallied};
 use abide_engine::clock::{Clock, SystemClock};

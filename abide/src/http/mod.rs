@@ -1,41 +1,41 @@
 //! HTTP API on the Unix socket, for the CLI and other clients. The same router is served over TCP
 //! behind an access check; every request needs a [`Peer`].
 
-mod act;
-mod api;
-mod ask;
+mod access_check;
+mod blocking_client;
 mod body;
 mod docs;
 mod events;
-mod follow;
 pub mod frame;
-mod glance;
-mod listing;
-mod lock;
+mod log_download;
+mod log_stream;
 mod login;
-mod logins;
+mod login_store;
 mod mcp;
 mod messages;
 mod metrics;
+mod openapi;
 mod page;
-mod paint;
+mod pagination;
 mod problem;
 mod process_usage;
 mod questions;
-mod raw;
+mod requester;
 mod routes;
 mod runs;
+mod screen_snapshot;
 mod search;
+mod session_actions;
+mod session_activity;
 mod sessions;
 mod status;
 mod tcp;
 mod terminal;
 mod timers;
 mod tools;
-mod who;
 pub mod wire;
 
-pub use ask::{ask_status, ask_to_stop, ask_version};
+pub use blocking_client::{ask_status, ask_to_stop, ask_version};
 pub use page::is_built as page_is_built;
 pub use tcp::serve_tcp;
 
@@ -55,7 +55,7 @@ use axum::{BoxError, Router};
 use futures_util::{Stream, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::http::logins::{LoginId, Logins};
+use crate::http::login_store::{LoginId, Logins};
 use abide_engine::Handle;
 use abide_engine::clock::pause;
 use abide_engine::config::Paths;
@@ -111,7 +111,7 @@ impl State {
 }
 
 /// Waits until the login of a request ends; never returns if the request has no login.
-async fn login_ends(state: &State, who: &who::Who) {
+async fn login_ends(state: &State, who: &requester::Who) {
     until_ended(state.logins.clone(), who.login()).await;
 }
 

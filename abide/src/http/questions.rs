@@ -18,8 +18,8 @@ use tokio::sync::broadcast;
 
 use super::body::{Answer, JsonBody, json, query};
 use super::problem::Problem;
-use super::who::Who;
-use super::{State, body_while_let_in, glance, listing};
+use super::requester::Who;
+use super::{State, body_while_let_in, pagination, session_activity};
 use crate::tools::{self, question_fields};
 use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle, QuestionView};
@@ -28,10 +28,10 @@ use abide_engine::{Change, Handle, QuestionView};
 #[serde(deny_unknown_fields)]
 pub struct Listing {
     /// If true, questions that are opened or closed are sent too, one JSON object per line.
-    #[serde(default, deserialize_with = "listing::flag")]
+    #[serde(default, deserialize_with = "pagination::flag")]
     follow: bool,
     /// Maximum number of questions, 1 to 1000.
-    #[serde(default, deserialize_with = "listing::count")]
+    #[serde(default, deserialize_with = "pagination::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
@@ -129,7 +129,7 @@ async fn page(
     who: &Who,
     listing: &Listing,
 ) -> Result<Answer<QuestionPage>, Problem> {
-    let most = listing::limit(listing.limit)?;
+    let most = pagination::limit(listing.limit)?;
     let all = seen(&state.handle, who);
     let total = all.len();
     let from = match listing.after.as_deref().map(str::parse::<QuestionId>) {
@@ -138,7 +138,7 @@ async fn page(
             .iter()
             .position(|open| open.id == after)
             .map_or(0, |at| at + 1),
-        Some(Err(_)) => return Err(listing::no_place(listing.after.as_deref().unwrap_or(""))),
+        Some(Err(_)) => return Err(pagination::no_place(listing.after.as_deref().unwrap_or(""))),
     };
     let shown = &all[from..total.min(from + most)];
     let next = shown.last().filter(|_| from + shown.len() < total);
@@ -163,7 +163,7 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
         question: fields,
         idle_for: (view.as_ref()).and_then(|view| super::sessions::session_of(view).idle_for),
         tail: match &view {
-            Some(view) => glance::tail(handle, view).await,
+            Some(view) => session_activity::tail(handle, view).await,
             None => Vec::new(),
         },
     }

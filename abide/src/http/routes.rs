@@ -3,11 +3,11 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::api::{Api, Document, op};
+use super::openapi::{Api, Document, op};
 use super::wire::{PtySize, RunBody};
 use super::{
-    act, events, follow, frame, login, messages, metrics, paint, questions, raw, runs, search,
-    sessions, status, terminal, timers, tools,
+    events, frame, log_download, log_stream, login, messages, metrics, questions, runs,
+    screen_snapshot, search, session_actions, sessions, status, terminal, timers, tools,
 };
 
 /// Path of the OpenAPI document.
@@ -104,16 +104,16 @@ fn session_routes(api: Api) -> Api {
     .get("/v1/sessions/{id}", sessions::one, one("One session"))
     .get(
         "/v1/sessions/{id}/log",
-        follow::log,
+        log_stream::log,
         op("Read and follow a log")
-            .query::<follow::Wanted>()
+            .query::<log_stream::Wanted>()
             .other(200, BYTES),
     )
     .get(
         "/v1/sessions/{id}/log/raw",
-        raw::raw,
+        log_download::raw,
         op("Download a log; supports `Range`")
-            .query::<raw::Wanted>()
+            .query::<log_download::Wanted>()
             .other(200, BYTES)
             .in_parts(),
     )
@@ -124,36 +124,36 @@ fn session_routes(api: Api) -> Api {
     )
     .get(
         "/v1/sessions/{id}/paint",
-        paint::paint,
+        screen_snapshot::paint,
         op("Bytes that draw a session's screen on an empty terminal").json::<abide_api::Painted>(),
     )
     .post(
         "/v1/sessions/{id}/kill",
-        act::kill,
+        session_actions::kill,
         one("End a session and every process it started"),
     )
     .post(
         "/v1/sessions/{id}/signal",
-        act::signal,
+        session_actions::signal,
         one("Send a signal to the foreground process group").takes::<abide_api::SignalRequest>(),
     )
     .post(
         "/v1/sessions/{id}/extend",
-        act::extend,
+        session_actions::extend,
         one("Change a session's limits, counted from now")
             .takes::<abide_api::arguments::LimitArgs>(),
     )
     .post(
         "/v1/sessions/{id}/input",
-        act::input,
+        session_actions::input,
         op("Send input")
-            .query::<act::Input>()
+            .query::<session_actions::Input>()
             .takes_bytes()
             .json::<abide_api::WrittenBytes>(),
     )
     .post(
         "/v1/sessions/{id}/resize",
-        act::resize,
+        session_actions::resize,
         one("Resize a session's terminal").takes::<PtySize>(),
     )
     .post(

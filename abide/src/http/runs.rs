@@ -19,11 +19,11 @@ use futures_util::stream;
 
 use super::State;
 use super::body::{JsonBody, json};
-use super::follow::{Tail, end_of, frames};
 use super::frame::{self, Frame};
+use super::log_stream::{Tail, end_of, frames};
 use super::problem::Problem;
+use super::requester::{self, Who};
 use super::sessions::session_of;
-use super::who::{self, Who};
 use super::wire::{OsText, RunBody, StdinKind};
 use crate::tools::question_fields;
 use abide_engine::config;
@@ -36,7 +36,7 @@ pub async fn run(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let body: RunBody = body.into()?;
-    let inherited_limits = who::inherited_limits(&headers)?;
+    let inherited_limits = requester::inherited_limits(&headers)?;
     let from = body.from;
     // If a command inside a session sent this request, its terminal is not operated by a person.
     let asking = if body.terminal && who.may_be_seated() {

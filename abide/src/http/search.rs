@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use super::body::{Answer, query};
 use super::problem::Problem;
+use super::requester::Who;
 use super::sessions::place;
-use super::who::Who;
-use super::{State, listing};
+use super::{State, pagination};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Pattern};
 use abide_engine::{Handle, SessionView};
@@ -33,7 +33,7 @@ pub struct Wanted {
     /// Regular expression.
     pattern: String,
     /// Maximum number of lines, 1 to 1000.
-    #[serde(default, deserialize_with = "listing::count")]
+    #[serde(default, deserialize_with = "pagination::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
@@ -54,7 +54,7 @@ impl Place {
             let line = line.parse().ok()?;
             Some(Place { view, line })
         });
-        found.ok_or_else(|| listing::no_place(text))
+        found.ok_or_else(|| pagination::no_place(text))
     }
 }
 
@@ -64,7 +64,7 @@ pub async fn search(
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Answer<MatchPage>, Problem> {
     let wanted = query(wanted)?;
-    let most = listing::limit(wanted.limit)?;
+    let most = pagination::limit(wanted.limit)?;
     let pattern = Pattern::new(&wanted.pattern)
         .map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))?;
     let from = match &wanted.after {

@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 
 use super::body::{Answer, JsonBody, query};
 use super::problem::Problem;
+use super::requester::{self, Who};
 use super::tools::context;
-use super::who::{self, Who};
-use super::{State, glance, listing};
+use super::{State, pagination, session_activity};
 use crate::tools::{self, count_again, in_seconds, leftovers, session_status, session_summary};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
@@ -30,15 +30,15 @@ use abide_session::log::LOG_FOLDER;
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// If true, sessions that have ended are included.
-    #[serde(default, deserialize_with = "listing::flag")]
+    #[serde(default, deserialize_with = "pagination::flag")]
     include_ended: bool,
     /// If true, the last lines of output and the resource usage of running sessions are included.
-    #[serde(default, deserialize_with = "listing::flag")]
+    #[serde(default, deserialize_with = "pagination::flag")]
     tails: bool,
     /// Only sessions with this text in their command, id or agent name.
     q: Option<String>,
     /// Maximum number of sessions, 1 to 1000.
-    #[serde(default, deserialize_with = "listing::count")]
+    #[serde(default, deserialize_with = "pagination::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
@@ -52,9 +52,9 @@ pub async fn list(
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Answer<SessionPage>, Problem> {
     let wanted = query(wanted)?;
-    let limit = listing::limit(wanted.limit)?;
+    let limit = pagination::limit(wanted.limit)?;
     let mut views = state.handle.published().sessions();
-    let text = wanted.q.as_deref().map(listing::Text::new);
+    let text = wanted.q.as_deref().map(pagination::Text::new);
     views.retain(|view| {
         let seen = view.visible_to(who.agent.as_ref());
         seen && (wanted.include_ended || is_alive(view))
@@ -64,7 +64,7 @@ pub async fn list(
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     if let Some(after) = &wanted.after {
         let last = who.session(&state, after);
-        let last = last.map_err(|_| listing::no_place(after))?;
+        let last = last.map_err(|_| pagination::no_place(after))?;
         views.retain(|view| place(view) < place(&last));
     }
     let more = views.len() > limit;
@@ -84,7 +84,7 @@ pub async fn list(
     }))
 }
 
-fn is_about(view: &SessionView, text: &listing::Text) -> bool {
+fn is_about(view: &SessionView, text: &pagination::Text) -> bool {
     let state = &view.state;
     text.is_in(&state.command) || text.is_in(&view.id.to_string()) || text.is_in(&state.agent.0)
 }
@@ -96,7 +96,7 @@ async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Session>
         .filter(|view| view.is_running())
         .cloned()
         .collect();
-    let mut glances = glance::at_all(&state.handle, running).await;
+    let mut glances = session_activity::at_all(&state.handle, running).await;
     let with_glance = |view: &Arc<SessionView>| Session {
         glance: glances.remove(&view.id),
         ..session_of(view)
@@ -134,7 +134,7 @@ pub async fn start(
 ) -> Result<Response, Problem> {
     let named = match body.remove("agent") {
         None | Some(Value::Null) => None,
-        Some(Value::String(name)) => Some(who::agent(name.as_bytes())?),
+        Some(Value::String(name)) => Some(requester::agent(name.as_bytes())?),
         Some(other) => {
             let detail = format!("`agent` must be a name; got {other}");
             return Err(Problem::bad_input(detail));

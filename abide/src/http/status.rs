@@ -12,7 +12,7 @@ use axum::extract::State as Shared;
 
 use super::body::Answer;
 use super::problem::Problem;
-use super::who::Who;
+use super::requester::Who;
 use super::{State, Tcp};
 use abide_engine::config::Containment;
 

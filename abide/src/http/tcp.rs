@@ -17,8 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::ConnectedPeer;
-use super::lock::{Lock, locked};
-use super::who::Looked;
+use super::access_check::{Lock, locked};
+use super::requester::Looked;
 use super::{ACCEPT_PAUSE, State, mcp, router};
 use crate::mcp::{Http, Seal};
 use abide_engine::clock::pause;

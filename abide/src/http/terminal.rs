@@ -18,12 +18,12 @@ use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::broadcast;
 
-use super::act;
 use super::body::json;
-use super::follow::{self, Tail};
+use super::log_stream::{self, Tail};
 use super::problem::Problem;
+use super::requester::Who;
+use super::session_actions;
 use super::sessions::session_of;
-use super::who::Who;
 use super::{State, login_ends};
 use abide_engine::clock::pause;
 use abide_engine::screen::Size;
@@ -87,7 +87,7 @@ async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>)
     while let Some(Ok(message)) = typed.next().await {
         match message {
             // Input that an ended session does not accept is dropped; the page learns of the end from `show`.
-            Message::Binary(bytes) => drop(act::write(state, id, &bytes, None).await),
+            Message::Binary(bytes) => drop(session_actions::write(state, id, &bytes, None).await),
             Message::Text(text) => resize(state, id, &text).await,
             Message::Close(_) => return,
             Message::Ping(_) | Message::Pong(_) => {}
@@ -111,7 +111,7 @@ async fn resize(state: &State, id: SessionId, text: &str) {
         number("cols"),
         number("rows"),
     ) {
-        let _ = act::fit(state, id, Size { cols, rows }).await;
+        let _ = session_actions::fit(state, id, Size { cols, rows }).await;
     }
 }
 
@@ -138,7 +138,7 @@ impl Shown {
         self.paint(&painting).await?;
         let mut tail = self.tail(from)?;
         loop {
-            let page = follow::raw(tail.page().await?);
+            let page = log_stream::raw(tail.page().await?);
             if !page.is_empty() {
                 self.paint(&page).await?;
                 if self.is_behind(&tail)? {

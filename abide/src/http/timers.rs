@@ -20,9 +20,9 @@ use serde_json::{Map, Value, json};
 
 use super::body::{Answer, JsonBody, query};
 use super::problem::Problem;
+use super::requester::Who;
 use super::tools::{context, environment_for};
-use super::who::Who;
-use super::{State, listing, wire};
+use super::{State, pagination, wire};
 use crate::tools::{self, NotCalled, in_seconds};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -36,7 +36,7 @@ type OneTimer = Result<Answer<TimerDetails>, Problem>;
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     /// If true, timers that have ended are included.
-    #[serde(default, deserialize_with = "listing::flag")]
+    #[serde(default, deserialize_with = "pagination::flag")]
     include_ended: bool,
     /// States, separated by commas.
     status: Option<String>,
@@ -45,7 +45,7 @@ pub struct Wanted {
     #[serde(default)]
     sort: Sort,
     /// Maximum number of timers, 1 to 1000.
-    #[serde(default, deserialize_with = "listing::count")]
+    #[serde(default, deserialize_with = "pagination::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
@@ -82,7 +82,7 @@ pub async fn list(
             Sort::Status => TimerOrder::Status,
         },
         after: cursor(wanted.after.as_deref())?,
-        limit: listing::limit(wanted.limit)?,
+        limit: pagination::limit(wanted.limit)?,
     };
     page(&state, &who, rows).await
 }
@@ -102,7 +102,7 @@ fn statuses(given: Option<&str>) -> Result<Vec<String>, Problem> {
 }
 
 fn cursor(after: Option<&str>) -> Result<Option<TimerId>, Problem> {
-    let parsed = after.map(|after| after.parse().map_err(|_| listing::no_place(after)));
+    let parsed = after.map(|after| after.parse().map_err(|_| pagination::no_place(after)));
     parsed.transpose()
 }
 
@@ -310,7 +310,7 @@ pub struct Past {
     /// Only timers with this text in their reason, mission or id.
     q: Option<String>,
     /// Maximum number of timers, 1 to 1000.
-    #[serde(default, deserialize_with = "listing::count")]
+    #[serde(default, deserialize_with = "pagination::count")]
     #[schemars(with = "Option<usize>")]
     limit: Option<usize>,
     /// Cursor: `next` of the previous page.
@@ -330,7 +330,7 @@ pub async fn history(
         text: past.q,
         order: TimerOrder::Ended,
         after: cursor(past.after.as_deref())?,
-        limit: listing::limit(past.limit)?,
+        limit: pagination::limit(past.limit)?,
         statuses: Vec::new(),
     };
     page(&state, &who, wanted).await

@@ -15,10 +15,10 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde_json::{Map, Value};
 
-use super::act;
 use super::body::{Answer, JsonBody};
 use super::problem::Problem;
-use super::who::{self, Who};
+use super::requester::{self, Who};
+use super::session_actions;
 use super::{State, wire};
 use crate::tools::{self, Context, NotCalled, Receipt};
 use abide_engine::config;
@@ -47,7 +47,7 @@ pub async fn call(
     if let Some(id) = tools::moves_limits_of(&name, &arguments)
         && let Ok(view) = who.session(&state, id)
     {
-        let own = act::not_its_own(&who, &view).await;
+        let own = session_actions::not_its_own(&who, &view).await;
         own.map_err(Problem::of_a_tool)?;
     }
     let sees_all = who.may_be_a_person();
@@ -131,15 +131,15 @@ pub(super) fn context(
 ) -> Result<Context, Problem> {
     Ok(Context {
         agent: agent.unwrap_or_default(),
-        root: who::root(headers)?,
+        root: requester::root(headers)?,
         env,
         asking: Asking::Elsewhere,
         standby: None,
-        request_key: who::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
-        conversation: who::conversation(headers)?,
+        request_key: requester::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        conversation: requester::conversation(headers)?,
         client: None,
         sees_all,
-        inherited_limits: who::inherited_limits(headers)?,
-        files_before: who::files_before(headers)?,
+        inherited_limits: requester::inherited_limits(headers)?,
+        files_before: requester::files_before(headers)?,
     })
 }

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::ring::{Place, Ring, Took};
-use super::sample::sample;
-use super::tell::Teller;
+use super::backlog::{Place, Ring, Took};
+use super::publisher::Teller;
+use super::sampler::sample;
 use crate::http::body::json;
 use abide_engine::clock::{Clock, SystemClock, sleep_until};
 use abide_engine::secret;

@@ -4,10 +4,10 @@
 //! The same text is also served over a WebSocket: browsers open at most six HTTP/1.1 connections per
 //! host across all tabs, so plain streams in six tabs would block the seventh tab for ever.
 
+mod backlog;
 mod hub;
-mod ring;
-mod sample;
-mod tell;
+mod publisher;
+mod sampler;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,12 +31,12 @@ pub use hub::Hub;
 
 use super::body::query;
 use super::problem::Problem;
-use super::who::{self, Who};
+use super::requester::{self, Who};
 use super::{State, login_ends};
 use abide_engine::WatcherGuard;
 use abide_engine::clock::{Clock, SystemClock, pause};
+use backlog::Place;
 use hub::Seat;
-use ring::Place;
 
 /// Interval of keep-alive comments on a stream without events.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -67,7 +67,7 @@ pub async fn events(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let Wanted { tails, last } = query(wanted)?;
-    let last = who::text(&headers, "last-event-id")?.or(last.as_deref());
+    let last = requester::text(&headers, "last-event-id")?.or(last.as_deref());
     let seat = state.hub.join(tails);
     let (place, resumed) = seat.place(last);
     let mut ready = VecDeque::from([hello(&state, &seat, place)]);

@@ -6,7 +6,7 @@ use axum::extract::{Path, State as Shared};
 use super::State;
 use super::body::Answer;
 use super::problem::Problem;
-use super::who::Who;
+use super::requester::Who;
 
 /// Returns the bytes, the size of the screen, and the log offset at which the snapshot was taken.
 pub async fn paint(

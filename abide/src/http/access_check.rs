@@ -15,7 +15,7 @@ use hyper::body::Body;
 use super::login;
 use super::page;
 use super::problem::Problem;
-use crate::http::logins::{LoginId, Logins};
+use crate::http::login_store::{LoginId, Logins};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::secret::constant_time_eq;
 

@@ -8,7 +8,7 @@ use abide_api::{Id, SessionPulse};
 use abide_core::SessionId;
 
 use super::hub::Channel;
-use crate::http::glance::{self, Look, Meter};
+use crate::http::session_activity::{self, Look, Meter};
 use abide_engine::clock::pause;
 use abide_engine::{Handle, SessionView};
 use abide_session::log::Log;
@@ -81,7 +81,7 @@ async fn look_at(
         return false;
     }
     if grown {
-        last.tail = glance::tail(handle, view).await;
+        last.tail = session_activity::tail(handle, view).await;
     }
     (last.bytes, last.look) = (Some(bytes), look);
     let wrote = log.last_at().ok().flatten();
@@ -89,7 +89,7 @@ async fn look_at(
         session_id: Id(view.id),
         bytes_total: bytes,
         last_activity: wrote.unwrap_or(view.state.created.0),
-        glance: glance::glance(last.tail.clone(), look),
+        glance: session_activity::glance(last.tail.clone(), look),
     };
     let mut held = channel.held();
     let event = channel.event(held.ring.last(), "output", &pulse);

@@ -13,9 +13,9 @@ use serde::Deserialize;
 
 use super::State;
 use super::body::query;
-use super::follow::{self, Tail};
+use super::log_stream::{self, Tail};
 use super::problem::Problem;
-use super::who::Who;
+use super::requester::Who;
 use abide_session::log::Log;
 
 /// Content security policy that stops a browser from running anything in the log.
@@ -65,7 +65,7 @@ pub async fn raw(
     tail.end_at(kept.offset(bytes.end));
     let pages = stream::try_unfold(tail, |mut tail| async move {
         let page = tail.page().await?;
-        Ok::<_, std::io::Error>((!page.is_empty()).then(|| (follow::raw(page), tail)))
+        Ok::<_, std::io::Error>((!page.is_empty()).then(|| (log_stream::raw(page), tail)))
     });
     let mut response = (status, Body::from_stream(pages)).into_response();
     say(

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ConnectedPeer;
-use super::lock::Shown;
+use super::access_check::Shown;
 use super::problem::Problem;
 use super::{State, wire};
-use crate::http::logins::LoginId;
+use crate::http::login_store::LoginId;
 use crate::tools;
 use abide_engine::SessionView;
 use abide_engine::config;
