@@ -15,7 +15,7 @@ use hyper::body::Body;
 use super::login;
 use super::page;
 use super::problem::Problem;
-use crate::http::login_store::{LoginId, Logins};
+use crate::http::login_store::{LoginId, LoginStore};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::secret::constant_time_eq;
 
@@ -27,7 +27,7 @@ const BYTES: &str = "application/octet-stream";
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Headers that are added to every response that does not set them itself.
-const ALWAYS: [(HeaderName, &str); 5] = [
+const DEFAULT_HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (
         header::CONTENT_SECURITY_POLICY,
@@ -45,28 +45,28 @@ const ALWAYS: [(HeaderName, &str); 5] = [
 ];
 
 /// Credentials and names that a request is checked against.
-pub struct Lock {
+pub struct AccessCheck {
     token: String,
     cookie: String,
-    logins: Arc<Logins>,
+    logins: Arc<LoginStore>,
     authorities: Vec<String>,
     origins: Vec<String>,
 }
 
 /// Credential that the caller has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum Credential {
     /// No credential, for a resource that needs none.
-    Nothing,
+    None,
     /// The bearer token.
     Token,
     /// The cookie of a login, with the login's id.
     Login(LoginId),
 }
 
-impl Lock {
+impl AccessCheck {
     /// Creates the check for a server that listens on `address`.
-    pub fn new(token: String, logins: Arc<Logins>, address: SocketAddr) -> Self {
+    pub fn new(token: String, logins: Arc<LoginStore>, address: SocketAddr) -> Self {
         let port = address.port();
         let mut hosts = Vec::from(["127.0.0.1", "localhost", "[::1]"].map(str::to_owned));
         let own = match address.ip() {
@@ -83,7 +83,7 @@ impl Lock {
             authorities.extend(hosts);
         }
         let origins = authorities.iter().map(|name| format!("http://{name}"));
-        Lock {
+        AccessCheck {
             token,
             cookie: login::cookie_name(port),
             logins,
@@ -92,25 +92,25 @@ impl Lock {
         }
     }
 
-    fn opens(&self, request: &Request) -> Result<Shown, Problem> {
+    fn check(&self, request: &Request) -> Result<Credential, Problem> {
         let headers = request.headers();
-        self.is_called_here(request.uri(), headers)?;
-        let origin = self.is_no_foreign_page(headers)?;
-        let shown = self.is_known(request, origin)?;
-        is_json(request)?;
-        Ok(shown)
+        self.check_host(request.uri(), headers)?;
+        let origin = self.check_origin(headers)?;
+        let credential = self.check_credential(request, origin)?;
+        check_content_type(request)?;
+        Ok(credential)
     }
 
-    fn is_called_here(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-        let ours = |name: &str| self.authorities.iter().any(|ours| ours == name);
-        let named = match only(headers, &header::HOST) {
-            One::Value(host) => host.to_str().is_ok_and(ours),
-            One::None | One::Several => false,
+    fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+        let own = |name: &str| self.authorities.iter().any(|own| own == name);
+        let named = match single_header(headers, &header::HOST) {
+            SingleHeader::Value(host) => host.to_str().is_ok_and(own),
+            SingleHeader::None | SingleHeader::Several => false,
         };
         // A request may name the server a second time, in the absolute form of its target.
         let line = match (uri.scheme(), uri.authority()) {
             (None, None) => true,
-            (Some(scheme), Some(name)) => *scheme == Scheme::HTTP && ours(name.as_str()),
+            (Some(scheme), Some(name)) => *scheme == Scheme::HTTP && own(name.as_str()),
             (None, Some(_)) | (Some(_), None) => false,
         };
         if named && line {
@@ -121,25 +121,27 @@ impl Lock {
         ))
     }
 
-    fn is_no_foreign_page(&self, headers: &HeaderMap) -> Result<Origin, Problem> {
-        let ours = |origin: &str| self.origins.iter().any(|ours| ours == origin);
-        match only(headers, &header::ORIGIN) {
-            One::None => Ok(Origin::Unsaid),
-            One::Value(origin) if origin.to_str().is_ok_and(ours) => Ok(Origin::Ours),
-            One::Value(_) | One::Several => Err(Problem::forbidden("Origin not allowed")),
+    fn check_origin(&self, headers: &HeaderMap) -> Result<Origin, Problem> {
+        let own = |origin: &str| self.origins.iter().any(|own| own == origin);
+        match single_header(headers, &header::ORIGIN) {
+            SingleHeader::None => Ok(Origin::Absent),
+            SingleHeader::Value(origin) if origin.to_str().is_ok_and(own) => Ok(Origin::Own),
+            SingleHeader::Value(_) | SingleHeader::Several => {
+                Err(Problem::forbidden("Origin not allowed"))
+            }
         }
     }
 
-    /// Checks the credential. A token, if present, must be correct; a cookie counts only without a token.
-    fn is_known(&self, request: &Request, origin: Origin) -> Result<Shown, Problem> {
+    /// Checks the credential. A token, if present, must be correct; a cookie counts single_header without a token.
+    fn check_credential(&self, request: &Request, origin: Origin) -> Result<Credential, Problem> {
         let (method, headers) = (request.method(), request.headers());
         let path = request.uri().path();
         if headers.contains_key(header::AUTHORIZATION) {
-            return self.has_the_token(headers).map(|()| Shown::Token);
+            return self.check_token(headers).map(|()| Credential::Token);
         }
-        let looks = *method == Method::GET || *method == Method::HEAD;
-        if looks && page::is_for_everybody(path) || *method == Method::POST && path == login::PATH {
-            return Ok(Shown::Nothing);
+        let reads = *method == Method::GET || *method == Method::HEAD;
+        if reads && page::is_for_everybody(path) || *method == Method::POST && path == login::PATH {
+            return Ok(Credential::None);
         }
         // MCP clients are agents, and agents have no login.
         if path == "/mcp" {
@@ -147,7 +149,7 @@ impl Lock {
         }
         let login = self.login(headers).ok_or_else(Problem::unauthorized)?;
         let opens_a_channel = headers.contains_key(header::UPGRADE);
-        if (!looks || opens_a_channel) && origin == Origin::Unsaid {
+        if (!reads || opens_a_channel) && origin == Origin::Absent {
             return Err(Problem::forbidden(
                 "a request with a login cookie needs an `Origin` header",
             ));
@@ -155,35 +157,35 @@ impl Lock {
         // A page of another server on this machine sends our cookie along, since cookies are not
         // separated by port. The page cannot forge `Sec-Fetch-Site`, which the browser sets.
         match headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
-            None | Some(b"same-origin" | b"none") => Ok(Shown::Login(login)),
+            None | Some(b"same-origin" | b"none") => Ok(Credential::Login(login)),
             Some(_) => Err(Problem::forbidden("Origin not allowed")),
         }
     }
 
     fn login(&self, headers: &HeaderMap) -> Option<LoginId> {
-        let One::Value(cookies) = only(headers, &header::COOKIE) else {
+        let SingleHeader::Value(cookies) = single_header(headers, &header::COOKIE) else {
             return None;
         };
-        let mut ours = cookies
+        let mut own = cookies
             .to_str()
             .ok()?
             .split(';')
             .filter_map(|pair| pair.trim_start().split_once('='))
             .filter(|(name, _)| *name == self.cookie);
-        let (_, secret) = ours.next()?;
-        if ours.next().is_some() {
+        let (_, secret) = own.next()?;
+        if own.next().is_some() {
             return None;
         }
-        self.logins.of(secret.as_bytes(), SystemClock.now().wall)
+        self.logins.find(secret.as_bytes(), SystemClock.now().wall)
     }
 
-    fn has_the_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let shown = match only(headers, &header::AUTHORIZATION) {
-            One::Value(shown) => bearer(shown.as_bytes()),
-            One::None | One::Several => None,
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let credential = match single_header(headers, &header::AUTHORIZATION) {
+            SingleHeader::Value(credential) => bearer(credential.as_bytes()),
+            SingleHeader::None | SingleHeader::Several => None,
         };
-        match shown {
-            Some(shown) if constant_time_eq(shown, self.token.as_bytes()) => Ok(()),
+        match credential {
+            Some(credential) if constant_time_eq(credential, self.token.as_bytes()) => Ok(()),
             Some(_) | None => Err(Problem::unauthorized()),
         }
     }
@@ -192,21 +194,25 @@ impl Lock {
 /// Result of the `Origin` check; a foreign origin is refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    Unsaid,
-    Ours,
+    Absent,
+    Own,
 }
 
 /// Middleware in front of every route.
-pub async fn locked(State(lock): State<Arc<Lock>>, mut request: Request, next: Next) -> Response {
-    let mut response = match lock.opens(&request) {
-        Ok(shown) => {
-            request.extensions_mut().insert(shown);
+pub async fn check_access(
+    State(access): State<Arc<AccessCheck>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let mut response = match access.check(&request) {
+        Ok(credential) => {
+            request.extensions_mut().insert(credential);
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
     };
     let headers = response.headers_mut();
-    for (name, value) in ALWAYS {
+    for (name, value) in DEFAULT_HEADERS {
         headers
             .entry(name)
             .or_insert(HeaderValue::from_static(value));
@@ -216,13 +222,13 @@ pub async fn locked(State(lock): State<Arc<Lock>>, mut request: Request, next: N
 
 /// Refuses a request body that is not declared as JSON (or as bytes for session input). A page can send
 /// the other content types cross-origin without a CORS preflight.
-fn is_json(request: &Request) -> Result<(), Problem> {
+fn check_content_type(request: &Request) -> Result<(), Problem> {
     if request.body().is_end_stream() {
         return Ok(());
     }
-    let kind = match only(request.headers(), &header::CONTENT_TYPE) {
-        One::Value(kind) => kind.to_str().unwrap_or_default(),
-        One::None | One::Several => "",
+    let kind = match single_header(request.headers(), &header::CONTENT_TYPE) {
+        SingleHeader::Value(kind) => kind.to_str().unwrap_or_default(),
+        SingleHeader::None | SingleHeader::Several => "",
     };
     let essence = kind.split(';').next().unwrap_or_default().trim();
     let path = request.uri().path();
@@ -236,24 +242,24 @@ fn is_json(request: &Request) -> Result<(), Problem> {
 }
 
 /// Values of a header that must occur at most once.
-enum One<'a> {
+enum SingleHeader<'a> {
     None,
     Value(&'a HeaderValue),
     Several,
 }
 
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> One<'a> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> SingleHeader<'a> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
-        (None, _) => One::None,
-        (Some(value), None) => One::Value(value),
-        (Some(_), Some(_)) => One::Several,
+        (None, _) => SingleHeader::None,
+        (Some(value), None) => SingleHeader::Value(value),
+        (Some(_), Some(_)) => SingleHeader::Several,
     }
 }
 
-fn bearer(shown: &[u8]) -> Option<&[u8]> {
+fn bearer(credential: &[u8]) -> Option<&[u8]> {
     const SCHEME: &[u8] = b"bearer ";
-    let (scheme, token) = shown.split_at_checked(SCHEME.len())?;
+    let (scheme, token) = credential.split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then_some(token)
 }
 
@@ -261,37 +267,40 @@ fn bearer(shown: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    fn lock(address: &str) -> Lock {
-        let logins = Logins::open("/nowhere".into(), SystemClock.now().wall);
+    fn access(address: &str) -> AccessCheck {
+        let logins = LoginStore::open("/nowhere".into(), SystemClock.now().wall);
         let address = address.parse().unwrap();
-        Lock::new("0123456789abcdef".into(), Arc::new(logins), address)
+        AccessCheck::new("0123456789abcdef".into(), Arc::new(logins), address)
     }
 
     #[test]
-    fn the_names_are_those_of_this_machine() {
+    fn allowed_hosts_are_loopback_names_and_the_own_address() {
         assert_eq!(
-            lock("127.0.0.1:8931").authorities,
+            access("127.0.0.1:8931").authorities,
             ["127.0.0.1:8931", "localhost:8931", "[::1]:8931"]
         );
-        let other = lock("127.0.0.2:8931");
+        let other = access("127.0.0.2:8931");
         assert_eq!(other.authorities.last().unwrap(), "127.0.0.2:8931");
-        let beyond = lock("192.0.2.7:80");
+        let public_address = access("192.0.2.7:80");
         for name in ["localhost:80", "localhost", "192.0.2.7:80", "192.0.2.7"] {
-            assert!(beyond.authorities.iter().any(|ours| ours == name), "{name}");
+            assert!(
+                public_address.authorities.iter().any(|own| own == name),
+                "{name}"
+            );
         }
-        let origins = &beyond.origins;
+        let origins = &public_address.origins;
         assert!(origins.iter().any(|origin| origin == "http://192.0.2.7"));
     }
 
     #[test]
-    fn only_the_whole_token_is_the_token() {
-        let shown = |value: &str| {
+    fn only_the_exact_bearer_token_is_accepted() {
+        let credential = |value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            lock("127.0.0.1:1").has_the_token(&headers).is_ok()
+            access("127.0.0.1:1").check_token(&headers).is_ok()
         };
-        assert!(shown("Bearer 0123456789abcdef"));
-        assert!(shown("bearer 0123456789abcdef"));
+        assert!(credential("Bearer 0123456789abcdef"));
+        assert!(credential("bearer 0123456789abcdef"));
         for wrong in [
             "",
             "Bearer",
@@ -304,7 +313,7 @@ mod tests {
             "Basic 0123456789abcdef",
             "0123456789abcdef",
         ] {
-            assert!(!shown(wrong), "{wrong:?}");
+            assert!(!credential(wrong), "{wrong:?}");
         }
     }
 }

@@ -15,9 +15,9 @@ use super::problem::Problem;
 use crate::strict::{self, Strict};
 
 /// Response body made from a public type.
-pub struct Answer<T>(pub T);
+pub struct JsonResponse<T>(pub T);
 
-impl<T: Serialize> IntoResponse for Answer<T> {
+impl<T: Serialize> IntoResponse for JsonResponse<T> {
     fn into_response(self) -> Response {
         Json(json(&self.0)).into_response()
     }
@@ -80,7 +80,7 @@ impl JsonBody {
 }
 
 /// Unwraps a query, or converts the rejection to a problem.
-pub fn query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
+pub fn parse_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     query.map(|Query(query)| query).map_err(|rejection| {
         let said = rejection.body_text();
         let said = said.strip_prefix("Failed to deserialize query string: ");

@@ -12,10 +12,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::State;
-use super::body::query;
+use super::body::parse_query;
 use super::log_stream::{self, Tail};
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use abide_session::log::Log;
 
 /// Content security policy that stops a browser from running anything in the log.
@@ -30,13 +30,13 @@ pub struct Wanted {
 
 pub async fn raw(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     headers: HeaderMap,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let wanted = query(wanted)?;
-    let view = who.session(&state, &id)?;
+    let wanted = parse_query(wanted)?;
+    let view = requester.session(&state, &id)?;
     let kept = Kept::of(&Log::open(&view.folder));
     let kept = kept.map_err(|fault| Problem::fault(fault.to_string()))?;
     let length = kept.length();

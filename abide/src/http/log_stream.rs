@@ -14,12 +14,12 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{json, query};
+use super::body::{json, parse_query};
 use super::frame::{self, Frame};
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use super::sessions::session_of;
-use super::{State, body_while_let_in};
+use super::{State, body_until_logout};
 use abide_engine::keepers::Follower;
 use abide_engine::{AttachGuard, Handle, Pending, SessionView};
 use abide_session::log::{Log, Piece, Pieces, Stream};
@@ -227,12 +227,12 @@ enum Format {
 
 pub async fn log(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     wanted: Result<Query<Wanted>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let wanted = query(wanted)?;
-    let view = who.session(&state, &id)?;
+    let wanted = parse_query(wanted)?;
+    let view = requester.session(&state, &id)?;
     let only = match wanted.stream {
         WantedStream::All => None,
         // A pseudo-terminal has one stream, which counts as standard output.
@@ -252,13 +252,14 @@ pub async fn log(
     };
     // A client that reads a running session counts as activity, even without `follow`.
     let present = match wanted.follow || view.is_running() {
-        true => Some(state.handle.keep_active(who.caller(), view.id).await),
+        true => Some(state.handle.keep_active(requester.caller(), view.id).await),
         false => None,
     };
     let streaming = Streaming {
         present,
         follow: wanted.follow,
-        _attached: (wanted.attach && who.may_be_a_person()).then(|| state.handle.attach(view.id)),
+        _attached: (wanted.attach && requester.may_be_a_person())
+            .then(|| state.handle.attach(view.id)),
         handle: state.handle.clone(),
         view,
         next: tail.at(),
@@ -268,7 +269,7 @@ pub async fn log(
         over: false,
     };
     let pages = stream::try_unfold(streaming, Streaming::page);
-    let body = body_while_let_in(&state, who.login(), pages);
+    let body = body_until_logout(&state, requester.login(), pages);
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 

@@ -8,11 +8,11 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{Answer, JsonBody};
+use super::body::{JsonBody, JsonResponse};
 use super::problem::Problem;
-use super::requester::{self, Who};
+use super::requester::{self, Requester};
 use super::{State, Tcp};
-use crate::http::login_store::{CODE_LIFE, LOGIN_LIFE, NoLogin};
+use crate::http::login_store::{CODE_LIFETIME, LOGIN_LIFETIME, LoginError};
 use abide_engine::clock::{Clock, SystemClock};
 
 /// Path at which a code is exchanged. It needs no other credential.
@@ -24,8 +24,11 @@ pub fn cookie_name(port: u16) -> String {
 }
 
 /// Creates a link that logs one browser in. Only a person gets one.
-pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Answer<Link>, Problem> {
-    if !who.may_be_a_person() {
+pub async fn create_link(
+    Shared(state): Shared<State>,
+    requester: Requester,
+) -> Result<JsonResponse<Link>, Problem> {
+    if !requester.may_be_a_person() {
         return Err(Problem::forbidden(
             "only a person can open the page: run `abide open` outside of a session",
         ));
@@ -39,11 +42,11 @@ pub async fn offer(Shared(state): Shared<State>, who: Who) -> Result<Answer<Link
         }
         Tcp::Failed(why) => return Err(Problem::conflict(why.clone())),
     };
-    who.look_again().await?;
-    let code = state.logins.code(SystemClock.mono());
-    Ok(Answer(Link {
+    requester.check_again().await?;
+    let code = state.logins.create_code(SystemClock.mono());
+    Ok(JsonResponse(Link {
         url: format!("http://{address}/#login={code}"),
-        expires_in: CODE_LIFE.0 / 1_000,
+        expires_in: CODE_LIFETIME.0 / 1_000,
     }))
 }
 
@@ -67,23 +70,30 @@ pub async fn login(
         .extract_parts::<axum::http::request::Parts>()
         .await
         .map_err(|_| Problem::fault("cannot read the request"))?;
-    requester::be_outside(&parts).await?;
+    requester::check_outside_sessions(&parts).await?;
     let Code { code } = request.extract::<JsonBody, _>().await?.into()?;
-    requester::be_outside(&parts).await?;
+    requester::check_outside_sessions(&parts).await?;
     let secret = state
         .logins
         .exchange(&code, SystemClock.now())
         .map_err(|why| match why {
-            NoLogin::WrongCode => Problem::forbidden(why.to_string()),
-            NoLogin::TooMany => Problem::too_many(why.to_string()),
-            NoLogin::NotKept(_) => Problem::fault(why.to_string()),
+            LoginError::WrongCode => Problem::forbidden(why.to_string()),
+            LoginError::TooMany => Problem::too_many(why.to_string()),
+            LoginError::NotStored(_) => Problem::fault(why.to_string()),
         })?;
-    Ok(with_cookie(address.port(), &secret, LOGIN_LIFE.0 / 1_000))
+    Ok(with_cookie(
+        address.port(),
+        &secret,
+        LOGIN_LIFETIME.0 / 1_000,
+    ))
 }
 
 /// Ends the login that the request shows.
-pub async fn logout(Shared(state): Shared<State>, who: Who) -> Result<Response, Problem> {
-    let (Some(login), Tcp::At(address)) = (who.login(), &state.daemon.tcp) else {
+pub async fn logout(
+    Shared(state): Shared<State>,
+    requester: Requester,
+) -> Result<Response, Problem> {
+    let (Some(login), Tcp::At(address)) = (requester.login(), &state.daemon.tcp) else {
         return Err(Problem::conflict("this request has no login to end"));
     };
     let ended = state.logins.end(login);

@@ -11,10 +11,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
 
-use super::body::{Answer, JsonBody, json, query};
+use super::body::{JsonBody, JsonResponse, json, parse_query};
 use super::problem::Problem;
-use super::requester::Who;
-use super::{State, body_while_let_in, pagination};
+use super::requester::Requester;
+use super::{State, body_until_logout, pagination};
 use crate::tools::{self, message_subject};
 use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader};
 use abide_engine::text::message_text;
@@ -48,10 +48,10 @@ pub struct Listing {
 /// message, newest last, and for each new one.
 pub async fn list(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     listing: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let listing = query(listing)?;
+    let listing = parse_query(listing)?;
     let changes = state.handle.published().follow();
     let past = state.handle.store_reader();
     let before = listing.after.map(|id| match id.parse() {
@@ -66,14 +66,14 @@ pub async fn list(
     let most = pagination::limit(Some(listing.limit.unwrap_or(PAGE)))?;
     // Messages after this one are sent as they arrive, even if the agent has read them by then.
     let newest = match listing.follow {
-        true => newest(past, &who),
+        true => newest(past, &requester),
         false => None,
     };
     let rows = match since {
         // A `since` message that is no longer stored must not suppress newer ones.
-        Some(since) => newer(past, &who, newest.map(|newest| newest.min(since))),
+        Some(since) => newer(past, &requester, newest.map(|newest| newest.min(since))),
         None => past.messages(MessageQuery {
-            agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+            agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: listing.unseen,
             before: before.transpose()?,
             since: None,
@@ -90,12 +90,12 @@ pub async fn list(
         .map(|row| message(&state.handle, row))
         .collect();
     if !listing.follow {
-        return Ok(Answer(MessagePage { messages, next }).into_response());
+        return Ok(JsonResponse(MessagePage { messages, next }).into_response());
     }
-    let login = who.login();
+    let login = requester.login();
     let following = Following {
         handle: state.handle.clone(),
-        who,
+        requester,
         changes,
         last: newest.max(rows.first().map(|row| row.number)),
         told: messages,
@@ -106,14 +106,14 @@ pub async fn list(
         Some((Ok::<_, std::convert::Infallible>(line), following))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    let body = body_while_let_in(&state, login, lines);
+    let body = body_until_logout(&state, login, lines);
     Ok((kind, body).into_response())
 }
 
 /// Number of the newest message that the caller may see.
-fn newest(past: &StoreReader, who: &Who) -> Option<u64> {
+fn newest(past: &StoreReader, requester: &Requester) -> Option<u64> {
     let page = MessageQuery {
-        agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+        agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: false,
         before: None,
         since: None,
@@ -124,11 +124,15 @@ fn newest(past: &StoreReader, who: &Who) -> Option<u64> {
 }
 
 /// All messages after `since`, newest first.
-fn newer(past: &StoreReader, who: &Who, since: Option<u64>) -> Result<Vec<MessageRow>, StoreFault> {
+fn newer(
+    past: &StoreReader,
+    requester: &Requester,
+    since: Option<u64>,
+) -> Result<Vec<MessageRow>, StoreFault> {
     let mut found: Vec<MessageRow> = Vec::new();
     loop {
         let rows = past.messages(MessageQuery {
-            agent: who.agent.as_ref().map(|agent| agent.0.as_ref()),
+            agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: false,
             before: found.last().map(|row| row.number),
             since,
@@ -151,7 +155,7 @@ fn not_since(given: &str) -> Problem {
 
 struct Following {
     handle: Handle,
-    who: Who,
+    requester: Requester,
     changes: broadcast::Receiver<Change>,
     /// Newest message that was sent or is in `told`. Redelivery of an older message is not sent again.
     last: Option<u64>,
@@ -167,7 +171,7 @@ impl Following {
             }
             match self.changes.recv().await {
                 Ok(Change::Message(agent, _)) => {
-                    let own = self.who.agent.as_ref().is_none_or(|me| *me == agent);
+                    let own = self.requester.agent.as_ref().is_none_or(|me| *me == agent);
                     if own {
                         self.look_up();
                     }
@@ -187,7 +191,8 @@ impl Following {
 
     /// Reads the messages after `last` from the store.
     fn look_up(&mut self) {
-        let rows = newer(self.handle.store_reader(), &self.who, self.last).unwrap_or_default();
+        let rows =
+            newer(self.handle.store_reader(), &self.requester, self.last).unwrap_or_default();
         self.told = rows.iter().map(|row| message(&self.handle, row)).collect();
         self.last = self.last.max(rows.first().map(|row| row.number));
     }
@@ -197,12 +202,12 @@ impl Following {
 /// Therefore only a person may request it.
 pub async fn wake(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     body: JsonBody,
-) -> Result<Answer<Message>, Problem> {
+) -> Result<JsonResponse<Message>, Problem> {
     let Nothing {} = body.into()?;
-    if !who.may_be_a_person() {
+    if !requester.may_be_a_person() {
         return Err(Problem::forbidden(
             "only a person can send a message again, so that an agent cannot wake itself in a loop",
         ));
@@ -223,7 +228,7 @@ pub async fn wake(
             row.agent
         )));
     }
-    Ok(Answer(message(&state.handle, &row)))
+    Ok(JsonResponse(message(&state.handle, &row)))
 }
 
 #[derive(Deserialize)]

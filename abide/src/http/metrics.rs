@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::State;
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use crate::http::process_usage;
 use crate::tools::{BOUNDS, tallied};
 use abide_engine::clock::{Clock, SystemClock};
@@ -17,7 +17,7 @@ use abide_engine::clock::{Clock, SystemClock};
 /// Media type of the Prometheus text format.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub async fn metrics(Shared(state): Shared<State>, _: Who) -> Result<Response, Problem> {
+pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Response, Problem> {
     let handle = state.handle.clone();
     let counted = tokio::task::spawn_blocking(move || handle.store_reader().message_counts()).await;
     let messages = counted

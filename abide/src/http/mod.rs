@@ -55,7 +55,7 @@ use axum::{BoxError, Router};
 use futures_util::{Stream, StreamExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::http::login_store::{LoginId, Logins};
+use crate::http::login_store::{LoginId, LoginStore};
 use abide_engine::Handle;
 use abide_engine::clock::pause;
 use abide_engine::config::Paths;
@@ -93,14 +93,14 @@ pub enum Tcp {
 pub struct State {
     handle: Handle,
     daemon: Arc<Daemon>,
-    logins: Arc<Logins>,
+    logins: Arc<LoginStore>,
     hub: Arc<events::Hub>,
 }
 
 impl State {
     /// State for the daemon behind `handle`.
     pub fn new(handle: Handle, daemon: Daemon) -> Self {
-        let logins = Logins::open(daemon.paths.logins(), daemon.started_at);
+        let logins = LoginStore::open(daemon.paths.logins(), daemon.started_at);
         State {
             hub: events::Hub::new(handle.clone()),
             handle,
@@ -111,12 +111,12 @@ impl State {
 }
 
 /// Waits until the login of a request ends; never returns if the request has no login.
-async fn login_ends(state: &State, who: &requester::Who) {
-    until_ended(state.logins.clone(), who.login()).await;
+async fn login_ends(state: &State, requester: &requester::Requester) {
+    until_login_ends(state.logins.clone(), requester.login()).await;
 }
 
 /// Waits until a login ends; never returns without a login.
-async fn until_ended(logins: Arc<Logins>, login: Option<LoginId>) {
+async fn until_login_ends(logins: Arc<LoginStore>, login: Option<LoginId>) {
     match login {
         Some(login) => logins.until_ended(login).await,
         None => std::future::pending().await,
@@ -124,7 +124,7 @@ async fn until_ended(logins: Arc<Logins>, login: Option<LoginId>) {
 }
 
 /// Streaming response body that ends when the login of the caller ends.
-fn body_while_let_in<B, F>(
+fn body_until_logout<B, F>(
     state: &State,
     login: Option<LoginId>,
     pieces: impl Stream<Item = Result<B, F>> + Send + 'static,
@@ -133,16 +133,19 @@ where
     B: Into<Bytes> + 'static,
     F: Into<BoxError> + 'static,
 {
-    let put_out = until_ended(state.logins.clone(), login);
-    Body::from_stream(pieces.take_until(put_out))
+    let logged_out = until_login_ends(state.logins.clone(), login);
+    Body::from_stream(pieces.take_until(logged_out))
 }
 
 /// All routes, with the OpenAPI document and the web page.
 pub fn router(state: State) -> Router {
-    let (routes, document) = routes::all().finish();
+    let (routes, document) = routes::routes().finish();
     let page = document.clone();
     routes
-        .route(routes::DOCUMENT, get(async move || routes::json(&document)))
+        .route(
+            routes::DOCUMENT,
+            get(async move || routes::openapi_json(&document)),
+        )
         .route(routes::DOCS, get(async move || docs::page(&page)))
         .fallback(page::page)
         .method_not_allowed_fallback(problem::no_such_method)
@@ -155,15 +158,15 @@ pub fn router(state: State) -> Router {
 pub async fn serve(listener: UnixListener, state: State) {
     let router = router(state);
     let service = router.into_make_service_with_connect_info::<ConnectedPeer>();
-    if let Err(fault) = axum::serve(OwnersOnly(listener), service).await {
+    if let Err(fault) = axum::serve(OwnerListener(listener), service).await {
         tracing::error!("the socket of the command line failed: {fault}");
     }
 }
 
 /// Listener that accepts connections of the daemon's own user only.
-struct OwnersOnly(UnixListener);
+struct OwnerListener(UnixListener);
 
-impl Listener for OwnersOnly {
+impl Listener for OwnerListener {
     type Io = UnixStream;
     type Addr = Peer;
 
@@ -196,8 +199,8 @@ impl Listener for OwnersOnly {
 #[derive(Clone)]
 pub(crate) struct ConnectedPeer(pub Peer);
 
-impl Connected<IncomingStream<'_, OwnersOnly>> for ConnectedPeer {
-    fn connect_info(stream: IncomingStream<'_, OwnersOnly>) -> Self {
+impl Connected<IncomingStream<'_, OwnerListener>> for ConnectedPeer {
+    fn connect_info(stream: IncomingStream<'_, OwnerListener>) -> Self {
         ConnectedPeer(stream.remote_addr().clone())
     }
 }

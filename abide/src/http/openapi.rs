@@ -16,51 +16,51 @@ use super::State;
 use crate::tools;
 
 /// Generator of the schema of a type.
-type Shape = fn(&mut SchemaGenerator) -> Schema;
+type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
 /// Description of a route.
-pub struct Op {
+pub struct Operation {
     method: &'static str,
     path: &'static str,
     summary: &'static str,
-    query: Option<Shape>,
-    body: Body,
-    answer: Answer,
+    query: Option<SchemaFn>,
+    body: BodyKind,
+    response: ResponseKind,
     /// Set if the route needs neither a token nor a login.
-    open: bool,
+    public: bool,
     /// Set if the route supports range requests.
-    in_parts: bool,
+    supports_ranges: bool,
 }
 
 /// Kind of request body.
-enum Body {
+enum BodyKind {
     None,
-    Json(Shape),
+    Json(SchemaFn),
     Bytes,
 }
 
 /// Kind of response.
-enum Answer {
-    Json(u16, Shape),
-    Nothing,
+enum ResponseKind {
+    Json(u16, SchemaFn),
+    Empty,
     Other(u16, &'static str),
 }
 
 /// Description with this summary.
-pub fn op(summary: &'static str) -> Op {
-    Op {
+pub fn operation(summary: &'static str) -> Operation {
+    Operation {
         method: "",
         path: "",
         summary,
         query: None,
-        body: Body::None,
-        answer: Answer::Nothing,
-        open: false,
-        in_parts: false,
+        body: BodyKind::None,
+        response: ResponseKind::Empty,
+        public: false,
+        supports_ranges: false,
     }
 }
 
-impl Op {
+impl Operation {
     /// Sets the type of the query.
     pub fn query<T: JsonSchema>(mut self) -> Self {
         self.query = Some(T::json_schema);
@@ -68,44 +68,44 @@ impl Op {
     }
 
     /// Sets the type of the JSON body.
-    pub fn takes<T: JsonSchema>(mut self) -> Self {
-        self.body = Body::Json(SchemaGenerator::subschema_for::<T>);
+    pub fn json_body<T: JsonSchema>(mut self) -> Self {
+        self.body = BodyKind::Json(SchemaGenerator::subschema_for::<T>);
         self
     }
 
     /// Declares a body of raw bytes.
-    pub fn takes_bytes(mut self) -> Self {
-        self.body = Body::Bytes;
+    pub fn bytes_body(mut self) -> Self {
+        self.body = BodyKind::Bytes;
         self
     }
 
     /// Sets the type of a JSON response with status 200.
-    pub fn json<T: JsonSchema>(mut self) -> Self {
-        self.answer = Answer::Json(200, SchemaGenerator::subschema_for::<T>);
+    pub fn returns<T: JsonSchema>(mut self) -> Self {
+        self.response = ResponseKind::Json(200, SchemaGenerator::subschema_for::<T>);
         self
     }
 
     /// Sets the type of a JSON response with status 201.
-    pub fn creates<T: JsonSchema>(mut self) -> Self {
-        self.answer = Answer::Json(201, SchemaGenerator::subschema_for::<T>);
+    pub fn returns_created<T: JsonSchema>(mut self) -> Self {
+        self.response = ResponseKind::Json(201, SchemaGenerator::subschema_for::<T>);
         self
     }
 
     /// Sets the status and the media type of another response.
-    pub fn other(mut self, status: u16, kind: &'static str) -> Self {
-        self.answer = Answer::Other(status, kind);
+    pub fn returns_other(mut self, status: u16, kind: &'static str) -> Self {
+        self.response = ResponseKind::Other(status, kind);
         self
     }
 
     /// Declares that no credential is needed.
-    pub fn open(mut self) -> Self {
-        self.open = true;
+    pub fn public(mut self) -> Self {
+        self.public = true;
         self
     }
 
     /// Declares support for the `Range` header.
-    pub fn in_parts(mut self) -> Self {
-        self.in_parts = true;
+    pub fn supports_ranges(mut self) -> Self {
+        self.supports_ranges = true;
         self
     }
 
@@ -117,63 +117,65 @@ impl Op {
 
 /// Routes and their descriptions.
 #[derive(Default)]
-pub struct Api {
+pub struct ApiRouter {
     router: Router<State>,
-    ops: Vec<Op>,
+    operations: Vec<Operation>,
 }
 
-impl Api {
+impl ApiRouter {
     /// Adds a `GET` route.
-    pub fn get<H, T>(mut self, path: &'static str, handler: H, op: Op) -> Self
+    pub fn get<H, T>(mut self, path: &'static str, handler: H, op: Operation) -> Self
     where
         H: Handler<T, State>,
         T: 'static,
     {
         self.router = self.router.route(path, routing::get(handler));
-        self.ops.push(op.at("get", path));
+        self.operations.push(op.at("get", path));
         self
     }
 
     /// Adds a `POST` route.
-    pub fn post<H, T>(mut self, path: &'static str, handler: H, op: Op) -> Self
+    pub fn post<H, T>(mut self, path: &'static str, handler: H, op: Operation) -> Self
     where
         H: Handler<T, State>,
         T: 'static,
     {
         self.router = self.router.route(path, routing::post(handler));
-        self.ops.push(op.at("post", path));
+        self.operations.push(op.at("post", path));
         self
     }
 
     /// Adds only the description of a `GET` route that serves the document itself; its handler is added
     /// after the document exists.
-    pub fn shows_itself(mut self, path: &'static str, op: Op) -> Self {
-        self.ops.push(op.at("get", path));
+    pub fn describe_only(mut self, path: &'static str, op: Operation) -> Self {
+        self.operations.push(op.at("get", path));
         self
     }
 
     /// Returns the routes and their document, which is generated on first use.
     pub fn finish(self) -> (Router<State>, Arc<Document>) {
-        let ops = self.ops;
-        let document = LazyLock::new(Box::new(move || Written::new(document(&ops))) as Make);
+        let operations = self.operations;
+        let document = LazyLock::new(
+            Box::new(move || EncodedDocument::new(document(&operations))) as BuildDocument,
+        );
         (self.router, Arc::new(Document(document)))
     }
 }
 
-type Make = Box<dyn FnOnce() -> Written + Send>;
+type BuildDocument = Box<dyn FnOnce() -> EncodedDocument + Send>;
 
 /// OpenAPI document, generated on first use.
-pub struct Document(LazyLock<Written, Make>);
+pub struct Document(LazyLock<EncodedDocument, BuildDocument>);
 
 /// Document as a JSON value and as encoded bytes.
-struct Written {
+struct EncodedDocument {
     value: Value,
     bytes: Bytes,
 }
 
-impl Written {
+impl EncodedDocument {
     fn new(value: Value) -> Self {
-        Written {
+        EncodedDocument {
             bytes: value.to_string().into(),
             value,
         }
@@ -192,21 +194,21 @@ impl Document {
     }
 }
 
-fn document(ops: &[Op]) -> Value {
+fn document(operations: &[Operation]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
-    for op in ops {
-        let said = operation(op, &mut schemas);
-        item(&mut paths, op.path, op.method, said);
+    for op in operations {
+        let described = operation_json(op, &mut schemas);
+        add_operation(&mut paths, op.path, op.method, described);
     }
     for tool in tools::all() {
         let path = format!("/v1/tools/{}", tool.name);
-        item(&mut paths, &path, "post", tool_operation(tool));
+        add_operation(&mut paths, &path, "post", tool_operation(tool));
     }
-    for (method, said) in mcp() {
-        item(&mut paths, "/mcp", method, said);
+    for (method, described) in mcp() {
+        add_operation(&mut paths, "/mcp", method, described);
     }
-    let problem = schemas.answers.subschema_for::<abide_api::Problem>();
+    let problem = schemas.responses.subschema_for::<abide_api::Problem>();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -233,14 +235,14 @@ fn document(ops: &[Op]) -> Value {
     })
 }
 
-fn item(paths: &mut Map<String, Value>, path: &str, method: &str, said: Value) {
+fn add_operation(paths: &mut Map<String, Value>, path: &str, method: &str, described: Value) {
     let item = paths.entry(path).or_insert_with(|| json!({}));
-    item[method] = said;
+    item[method] = described;
 }
 
 /// Schema generators for responses and requests, which differ in the fields that are required.
 struct Schemas {
-    answers: SchemaGenerator,
+    responses: SchemaGenerator,
     requests: SchemaGenerator,
 }
 
@@ -254,51 +256,51 @@ impl Schemas {
             settings.into_generator()
         };
         Schemas {
-            answers: generator(abide_api::schema::answers()),
+            responses: generator(abide_api::schema::answers()),
             requests: generator(SchemaSettings::draft2020_12()),
         }
     }
 
     fn definitions(mut self) -> Map<String, Value> {
         let mut all = self.requests.take_definitions(true);
-        all.extend(self.answers.take_definitions(true));
+        all.extend(self.responses.take_definitions(true));
         all
     }
 }
 
-fn operation(op: &Op, schemas: &mut Schemas) -> Value {
+fn operation_json(op: &Operation, schemas: &mut Schemas) -> Value {
     let mut parameters = path_parameters(op.path);
     if let Some(query) = op.query {
         parameters.extend(query_parameters(query(&mut schemas.requests).as_value()));
     }
-    let mut said = json!({
+    let mut described = json!({
         "summary": op.summary,
         "operationId": operation_id(op.method, op.path),
         "tags": [tag(op.path)],
         "responses": {"default": {"$ref": "#/components/responses/Problem"}},
     });
     if !parameters.is_empty() {
-        said["parameters"] = json!(parameters);
+        described["parameters"] = json!(parameters);
     }
     if let Some((kind, schema)) = match op.body {
-        Body::None => None,
-        Body::Json(shape) => Some(("application/json", json!(shape(&mut schemas.requests)))),
-        Body::Bytes => Some(("application/octet-stream", json!({}))),
+        BodyKind::None => None,
+        BodyKind::Json(shape) => Some(("application/json", json!(shape(&mut schemas.requests)))),
+        BodyKind::Bytes => Some(("application/octet-stream", json!({}))),
     } {
         let content = Map::from_iter([(kind.to_owned(), json!({"schema": schema}))]);
-        said["requestBody"] = json!({"content": content});
+        described["requestBody"] = json!({"content": content});
     }
-    let (status, response) = match op.answer {
-        Answer::Nothing => (204, json!({"description": "Done."})),
-        Answer::Json(status, shape) => {
-            let content = json!({"application/json": {"schema": shape(&mut schemas.answers)}});
+    let (status, response) = match op.response {
+        ResponseKind::Empty => (204, json!({"description": "Done."})),
+        ResponseKind::Json(status, shape) => {
+            let content = json!({"application/json": {"schema": shape(&mut schemas.responses)}});
             (
                 status,
                 json!({"description": "The answer.", "content": content}),
             )
         }
-        Answer::Other(status, "") => (status, json!({"description": "A WebSocket."})),
-        Answer::Other(status, kind) => {
+        ResponseKind::Other(status, "") => (status, json!({"description": "A WebSocket."})),
+        ResponseKind::Other(status, kind) => {
             let content = Map::from_iter([(kind.to_owned(), json!({}))]);
             (
                 status,
@@ -306,16 +308,16 @@ fn operation(op: &Op, schemas: &mut Schemas) -> Value {
             )
         }
     };
-    if op.in_parts {
+    if op.supports_ranges {
         let mut part = response.clone();
         part["description"] = json!("The requested range.");
-        said["responses"]["206"] = part;
+        described["responses"]["206"] = part;
     }
-    said["responses"][status.to_string()] = response;
-    if op.open {
-        said["security"] = json!([]);
+    described["responses"][status.to_string()] = response;
+    if op.public {
+        described["security"] = json!([]);
     }
-    said
+    described
 }
 
 /// Tag of a route: the first word of its path after the version.
@@ -351,22 +353,22 @@ fn query_parameters(shape: &Value) -> Vec<Value> {
             let about = schema
                 .as_object_mut()
                 .and_then(|schema| schema.remove("description"));
-            let mut said = json!({
+            let mut described = json!({
                 "name": name,
                 "in": "query",
                 "required": required.contains(&json!(name)),
                 "schema": schema,
             });
             if let Some(about) = about {
-                said["description"] = about;
+                described["description"] = about;
             }
-            said
+            described
         })
         .collect()
 }
 
 fn tool_operation(tool: &tools::Described) -> Value {
-    let answer = with_is_error((tool.output)());
+    let output = with_is_error((tool.output)());
     json!({
         "summary": tool.title,
         "description": tool.description,
@@ -376,7 +378,7 @@ fn tool_operation(tool: &tools::Described) -> Value {
         "responses": {
             "200": {
                 "description": "The tool's result; `is_error` if the call failed.",
-                "content": {"application/json": {"schema": answer}},
+                "content": {"application/json": {"schema": output}},
             },
             "default": {"$ref": "#/components/responses/Problem"},
         },
@@ -384,16 +386,16 @@ fn tool_operation(tool: &tools::Described) -> Value {
 }
 
 fn mcp() -> [(&'static str, Value); 3] {
-    let operation = |id: &str, summary: &str, status: &str, answer: Value| {
-        let mut said = json!({
+    let operation = |id: &str, summary: &str, status: &str, response: Value| {
+        let mut described = json!({
             "summary": summary,
             "operationId": id,
             "tags": ["mcp"],
             "security": [{"token": []}],
             "responses": {"default": {"description": "Refused; `detail` says why."}},
         });
-        said["responses"][status] = answer;
-        said
+        described["responses"][status] = response;
+        described
     };
     let stream = json!({
         "description": "A stream of events.",

@@ -16,10 +16,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::body::{Answer, JsonBody, json, query};
+use super::body::{JsonBody, JsonResponse, json, parse_query};
 use super::problem::Problem;
-use super::requester::Who;
-use super::{State, body_while_let_in, pagination, session_activity};
+use super::requester::Requester;
+use super::{State, body_until_logout, pagination, session_activity};
 use crate::tools::{self, question_fields};
 use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle, QuestionView};
@@ -45,24 +45,26 @@ pub struct Listing {
 /// or closed. A person who holds the stream open counts as available for questions.
 pub async fn list(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     listing: Result<Query<Listing>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let listing = query(listing)?;
+    let listing = parse_query(listing)?;
     if !listing.follow {
-        return Ok(page(&state, &who, &listing).await?.into_response());
+        return Ok(page(&state, &requester, &listing).await?.into_response());
     }
-    let watcher = who.may_be_a_person().then(|| state.handle.add_watcher());
+    let watcher = requester
+        .may_be_a_person()
+        .then(|| state.handle.add_watcher());
     let changes = state.handle.published().follow();
-    let mut open = seen(&state.handle, &who);
+    let mut open = seen(&state.handle, &requester);
     open.reverse();
     let mut told = told_before(listing.told.as_deref())?;
-    let missed = missed(&state.handle, &who, &open, &mut told);
+    let missed = missed(&state.handle, &requester, &open, &mut told);
     open.retain(|question| !told.contains(&question.id));
-    let login = who.login();
+    let login = requester.login();
     let following = Following {
         handle: state.handle.clone(),
-        who,
+        requester,
         changes,
         told,
         missed,
@@ -75,7 +77,7 @@ pub async fn list(
         Some((Ok::<_, std::convert::Infallible>(line), following))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    let body = body_while_let_in(&state, login, lines);
+    let body = body_until_logout(&state, login, lines);
     Ok((kind, body).into_response())
 }
 
@@ -96,14 +98,14 @@ fn told_before(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
 /// them from `told`.
 fn missed(
     handle: &Handle,
-    who: &Who,
+    requester: &Requester,
     open: &[Arc<QuestionView>],
     told: &mut HashSet<QuestionId>,
 ) -> Vec<QuestionLine> {
     let own = |session: &str| {
         let session = session.parse().ok();
         let view = session.and_then(|session| handle.published().session(session));
-        let agent = who.agent.as_ref();
+        let agent = requester.agent.as_ref();
         agent.is_none_or(|agent| view.is_some_and(|view| view.state.agent == *agent))
     };
     let mut lines = Vec::new();
@@ -126,11 +128,11 @@ fn missed(
 /// Page of open questions, oldest first.
 async fn page(
     state: &State,
-    who: &Who,
+    requester: &Requester,
     listing: &Listing,
-) -> Result<Answer<QuestionPage>, Problem> {
+) -> Result<JsonResponse<QuestionPage>, Problem> {
     let most = pagination::limit(listing.limit)?;
-    let all = seen(&state.handle, who);
+    let all = seen(&state.handle, requester);
     let total = all.len();
     let from = match listing.after.as_deref().map(str::parse::<QuestionId>) {
         None => 0,
@@ -147,7 +149,7 @@ async fn page(
     for question in shown {
         questions.push(details(&state.handle, question).await);
     }
-    Ok(Answer(QuestionPage {
+    Ok(JsonResponse(QuestionPage {
         questions,
         next,
         total,
@@ -169,10 +171,11 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
     }
 }
 
-fn seen(handle: &Handle, who: &Who) -> Vec<Arc<QuestionView>> {
+fn seen(handle: &Handle, requester: &Requester) -> Vec<Arc<QuestionView>> {
     let mut open = handle.published().questions();
     open.retain(|question| {
-        who.agent
+        requester
+            .agent
             .as_ref()
             .is_none_or(|agent| *agent == question.agent)
     });
@@ -182,7 +185,7 @@ fn seen(handle: &Handle, who: &Who) -> Vec<Arc<QuestionView>> {
 
 struct Following {
     handle: Handle,
-    who: Who,
+    requester: Requester,
     changes: broadcast::Receiver<Change>,
     /// Open questions that the client knows, from this or an earlier stream. Only for these a closing line is sent.
     told: HashSet<QuestionId>,
@@ -205,7 +208,7 @@ impl Following {
             }
             match self.changes.recv().await {
                 Ok(Change::Asked(question)) => {
-                    let agent = self.who.agent.as_ref();
+                    let agent = self.requester.agent.as_ref();
                     let own = agent.is_none_or(|agent| *agent == question.agent);
                     // A question is in the list just before its change arrives, and a restarted daemon
                     // asks again: send it once.
@@ -225,7 +228,7 @@ impl Following {
                 ) => {}
                 // The receiver lagged and changes were lost: read the open questions again.
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    self.open = seen(&self.handle, &self.who);
+                    self.open = seen(&self.handle, &self.requester);
                     self.open.reverse();
                 }
                 Err(broadcast::error::RecvError::Closed) => return None,
@@ -248,16 +251,16 @@ fn opened(question: &QuestionView) -> QuestionLine {
 /// Records a person's answer. The first answer counts; a later one is refused with what became of the question.
 pub async fn answer(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Result<Answer<Answered>, Problem> {
-    if who.is_inside_a_session() {
+) -> Result<JsonResponse<Answered>, Problem> {
+    if requester.is_inside_a_session() {
         return Err(Problem::forbidden(
             "a command cannot answer a question; only a person can",
         ));
     }
-    if who.agent.is_some() {
+    if requester.agent.is_some() {
         return Err(Problem::forbidden(
             "an agent cannot answer a question; only a person can",
         ));
@@ -274,17 +277,17 @@ pub async fn answer(
         }
     };
     let quiet_for = quiet(body.get("quiet_for"), answer)?;
-    who.look_again().await?;
+    requester.check_again().await?;
     let request = Request::Answer {
         question,
         answer,
         quiet_for,
     };
-    let pending = state.handle.call(who.caller(), request, None).await;
+    let pending = state.handle.call(requester.caller(), request, None).await;
     match pending.done().await {
         None => Err(Problem::stopping()),
         Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
-        Some(_) => Ok(Answer(Answered {
+        Some(_) => Ok(JsonResponse(Answered {
             question_id: Id(question),
             answer: word,
         })),

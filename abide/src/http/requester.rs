@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::ConnectedPeer;
-use super::access_check::Shown;
+use super::access_check::Credential;
 use super::problem::Problem;
 use super::{State, wire};
 use crate::http::login_store::LoginId;
@@ -31,15 +31,15 @@ const AGENT_LIMIT: usize = 200;
 const CONVERSATION_LIMIT: usize = 300;
 
 /// Caller of a request.
-pub struct Who {
+pub struct Requester {
     /// Agent that the request names, or the agent of the session that the calling process runs in.
     /// `None` for a person, who sees everything.
     pub agent: Option<Agent>,
-    way: Way,
+    kind: RequesterKind,
 }
 
 /// Transport of the request, and the evidence it gives about the caller.
-enum Way {
+enum RequesterKind {
     /// Unix socket: a process of the same user, which may run inside a session.
     Local(Peer),
     /// TCP, as an agent.
@@ -50,7 +50,7 @@ enum Way {
     Unknown,
 }
 
-impl Who {
+impl Requester {
     /// Caller as the core knows it.
     pub fn caller(&self) -> Caller {
         Caller {
@@ -75,53 +75,61 @@ impl Who {
 
     /// Returns `true` if a person may sit at the terminal that the caller claims to have. Naming an
     /// agent does not change who sits there; over TCP only a person has a terminal.
-    pub fn may_be_seated(&self) -> bool {
-        match &self.way {
-            Way::Local(peer) => !peer.is_inside_a_session(),
-            Way::Person(..) => true,
-            Way::Agent(_) | Way::Unknown => false,
+    pub fn may_be_at_terminal(&self) -> bool {
+        match &self.kind {
+            RequesterKind::Local(peer) => !peer.is_inside_a_session(),
+            RequesterKind::Person(..) => true,
+            RequesterKind::Agent(_) | RequesterKind::Unknown => false,
         }
     }
 
     /// Returns `true` if the request comes from a process inside a session. Agents over TCP are not
     /// checked here.
     pub fn is_inside_a_session(&self) -> bool {
-        match &self.way {
-            Way::Local(peer) => peer.is_inside_a_session(),
-            Way::Person(..) | Way::Agent(_) => false,
-            Way::Unknown => true,
+        match &self.kind {
+            RequesterKind::Local(peer) => peer.is_inside_a_session(),
+            RequesterKind::Person(..) | RequesterKind::Agent(_) => false,
+            RequesterKind::Unknown => true,
         }
     }
 
     /// Checks the peer again right before an action that only a person may take.
-    pub async fn look_again(&self) -> Result<(), Problem> {
-        match &self.way {
-            Way::Person(peer, _) => look(peer.clone()).await,
-            Way::Local(_) | Way::Agent(_) | Way::Unknown if self.may_be_a_person() => Ok(()),
-            Way::Local(_) | Way::Agent(_) | Way::Unknown => Err(unidentified()),
+    pub async fn check_again(&self) -> Result<(), Problem> {
+        match &self.kind {
+            RequesterKind::Person(peer, _) => check_peer(peer.clone()).await,
+            RequesterKind::Local(_) | RequesterKind::Agent(_) | RequesterKind::Unknown
+                if self.may_be_a_person() =>
+            {
+                Ok(())
+            }
+            RequesterKind::Local(_) | RequesterKind::Agent(_) | RequesterKind::Unknown => {
+                Err(not_a_person())
+            }
         }
     }
 
     /// Returns `true` if the request comes from a process inside this session.
     pub async fn is_inside(&self, view: &SessionView) -> bool {
-        match &self.way {
-            Way::Local(peer) | Way::Agent(peer) => tools::is_own(view, peer.clone()).await,
+        match &self.kind {
+            RequesterKind::Local(peer) | RequesterKind::Agent(peer) => {
+                tools::is_own(view, peer.clone()).await
+            }
             // A person was checked to be outside every session.
-            Way::Person(..) => false,
-            Way::Unknown => true,
+            RequesterKind::Person(..) => false,
+            RequesterKind::Unknown => true,
         }
     }
 
     /// Returns `true` for a person over TCP. Reading as a person does not mark messages of agents as read.
     pub fn is_a_person_over_tcp(&self) -> bool {
-        matches!(self.way, Way::Person(..))
+        matches!(self.kind, RequesterKind::Person(..))
     }
 
     /// Login that the request shows.
     pub fn login(&self) -> Option<LoginId> {
-        match self.way {
-            Way::Person(_, login) => login,
-            Way::Local(_) | Way::Agent(_) | Way::Unknown => None,
+        match self.kind {
+            RequesterKind::Person(_, login) => login,
+            RequesterKind::Local(_) | RequesterKind::Agent(_) | RequesterKind::Unknown => None,
         }
     }
 
@@ -135,35 +143,37 @@ impl Who {
     }
 }
 
-impl FromRequestParts<State> for Who {
+impl FromRequestParts<State> for Requester {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
         let named = named_agent(&parts.headers)?;
         let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
-        let login = match parts.extensions.get::<Shown>() {
-            Some(Shown::Login(login)) => Some(*login),
-            Some(Shown::Token | Shown::Nothing) | None => None,
+        let login = match parts.extensions.get::<Credential>() {
+            Some(Credential::Login(login)) => Some(*login),
+            Some(Credential::Token | Credential::None) | None => None,
         };
-        let (agent, way) = match peer.map(|info| info.0.0.clone()) {
-            None => (named, Way::Unknown),
+        let (agent, kind) = match peer.map(|info| info.0.0.clone()) {
+            None => (named, RequesterKind::Unknown),
             Some(peer @ Peer::Process { .. }) => {
                 let own = || peer.membership().map(|place| agent_at(state, place));
-                (named.or_else(own), Way::Local(peer))
+                (named.or_else(own), RequesterKind::Local(peer))
             }
-            Some(peer @ Peer::Tcp { .. }) if says_person(&parts.headers)? || login.is_some() => {
+            Some(peer @ Peer::Tcp { .. }) if claims_person(&parts.headers)? || login.is_some() => {
                 if named.is_some() {
                     return Err(Problem::bad_input(format!(
                         "`{}` is for agents only: a person is not an agent",
                         wire::AGENT_HEADER
                     )));
                 }
-                be_outside(parts).await?;
-                (None, Way::Person(peer, login))
+                check_outside_sessions(parts).await?;
+                (None, RequesterKind::Person(peer, login))
             }
-            Some(peer @ Peer::Tcp { .. }) => (Some(named.unwrap_or_default()), Way::Agent(peer)),
+            Some(peer @ Peer::Tcp { .. }) => {
+                (Some(named.unwrap_or_default()), RequesterKind::Agent(peer))
+            }
         };
-        Ok(Who { agent, way })
+        Ok(Requester { agent, kind })
     }
 }
 
@@ -192,34 +202,34 @@ fn agent_at(state: &State, place: SessionMembership) -> Agent {
 /// Cache of a successful check that the peer is outside every session. The check is slow, so a
 /// connection is checked once for requests that only read; every other request is checked again.
 #[derive(Clone, Default)]
-pub struct Looked(Arc<AtomicBool>);
+pub struct OutsideSessions(Arc<AtomicBool>);
 
 /// Refuses the request if its peer is a process inside a session. The check runs on a blocking thread,
 /// because finding the owner of a TCP socket is slow.
-pub async fn be_outside(parts: &Parts) -> Result<(), Problem> {
+pub async fn check_outside_sessions(parts: &Parts) -> Result<(), Problem> {
     let reads = (parts.method == Method::GET || parts.method == Method::HEAD)
         && !parts.headers.contains_key(header::UPGRADE);
-    let looked = parts.extensions.get::<Looked>();
-    if reads && looked.is_some_and(|looked| looked.0.load(Ordering::Relaxed)) {
+    let checked = parts.extensions.get::<OutsideSessions>();
+    if reads && checked.is_some_and(|checked| checked.0.load(Ordering::Relaxed)) {
         return Ok(());
     }
     let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
-    look(peer.map_or(Peer::Process(None), |peer| peer.0.0.clone())).await?;
-    if let Some(looked) = looked {
-        looked.0.store(true, Ordering::Relaxed);
+    check_peer(peer.map_or(Peer::Process(None), |peer| peer.0.0.clone())).await?;
+    if let Some(checked) = checked {
+        checked.0.store(true, Ordering::Relaxed);
     }
     Ok(())
 }
 
-async fn look(peer: Peer) -> Result<(), Problem> {
-    let look = tokio::task::spawn_blocking(move || peer.is_inside_a_session());
-    match look.await {
+async fn check_peer(peer: Peer) -> Result<(), Problem> {
+    let check = tokio::task::spawn_blocking(move || peer.is_inside_a_session());
+    match check.await {
         Ok(false) => Ok(()),
-        Ok(true) | Err(_) => Err(unidentified()),
+        Ok(true) | Err(_) => Err(not_a_person()),
     }
 }
 
-fn unidentified() -> Problem {
+fn not_a_person() -> Problem {
     Problem::forbidden(
         "a command cannot speak for a person, and no process outside of every session could be \
          identified at the other end of this connection; use `abide answer` at a terminal, or a \
@@ -227,7 +237,7 @@ fn unidentified() -> Problem {
     )
 }
 
-fn says_person(headers: &HeaderMap) -> Result<bool, Problem> {
+fn claims_person(headers: &HeaderMap) -> Result<bool, Problem> {
     match headers.get(wire::PERSON_HEADER).map(HeaderValue::as_bytes) {
         None => Ok(false),
         Some(b"true") => Ok(true),

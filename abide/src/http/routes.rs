@@ -3,7 +3,7 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::openapi::{Api, Document, op};
+use super::openapi::{ApiRouter, Document, operation};
 use super::wire::{PtySize, RunBody};
 use super::{
     events, frame, log_download, log_stream, login, messages, metrics, questions, runs,
@@ -18,7 +18,7 @@ pub const DOCS: &str = "/docs";
 const BYTES: &str = "application/octet-stream";
 
 /// Response with the OpenAPI document.
-pub fn json(document: &Document) -> Response {
+pub fn openapi_json(document: &Document) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-cache"),
@@ -27,105 +27,112 @@ pub fn json(document: &Document) -> Response {
 }
 
 /// All routes.
-pub fn all() -> Api {
-    let api = house(Api::default());
+pub fn routes() -> ApiRouter {
+    let api = daemon_routes(ApiRouter::default());
     let api = session_routes(api);
     let api = timer_routes(api);
-    people(api)
-        .shows_itself(DOCUMENT, op("This document").other(200, "application/json"))
-        .shows_itself(DOCS, op("This document as a page").other(200, "text/html"))
+    people_routes(api)
+        .describe_only(
+            DOCUMENT,
+            operation("This document").returns_other(200, "application/json"),
+        )
+        .describe_only(
+            DOCS,
+            operation("This document as a page").returns_other(200, "text/html"),
+        )
 }
 
-fn house(api: Api) -> Api {
+fn daemon_routes(api: ApiRouter) -> ApiRouter {
     api.get(
         "/v1/health",
         status::health,
-        op("Health check").json::<abide_api::Health>().open(),
+        operation("Health check").returns::<abide_api::Health>().public(),
     )
     .get(
         "/v1/status",
         status::status,
-        op("State of the daemon and counts").json::<abide_api::Status>(),
+        operation("State of the daemon and counts").returns::<abide_api::Status>(),
     )
     .post(
         "/v1/stop",
         status::stop,
-        op("Stop the daemon; sessions continue (person only)").json::<abide_api::Stopping>(),
+        operation("Stop the daemon; sessions continue (person only)").returns::<abide_api::Stopping>(),
     )
     .get(
         "/metrics",
         metrics::metrics,
-        op("Metrics for Prometheus").other(200, "text/plain"),
+        operation("Metrics for Prometheus").returns_other(200, "text/plain"),
     )
     .get(
         "/v1/tools",
         tools::list,
-        op("All tools with their schemas").json::<abide_api::PublishedTools>(),
+        operation("All tools with their schemas").returns::<abide_api::PublishedTools>(),
     )
     .post(
         "/v1/tools/{name}",
         tools::call,
-        op("Call a tool and wait for its result")
-            .takes::<abide_api::Object>()
-            .json::<abide_api::Object>(),
+        operation("Call a tool and wait for its result")
+            .json_body::<abide_api::Object>()
+            .returns::<abide_api::Object>(),
     )
     .get(
         "/v1/events",
         events::events,
-        op("Event stream: hello, reset, session, output, timer, timers_changed, question, message. `Last-Event-ID` resumes a stream. Also available as a WebSocket")
+        operation("Event stream: hello, reset, session, output, timer, timers_changed, question, message. `Last-Event-ID` resumes a stream. Also available as a WebSocket")
             .query::<events::Wanted>()
-            .other(200, "text/event-stream"),
+            .returns_other(200, "text/event-stream"),
     )
     .get(
         "/v1/search",
         search::search,
-        op("Search the logs of all sessions, newest first")
+        operation("Search the logs of all sessions, newest first")
             .query::<search::Wanted>()
-            .json::<abide_api::MatchPage>(),
+            .returns::<abide_api::MatchPage>(),
     )
 }
 
-fn session_routes(api: Api) -> Api {
-    let one = |summary| op(summary).json::<abide_api::Session>();
+fn session_routes(api: ApiRouter) -> ApiRouter {
+    let one = |summary| operation(summary).returns::<abide_api::Session>();
     api.get(
         "/v1/sessions",
         sessions::list,
-        op("List sessions, newest first")
+        operation("List sessions, newest first")
             .query::<sessions::Wanted>()
-            .json::<abide_api::SessionPage>(),
+            .returns::<abide_api::SessionPage>(),
     )
     .post(
         "/v1/sessions",
         sessions::start,
-        op("Start a session with a terminal")
-            .takes::<abide_api::NewSession>()
-            .creates::<abide_api::Session>(),
+        operation("Start a session with a terminal")
+            .json_body::<abide_api::NewSession>()
+            .returns_created::<abide_api::Session>(),
     )
     .get("/v1/sessions/{id}", sessions::one, one("One session"))
     .get(
         "/v1/sessions/{id}/log",
         log_stream::log,
-        op("Read and follow a log")
+        operation("Read and follow a log")
             .query::<log_stream::Wanted>()
-            .other(200, BYTES),
+            .returns_other(200, BYTES),
     )
     .get(
         "/v1/sessions/{id}/log/raw",
         log_download::raw,
-        op("Download a log; supports `Range`")
+        operation("Download a log; supports `Range`")
             .query::<log_download::Wanted>()
-            .other(200, BYTES)
-            .in_parts(),
+            .returns_other(200, BYTES)
+            .supports_ranges(),
     )
     .get(
         "/v1/sessions/{id}/terminal",
         terminal::terminal,
-        op("Attach to a session's terminal over a WebSocket").other(101, ""),
+        operation("Attach to a session's terminal over a WebSocket").returns_other(101, ""),
     )
     .get(
         "/v1/sessions/{id}/paint",
         screen_snapshot::paint,
-        op("Bytes that draw a session's screen on an empty terminal").json::<abide_api::Painted>(),
+        operation("Bytes that draw a session's screen on an empty terminal")
+            .returns::<abide_api::Painted>(),
     )
     .post(
         "/v1/sessions/{id}/kill",
@@ -135,117 +142,118 @@ fn session_routes(api: Api) -> Api {
     .post(
         "/v1/sessions/{id}/signal",
         session_actions::signal,
-        one("Send a signal to the foreground process group").takes::<abide_api::SignalRequest>(),
+        one("Send a signal to the foreground process group")
+            .json_body::<abide_api::SignalRequest>(),
     )
     .post(
         "/v1/sessions/{id}/extend",
         session_actions::extend,
         one("Change a session's limits, counted from now")
-            .takes::<abide_api::arguments::LimitArgs>(),
+            .json_body::<abide_api::arguments::LimitArgs>(),
     )
     .post(
         "/v1/sessions/{id}/input",
         session_actions::input,
-        op("Send input")
+        operation("Send input")
             .query::<session_actions::Input>()
-            .takes_bytes()
-            .json::<abide_api::WrittenBytes>(),
+            .bytes_body()
+            .returns::<abide_api::WrittenBytes>(),
     )
     .post(
         "/v1/sessions/{id}/resize",
         session_actions::resize,
-        one("Resize a session's terminal").takes::<PtySize>(),
+        one("Resize a session's terminal").json_body::<PtySize>(),
     )
     .post(
         "/v1/runs",
         runs::run,
-        op("Run a command and stream its output and ending as frames")
-            .takes::<RunBody>()
-            .other(200, frame::MEDIA_TYPE),
+        operation("Run a command and stream its output and ending as frames")
+            .json_body::<RunBody>()
+            .returns_other(200, frame::MEDIA_TYPE),
     )
 }
 
-fn timer_routes(api: Api) -> Api {
-    let one = |summary| op(summary).json::<abide_api::TimerDetails>();
+fn timer_routes(api: ApiRouter) -> ApiRouter {
+    let one = |summary| operation(summary).returns::<abide_api::TimerDetails>();
     api.get(
         "/v1/timers",
         timers::list,
-        op("List timers")
+        operation("List timers")
             .query::<timers::Wanted>()
-            .json::<abide_api::TimerPage>(),
+            .returns::<abide_api::TimerPage>(),
     )
     .post(
         "/v1/timers",
         timers::make,
-        op("Create a timer and wait for it, as the tool `timer` does; with `timers`, several at once")
-            .takes::<abide_api::NewTimer>()
-            .json::<abide_api::TimerMade>(),
+        operation("Create a timer and wait for it, as the tool `timer` does; with `timers`, several at once")
+            .json_body::<abide_api::NewTimer>()
+            .returns::<abide_api::TimerMade>(),
     )
     .get(
         "/v1/timers/history",
         timers::history,
-        op("Timers that have ended, newest first")
+        operation("Timers that have ended, newest first")
             .query::<timers::Past>()
-            .json::<abide_api::TimerPage>(),
+            .returns::<abide_api::TimerPage>(),
     )
     .get(
         "/v1/timers/stats",
         timers::stats,
-        op("Statistics of all timers").json::<abide_api::TimerStats>(),
+        operation("Statistics of all timers").returns::<abide_api::TimerStats>(),
     )
     .get("/v1/timers/{id}", timers::one, one("One timer"))
     .post(
         "/v1/timers/{id}/{act}",
         timers::act,
-        one("`stop`, `cancel`, `pause`, `resume` or `continue` a timer").takes::<abide_api::TimerAction>(),
+        one("`stop`, `cancel`, `pause`, `resume` or `continue` a timer").json_body::<abide_api::TimerAction>(),
     )
     .post(
         "/v1/wait",
         timers::wait,
-        op("Wait until a condition is met, while the client is connected")
-            .takes::<abide_api::arguments::WaitArgs>()
-            .json::<abide_api::Waited>(),
+        operation("Wait until a condition is met, while the client is connected")
+            .json_body::<abide_api::arguments::WaitArgs>()
+            .returns::<abide_api::Waited>(),
     )
 }
 
-fn people(api: Api) -> Api {
+fn people_routes(api: ApiRouter) -> ApiRouter {
     api.get(
         "/v1/questions",
         questions::list,
-        op("Open questions, oldest first")
+        operation("Open questions, oldest first")
             .query::<questions::Listing>()
-            .json::<abide_api::QuestionPage>(),
+            .returns::<abide_api::QuestionPage>(),
     )
     .post(
         "/v1/questions/{id}/answer",
         questions::answer,
-        op("Answer a question (person only); the first answer counts")
-            .takes::<abide_api::QuestionAnswer>()
-            .json::<abide_api::Answered>(),
+        operation("JsonResponse a question (person only); the first answer counts")
+            .json_body::<abide_api::QuestionAnswer>()
+            .returns::<abide_api::Answered>(),
     )
     .get(
         "/v1/messages",
         messages::list,
-        op("Messages to agents, newest first; reading does not mark them as seen")
+        operation("Messages to agents, newest first; reading does not mark them as seen")
             .query::<messages::Listing>()
-            .json::<abide_api::MessagePage>(),
+            .returns::<abide_api::MessagePage>(),
     )
     .post(
         "/v1/messages/{id}/wake",
         messages::wake,
-        op("Send a message again with the agent's wakers").json::<abide_api::Message>(),
+        operation("Send a message again with the agent's wakers").returns::<abide_api::Message>(),
     )
     .post(
         "/v1/logins",
-        login::offer,
-        op("Create a login link for one browser (person only)").json::<abide_api::Link>(),
+        login::create_link,
+        operation("Create a login link for one browser (person only)").returns::<abide_api::Link>(),
     )
     .post(
         login::PATH,
         login::login,
-        op("Exchange the code of a login link for a cookie")
-            .takes::<login::Code>()
-            .open(),
+        operation("Exchange the code of a login link for a cookie")
+            .json_body::<login::Code>()
+            .public(),
     )
-    .post("/v1/logout", login::logout, op("Log out"))
+    .post("/v1/logout", login::logout, operation("Log out"))
 }

@@ -22,7 +22,7 @@ use super::body::{JsonBody, json};
 use super::frame::{self, Frame};
 use super::log_stream::{Tail, end_of, frames};
 use super::problem::Problem;
-use super::requester::{self, Who};
+use super::requester::{self, Requester};
 use super::sessions::session_of;
 use super::wire::{OsText, RunBody, StdinKind};
 use crate::tools::question_fields;
@@ -31,7 +31,7 @@ use abide_engine::{CallStep, CallUpdate, Handle, Launch, Pending, SessionView, S
 
 pub async fn run(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     headers: HeaderMap,
     body: JsonBody,
 ) -> Result<Response, Problem> {
@@ -39,7 +39,7 @@ pub async fn run(
     let inherited_limits = requester::inherited_limits(&headers)?;
     let from = body.from;
     // If a command inside a session sent this request, its terminal is not operated by a person.
-    let asking = if body.terminal && who.may_be_seated() {
+    let asking = if body.terminal && requester.may_be_at_terminal() {
         Asking::Here
     } else {
         Asking::Elsewhere
@@ -47,9 +47,12 @@ pub async fn run(
     let (request, mut launch) = read(body, asking)?;
     launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
     let mut running = Running {
-        pending: state.handle.call(who.caller(), request, Some(launch)).await,
+        pending: state
+            .handle
+            .call(requester.caller(), request, Some(launch))
+            .await,
         handle: state.handle,
-        who,
+        requester,
         asking,
         from,
         session: None,
@@ -137,7 +140,7 @@ fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {
 /// Run in progress, and the part of it that the client has received.
 struct Running {
     handle: Handle,
-    who: Who,
+    requester: Requester,
     asking: Asking,
     pending: Pending,
     /// Log offset up to which the client has received output.
@@ -233,7 +236,10 @@ impl Running {
                     asking: self.asking,
                     standby: None,
                 };
-                self.pending = self.handle.call(self.who.caller(), request, None).await;
+                self.pending = self
+                    .handle
+                    .call(self.requester.caller(), request, None)
+                    .await;
             }
             CallStep::Done(outcome) => self.settle(outcome),
         }

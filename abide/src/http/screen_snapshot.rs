@@ -4,23 +4,23 @@ use abide_api::Painted;
 use axum::extract::{Path, State as Shared};
 
 use super::State;
-use super::body::Answer;
+use super::body::JsonResponse;
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 
 /// Returns the bytes, the size of the screen, and the log offset at which the snapshot was taken.
 pub async fn paint(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
-) -> Result<Answer<Painted>, Problem> {
-    let view = who.session(&state, &id)?;
+) -> Result<JsonResponse<Painted>, Problem> {
+    let view = requester.session(&state, &id)?;
     if !view.pty {
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
     let painted = state.handle.screens().paint(view.id).await;
     let (folded, offset) = painted.map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(Answer(Painted {
+    Ok(JsonResponse(Painted {
         paint: String::from_utf8_lossy(folded.paint()).into_owned(),
         cols: folded.size().cols,
         rows: folded.size().rows,

@@ -12,9 +12,9 @@ use axum::extract::{Query, State as Shared};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{Answer, query};
+use super::body::{JsonResponse, parse_query};
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use super::sessions::place;
 use super::{State, pagination};
 use abide_engine::clock::SystemClock;
@@ -47,10 +47,10 @@ struct Place {
 }
 
 impl Place {
-    fn read(state: &State, who: &Who, text: &str) -> Result<Self, Problem> {
+    fn read(state: &State, requester: &Requester, text: &str) -> Result<Self, Problem> {
         let parts = text.rsplit_once(':');
         let found = parts.and_then(|(id, line)| {
-            let view = who.session(state, id).ok()?;
+            let view = requester.session(state, id).ok()?;
             let line = line.parse().ok()?;
             Some(Place { view, line })
         });
@@ -60,21 +60,21 @@ impl Place {
 
 pub async fn search(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Answer<MatchPage>, Problem> {
-    let wanted = query(wanted)?;
+) -> Result<JsonResponse<MatchPage>, Problem> {
+    let wanted = parse_query(wanted)?;
     let most = pagination::limit(wanted.limit)?;
     let pattern = Pattern::new(&wanted.pattern)
         .map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))?;
     let from = match &wanted.after {
-        Some(after) => Some(Place::read(&state, &who, after)?),
+        Some(after) => Some(Place::read(&state, &requester, after)?),
         None => None,
     };
     let mut views = state.handle.published().sessions();
     views.retain(|view| {
         let reached = |from: &Place| place(view) <= place(&from.view);
-        view.visible_to(who.agent.as_ref()) && from.as_ref().is_none_or(reached)
+        view.visible_to(requester.agent.as_ref()) && from.as_ref().is_none_or(reached)
     });
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     let handle = state.handle.clone();
@@ -87,7 +87,7 @@ pub async fn search(
         .await
         .map_err(|fault| Problem::fault(fault.to_string()))?;
     let truncated = next.is_some();
-    Ok(Answer(MatchPage {
+    Ok(JsonResponse(MatchPage {
         matches,
         truncated,
         next,

@@ -14,9 +14,9 @@ use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::State;
-use super::body::{Answer, JsonBody, query};
+use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use super::sessions::session_of;
 use super::wire::PtySize;
 use crate::signals;
@@ -26,20 +26,24 @@ use abide_engine::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
 use abide_session::idempotency_log::IdempotentRequest;
 
-type Acted = Result<Answer<Session>, Problem>;
+type Acted = Result<JsonResponse<Session>, Problem>;
 
 /// Kills the process tree of the session and responds when the tree is gone; conflict if a process survives.
-pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>) -> Acted {
-    let session = who.session(&state, &id)?.id;
+pub async fn kill(
+    Shared(state): Shared<State>,
+    requester: Requester,
+    Path(id): Path<String>,
+) -> Acted {
+    let session = requester.session(&state, &id)?.id;
     let request = Request::Kill {
         session,
-        end: who.end(),
+        end: requester.end(),
     };
-    act(&state, &who, request).await?;
-    let view = who.session(&state, &id)?;
+    act(&state, &requester, request).await?;
+    let view = requester.session(&state, &id)?;
     let over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
     match over {
-        true => Ok(Answer(session_of(&view))),
+        true => Ok(JsonResponse(session_of(&view))),
         false => Err(Problem::conflict(tools::undying(session))),
     }
 }
@@ -47,13 +51,13 @@ pub async fn kill(Shared(state): Shared<State>, who: Who, Path(id): Path<String>
 /// Changes the deadline and the idle limit, counted from now.
 pub async fn extend(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Acted {
-    let view = who.session(&state, &id)?;
+    let view = requester.session(&state, &id)?;
     let session = view.id;
-    not_its_own(&who, &view).await?;
+    not_its_own(&requester, &view).await?;
     let args = LimitArgs::read(body, "this tool")?;
     let deadline = args.timeout.map(|time| time.0);
     let idle = args.idle.map(|time| time.0);
@@ -67,20 +71,20 @@ pub async fn extend(
         idle,
         inactivity: None,
     };
-    act(&state, &who, request).await?;
-    Ok(Answer(session_of(&*who.session(&state, &id)?)))
+    act(&state, &requester, request).await?;
+    Ok(JsonResponse(session_of(&*requester.session(&state, &id)?)))
 }
 
 /// Refuses a request from inside the session: a command must not change its own limits.
-pub async fn not_its_own(who: &Who, view: &SessionView) -> Result<(), Problem> {
-    match who.is_inside(view).await {
+pub async fn not_its_own(requester: &Requester, view: &SessionView) -> Result<(), Problem> {
+    match requester.is_inside(view).await {
         false => Ok(()),
         true => Err(Problem::forbidden(tools::OWN_LIMITS)),
     }
 }
 
-async fn act(state: &State, who: &Who, request: Request) -> Result<Outcome, Problem> {
-    let pending = state.handle.call(who.caller(), request, None).await;
+async fn act(state: &State, requester: &Requester, request: Request) -> Result<Outcome, Problem> {
+    let pending = state.handle.call(requester.caller(), request, None).await;
     match pending.done().await {
         None => Err(Problem::stopping()),
         Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
@@ -91,11 +95,11 @@ async fn act(state: &State, who: &Who, request: Request) -> Result<Outcome, Prob
 /// Sends a signal to the foreground process group.
 pub async fn signal(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
 ) -> Acted {
-    let view = who.session(&state, &id)?;
+    let view = requester.session(&state, &id)?;
     let number = signals::number(body.get("signal")).ok_or_else(|| {
         let given = body.get("signal").unwrap_or(&Value::Null);
         Problem::bad_input(format!(
@@ -112,17 +116,17 @@ pub async fn signal(
     } else if !request_entry.has_begun() {
         return Err(ended(view.id));
     }
-    Ok(Answer(session_of(&view)))
+    Ok(JsonResponse(session_of(&view)))
 }
 
 /// Resizes the session's terminal.
 pub async fn resize(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     body: JsonBody,
 ) -> Acted {
-    let view = who.session(&state, &id)?;
+    let view = requester.session(&state, &id)?;
     let PtySize { cols, rows } = body.into()?;
     if !view.pty {
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
@@ -130,7 +134,7 @@ pub async fn resize(
     still_runs(&view)?;
     let resized = fit(&state, view.id, Size { cols, rows }).await;
     resized.map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(Answer(session_of(&view)))
+    Ok(JsonResponse(session_of(&view)))
 }
 
 /// Resizes a terminal; a size outside the supported range is clamped.
@@ -168,20 +172,20 @@ fn checked_key(key: &str) -> Result<Vec<u8>, Problem> {
 /// Streams the request body to the command's input, no faster than the command reads it.
 pub async fn input(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
     input: Result<Query<Input>, QueryRejection>,
     body: Body,
-) -> Result<Answer<WrittenBytes>, Problem> {
-    let Input { eof, key } = query(input)?;
+) -> Result<JsonResponse<WrittenBytes>, Problem> {
+    let Input { eof, key } = parse_query(input)?;
     let key = key.as_deref().map(checked_key).transpose()?;
-    let view = who.session(&state, &id)?;
-    let _present = state.handle.keep_active(who.caller(), view.id).await;
+    let view = requester.session(&state, &id)?;
+    let _present = state.handle.keep_active(requester.caller(), view.id).await;
     let mut written = 0;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|_| Problem::bad_input("cannot read the body"))?;
-        still_runs(&*who.session(&state, &id)?)?;
+        still_runs(&*requester.session(&state, &id)?)?;
         let once = key.as_ref().map(|key| Once {
             key: key.clone(),
             from: written as u64,
@@ -192,7 +196,7 @@ pub async fn input(
     if eof {
         state.handle.keepers().send(view.id, &ToKeeper::CloseInput);
     }
-    Ok(Answer(WrittenBytes { written }))
+    Ok(JsonResponse(WrittenBytes { written }))
 }
 
 /// Writes bytes to the command's input, as fast as the command reads them.

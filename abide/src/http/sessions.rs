@@ -15,9 +15,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::body::{Answer, JsonBody, query};
+use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
-use super::requester::{self, Who};
+use super::requester::{self, Requester};
 use super::tools::context;
 use super::{State, pagination, session_activity};
 use crate::tools::{self, count_again, in_seconds, leftovers, session_status, session_summary};
@@ -48,22 +48,22 @@ pub struct Wanted {
 /// Lists sessions, newest first. `next` is the `after` of the following page.
 pub async fn list(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Answer<SessionPage>, Problem> {
-    let wanted = query(wanted)?;
+) -> Result<JsonResponse<SessionPage>, Problem> {
+    let wanted = parse_query(wanted)?;
     let limit = pagination::limit(wanted.limit)?;
     let mut views = state.handle.published().sessions();
     let text = wanted.q.as_deref().map(pagination::Text::new);
     views.retain(|view| {
-        let seen = view.visible_to(who.agent.as_ref());
+        let seen = view.visible_to(requester.agent.as_ref());
         seen && (wanted.include_ended || is_alive(view))
             && text.as_ref().is_none_or(|text| is_about(view, text))
     });
     let total = views.len();
     views.sort_by_key(|view| std::cmp::Reverse(place(view)));
     if let Some(after) = &wanted.after {
-        let last = who.session(&state, after);
+        let last = requester.session(&state, after);
         let last = last.map_err(|_| pagination::no_place(after))?;
         views.retain(|view| place(view) < place(&last));
     }
@@ -77,7 +77,7 @@ pub async fn list(
         false => views.iter().map(|view| session_of(view)).collect(),
         true => with_glances(&state, &views).await,
     };
-    Ok(Answer(SessionPage {
+    Ok(JsonResponse(SessionPage {
         sessions,
         next,
         total,
@@ -116,19 +116,19 @@ fn is_alive(view: &SessionView) -> bool {
 
 pub async fn one(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(id): Path<String>,
-) -> Result<Answer<Session>, Problem> {
-    let view = who.session(&state, &id)?;
+) -> Result<JsonResponse<Session>, Problem> {
+    let view = requester.session(&state, &id)?;
     let mut session = session_of(&view);
     count_again(&view, &mut session.summary);
-    Ok(Answer(session))
+    Ok(JsonResponse(session))
 }
 
 /// Starts a session with a terminal. A person may start one on behalf of an agent.
 pub async fn start(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     headers: HeaderMap,
     JsonBody(mut body): JsonBody,
 ) -> Result<Response, Problem> {
@@ -140,18 +140,18 @@ pub async fn start(
             return Err(Problem::bad_input(detail));
         }
     };
-    if let (Some(named), Some(me)) = (&named, &who.agent)
+    if let (Some(named), Some(me)) = (&named, &requester.agent)
         && named != me
     {
         return Err(Problem::forbidden(
             "an agent can only start its own sessions",
         ));
     }
-    let agent = named.or(who.agent.clone());
+    let agent = named.or(requester.agent.clone());
     let context = context(
         config::environment().into(),
         agent,
-        who.may_be_a_person(),
+        requester.may_be_a_person(),
         &headers,
     )?;
     body.insert("action".into(), json!("start"));
@@ -167,7 +167,7 @@ pub async fn start(
         }
         _ => return Err(Problem::fault("no session was started")),
     };
-    let started = Answer(session_of(&*who.session(&state, &id.to_string())?));
+    let started = JsonResponse(session_of(&*requester.session(&state, &id.to_string())?));
     let place = [(header::LOCATION, format!("/v1/sessions/{id}"))];
     Ok((StatusCode::CREATED, place, started).into_response())
 }

@@ -10,34 +10,35 @@ use abide_core::session::Phase;
 use abide_core::{Outcome, Request, timer};
 use axum::extract::State as Shared;
 
-use super::body::Answer;
+use super::body::JsonResponse;
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use super::{State, Tcp};
 use abide_engine::config::Containment;
 
 /// Health check, which needs no credential and reveals nothing else.
-pub async fn health() -> Answer<Health> {
-    Answer(Health { status: "ok" })
+pub async fn health() -> JsonResponse<Health> {
+    JsonResponse(Health { status: "ok" })
 }
 
-pub async fn status(Shared(state): Shared<State>, who: Who) -> Answer<Status> {
+pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonResponse<Status> {
     let sessions = state.handle.published().sessions();
     let seen = || {
         sessions
             .iter()
-            .filter(|view| view.visible_to(who.agent.as_ref()))
+            .filter(|view| view.visible_to(requester.agent.as_ref()))
     };
     let running = seen().filter(|view| view.is_running()).count();
     let left = |phase: &Phase| matches!(phase, Phase::Leftover { .. });
     let background = seen().filter(|view| left(&view.state.phase)).count();
     let questions = state.handle.published().questions();
     let open = questions.iter().filter(|question| {
-        who.agent
+        requester
+            .agent
             .as_ref()
             .is_none_or(|agent| *agent == question.agent)
     });
-    Answer(Status {
+    JsonResponse(Status {
         daemon: Daemon {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
@@ -50,7 +51,7 @@ pub async fn status(Shared(state): Shared<State>, who: Who) -> Answer<Status> {
         },
         questions: QuestionCounts { open: open.count() },
         timers: TimerCounts {
-            running: running_timers(&state, &who).await,
+            running: running_timers(&state, &requester).await,
         },
         containment: containment(&state, &sessions),
         database: Database {
@@ -94,14 +95,14 @@ fn http(state: &State) -> Option<HttpListener> {
 }
 
 /// Number of running timers. For a person the published total; for an agent the engine counts its own.
-async fn running_timers(state: &State, who: &Who) -> Option<usize> {
-    if who.agent.is_none() {
+async fn running_timers(state: &State, requester: &Requester) -> Option<usize> {
+    if requester.agent.is_none() {
         return Some(state.handle.published().timers_running());
     }
     let request = timer::Request::Count;
     let pending = state
         .handle
-        .call(who.caller(), Request::Timer(request), None)
+        .call(requester.caller(), Request::Timer(request), None)
         .await;
     match pending.done().await {
         Some(Outcome::TimersCounted(count)) => Some(count),
@@ -132,14 +133,17 @@ fn containment(
 }
 
 /// Stops the daemon. Sessions continue, and the next command starts a daemon again.
-pub async fn stop(Shared(state): Shared<State>, who: Who) -> Result<Answer<Stopping>, Problem> {
-    if who.agent.is_some() {
+pub async fn stop(
+    Shared(state): Shared<State>,
+    requester: Requester,
+) -> Result<JsonResponse<Stopping>, Problem> {
+    if requester.agent.is_some() {
         return Err(Problem::forbidden(
             "an agent cannot stop the daemon; only a person can",
         ));
     }
     state.handle.stop().await;
-    Ok(Answer(Stopping {
+    Ok(JsonResponse(Stopping {
         stopping: true,
         pid: std::process::id(),
     }))

@@ -17,8 +17,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::ConnectedPeer;
-use super::access_check::{Lock, locked};
-use super::requester::Looked;
+use super::access_check::{AccessCheck, check_access};
+use super::requester::OutsideSessions;
 use super::{ACCEPT_PAUSE, State, mcp, router};
 use crate::mcp::{Http, Seal};
 use abide_engine::clock::pause;
@@ -27,7 +27,7 @@ use abide_engine::peer::Peer;
 /// Largest number of open connections.
 const CONNECTIONS: usize = 1_024;
 /// Time-out for the head of a request, which is also the longest idle time of a keep-alive connection.
-const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Size limit of the connection buffer: the longest request head, and the most of a response that is
 /// buffered for a client that does not read.
 const HEAD_LIMIT: usize = 64 << 10;
@@ -38,10 +38,10 @@ pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, tok
         tracing::error!("the HTTP listener has no address");
         return;
     };
-    let lock = Arc::new(Lock::new(token, state.logins.clone(), address));
+    let access = Arc::new(AccessCheck::new(token, state.logins.clone(), address));
     let mcp = Http::new(state.handle.clone(), seal);
-    let router = routes(state, mcp).layer(from_fn_with_state(lock, locked));
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let router = routes(state, mcp).layer(from_fn_with_state(access, check_access));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -51,14 +51,14 @@ pub async fn serve_tcp(listener: TcpListener, state: State, seal: Arc<Seal>, tok
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Ok(slot) = slots.clone().try_acquire_owned() else {
             tracing::warn!("refused a connection: {CONNECTIONS} are open");
             continue;
         };
         let router = router.clone();
         tokio::spawn(async move {
-            converse(stream, router).await;
-            drop(place);
+            serve_connection(stream, router).await;
+            drop(slot);
         });
     }
 }
@@ -69,7 +69,7 @@ fn routes(state: State, mcp: Http) -> Router {
 }
 
 /// Serves one connection until it closes.
-async fn converse(stream: TcpStream, router: Router) {
+async fn serve_connection(stream: TcpStream, router: Router) {
     let (Ok(theirs), Ok(ours), Ok(())) = (
         stream.peer_addr(),
         stream.local_addr(),
@@ -78,17 +78,17 @@ async fn converse(stream: TcpStream, router: Router) {
         return;
     };
     let peer = ConnectInfo(ConnectedPeer(Peer::Tcp { theirs, ours }));
-    let looked = Looked::default();
+    let outside_sessions = OutsideSessions::default();
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(peer.clone());
-        request.extensions_mut().insert(looked.clone());
+        request.extensions_mut().insert(outside_sessions.clone());
         routes.call(request)
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
+        .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_LIMIT)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();

@@ -21,7 +21,7 @@ use tokio::sync::broadcast;
 use super::body::json;
 use super::log_stream::{self, Tail};
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use super::session_actions;
 use super::sessions::session_of;
 use super::{State, login_ends};
@@ -49,22 +49,24 @@ const NO_TERMINAL: Size = Size {
 /// Opens the WebSocket.
 pub async fn terminal(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     id: Result<Path<String>, PathRejection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let Path(id) = id.map_err(|wrong| Problem::bad_input(wrong.body_text()))?;
-    let view = who.session(&state, &id)?;
+    let view = requester.session(&state, &id)?;
     let upgrade = upgrade.map_err(|wrong| Problem::upgrade_required(wrong.body_text()))?;
     let upgrade = upgrade
         .max_message_size(MESSAGE_LIMIT)
         .max_frame_size(MESSAGE_LIMIT);
-    Ok(upgrade.on_upgrade(move |socket| serve(state, who, view, socket)))
+    Ok(upgrade.on_upgrade(move |socket| serve(state, requester, view, socket)))
 }
 
-async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket) {
-    let present = state.handle.keep_active(who.caller(), view.id).await;
-    let _attached = who.may_be_a_person().then(|| state.handle.attach(view.id));
+async fn serve(state: State, requester: Requester, view: Arc<SessionView>, socket: WebSocket) {
+    let present = state.handle.keep_active(requester.caller(), view.id).await;
+    let _attached = requester
+        .may_be_a_person()
+        .then(|| state.handle.attach(view.id));
     let (out, typed) = socket.split();
     let shown = Shown {
         resized: state.handle.screens().resized(),
@@ -78,7 +80,7 @@ async fn serve(state: State, who: Who, view: Arc<SessionView>, socket: WebSocket
         // The result does not matter: the connection is closed either way.
         _ = shown.show() => {}
         () = listen(&state, view.id, typed) => {}
-        () = login_ends(&state, &who) => {}
+        () = login_ends(&state, &requester) => {}
     }
 }
 

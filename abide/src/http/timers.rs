@@ -18,9 +18,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{Answer, JsonBody, query};
+use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
-use super::requester::Who;
+use super::requester::Requester;
 use super::tools::{context, environment_for};
 use super::{State, pagination, wire};
 use crate::tools::{self, NotCalled, in_seconds};
@@ -30,7 +30,7 @@ use abide_engine::config;
 use abide_engine::probe::{Impossible, Owner};
 use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
 
-type OneTimer = Result<Answer<TimerDetails>, Problem>;
+type OneTimer = Result<JsonResponse<TimerDetails>, Problem>;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -64,12 +64,12 @@ enum Sort {
 /// Lists timers by page. `next` is the `after` of the following page.
 pub async fn list(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Answer<TimerPage>, Problem> {
-    let wanted = query(wanted)?;
+) -> Result<JsonResponse<TimerPage>, Problem> {
+    let wanted = parse_query(wanted)?;
     let rows = TimerQuery {
-        agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
+        agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
         statuses: statuses(wanted.status.as_deref())?,
         ended: match wanted.include_ended {
             true => EndedFilter::Include,
@@ -84,7 +84,7 @@ pub async fn list(
         after: cursor(wanted.after.as_deref())?,
         limit: pagination::limit(wanted.limit)?,
     };
-    page(&state, &who, rows).await
+    page(&state, &requester, rows).await
 }
 
 fn statuses(given: Option<&str>) -> Result<Vec<String>, Problem> {
@@ -106,7 +106,11 @@ fn cursor(after: Option<&str>) -> Result<Option<TimerId>, Problem> {
     parsed.transpose()
 }
 
-async fn page(state: &State, who: &Who, wanted: TimerQuery) -> Result<Answer<TimerPage>, Problem> {
+async fn page(
+    state: &State,
+    requester: &Requester,
+    wanted: TimerQuery,
+) -> Result<JsonResponse<TimerPage>, Problem> {
     let handle = state.handle.clone();
     let page = aside(move || handle.store_reader().timers(&wanted)).await?;
     let page = page.ok_or_else(|| {
@@ -114,8 +118,8 @@ async fn page(state: &State, who: &Who, wanted: TimerQuery) -> Result<Answer<Tim
     })?;
     let next = page.rows.last().filter(|_| page.more);
     let next = next.map(|row| row.id.to_string());
-    let timers = seen(&state.handle, who.caller(), &page.rows).await;
-    Ok(Answer(TimerPage {
+    let timers = seen(&state.handle, requester.caller(), &page.rows).await;
+    Ok(JsonResponse(TimerPage {
         timers,
         next,
         total: page.total,
@@ -165,34 +169,34 @@ fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> Timer
 
 pub async fn one(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> OneTimer {
     let arguments = Map::from_iter([("timer_id".to_owned(), json!(id))]);
-    call(&state, &who, &headers, "read_timer", arguments).await
+    call(&state, &requester, &headers, "read_timer", arguments).await
 }
 
 /// Creates a timer and stands by on it; with `timers`, creates several and stands by on none.
 pub async fn make(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     headers: HeaderMap,
     JsonBody(mut body): JsonBody,
-) -> Result<Answer<TimerMade>, Problem> {
+) -> Result<JsonResponse<TimerMade>, Problem> {
     let made = match body.remove("timers") {
         None => {
-            let Answer(timer) = call(&state, &who, &headers, "timer", body).await?;
+            let JsonResponse(timer) = call(&state, &requester, &headers, "timer", body).await?;
             TimerMade::One(Box::new(timer))
         }
-        Some(all) => TimerMade::Many(make_many(&state, &who, &headers, all).await?),
+        Some(all) => TimerMade::Many(make_many(&state, &requester, &headers, all).await?),
     };
-    Ok(Answer(made))
+    Ok(JsonResponse(made))
 }
 
 async fn make_many(
     state: &State,
-    who: &Who,
+    requester: &Requester,
     headers: &HeaderMap,
     all: Value,
 ) -> Result<TimerIds, Problem> {
@@ -202,13 +206,13 @@ async fn make_many(
     let env = config::environment();
     let context = context(
         env.into(),
-        who.agent.clone(),
-        who.may_be_a_person(),
+        requester.agent.clone(),
+        requester.may_be_a_person(),
         headers,
     )?;
     let many = tools::many_timers(all, &context, &state.handle)?;
     let request = Request::Timer(many);
-    let pending = state.handle.call(who.caller(), request, None).await;
+    let pending = state.handle.call(requester.caller(), request, None).await;
     match pending.done().await {
         None => Err(Problem::stopping()),
         Some(Outcome::TimersMade(ids)) => Ok(TimerIds {
@@ -222,7 +226,7 @@ async fn make_many(
 /// Stops, cancels, pauses or resumes a timer, or stands by on it again.
 pub async fn act(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     headers: HeaderMap,
     Path((id, act)): Path<(String, String)>,
     JsonBody(mut body): JsonBody,
@@ -236,20 +240,26 @@ pub async fn act(
         _ => return Err(Problem::not_found(format!("unknown timer action '{act}'"))),
     };
     body.insert("timer_id".into(), json!(id));
-    call(&state, &who, &headers, tool, body).await
+    call(&state, &requester, &headers, tool, body).await
 }
 
 async fn call(
     state: &State,
-    who: &Who,
+    requester: &Requester,
     headers: &HeaderMap,
     tool: &str,
     arguments: Map<String, Value>,
 ) -> OneTimer {
     let alone = tool == "timer" && makes_one_for_nobody(headers, &arguments);
     let env = environment_for(tool, &arguments);
-    let context = context(env, who.agent.clone(), who.may_be_a_person(), headers)?;
-    let call = tools::begin_quietly(&state.handle, tool, arguments, context, who.caller()).await;
+    let context = context(
+        env,
+        requester.agent.clone(),
+        requester.may_be_a_person(),
+        headers,
+    )?;
+    let call =
+        tools::begin_quietly(&state.handle, tool, arguments, context, requester.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
         NotCalled::BadInput(bad) => Problem::bad_input(bad.0),
@@ -264,9 +274,9 @@ async fn call(
         ToolOutput::ReadTimer(ReadTimerResult::One(timer)) => *timer,
         _ => return Err(Problem::fault("no timer was read")),
     };
-    Ok(Answer(match alone {
+    Ok(JsonResponse(match alone {
         true => answered(result.text, timer, (false, None)),
-        false => with_details(state, who, result.text, timer).await,
+        false => with_details(state, requester, result.text, timer).await,
     }))
 }
 
@@ -280,10 +290,15 @@ fn makes_one_for_nobody(headers: &HeaderMap, arguments: &Map<String, Value>) -> 
 }
 
 /// Result of a tool, with further details of the timer: its condition, and if a call stands by on it.
-async fn with_details(state: &State, who: &Who, text: String, told: TimerResult) -> TimerDetails {
+async fn with_details(
+    state: &State,
+    requester: &Requester,
+    text: String,
+    told: TimerResult,
+) -> TimerDetails {
     let row = state.handle.store_reader().timer(told.timer.timer_id.0);
     let details = match row.ok().flatten() {
-        Some(row) => seen(&state.handle, who.caller(), &[row]).await.pop(),
+        Some(row) => seen(&state.handle, requester.caller(), &[row]).await.pop(),
         None => None,
     };
     let known = details.map(|details| (details.standing_by, details.until));
@@ -320,12 +335,12 @@ pub struct Past {
 /// Lists ended timers, newest first.
 pub async fn history(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     past: Result<Query<Past>, QueryRejection>,
-) -> Result<Answer<TimerPage>, Problem> {
-    let past = query(past)?;
+) -> Result<JsonResponse<TimerPage>, Problem> {
+    let past = parse_query(past)?;
     let wanted = TimerQuery {
-        agent: who.agent.as_ref().map(|agent| agent.0.to_string()),
+        agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
         ended: EndedFilter::Only,
         text: past.q,
         order: TimerOrder::Ended,
@@ -333,7 +348,7 @@ pub async fn history(
         limit: pagination::limit(past.limit)?,
         statuses: Vec::new(),
     };
-    page(&state, &who, wanted).await
+    page(&state, &requester, wanted).await
 }
 
 /// Number of days in the statistics.
@@ -342,10 +357,13 @@ const DAYS: u64 = 30;
 const LOOKS_EVERY: Millis = Millis::from_secs(30);
 
 /// Statistics of all timers.
-pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Answer<TimerStats>, Problem> {
+pub async fn stats(
+    Shared(state): Shared<State>,
+    requester: Requester,
+) -> Result<JsonResponse<TimerStats>, Problem> {
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
     let (stats, days, saved) = aside(move || {
-        let agent = who.agent.as_ref().map(|agent| agent.0.as_ref());
+        let agent = requester.agent.as_ref().map(|agent| agent.0.as_ref());
         let past = state.handle.store_reader();
         Ok((
             past.stats(agent)?,
@@ -360,7 +378,7 @@ pub async fn stats(Shared(state): Shared<State>, who: Who) -> Result<Answer<Time
         stopped: day.stopped,
         waited: in_seconds(day.waited),
     });
-    Ok(Answer(TimerStats {
+    Ok(JsonResponse(TimerStats {
         made: stats.made,
         running: stats.running,
         completed_by_time: stats.by_time,
@@ -386,15 +404,15 @@ async fn aside<T: Send + 'static>(
 /// Waits until a condition holds, while the client stays connected. Nothing is stored.
 pub async fn wait(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     headers: HeaderMap,
     JsonBody(body): JsonBody,
-) -> Result<Answer<Waited>, Problem> {
+) -> Result<JsonResponse<Waited>, Problem> {
     let env = config::environment();
     let context = context(
         env.into(),
-        who.agent.clone(),
-        who.may_be_a_person(),
+        requester.agent.clone(),
+        requester.may_be_a_person(),
         &headers,
     )?;
     let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
@@ -403,7 +421,7 @@ pub async fn wait(
     let condition = tools::condition(until.0, &context, &state.handle)?;
     // For an agent, its own sessions are the candidates that may open a port. A person may wait for a
     // port that another program opens, so there are no candidates.
-    let since = who.agent.as_ref().map(|_| SystemClock.now().wall);
+    let since = requester.agent.as_ref().map(|_| SystemClock.now().wall);
     let owner = Owner::wait(context.agent.clone(), since);
     let look = state.handle.prober().wait_for(condition, owner);
     let saw = look.last_seen();
@@ -417,7 +435,7 @@ pub async fn wait(
         Some(Ok(seen) | Err(Impossible(seen))) => seen,
         None => saw.last(),
     };
-    Ok(Answer(Waited {
+    Ok(JsonResponse(Waited {
         held,
         seen,
         impossible: impossible.then_some(true),

@@ -15,15 +15,15 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde_json::{Map, Value};
 
-use super::body::{Answer, JsonBody};
+use super::body::{JsonBody, JsonResponse};
 use super::problem::Problem;
-use super::requester::{self, Who};
+use super::requester::{self, Requester};
 use super::session_actions;
 use super::{State, wire};
 use crate::tools::{self, Context, NotCalled, Receipt};
 use abide_engine::config;
 
-pub async fn list() -> Answer<PublishedTools> {
+pub async fn list() -> JsonResponse<PublishedTools> {
     let tools = tools::all().iter().map(|tool| PublishedTool {
         name: tool.name,
         title: tool.title,
@@ -31,7 +31,7 @@ pub async fn list() -> Answer<PublishedTools> {
         input_schema: (tool.input)(),
         output_schema: (tool.output)(),
     });
-    Answer(PublishedTools {
+    JsonResponse(PublishedTools {
         tools: tools.collect(),
     })
 }
@@ -39,21 +39,21 @@ pub async fn list() -> Answer<PublishedTools> {
 /// Calls a tool and waits for its result. If the client disconnects, the call continues.
 pub async fn call(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     Path(name): Path<String>,
     headers: HeaderMap,
     JsonBody(arguments): JsonBody,
 ) -> Result<Response, Problem> {
     if let Some(id) = tools::moves_limits_of(&name, &arguments)
-        && let Ok(view) = who.session(&state, id)
+        && let Ok(view) = requester.session(&state, id)
     {
-        let own = session_actions::not_its_own(&who, &view).await;
+        let own = session_actions::not_its_own(&requester, &view).await;
         own.map_err(Problem::of_a_tool)?;
     }
-    let sees_all = who.may_be_a_person();
-    let quiet = headers.contains_key(wire::QUIET_HEADER) || who.is_a_person_over_tcp();
+    let sees_all = requester.may_be_a_person();
+    let quiet = headers.contains_key(wire::QUIET_HEADER) || requester.is_a_person_over_tcp();
     let env = environment_for(&name, &arguments);
-    let context = context(env, who.agent, sees_all, &headers)?;
+    let context = context(env, requester.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),

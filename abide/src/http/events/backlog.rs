@@ -149,11 +149,11 @@ mod tests {
         ring
     }
 
-    fn all(ring: &Ring, place: &mut Place, who: Option<&Agent>) -> Vec<String> {
+    fn all(ring: &Ring, place: &mut Place, requester: Option<&Agent>) -> Vec<String> {
         let mut got = VecDeque::new();
         loop {
             let before = got.len();
-            assert_eq!(ring.take(place, who, &mut got), Took::All);
+            assert_eq!(ring.take(place, requester, &mut got), Took::All);
             if got.len() == before {
                 break;
             }

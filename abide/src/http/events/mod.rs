@@ -29,9 +29,9 @@ use tokio::sync::watch;
 
 pub use hub::Hub;
 
-use super::body::query;
+use super::body::parse_query;
 use super::problem::Problem;
-use super::requester::{self, Who};
+use super::requester::{self, Requester};
 use super::{State, login_ends};
 use abide_engine::WatcherGuard;
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -61,12 +61,12 @@ pub struct Wanted {
 /// counts as available for questions.
 pub async fn events(
     Shared(state): Shared<State>,
-    who: Who,
+    requester: Requester,
     headers: HeaderMap,
     wanted: Result<Query<Wanted>, QueryRejection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let Wanted { tails, last } = query(wanted)?;
+    let Wanted { tails, last } = parse_query(wanted)?;
     let last = requester::text(&headers, "last-event-id")?.or(last.as_deref());
     let seat = state.hub.join(tails);
     let (place, resumed) = seat.place(last);
@@ -78,9 +78,11 @@ pub async fn events(
         news: seat.news(),
         place,
         ready,
-        _watcher: who.may_be_a_person().then(|| state.handle.add_watcher()),
+        _watcher: requester
+            .may_be_a_person()
+            .then(|| state.handle.add_watcher()),
         state,
-        who,
+        requester,
         seat,
     };
     if let Ok(upgrade) = upgrade {
@@ -146,7 +148,7 @@ struct Following {
     place: Place,
     ready: VecDeque<Bytes>,
     state: State,
-    who: Who,
+    requester: Requester,
     _watcher: Option<WatcherGuard>,
 }
 
@@ -157,15 +159,18 @@ impl Following {
                 return Some(event);
             }
             self.news.mark_unchanged();
-            self.seat
-                .take(&mut self.place, self.who.agent.as_ref(), &mut self.ready);
+            self.seat.take(
+                &mut self.place,
+                self.requester.agent.as_ref(),
+                &mut self.ready,
+            );
             if !self.ready.is_empty() {
                 continue;
             }
             tokio::select! {
                 news = self.news.changed() => news.ok()?,
                 () = pause(HEARTBEAT) => return Some(ALIVE),
-                () = login_ends(&self.state, &self.who) => return None,
+                () = login_ends(&self.state, &self.requester) => return None,
             }
         }
     }
