@@ -22,7 +22,9 @@ use tokio::net::UnixStream;
 use crate::connect::{self, DaemonSocket};
 use crate::http::ConnectedPeer;
 use crate::http::frame::Frame;
-use crate::http::wire::{AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER};
+use crate::http::headers::{
+    AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER,
+};
 use abide_engine::config::Paths;
 use abide_engine::entropy;
 use abide_engine::peer::Peer;

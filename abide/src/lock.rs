@@ -79,7 +79,7 @@ fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
     let mut tries = 0;
     while tries < if told_to_stop { STOP_TRIES } else { LOCK_TRIES } {
         tries += 1;
-        if !told_to_stop && let Ok(running) = http::ask_version(&socket) {
+        if !told_to_stop && let Ok(running) = http::daemon_version(&socket) {
             told_to_stop = make_way(&socket, &running)?;
         }
         if lock.try_lock().is_ok() {
@@ -109,7 +109,7 @@ fn make_way(socket: &Path, running: &str) -> anyhow::Result<bool> {
             "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
         );
     }
-    match http::ask_to_stop(socket) {
+    match http::stop_daemon(socket) {
         Ok(()) => Ok(true),
         Err(fault) if went_away(fault.kind()) => Ok(false),
         Err(fault) => Err(fault).context("the older daemon does not stop"),

@@ -62,13 +62,13 @@ pub fn stop(paths: &Paths, as_json: bool) -> Result<(), Trouble> {
     }
     // The pid comes from the daemon's status: the peer of the socket may be the process that opened it
     // for the daemon.
-    let status = http::ask_status(&paths.http_socket());
+    let status = http::daemon_status(&paths.http_socket());
     let pid = status
         .ok()
         .and_then(|status| status["daemon"]["pid"].as_i64());
     let pid = pid.and_then(|pid| i32::try_from(pid).ok());
     let process = pid.and_then(Process::numbered);
-    http::ask_to_stop(&paths.http_socket())
+    http::stop_daemon(&paths.http_socket())
         .map_err(|fault| Trouble::new(format!("the daemon did not stop: {fault}")).code(OWN))?;
     if let Some(process) = process {
         process.wait();

@@ -9,7 +9,8 @@ use super::show::{self, say};
 use super::span::Limit;
 use super::trouble::Trouble;
 use super::{name, run};
-use crate::http::wire::{INHERITED_LIMITS_HEADER, OsText};
+use crate::http::headers::INHERITED_LIMITS_HEADER;
+use crate::http::run_request::OsText;
 use abide_engine::config;
 
 /// Calls the tool; an error result becomes a [`Trouble`].

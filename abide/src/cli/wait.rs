@@ -15,7 +15,7 @@ use super::patience::Patience;
 use super::show::{self, complain, say};
 use super::trouble::Trouble;
 use crate::cli::terminal::size_of;
-use crate::http::wire::{FILES_HEADER, FilesBefore};
+use crate::http::headers::{FILES_HEADER, FilesBefore};
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::probe::Fingerprint;
 

@@ -140,7 +140,7 @@ impl AccessCheck {
             return self.check_token(headers).map(|()| Credential::Token);
         }
         let reads = *method == Method::GET || *method == Method::HEAD;
-        if reads && page::is_for_everybody(path) || *method == Method::POST && path == login::PATH {
+        if reads && page::is_public(path) || *method == Method::POST && path == login::PATH {
             return Ok(Credential::None);
         }
         // MCP clients are agents, and agents have no login.

@@ -11,13 +11,13 @@ use abide_engine::socket;
 
 /// Read and write time-out. It is long, so that a slow machine or disk does not make a healthy daemon
 /// look dead.
-const PATIENCE: Duration = Duration::from_secs(30);
+const IO_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest response that is read, in bytes.
-const ANSWER_LIMIT: u64 = 1 << 20;
+const RESPONSE_LIMIT: u64 = 1 << 20;
 
 /// Version of the daemon at this socket.
-pub fn ask_version(path: &Path) -> io::Result<String> {
-    let status = ask_status(path)?;
+pub fn daemon_version(path: &Path) -> io::Result<String> {
+    let status = daemon_status(path)?;
     let version = status["daemon"]["version"].as_str();
     version
         .map(str::to_owned)
@@ -25,39 +25,41 @@ pub fn ask_version(path: &Path) -> io::Result<String> {
 }
 
 /// Status of the daemon at this socket.
-pub fn ask_status(path: &Path) -> io::Result<Value> {
-    let body = ask(path, "GET /v1/status")?;
+pub fn daemon_status(path: &Path) -> io::Result<Value> {
+    let body = request(path, "GET /v1/status")?;
     Ok(serde_json::from_slice(&body)?)
 }
 
 /// Asks the daemon at this socket to stop. Sessions continue.
-pub fn ask_to_stop(path: &Path) -> io::Result<()> {
-    ask(path, "POST /v1/stop").map(drop)
+pub fn stop_daemon(path: &Path) -> io::Result<()> {
+    request(path, "POST /v1/stop").map(drop)
 }
 
-fn ask(path: &Path, what: &str) -> io::Result<Vec<u8>> {
+fn request(path: &Path, what: &str) -> io::Result<Vec<u8>> {
     let mut stream = socket::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     // In HTTP/1.0 the end of the connection ends the response, so there is no body encoding to parse.
     // The request is sent in a single write: a peer that answers after the first of several writes may
     // close before it has read the others.
-    let request = format!("{what} HTTP/1.0\r\nhost: abide\r\ncontent-length: 0\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_LIMIT).read_to_end(&mut answer)?;
-    let head = b"\r\n\r\n";
-    let end = answer
-        .windows(head.len())
-        .position(|window| window == head)
+    let head = format!("{what} HTTP/1.0\r\nhost: abide\r\ncontent-length: 0\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut response = Vec::new();
+    stream.take(RESPONSE_LIMIT).read_to_end(&mut response)?;
+    let separator = b"\r\n\r\n";
+    let end = response
+        .windows(separator.len())
+        .position(|window| window == separator)
         .ok_or(io::ErrorKind::UnexpectedEof)?;
-    let line = String::from_utf8_lossy(&answer[..end]);
+    let line = String::from_utf8_lossy(&response[..end]);
     if line.split_ascii_whitespace().nth(1) != Some("200") {
-        let said = serde_json::from_slice::<Value>(&answer[end + head.len()..]).ok();
-        let said = said.as_ref().and_then(|problem| problem["detail"].as_str());
+        let detail = serde_json::from_slice::<Value>(&response[end + separator.len()..]).ok();
+        let detail = detail
+            .as_ref()
+            .and_then(|problem| problem["detail"].as_str());
         let line = line.lines().next().unwrap_or_default();
-        let why = said.map_or_else(|| format!("it answered {line}"), str::to_owned);
+        let why = detail.map_or_else(|| format!("it answered {line}"), str::to_owned);
         return Err(io::Error::other(why));
     }
-    Ok(answer.split_off(end + head.len()))
+    Ok(response.split_off(end + separator.len()))
 }

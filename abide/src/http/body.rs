@@ -82,9 +82,9 @@ impl JsonBody {
 /// Unwraps a query, or converts the rejection to a problem.
 pub fn parse_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
     query.map(|Query(query)| query).map_err(|rejection| {
-        let said = rejection.body_text();
-        let said = said.strip_prefix("Failed to deserialize query string: ");
-        let said = said.map_or_else(|| rejection.body_text(), str::to_owned);
-        Problem::bad_input(format!("the query is invalid: {said}"))
+        let text = rejection.body_text();
+        let text = text.strip_prefix("Failed to deserialize query string: ");
+        let text = text.map_or_else(|| rejection.body_text(), str::to_owned);
+        Problem::bad_input(format!("the query is invalid: {text}"))
     })
 }

@@ -48,14 +48,14 @@ fn html(document: &Value) -> String {
     let mut out = String::new();
     let info = &document["info"];
     let title = format!("{} {}", text(&info["title"]), text(&info["version"]));
-    put(
+    push_fmt(
         &mut out,
         format_args!(
             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>{title}: HTTP</title><style>{STYLE}</style><body><h1>{title}: HTTP</h1><p>{}</p>\
          <p>For programs: <a href=\"/v1/openapi.json\">openapi.json</a> (OpenAPI 3.1).</p>",
-            prose(text(&info["description"])),
+            inline_code(text(&info["description"])),
         ),
     );
     let operations = operations(document);
@@ -67,14 +67,14 @@ fn html(document: &Value) -> String {
     tags.dedup();
     out.push_str("<nav>");
     for tag in &tags {
-        put(&mut out, format_args!("<a href=\"#{tag}\">{tag}</a> "));
+        push_fmt(&mut out, format_args!("<a href=\"#{tag}\">{tag}</a> "));
     }
-    put(
+    push_fmt(
         &mut out,
         format_args!("<a href=\"#shapes\">shapes</a></nav>"),
     );
     for tag in tags {
-        put(&mut out, format_args!("<h2 id=\"{tag}\">{tag}</h2>"));
+        push_fmt(&mut out, format_args!("<h2 id=\"{tag}\">{tag}</h2>"));
         for (path, method, op) in operations.iter().filter(|(_, _, op)| op["tags"][0] == tag) {
             operation(&mut out, path, method, op);
         }
@@ -85,11 +85,11 @@ fn html(document: &Value) -> String {
         .into_iter()
         .flatten()
     {
-        put(
+        push_fmt(
             &mut out,
             format_args!(
                 "<section id=\"shape-{name}\"><h3>{name}</h3><p>{}</p>",
-                prose(text(&shape["description"]))
+                inline_code(text(&shape["description"]))
             ),
         );
         fields(&mut out, shape);
@@ -110,16 +110,16 @@ fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
 }
 
 fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
-    put(
+    push_fmt(
         out,
         format_args!(
             "<section><h3><b>{method}</b> <code>{}</code></h3><p>{}</p>",
-            safe(path),
-            prose(text(&op["summary"]))
+            escape_html(path),
+            inline_code(text(&op["summary"]))
         ),
     );
     if let Some(about) = op["description"].as_str() {
-        put(out, format_args!("<p>{}</p>", prose(about)));
+        push_fmt(out, format_args!("<p>{}</p>", inline_code(about)));
     }
     if let Some(parameters) = op["parameters"].as_array() {
         out.push_str("<table>");
@@ -132,7 +132,7 @@ fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
             row(
                 out,
                 text(&parameter["name"]),
-                &kind(&parameter["schema"]),
+                &type_name(&parameter["schema"]),
                 needed,
                 &parameter["description"],
             );
@@ -144,12 +144,12 @@ fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
         .into_iter()
         .flatten()
     {
-        put(
+        push_fmt(
             out,
             format_args!(
                 "<p>Takes <code>{}</code>: {}</p>",
-                safe(kind),
-                named(&body["schema"])
+                escape_html(kind),
+                schema_link(&body["schema"])
             ),
         );
         fields(out, &body["schema"]);
@@ -157,12 +157,12 @@ fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
     for (status, response) in op["responses"].as_object().into_iter().flatten() {
         let content = response["content"].as_object().into_iter().flatten();
         for (kind, body) in content {
-            put(
+            push_fmt(
                 out,
                 format_args!(
                     "<p>{status}: <code>{}</code> {}</p>",
-                    safe(kind),
-                    named(&body["schema"])
+                    escape_html(kind),
+                    schema_link(&body["schema"])
                 ),
             );
         }
@@ -183,24 +183,24 @@ fn fields(out: &mut String, shape: &Value) {
         } else {
             ""
         };
-        row(out, name, &kind(field), needed, &field["description"]);
+        row(out, name, &type_name(field), needed, &field["description"]);
     }
     out.push_str("</table>");
 }
 
 fn row(out: &mut String, name: &str, kind: &str, needed: &str, about: &Value) {
-    put(
+    push_fmt(
         out,
         format_args!(
             "<tr><td><code>{}</code><td>{kind}<td>{needed}<td>{}",
-            safe(name),
-            prose(text(about))
+            escape_html(name),
+            inline_code(text(about))
         ),
     );
 }
 
 /// Link to a named schema.
-fn named(shape: &Value) -> String {
+fn schema_link(shape: &Value) -> String {
     let name = shape["$ref"]
         .as_str()
         .and_then(|path| path.rsplit('/').next());
@@ -210,30 +210,33 @@ fn named(shape: &Value) -> String {
 }
 
 /// Short description of a schema's type.
-fn kind(shape: &Value) -> String {
+fn type_name(shape: &Value) -> String {
     if shape.get("$ref").is_some() {
-        return named(shape);
+        return schema_link(shape);
     }
     if let Some(parts) = shape["anyOf"]
         .as_array()
         .or_else(|| shape["oneOf"].as_array())
     {
-        let parts: Vec<String> = parts.iter().map(kind).collect();
+        let parts: Vec<String> = parts.iter().map(type_name).collect();
         return parts.join(" or ");
     }
     if let Some(word) = shape.get("const") {
-        return safe(&word.to_string());
+        return escape_html(&word.to_string());
     }
     if let Some(words) = shape["enum"].as_array() {
-        let words: Vec<String> = words.iter().map(|word| safe(&word.to_string())).collect();
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| escape_html(&word.to_string()))
+            .collect();
         return words.join(" or ");
     }
     match &shape["type"] {
-        Value::String(word) if word == "array" => format!("list of {}", kind(&shape["items"])),
-        Value::String(word) => safe(word),
+        Value::String(word) if word == "array" => format!("list of {}", type_name(&shape["items"])),
+        Value::String(word) => escape_html(word),
         Value::Array(words) => {
             let words: Vec<&str> = words.iter().map(text).collect();
-            safe(&words.join(" or "))
+            escape_html(&words.join(" or "))
         }
         _ => String::new(),
     }
@@ -244,7 +247,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// Text with HTML special characters escaped.
-fn safe(text: &str) -> String {
+fn escape_html(text: &str) -> String {
     text.chars()
         .fold(String::with_capacity(text.len()), |mut out, c| {
             match c {
@@ -259,8 +262,8 @@ fn safe(text: &str) -> String {
 }
 
 /// Escaped text in which words between backticks become `<code>` elements.
-fn prose(text: &str) -> String {
-    let text = safe(text);
+fn inline_code(text: &str) -> String {
+    let text = escape_html(text);
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {
         return text;
@@ -272,7 +275,7 @@ fn prose(text: &str) -> String {
     spelled.collect()
 }
 
-fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
+fn push_fmt(out: &mut String, what: std::fmt::Arguments<'_>) {
     // Writing to a `String` cannot fail.
     let _ = out.write_fmt(what);
 }
@@ -283,7 +286,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nothing_in_the_document_becomes_markup() {
+    fn html_in_the_document_is_escaped() {
         let hostile = "<script>\"&";
         let document = json!({
             "info": {"title": "t", "version": "1", "description": hostile},
@@ -297,11 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_between_backticks_is_code() {
+    fn text_between_backticks_becomes_code() {
         assert_eq!(
-            prose("a `b<` c `d`"),
+            inline_code("a `b<` c `d`"),
             "a <code>b&lt;</code> c <code>d</code>"
         );
-        assert_eq!(prose("a ` alone"), "a ` alone");
+        assert_eq!(inline_code("a ` alone"), "a ` alone");
     }
 }

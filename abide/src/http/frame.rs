@@ -45,7 +45,7 @@ pub enum Stream {
 /// Error: the bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid frame in the stream")]
-pub struct Malformed;
+pub struct InvalidFrame;
 
 impl Frame {
     /// Encodes the frame.
@@ -58,22 +58,22 @@ impl Frame {
     /// Appends the encoded frame to `out`.
     pub fn put(&self, out: &mut BytesMut) {
         match self {
-            Frame::Accepted(facts) => whole(out, 1, facts.to_string().as_bytes()),
-            Frame::Output(Stream::Stdout, bytes) => whole(out, 2, bytes),
-            Frame::Output(Stream::Stderr, bytes) => whole(out, 3, bytes),
-            Frame::Output(Stream::Pty, bytes) => whole(out, 4, bytes),
-            Frame::Offset(offset) => whole(out, 5, &offset.to_le_bytes()),
-            Frame::Question(facts) => whole(out, 6, facts.to_string().as_bytes()),
-            Frame::Closed(facts) => whole(out, 7, facts.to_string().as_bytes()),
-            Frame::Ended(facts) => whole(out, 8, facts.to_string().as_bytes()),
-            Frame::Gap(bytes) => whole(out, 9, &bytes.to_le_bytes()),
-            Frame::Time(at) => whole(out, 10, &at.to_le_bytes()),
+            Frame::Accepted(facts) => write_frame(out, 1, facts.to_string().as_bytes()),
+            Frame::Output(Stream::Stdout, bytes) => write_frame(out, 2, bytes),
+            Frame::Output(Stream::Stderr, bytes) => write_frame(out, 3, bytes),
+            Frame::Output(Stream::Pty, bytes) => write_frame(out, 4, bytes),
+            Frame::Offset(offset) => write_frame(out, 5, &offset.to_le_bytes()),
+            Frame::Question(facts) => write_frame(out, 6, facts.to_string().as_bytes()),
+            Frame::Closed(facts) => write_frame(out, 7, facts.to_string().as_bytes()),
+            Frame::Ended(facts) => write_frame(out, 8, facts.to_string().as_bytes()),
+            Frame::Gap(bytes) => write_frame(out, 9, &bytes.to_le_bytes()),
+            Frame::Time(at) => write_frame(out, 10, &at.to_le_bytes()),
         }
     }
 
     /// Decodes the next frame and removes it from `arrived`; `None` if it is incomplete. Frames of an
     /// unknown kind are skipped, so that an older reader understands a newer writer.
-    pub fn take_from(arrived: &mut BytesMut) -> Result<Option<Self>, Malformed> {
+    pub fn take_from(arrived: &mut BytesMut) -> Result<Option<Self>, InvalidFrame> {
         loop {
             let Some(head) = arrived.first_chunk::<HEAD>() else {
                 return Ok(None);
@@ -81,7 +81,7 @@ impl Frame {
             let kind = head[0];
             let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
             if length > PAYLOAD_LIMIT {
-                return Err(Malformed);
+                return Err(InvalidFrame);
             }
             if arrived.len() < HEAD + length {
                 return Ok(None);
@@ -93,7 +93,7 @@ impl Frame {
         }
     }
 
-    fn decode(kind: u8, payload: Bytes) -> Result<Option<Self>, Malformed> {
+    fn decode(kind: u8, payload: Bytes) -> Result<Option<Self>, InvalidFrame> {
         Ok(Some(match kind {
             1 => Frame::Accepted(facts(&payload)?),
             2 => Frame::Output(Stream::Stdout, payload),
@@ -110,22 +110,22 @@ impl Frame {
     }
 }
 
-fn whole(out: &mut BytesMut, kind: u8, payload: &[u8]) {
+fn write_frame(out: &mut BytesMut, kind: u8, payload: &[u8]) {
     out.reserve(HEAD + payload.len());
     out.put_u8(kind);
     out.put_u32_le(u32::try_from(payload.len()).unwrap_or(u32::MAX));
     out.put_slice(payload);
 }
 
-fn facts(payload: &[u8]) -> Result<Value, Malformed> {
-    serde_json::from_slice(payload).map_err(|_| Malformed)
+fn facts(payload: &[u8]) -> Result<Value, InvalidFrame> {
+    serde_json::from_slice(payload).map_err(|_| InvalidFrame)
 }
 
-fn number(payload: &[u8]) -> Result<u64, Malformed> {
+fn number(payload: &[u8]) -> Result<u64, InvalidFrame> {
     payload
         .try_into()
         .map(u64::from_le_bytes)
-        .map_err(|_| Malformed)
+        .map_err(|_| InvalidFrame)
 }
 
 /// Payload of [`Frame::Closed`].
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_back_whole_from_any_cut() {
+    fn frames_decode_from_single_bytes() {
         let mut arrived = BytesMut::new();
         let mut seen = Vec::new();
         for byte in all().iter().flat_map(Frame::encode) {
@@ -167,17 +167,17 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_is_passed_over() {
+    fn unknown_frame_kind_is_skipped() {
         let mut arrived = BytesMut::from(&b"\xc8\x02\0\0\0hi"[..]);
         arrived.extend_from_slice(&Frame::Offset(3).encode());
         assert_eq!(Frame::take_from(&mut arrived), Ok(Some(Frame::Offset(3))));
     }
 
     #[test]
-    fn a_length_that_cannot_be_is_refused() {
+    fn invalid_frame_length_is_an_error() {
         let mut arrived = BytesMut::from(&b"\x02\xff\xff\xff\xff"[..]);
-        assert_eq!(Frame::take_from(&mut arrived), Err(Malformed));
+        assert_eq!(Frame::take_from(&mut arrived), Err(InvalidFrame));
         let mut arrived = BytesMut::from(&b"\x05\x01\0\0\0x"[..]);
-        assert_eq!(Frame::take_from(&mut arrived), Err(Malformed));
+        assert_eq!(Frame::take_from(&mut arrived), Err(InvalidFrame));
     }
 }

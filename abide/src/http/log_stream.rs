@@ -18,7 +18,7 @@ use super::body::{json, parse_query};
 use super::frame::{self, Frame};
 use super::problem::Problem;
 use super::requester::Requester;
-use super::sessions::session_of;
+use super::sessions::session_from;
 use super::{State, body_until_logout};
 use abide_engine::keepers::Follower;
 use abide_engine::{AttachGuard, Handle, Pending, SessionView};
@@ -30,7 +30,7 @@ const PAGE: usize = 256 << 10;
 const BULK: usize = 64 << 10;
 
 /// Reader of a log that waits at its end for new output.
-pub struct Tail {
+pub struct LogTail {
     pieces: Option<Pieces>,
     follower: Option<Follower>,
     /// End offset, exclusive.
@@ -43,11 +43,11 @@ pub struct Tail {
 /// Consecutive pieces of a log.
 pub type Page = Vec<Piece>;
 
-impl Tail {
+impl LogTail {
     /// Opens the log at offset `from`; `only` selects one stream.
-    pub fn open(handle: &Handle, view: &SessionView, from: u64, only: Option<Stream>) -> Self {
-        Tail {
-            pieces: Some(log_of(view).pieces(from, only)),
+    pub fn open(handle: &Handle, view: &SessionView, from: u64, filter: Option<Stream>) -> Self {
+        LogTail {
+            pieces: Some(session_log(view).pieces(from, filter)),
             follower: handle.keepers().follow(view.id),
             to: u64::MAX,
             known: 0,
@@ -115,7 +115,7 @@ impl Tail {
 }
 
 /// Log of a session, which has written at least as many bytes as its view says.
-pub fn log_of(view: &SessionView) -> Log {
+pub fn session_log(view: &SessionView) -> Log {
     Log::open(&view.folder).counting(view.bytes())
 }
 
@@ -143,9 +143,9 @@ fn size(piece: &Piece) -> usize {
 }
 
 /// Encodes a page as frames. `next` is the offset that the client computes by itself; an `Offset` frame
-/// is sent if the output that follows has another one. With `told`, the arrival time that was sent
+/// is sent if the output that follows has another one. With `last_time`, the arrival time that was sent
 /// last, a `Time` frame is sent if the output that follows has another one.
-pub fn frames(page: Page, next: &mut u64, mut told: Option<&mut u64>) -> Bytes {
+pub fn frames(page: Page, next: &mut u64, mut last_time: Option<&mut u64>) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
         let chunk = match piece {
@@ -159,10 +159,10 @@ pub fn frames(page: Page, next: &mut u64, mut told: Option<&mut u64>) -> Bytes {
             Frame::Offset(chunk.offset).put(&mut out);
         }
         *next = chunk.offset + chunk.bytes.len() as u64;
-        if let Some(told) = &mut told
-            && chunk.at_wall_ms != **told
+        if let Some(last_time) = &mut last_time
+            && chunk.at_wall_ms != **last_time
         {
-            **told = chunk.at_wall_ms;
+            **last_time = chunk.at_wall_ms;
             Frame::Time(chunk.at_wall_ms).put(&mut out);
         }
         let stream = match chunk.stream {
@@ -176,7 +176,7 @@ pub fn frames(page: Page, next: &mut u64, mut told: Option<&mut u64>) -> Bytes {
 }
 
 /// Output bytes of a page, without gaps.
-pub fn raw(page: Page) -> Bytes {
+pub fn output_bytes(page: Page) -> Bytes {
     let mut out = BytesMut::new();
     for piece in page {
         if let Piece::Chunk(chunk) = piece {
@@ -188,7 +188,7 @@ pub fn raw(page: Page) -> Bytes {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct LogQuery {
     /// Start offset.
     #[serde(default)]
     from: u64,
@@ -196,7 +196,7 @@ pub struct Wanted {
     to: Option<u64>,
     /// Stream to send.
     #[serde(default)]
-    stream: WantedStream,
+    stream: StreamFilter,
     /// If true, new output is sent until the session ends.
     #[serde(default)]
     follow: bool,
@@ -210,7 +210,7 @@ pub struct Wanted {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum WantedStream {
+enum StreamFilter {
     #[default]
     All,
     Stdout,
@@ -229,36 +229,36 @@ pub async fn log(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    query: Result<Query<LogQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let wanted = parse_query(wanted)?;
+    let query = parse_query(query)?;
     let view = requester.session(&state, &id)?;
-    let only = match wanted.stream {
-        WantedStream::All => None,
+    let filter = match query.stream {
+        StreamFilter::All => None,
         // A pseudo-terminal has one stream, which counts as standard output.
-        WantedStream::Stdout if view.pty => Some(Stream::Pty),
-        WantedStream::Stdout => Some(Stream::Stdout),
-        WantedStream::Stderr => Some(Stream::Stderr),
+        StreamFilter::Stdout if view.pty => Some(Stream::Pty),
+        StreamFilter::Stdout => Some(Stream::Stdout),
+        StreamFilter::Stderr => Some(Stream::Stderr),
     };
-    let mut tail = Tail::open(&state.handle, &view, wanted.from, only);
-    if !wanted.follow || !view.is_running() {
-        let extent = log_of(&view).extent();
+    let mut tail = LogTail::open(&state.handle, &view, query.from, filter);
+    if !query.follow || !view.is_running() {
+        let extent = session_log(&view).extent();
         tail.end_at(extent.map_err(|fault| Problem::fault(fault.to_string()))?.0);
     }
-    tail.stop_before(wanted.to.unwrap_or(u64::MAX));
-    let (kind, format) = match wanted.format {
-        Format::Raw => ("application/octet-stream", wanted.format),
-        Format::Frames => (frame::MEDIA_TYPE, wanted.format),
+    tail.stop_before(query.to.unwrap_or(u64::MAX));
+    let (kind, format) = match query.format {
+        Format::Raw => ("application/octet-stream", query.format),
+        Format::Frames => (frame::MEDIA_TYPE, query.format),
     };
     // A client that reads a running session counts as activity, even without `follow`.
-    let present = match wanted.follow || view.is_running() {
+    let activity = match query.follow || view.is_running() {
         true => Some(state.handle.keep_active(requester.caller(), view.id).await),
         false => None,
     };
-    let streaming = Streaming {
-        present,
-        follow: wanted.follow,
-        _attached: (wanted.attach && requester.may_be_a_person())
+    let log_body = LogBody {
+        activity,
+        follow: query.follow,
+        _attached: (query.attach && requester.may_be_a_person())
             .then(|| state.handle.attach(view.id)),
         handle: state.handle.clone(),
         view,
@@ -266,35 +266,35 @@ pub async fn log(
         time: 0,
         tail,
         format,
-        over: false,
+        ended: false,
     };
-    let pages = stream::try_unfold(streaming, Streaming::page);
+    let pages = stream::try_unfold(log_body, LogBody::page);
     let body = body_until_logout(&state, requester.login(), pages);
     Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
-struct Streaming {
+struct LogBody {
     /// Pending call that marks the session as in use while the client reads.
-    present: Option<Pending>,
+    activity: Option<Pending>,
     follow: bool,
     _attached: Option<AttachGuard>,
     handle: Handle,
     view: std::sync::Arc<SessionView>,
-    tail: Tail,
+    tail: LogTail,
     format: Format,
     next: u64,
     /// Arrival time of the last output that was sent, in Unix milliseconds.
     time: u64,
-    over: bool,
+    ended: bool,
 }
 
-impl Streaming {
+impl LogBody {
     async fn page(mut self) -> io::Result<Option<(Bytes, Self)>> {
-        while !self.over {
+        while !self.ended {
             let page = self.tail.page().await?;
             if !page.is_empty() {
                 let bytes = match self.format {
-                    Format::Raw => raw(page),
+                    Format::Raw => output_bytes(page),
                     Format::Frames => frames(page, &mut self.next, Some(&mut self.time)),
                 };
                 return Ok(Some((bytes, self)));
@@ -303,10 +303,10 @@ impl Streaming {
             if wants_more && self.tail.wait().await {
                 continue;
             }
-            self.over = true;
-            if let (true, Some(present)) = (wants_more && self.follow, &mut self.present) {
+            self.ended = true;
+            if let (true, Some(activity)) = (wants_more && self.follow, &mut self.activity) {
                 // The keeper has reported the end; the outcome is known once the engine has processed it.
-                self.handle.wait_until_ended(self.view.id, present).await;
+                self.handle.wait_until_ended(self.view.id, activity).await;
             }
             if self.format == Format::Frames {
                 let last = Frame::Ended(json(&self.ending())).encode();
@@ -319,14 +319,14 @@ impl Streaming {
     fn ending(&self) -> OutputEnded {
         let newest = self.handle.published().session(self.view.id);
         OutputEnded {
-            session: session_of(newest.as_deref().unwrap_or(&self.view)),
+            session: session_from(newest.as_deref().unwrap_or(&self.view)),
             next: self.tail.at(),
         }
     }
 }
 
 /// Offset at which the output of the session's leader ends; `None` while the leader runs.
-pub fn end_of(view: &SessionView) -> Option<u64> {
+pub fn output_end(view: &SessionView) -> Option<u64> {
     match &view.state.phase {
         Phase::Starting | Phase::Running { .. } => None,
         Phase::Leftover { ending } | Phase::Ended { ending } => Some(ending.bytes),

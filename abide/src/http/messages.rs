@@ -21,13 +21,13 @@ use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
 
 /// Number of messages per query when missed messages are read from the store.
-const MISSED: usize = 1_000;
+const BATCH: usize = 1_000;
 /// Default page size.
 const PAGE: usize = 50;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Listing {
+pub struct MessageListQuery {
     /// If true, new messages are sent too, one JSON object per line.
     #[serde(default, deserialize_with = "pagination::flag")]
     follow: bool,
@@ -49,32 +49,32 @@ pub struct Listing {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    listing: Result<Query<Listing>, QueryRejection>,
+    query: Result<Query<MessageListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let listing = parse_query(listing)?;
+    let query = parse_query(query)?;
     let changes = state.handle.published().follow();
-    let past = state.handle.store_reader();
-    let before = listing.after.map(|id| match id.parse() {
-        Ok(id) => Ok(past.message_number(id)),
-        Err(_) => Err(pagination::no_place(&id)),
+    let store = state.handle.store_reader();
+    let before = query.after.map(|id| match id.parse() {
+        Ok(id) => Ok(store.message_number(id)),
+        Err(_) => Err(pagination::invalid_cursor(&id)),
     });
-    let since = listing.since.map(|id| match id.parse() {
-        Ok(id) if listing.follow => Ok(past.message_number(id)),
-        _ => Err(not_since(&id)),
+    let since = query.since.map(|id| match id.parse() {
+        Ok(id) if query.follow => Ok(store.message_number(id)),
+        _ => Err(invalid_since(&id)),
     });
     let since = since.transpose()?;
-    let most = pagination::limit(Some(listing.limit.unwrap_or(PAGE)))?;
+    let most = pagination::limit(Some(query.limit.unwrap_or(PAGE)))?;
     // Messages after this one are sent as they arrive, even if the agent has read them by then.
-    let newest = match listing.follow {
-        true => newest(past, &requester),
+    let newest = match query.follow {
+        true => newest_number(store, &requester),
         false => None,
     };
     let rows = match since {
         // A `since` message that is no longer stored must not suppress newer ones.
-        Some(since) => newer(past, &requester, newest.map(|newest| newest.min(since))),
-        None => past.messages(MessageQuery {
+        Some(since) => messages_after(store, &requester, newest.map(|newest| newest.min(since))),
+        None => store.messages(MessageQuery {
             agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
-            unseen: listing.unseen,
+            unseen: query.unseen,
             before: before.transpose()?,
             since: None,
             limit: most + 1,
@@ -89,21 +89,21 @@ pub async fn list(
     let messages: Vec<Message> = (rows.iter())
         .map(|row| message(&state.handle, row))
         .collect();
-    if !listing.follow {
+    if !query.follow {
         return Ok(JsonResponse(MessagePage { messages, next }).into_response());
     }
     let login = requester.login();
-    let following = Following {
+    let message_stream = MessageStream {
         handle: state.handle.clone(),
         requester,
         changes,
         last: newest.max(rows.first().map(|row| row.number)),
-        told: messages,
+        unsent: messages,
     };
-    let lines = stream::unfold(following, |mut following| async move {
-        let line = following.next().await?;
+    let lines = stream::unfold(message_stream, |mut message_stream| async move {
+        let line = message_stream.next().await?;
         let line = Bytes::from(format!("{}\n", json(&line)));
-        Some((Ok::<_, std::convert::Infallible>(line), following))
+        Some((Ok::<_, std::convert::Infallible>(line), message_stream))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     let body = body_until_logout(&state, login, lines);
@@ -111,7 +111,7 @@ pub async fn list(
 }
 
 /// Number of the newest message that the caller may see.
-fn newest(past: &StoreReader, requester: &Requester) -> Option<u64> {
+fn newest_number(store: &StoreReader, requester: &Requester) -> Option<u64> {
     let page = MessageQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: false,
@@ -119,26 +119,26 @@ fn newest(past: &StoreReader, requester: &Requester) -> Option<u64> {
         since: None,
         limit: 1,
     };
-    let rows = past.messages(page).unwrap_or_default();
+    let rows = store.messages(page).unwrap_or_default();
     rows.first().map(|row| row.number)
 }
 
 /// All messages after `since`, newest first.
-fn newer(
-    past: &StoreReader,
+fn messages_after(
+    store: &StoreReader,
     requester: &Requester,
     since: Option<u64>,
 ) -> Result<Vec<MessageRow>, StoreFault> {
     let mut found: Vec<MessageRow> = Vec::new();
     loop {
-        let rows = past.messages(MessageQuery {
+        let rows = store.messages(MessageQuery {
             agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: false,
             before: found.last().map(|row| row.number),
             since,
-            limit: MISSED,
+            limit: BATCH,
         })?;
-        let all = rows.len() < MISSED;
+        let all = rows.len() < BATCH;
         found.extend(rows);
         if all {
             return Ok(found);
@@ -146,34 +146,34 @@ fn newer(
     }
 }
 
-fn not_since(given: &str) -> Problem {
+fn invalid_since(given: &str) -> Problem {
     let shown = tools::shown(given);
     Problem::bad_input(format!(
         "`since` must be a message id and needs `follow`; got {shown}"
     ))
 }
 
-struct Following {
+struct MessageStream {
     handle: Handle,
     requester: Requester,
     changes: broadcast::Receiver<Change>,
-    /// Newest message that was sent or is in `told`. Redelivery of an older message is not sent again.
+    /// Newest message that was sent or is in `unsent`. Redelivery of an older message is not sent again.
     last: Option<u64>,
     /// Messages still to be sent, oldest last.
-    told: Vec<Message>,
+    unsent: Vec<Message>,
 }
 
-impl Following {
+impl MessageStream {
     async fn next(&mut self) -> Option<Message> {
         loop {
-            if let Some(message) = self.told.pop() {
+            if let Some(message) = self.unsent.pop() {
                 return Some(message);
             }
             match self.changes.recv().await {
                 Ok(Change::Message(agent, _)) => {
                     let own = self.requester.agent.as_ref().is_none_or(|me| *me == agent);
                     if own {
-                        self.look_up();
+                        self.read_new();
                     }
                 }
                 Ok(
@@ -183,17 +183,17 @@ impl Following {
                     | Change::Timer(_)
                     | Change::MessageUpdated(_),
                 ) => {}
-                Err(broadcast::error::RecvError::Lagged(_)) => self.look_up(),
+                Err(broadcast::error::RecvError::Lagged(_)) => self.read_new(),
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
         }
     }
 
     /// Reads the messages after `last` from the store.
-    fn look_up(&mut self) {
-        let rows =
-            newer(self.handle.store_reader(), &self.requester, self.last).unwrap_or_default();
-        self.told = rows.iter().map(|row| message(&self.handle, row)).collect();
+    fn read_new(&mut self) {
+        let rows = messages_after(self.handle.store_reader(), &self.requester, self.last)
+            .unwrap_or_default();
+        self.unsent = rows.iter().map(|row| message(&self.handle, row)).collect();
         self.last = self.last.max(rows.first().map(|row| row.number));
     }
 }
@@ -206,17 +206,17 @@ pub async fn wake(
     Path(id): Path<String>,
     body: JsonBody,
 ) -> Result<JsonResponse<Message>, Problem> {
-    let Nothing {} = body.into()?;
+    let EmptyBody {} = body.into()?;
     if !requester.may_be_a_person() {
         return Err(Problem::forbidden(
             "only a person can send a message again, so that an agent cannot wake itself in a loop",
         ));
     }
-    let past = state.handle.store_reader();
+    let store = state.handle.store_reader();
     let row = id
         .parse()
         .ok()
-        .map(|id| past.message(past.message_number(id)));
+        .map(|id| store.message(store.message_number(id)));
     let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
     let missing = || Problem::not_found(format!("Message '{id}' not found"));
     let row = row.flatten().ok_or_else(missing)?;
@@ -233,7 +233,7 @@ pub async fn wake(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct EmptyBody {}
 
 /// Message as people see it.
 pub fn message(handle: &Handle, row: &MessageRow) -> Message {

@@ -23,7 +23,7 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
     let messages = counted
         .map_err(|fault| Problem::fault(fault.to_string()))?
         .map_err(|fault| Problem::fault(fault.to_string()))?;
-    let mut out = Text::default();
+    let mut out = MetricsText::default();
     sessions(&state, &mut out);
     let published = state.handle.published();
     out.gauge(
@@ -69,7 +69,7 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
         "Seconds since the daemon started.",
         uptime,
     );
-    let usage = process_usage::usage();
+    let usage = process_usage::process_usage();
     out.gauge(
         "process_resident_memory_bytes",
         "Resident memory of the daemon.",
@@ -90,7 +90,7 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
     Ok(([(header::CONTENT_TYPE, KIND)], out.0).into_response())
 }
 
-fn sessions(state: &State, out: &mut Text) {
+fn sessions(state: &State, out: &mut MetricsText) {
     let mut counts = [("running", 0), ("leftover", 0), ("ended", 0), ("failed", 0)];
     for view in state.handle.published().sessions() {
         counts[match view.state.phase {
@@ -107,7 +107,7 @@ fn sessions(state: &State, out: &mut Text) {
     }
 }
 
-fn tools(out: &mut Text) {
+fn tools(out: &mut MetricsText) {
     out.head(
         "abide_tool_call_seconds",
         "histogram",
@@ -140,9 +140,9 @@ fn tools(out: &mut Text) {
 
 /// Output in the Prometheus text format.
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
     fn head(&mut self, name: &str, kind: &str, about: &str) {
         let _ = write!(self.0, "# HELP {name} {about}\n# TYPE {name} {kind}\n");
     }

@@ -7,6 +7,7 @@ mod body;
 mod docs;
 mod events;
 pub mod frame;
+pub mod headers;
 mod log_download;
 mod log_stream;
 mod login;
@@ -22,6 +23,7 @@ mod process_usage;
 mod questions;
 mod requester;
 mod routes;
+pub mod run_request;
 mod runs;
 mod screen_snapshot;
 mod search;
@@ -33,9 +35,8 @@ mod tcp;
 mod terminal;
 mod timers;
 mod tools;
-pub mod wire;
 
-pub use blocking_client::{ask_status, ask_to_stop, ask_version};
+pub use blocking_client::{daemon_status, daemon_version, stop_daemon};
 pub use page::is_built as page_is_built;
 pub use tcp::serve_tcp;
 
@@ -150,7 +151,7 @@ pub fn router(state: State) -> Router {
         .fallback(page::page)
         .method_not_allowed_fallback(problem::no_such_method)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .layer(map_response(problem::always))
+        .layer(map_response(problem::convert_errors))
         .with_state(state)
 }
 

@@ -41,7 +41,7 @@ pub fn is_built() -> bool {
 }
 
 /// Returns `true` if `GET` requests for this path need no credential.
-pub fn is_for_everybody(path: &str) -> bool {
+pub fn is_public(path: &str) -> bool {
     let below = |route: &str| {
         let rest = path.strip_prefix(route);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -52,13 +52,13 @@ pub fn is_for_everybody(path: &str) -> bool {
 /// Fallback handler: serves an embedded file, the index file for the address of a view, or 404.
 pub async fn page(request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
-    let looks = *method == Method::GET || *method == Method::HEAD;
+    let is_read = *method == Method::GET || *method == Method::HEAD;
     let file = match path {
         "/" => file(INDEX),
         path => file(path).or_else(|| view(path, request.headers())),
     };
     match file {
-        Some(file) if looks && is_for_everybody(path) => {
+        Some(file) if is_read && is_public(path) => {
             answer(file, request.headers(), *method == Method::HEAD)
         }
         _ => problem::no_such_route(request.uri().clone())
@@ -91,7 +91,7 @@ fn answer(file: &'static File, headers: &HeaderMap, only_head: bool) -> Response
         true => "public, max-age=31536000, immutable",
         false => "no-cache",
     };
-    let mut response = if is_fresh(headers, &tag) {
+    let mut response = if is_cached(headers, &tag) {
         StatusCode::NOT_MODIFIED.into_response()
     } else if only_head {
         let length = HeaderValue::from(bytes.len());
@@ -103,21 +103,21 @@ fn answer(file: &'static File, headers: &HeaderMap, only_head: bool) -> Response
     } else {
         Body::from(Bytes::from_static(bytes)).into_response()
     };
-    let said = response.headers_mut();
-    let mut say = |name: HeaderName, value: &str| {
+    let response_headers = response.headers_mut();
+    let mut set = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
-            said.insert(name, value);
+            response_headers.insert(name, value);
         }
     };
-    say(header::ETAG, &tag);
-    say(header::CACHE_CONTROL, keep);
-    say(header::VARY, "accept-encoding");
-    say(header::CONTENT_TYPE, file.kind);
+    set(header::ETAG, &tag);
+    set(header::CACHE_CONTROL, keep);
+    set(header::VARY, "accept-encoding");
+    set(header::CONTENT_TYPE, file.kind);
     if let Some(coding) = coding {
-        say(header::CONTENT_ENCODING, coding);
+        set(header::CONTENT_ENCODING, coding);
     }
     if file.path == INDEX {
-        say(header::CONTENT_SECURITY_POLICY, POLICY);
+        set(header::CONTENT_SECURITY_POLICY, POLICY);
     }
     response
 }
@@ -149,7 +149,7 @@ fn choose(file: &'static File, headers: &HeaderMap) -> (Option<&'static str>, &'
 }
 
 /// Returns `true` if the browser has this version in its cache.
-fn is_fresh(headers: &HeaderMap, tag: &str) -> bool {
+fn is_cached(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter();
     lists
         .filter_map(|list| list.to_str().ok())
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_form_that_is_taken_is_sent() {
+    fn smallest_accepted_encoding_is_chosen() {
         let chosen = |accepted: &str| {
             let headers = headers(header::ACCEPT_ENCODING, accepted);
             String::from_utf8_lossy(choose(&FILE, &headers).1).into_owned()
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_has_is_not_sent_again() {
+    fn matching_etag_answers_not_modified() {
         let status = |known: &str| {
             let mut headers = headers(header::IF_NONE_MATCH, known);
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("br"));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_page_is_for_everybody() {
+    fn only_page_paths_are_public() {
         for open in [
             "/",
             "/index.html",
@@ -217,7 +217,7 @@ mod tests {
             "/v1x",
             "/docsx",
         ] {
-            assert!(is_for_everybody(open), "{open}");
+            assert!(is_public(open), "{open}");
         }
         for closed in [
             "/v1",
@@ -229,12 +229,12 @@ mod tests {
             "/docs",
             "/docs/x",
         ] {
-            assert!(!is_for_everybody(closed), "{closed}");
+            assert!(!is_public(closed), "{closed}");
         }
     }
 
     #[test]
-    fn there_is_always_a_page() {
+    fn embedded_files_are_sorted_and_have_an_index() {
         assert!(file(INDEX).is_some());
         assert!(built::FILES.is_sorted_by_key(|file| file.path));
     }

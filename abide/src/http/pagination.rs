@@ -49,7 +49,7 @@ pub fn limit(given: Option<usize>) -> Result<usize, Problem> {
 }
 
 /// Problem for an `after` cursor that no page has returned.
-pub fn no_place(after: &str) -> Problem {
+pub fn invalid_cursor(after: &str) -> Problem {
     let shown = tools::shown(after);
     Problem::bad_input(format!(
         "`after` must be the `next` of the page before; got {shown}"
@@ -57,16 +57,16 @@ pub fn no_place(after: &str) -> Problem {
 }
 
 /// Case-insensitive search text.
-pub struct Text(String);
+pub struct SearchText(String);
 
-impl Text {
+impl SearchText {
     /// Creates a search text.
     pub fn new(text: &str) -> Self {
-        Text(text.to_lowercase())
+        SearchText(text.to_lowercase())
     }
 
     /// Returns `true` if `other` contains the search text.
-    pub fn is_in(&self, other: &str) -> bool {
+    pub fn is_contained_in(&self, other: &str) -> bool {
         other.to_lowercase().contains(&self.0)
     }
 }

@@ -12,7 +12,7 @@ use abide_engine::text::refusal_sentence;
 /// Media type of problem details.
 const KIND: &str = "application/problem+json";
 /// Largest number of bytes that are taken from an error text of the framework.
-const SAID_LIMIT: usize = 4 << 10;
+const TEXT_LIMIT: usize = 4 << 10;
 
 /// Error response. The request changed nothing.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Problem {
     code: ErrorCode,
     status: StatusCode,
     detail: String,
-    of_a_tool: bool,
+    tool_error: bool,
 }
 
 /// Constructors for the error codes that handlers choose.
@@ -65,14 +65,14 @@ impl Problem {
             code,
             status: status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             detail: detail.into(),
-            of_a_tool: false,
+            tool_error: false,
         }
     }
 
     /// Marks the error of a tool call: the response also has the fields `text` and `is_error` of a tool result.
-    pub fn of_a_tool(self) -> Self {
+    pub fn tool_error(self) -> Self {
         Problem {
-            of_a_tool: true,
+            tool_error: true,
             ..self
         }
     }
@@ -91,8 +91,8 @@ impl IntoResponse for Problem {
             r#type: format!("urn:abide:problem:{}", self.code.as_str()),
             title: title.into(),
             status: self.status.as_u16(),
-            text: self.of_a_tool.then(|| self.detail.clone()),
-            is_error: self.of_a_tool.then_some(true),
+            text: self.tool_error.then(|| self.detail.clone()),
+            is_error: self.tool_error.then_some(true),
             detail: self.detail,
         });
         let kind = [(header::CONTENT_TYPE, KIND)];
@@ -108,15 +108,15 @@ impl IntoResponse for Problem {
 }
 
 /// Converts errors of the framework to problem details.
-pub async fn always(response: Response) -> Response {
+pub async fn convert_errors(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
-    let said = kind.is_some_and(|kind| kind.as_bytes() == KIND.as_bytes());
-    if !(status.is_client_error() || status.is_server_error()) || said {
+    let is_problem = kind.is_some_and(|kind| kind.as_bytes() == KIND.as_bytes());
+    if !(status.is_client_error() || status.is_server_error()) || is_problem {
         return response;
     }
     let (mut head, body) = response.into_parts();
-    let text = axum::body::to_bytes(body, SAID_LIMIT)
+    let text = axum::body::to_bytes(body, TEXT_LIMIT)
         .await
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();

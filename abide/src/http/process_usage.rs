@@ -6,7 +6,7 @@ use abide_session::proc;
 
 /// CPU time and memory.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Usage {
+pub struct ProcessUsage {
     /// Resident memory, in bytes.
     pub memory: u64,
     /// CPU time, in seconds.
@@ -14,9 +14,9 @@ pub struct Usage {
 }
 
 /// Reads the CPU time and memory of this process.
-pub fn usage() -> Usage {
+pub fn process_usage() -> ProcessUsage {
     let me = rustix::process::getpid();
-    proc::stat(Pid::as_raw(Some(me))).map_or_else(Usage::default, |stat| Usage {
+    proc::stat(Pid::as_raw(Some(me))).map_or_else(ProcessUsage::default, |stat| ProcessUsage {
         memory: stat.resident_pages * abide_session::facts::page_size(),
         cpu_seconds: stat.cpu_ticks as f64 / abide_session::facts::ticks_per_second() as f64,
     })

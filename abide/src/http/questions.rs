@@ -26,7 +26,7 @@ use abide_engine::{Change, Handle, QuestionView};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Listing {
+pub struct QuestionListQuery {
     /// If true, questions that are opened or closed are sent too, one JSON object per line.
     #[serde(default, deserialize_with = "pagination::flag")]
     follow: bool,
@@ -46,42 +46,42 @@ pub struct Listing {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    listing: Result<Query<Listing>, QueryRejection>,
+    query: Result<Query<QuestionListQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
-    let listing = parse_query(listing)?;
-    if !listing.follow {
-        return Ok(page(&state, &requester, &listing).await?.into_response());
+    let query = parse_query(query)?;
+    if !query.follow {
+        return Ok(page(&state, &requester, &query).await?.into_response());
     }
     let watcher = requester
         .may_be_a_person()
         .then(|| state.handle.add_watcher());
     let changes = state.handle.published().follow();
-    let mut open = seen(&state.handle, &requester);
+    let mut open = visible_questions(&state.handle, &requester);
     open.reverse();
-    let mut told = told_before(listing.told.as_deref())?;
-    let missed = missed(&state.handle, &requester, &open, &mut told);
-    open.retain(|question| !told.contains(&question.id));
+    let mut known = parse_known(query.told.as_deref())?;
+    let missed = missed_closings(&state.handle, &requester, &open, &mut known);
+    open.retain(|question| !known.contains(&question.id));
     let login = requester.login();
-    let following = Following {
+    let question_stream = QuestionStream {
         handle: state.handle.clone(),
         requester,
         changes,
-        told,
+        known,
         missed,
         open,
         _watcher: watcher,
     };
-    let lines = stream::unfold(following, |mut following| async move {
-        let line = following.next().await?;
+    let lines = stream::unfold(question_stream, |mut question_stream| async move {
+        let line = question_stream.next().await?;
         let line = Bytes::from(format!("{}\n", json(&line)));
-        Some((Ok::<_, std::convert::Infallible>(line), following))
+        Some((Ok::<_, std::convert::Infallible>(line), question_stream))
     });
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     let body = body_until_logout(&state, login, lines);
     Ok((kind, body).into_response())
 }
 
-fn told_before(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
+fn parse_known(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
     let ids = ids.into_iter().flat_map(|ids| ids.split(','));
     ids.map(|id| {
         id.parse().map_err(|_| {
@@ -95,12 +95,12 @@ fn told_before(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
 }
 
 /// Closing lines for questions that the client knows as open but that were closed meanwhile. Removes
-/// them from `told`.
-fn missed(
+/// them from `known`.
+fn missed_closings(
     handle: &Handle,
     requester: &Requester,
     open: &[Arc<QuestionView>],
-    told: &mut HashSet<QuestionId>,
+    known: &mut HashSet<QuestionId>,
 ) -> Vec<QuestionLine> {
     let own = |session: &str| {
         let session = session.parse().ok();
@@ -109,7 +109,7 @@ fn missed(
         agent.is_none_or(|agent| view.is_some_and(|view| view.state.agent == *agent))
     };
     let mut lines = Vec::new();
-    told.retain(|id| {
+    known.retain(|id| {
         if open.iter().any(|question| question.id == *id) {
             return true;
         }
@@ -129,18 +129,22 @@ fn missed(
 async fn page(
     state: &State,
     requester: &Requester,
-    listing: &Listing,
+    query: &QuestionListQuery,
 ) -> Result<JsonResponse<QuestionPage>, Problem> {
-    let most = pagination::limit(listing.limit)?;
-    let all = seen(&state.handle, requester);
+    let most = pagination::limit(query.limit)?;
+    let all = visible_questions(&state.handle, requester);
     let total = all.len();
-    let from = match listing.after.as_deref().map(str::parse::<QuestionId>) {
+    let from = match query.after.as_deref().map(str::parse::<QuestionId>) {
         None => 0,
         Some(Ok(after)) => all
             .iter()
             .position(|open| open.id == after)
             .map_or(0, |at| at + 1),
-        Some(Err(_)) => return Err(pagination::no_place(listing.after.as_deref().unwrap_or(""))),
+        Some(Err(_)) => {
+            return Err(pagination::invalid_cursor(
+                query.after.as_deref().unwrap_or(""),
+            ));
+        }
     };
     let shown = &all[from..total.min(from + most)];
     let next = shown.last().filter(|_| from + shown.len() < total);
@@ -163,7 +167,7 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
     QuestionDetails {
         facts: fields.doing.clone(),
         question: fields,
-        idle_for: (view.as_ref()).and_then(|view| super::sessions::session_of(view).idle_for),
+        idle_for: (view.as_ref()).and_then(|view| super::sessions::session_from(view).idle_for),
         tail: match &view {
             Some(view) => session_activity::tail(handle, view).await,
             None => Vec::new(),
@@ -171,7 +175,7 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
     }
 }
 
-fn seen(handle: &Handle, requester: &Requester) -> Vec<Arc<QuestionView>> {
+fn visible_questions(handle: &Handle, requester: &Requester) -> Vec<Arc<QuestionView>> {
     let mut open = handle.published().questions();
     open.retain(|question| {
         requester
@@ -183,12 +187,12 @@ fn seen(handle: &Handle, requester: &Requester) -> Vec<Arc<QuestionView>> {
     open
 }
 
-struct Following {
+struct QuestionStream {
     handle: Handle,
     requester: Requester,
     changes: broadcast::Receiver<Change>,
     /// Open questions that the client knows, from this or an earlier stream. Only for these a closing line is sent.
-    told: HashSet<QuestionId>,
+    known: HashSet<QuestionId>,
     /// Closing lines, still to be sent, for questions that an earlier stream had sent.
     missed: Vec<QuestionLine>,
     /// Open questions that were not sent yet, oldest last.
@@ -196,14 +200,14 @@ struct Following {
     _watcher: Option<abide_engine::WatcherGuard>,
 }
 
-impl Following {
+impl QuestionStream {
     async fn next(&mut self) -> Option<QuestionLine> {
         loop {
             if let Some(line) = self.missed.pop() {
                 return Some(line);
             }
             if let Some(question) = self.open.pop() {
-                self.told.insert(question.id);
+                self.known.insert(question.id);
                 return Some(opened(&question));
             }
             match self.changes.recv().await {
@@ -212,11 +216,11 @@ impl Following {
                     let own = agent.is_none_or(|agent| *agent == question.agent);
                     // A question is in the list just before its change arrives, and a restarted daemon
                     // asks again: send it once.
-                    if own && self.told.insert(question.id) {
+                    if own && self.known.insert(question.id) {
                         return Some(opened(&question));
                     }
                 }
-                Ok(Change::Closed(question, _)) if !self.told.remove(&question) => {}
+                Ok(Change::Closed(question, _)) if !self.known.remove(&question) => {}
                 Ok(Change::Closed(question, closing)) => {
                     return Some(closed(question, closing_word(closing)));
                 }
@@ -228,7 +232,7 @@ impl Following {
                 ) => {}
                 // The receiver lagged and changes were lost: read the open questions again.
                 Err(broadcast::error::RecvError::Lagged(_)) => {
-                    self.open = seen(&self.handle, &self.requester);
+                    self.open = visible_questions(&self.handle, &self.requester);
                     self.open.reverse();
                 }
                 Err(broadcast::error::RecvError::Closed) => return None,
@@ -276,7 +280,7 @@ pub async fn answer(
             return Err(Problem::bad_input(detail));
         }
     };
-    let quiet_for = quiet(body.get("quiet_for"), answer)?;
+    let quiet_for = parse_quiet_for(body.get("quiet_for"), answer)?;
     requester.check_again().await?;
     let request = Request::Answer {
         question,
@@ -295,7 +299,10 @@ pub async fn answer(
 }
 
 /// Duration for which the question is not repeated; only valid with the answer yes.
-fn quiet(given: Option<&Value>, answer: abide_core::Answer) -> Result<Option<Millis>, Problem> {
+fn parse_quiet_for(
+    given: Option<&Value>,
+    answer: abide_core::Answer,
+) -> Result<Option<Millis>, Problem> {
     let Some(given) = given.filter(|given| !given.is_null()) else {
         return Ok(None);
     };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::ConnectedPeer;
 use super::access_check::Credential;
 use super::problem::Problem;
-use super::{State, wire};
+use super::{State, headers};
 use crate::http::login_store::LoginId;
 use crate::tools;
 use abide_engine::SessionView;
@@ -156,14 +156,17 @@ impl FromRequestParts<State> for Requester {
         let (agent, kind) = match peer.map(|info| info.0.0.clone()) {
             None => (named, RequesterKind::Unknown),
             Some(peer @ Peer::Process { .. }) => {
-                let own = || peer.membership().map(|place| agent_at(state, place));
+                let own = || {
+                    peer.membership()
+                        .map(|membership| agent_at(state, membership))
+                };
                 (named.or_else(own), RequesterKind::Local(peer))
             }
             Some(peer @ Peer::Tcp { .. }) if claims_person(&parts.headers)? || login.is_some() => {
                 if named.is_some() {
                     return Err(Problem::bad_input(format!(
                         "`{}` is for agents only: a person is not an agent",
-                        wire::AGENT_HEADER
+                        headers::AGENT_HEADER
                     )));
                 }
                 check_outside_sessions(parts).await?;
@@ -179,9 +182,9 @@ impl FromRequestParts<State> for Requester {
 
 /// Agent of the session that a process runs in. A command that calls the CLI acts as that agent, not as
 /// a person who sees everything. If the session is unknown, the default agent is used.
-fn agent_at(state: &State, place: SessionMembership) -> Agent {
+fn agent_at(state: &State, membership: SessionMembership) -> Agent {
     let published = state.handle.published();
-    let view = match place {
+    let view = match membership {
         SessionMembership::Session(id) => published.session(id),
         SessionMembership::Keeper(pid) => {
             let mut running = published
@@ -238,25 +241,28 @@ fn not_a_person() -> Problem {
 }
 
 fn claims_person(headers: &HeaderMap) -> Result<bool, Problem> {
-    match headers.get(wire::PERSON_HEADER).map(HeaderValue::as_bytes) {
+    match headers
+        .get(headers::PERSON_HEADER)
+        .map(HeaderValue::as_bytes)
+    {
         None => Ok(false),
         Some(b"true") => Ok(true),
         Some(_) => Err(Problem::bad_input(format!(
             "`{}` must be `true` or absent",
-            wire::PERSON_HEADER
+            headers::PERSON_HEADER
         ))),
     }
 }
 
 /// Agent that the request names in its header.
 pub fn named_agent(headers: &HeaderMap) -> Result<Option<Agent>, Problem> {
-    let name = headers.get(wire::AGENT_HEADER);
+    let name = headers.get(headers::AGENT_HEADER);
     name.map(|name| agent(name.as_bytes())).transpose()
 }
 
 /// Working directory for commands of the caller that name none.
 pub fn root(headers: &HeaderMap) -> Result<PathBuf, Problem> {
-    let name = wire::ROOT_HEADER;
+    let name = headers::ROOT_HEADER;
     match text(headers, name)? {
         None => Ok(config::home()),
         Some(root) if root.starts_with('/') => Ok(root.into()),
@@ -269,7 +275,7 @@ pub fn root(headers: &HeaderMap) -> Result<PathBuf, Problem> {
 
 /// Conversation that the request names in its header.
 pub fn conversation(headers: &HeaderMap) -> Result<Option<Conversation>, Problem> {
-    let name = wire::CONVERSATION_HEADER;
+    let name = headers::CONVERSATION_HEADER;
     match text(headers, name)? {
         None => Ok(None),
         Some(named) if (1..=CONVERSATION_LIMIT).contains(&named.len()) => {
@@ -289,23 +295,23 @@ pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, P
 
 /// Resource limits and umask of the caller, which its commands inherit.
 pub fn inherited_limits(headers: &HeaderMap) -> Result<Option<InheritedLimits>, Problem> {
-    let inherited_limits: Option<wire::InheritedLimits> =
-        json(headers, wire::INHERITED_LIMITS_HEADER)?;
+    let inherited_limits: Option<headers::InheritedLimits> =
+        json(headers, headers::INHERITED_LIMITS_HEADER)?;
     Ok(inherited_limits.map(Into::into))
 }
 
 /// State of the watched files at the time when the caller began to wait.
-pub fn files_before(headers: &HeaderMap) -> Result<wire::FilesBefore, Problem> {
-    Ok(json(headers, wire::FILES_HEADER)?.unwrap_or_default())
+pub fn files_before(headers: &HeaderMap) -> Result<headers::FilesBefore, Problem> {
+    Ok(json(headers, headers::FILES_HEADER)?.unwrap_or_default())
 }
 
 /// Value of a header that must be JSON.
 fn json<T: DeserializeOwned>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Problem> {
-    let Some(said) = headers.get(name) else {
+    let Some(value) = headers.get(name) else {
         return Ok(None);
     };
     let wrong = |fault| Problem::bad_input(format!("`{name}` is invalid: {fault}"));
-    serde_json::from_slice(said.as_bytes())
+    serde_json::from_slice(value.as_bytes())
         .map(Some)
         .map_err(wrong)
 }
@@ -318,7 +324,7 @@ pub fn agent(name: &[u8]) -> Result<Agent, Problem> {
     name.map(|name| Agent(name.into())).ok_or_else(|| {
         Problem::bad_input(format!(
             "`{}` must be a name of 1 to {AGENT_LIMIT} bytes without control characters",
-            wire::AGENT_HEADER
+            headers::AGENT_HEADER
         ))
     })
 }

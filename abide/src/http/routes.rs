@@ -4,7 +4,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use super::openapi::{ApiRouter, Document, operation};
-use super::wire::{PtySize, RunBody};
+use super::run_request::{PtySize, RunBody};
 use super::{
     events, frame, log_download, log_stream, login, messages, metrics, questions, runs,
     screen_snapshot, search, session_actions, sessions, status, terminal, timers, tools,
@@ -79,14 +79,14 @@ fn daemon_routes(api: ApiRouter) -> ApiRouter {
         "/v1/events",
         events::events,
         operation("Event stream: hello, reset, session, output, timer, timers_changed, question, message. `Last-Event-ID` resumes a stream. Also available as a WebSocket")
-            .query::<events::Wanted>()
+            .query::<events::EventQuery>()
             .returns_other(200, "text/event-stream"),
     )
     .get(
         "/v1/search",
         search::search,
         operation("Search the logs of all sessions, newest first")
-            .query::<search::Wanted>()
+            .query::<search::SearchQuery>()
             .returns::<abide_api::MatchPage>(),
     )
 }
@@ -97,7 +97,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         "/v1/sessions",
         sessions::list,
         operation("List sessions, newest first")
-            .query::<sessions::Wanted>()
+            .query::<sessions::SessionQuery>()
             .returns::<abide_api::SessionPage>(),
     )
     .post(
@@ -107,19 +107,19 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
             .json_body::<abide_api::NewSession>()
             .returns_created::<abide_api::Session>(),
     )
-    .get("/v1/sessions/{id}", sessions::one, one("One session"))
+    .get("/v1/sessions/{id}", sessions::get, one("One session"))
     .get(
         "/v1/sessions/{id}/log",
         log_stream::log,
         operation("Read and follow a log")
-            .query::<log_stream::Wanted>()
+            .query::<log_stream::LogQuery>()
             .returns_other(200, BYTES),
     )
     .get(
         "/v1/sessions/{id}/log/raw",
-        log_download::raw,
+        log_download::download,
         operation("Download a log; supports `Range`")
-            .query::<log_download::Wanted>()
+            .query::<log_download::DownloadQuery>()
             .returns_other(200, BYTES)
             .supports_ranges(),
     )
@@ -130,7 +130,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
     )
     .get(
         "/v1/sessions/{id}/paint",
-        screen_snapshot::paint,
+        screen_snapshot::screen_snapshot,
         operation("Bytes that draw a session's screen on an empty terminal")
             .returns::<abide_api::Painted>(),
     )
@@ -155,7 +155,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         "/v1/sessions/{id}/input",
         session_actions::input,
         operation("Send input")
-            .query::<session_actions::Input>()
+            .query::<session_actions::InputQuery>()
             .bytes_body()
             .returns::<abide_api::WrittenBytes>(),
     )
@@ -179,12 +179,12 @@ fn timer_routes(api: ApiRouter) -> ApiRouter {
         "/v1/timers",
         timers::list,
         operation("List timers")
-            .query::<timers::Wanted>()
+            .query::<timers::TimerListQuery>()
             .returns::<abide_api::TimerPage>(),
     )
     .post(
         "/v1/timers",
-        timers::make,
+        timers::create,
         operation("Create a timer and wait for it, as the tool `timer` does; with `timers`, several at once")
             .json_body::<abide_api::NewTimer>()
             .returns::<abide_api::TimerMade>(),
@@ -193,7 +193,7 @@ fn timer_routes(api: ApiRouter) -> ApiRouter {
         "/v1/timers/history",
         timers::history,
         operation("Timers that have ended, newest first")
-            .query::<timers::Past>()
+            .query::<timers::TimerHistoryQuery>()
             .returns::<abide_api::TimerPage>(),
     )
     .get(
@@ -201,7 +201,7 @@ fn timer_routes(api: ApiRouter) -> ApiRouter {
         timers::stats,
         operation("Statistics of all timers").returns::<abide_api::TimerStats>(),
     )
-    .get("/v1/timers/{id}", timers::one, one("One timer"))
+    .get("/v1/timers/{id}", timers::get, one("One timer"))
     .post(
         "/v1/timers/{id}/{act}",
         timers::act,
@@ -221,7 +221,7 @@ fn people_routes(api: ApiRouter) -> ApiRouter {
         "/v1/questions",
         questions::list,
         operation("Open questions, oldest first")
-            .query::<questions::Listing>()
+            .query::<questions::QuestionListQuery>()
             .returns::<abide_api::QuestionPage>(),
     )
     .post(
@@ -235,7 +235,7 @@ fn people_routes(api: ApiRouter) -> ApiRouter {
         "/v1/messages",
         messages::list,
         operation("Messages to agents, newest first; reading does not mark them as seen")
-            .query::<messages::Listing>()
+            .query::<messages::MessageListQuery>()
             .returns::<abide_api::MessagePage>(),
     )
     .post(

@@ -20,11 +20,11 @@ use futures_util::stream;
 use super::State;
 use super::body::{JsonBody, json};
 use super::frame::{self, Frame};
-use super::log_stream::{Tail, end_of, frames};
+use super::log_stream::{LogTail, frames, output_end};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::sessions::session_of;
-use super::wire::{OsText, RunBody, StdinKind};
+use super::run_request::{OsText, RunBody, StdinKind};
+use super::sessions::session_from;
 use crate::tools::question_fields;
 use abide_engine::config;
 use abide_engine::{CallStep, CallUpdate, Handle, Launch, Pending, SessionView, Stdin};
@@ -44,9 +44,9 @@ pub async fn run(
     } else {
         Asking::Elsewhere
     };
-    let (request, mut launch) = read(body, asking)?;
+    let (request, mut launch) = parse_request(body, asking)?;
     launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
-    let mut running = Running {
+    let mut run_stream = RunStream {
         pending: state
             .handle
             .call(requester.caller(), request, Some(launch))
@@ -59,14 +59,14 @@ pub async fn run(
         tail: None,
         outcome: None,
         ready: VecDeque::new(),
-        over: false,
+        ended_sent: false,
     };
-    running.be_accepted().await?;
-    let body = Body::from_stream(stream::try_unfold(running, Running::next));
+    run_stream.wait_until_accepted().await?;
+    let body = Body::from_stream(stream::try_unfold(run_stream, RunStream::next));
     Ok(([(header::CONTENT_TYPE, frame::MEDIA_TYPE)], body).into_response())
 }
 
-fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
+fn parse_request(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
     if body.command.trim().is_empty() || body.command.contains('\0') {
         return Err(Problem::bad_input(
             "`command` must be text without NUL bytes, and not blank",
@@ -88,7 +88,7 @@ fn read(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
         }
         Some(argv) => Some(
             argv.into_iter()
-                .map(|word| os("argv", word))
+                .map(|outcome_word| os("argv", outcome_word))
                 .collect::<Result<_, _>>()?,
         ),
     };
@@ -138,7 +138,7 @@ fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {
 }
 
 /// Run in progress, and the part of it that the client has received.
-struct Running {
+struct RunStream {
     handle: Handle,
     requester: Requester,
     asking: Asking,
@@ -146,25 +146,25 @@ struct Running {
     /// Log offset up to which the client has received output.
     from: u64,
     session: Option<SessionId>,
-    tail: Option<Tail>,
+    tail: Option<LogTail>,
     outcome: Option<Outcome>,
     ready: VecDeque<Frame>,
-    over: bool,
+    ended_sent: bool,
 }
 
-impl Running {
+impl RunStream {
     /// Waits for the first step of the call, so that a refusal becomes an error response instead of a frame.
-    async fn be_accepted(&mut self) -> Result<(), Problem> {
+    async fn wait_until_accepted(&mut self) -> Result<(), Problem> {
         let step = self.pending.next().await.ok_or_else(Problem::stopping)?;
         if let CallStep::Done(Outcome::Refused(refusal)) = &step {
             return Err(Problem::from(refusal));
         }
-        self.hear(step).await;
+        self.handle_step(step).await;
         Ok(())
     }
 
     async fn next(mut self) -> io::Result<Option<(Bytes, Self)>> {
-        while !self.over {
+        while !self.ended_sent {
             // If new output closed a question, that output is sent before the closing.
             let closed = matches!(self.ready.front(), Some(Frame::Closed(_)));
             if !closed && let Some(frame) = self.ready.pop_front() {
@@ -182,7 +182,7 @@ impl Running {
             }
             if let Some(outcome) = self.outcome.take() {
                 self.finish(&outcome);
-            } else if !self.listen().await {
+            } else if !self.wait().await {
                 // The daemon is stopping. The client reconnects and resumes the session.
                 return Ok(None);
             }
@@ -191,7 +191,7 @@ impl Running {
     }
 
     /// Waits for output or for a step of the call. `false`: the daemon is stopping.
-    async fn listen(&mut self) -> bool {
+    async fn wait(&mut self) -> bool {
         let grown = async {
             let grown = match &mut self.tail {
                 Some(tail) => tail.wait().await,
@@ -208,16 +208,16 @@ impl Running {
         };
         match step {
             Some(step) => {
-                self.hear(step).await;
+                self.handle_step(step).await;
                 true
             }
             None => false,
         }
     }
 
-    async fn hear(&mut self, step: CallStep) {
+    async fn handle_step(&mut self, step: CallStep) {
         match step {
-            CallStep::Update(CallUpdate::Accepted(session)) => self.begin(session),
+            CallStep::Update(CallUpdate::Accepted(session)) => self.accept(session),
             // Only a person's terminal shows questions.
             CallStep::Update(CallUpdate::Asked(question)) if self.asking.reaches_a_person() => self
                 .ready
@@ -241,11 +241,11 @@ impl Running {
                     .call(self.requester.caller(), request, None)
                     .await;
             }
-            CallStep::Done(outcome) => self.settle(outcome),
+            CallStep::Done(outcome) => self.set_outcome(outcome),
         }
     }
 
-    fn begin(&mut self, session: SessionId) {
+    fn accept(&mut self, session: SessionId) {
         if self.session.is_some() {
             return;
         }
@@ -256,15 +256,15 @@ impl Running {
         };
         self.ready.push_back(Frame::Accepted(json(&accepted)));
         if let Some(view) = self.handle.published().session(session) {
-            self.tail = Some(Tail::open(&self.handle, &view, self.from, None));
+            self.tail = Some(LogTail::open(&self.handle, &view, self.from, None));
         }
     }
 
     /// Records the outcome. The rest of the output is sent before it.
-    fn settle(&mut self, outcome: Outcome) {
+    fn set_outcome(&mut self, outcome: Outcome) {
         if let Some(view) = self.view(&outcome) {
-            self.begin(view.id);
-            if let (Some(tail), Some(end)) = (&mut self.tail, end_of(&view)) {
+            self.accept(view.id);
+            if let (Some(tail), Some(end)) = (&mut self.tail, output_end(&view)) {
                 tail.end_at(end);
             }
         }
@@ -272,15 +272,15 @@ impl Running {
     }
 
     fn finish(&mut self, outcome: &Outcome) {
-        self.over = true;
+        self.ended_sent = true;
         let view = self.view(outcome);
-        if let (Some(tail), Some(end)) = (&self.tail, view.as_deref().and_then(end_of))
+        if let (Some(tail), Some(end)) = (&self.tail, view.as_deref().and_then(output_end))
             && tail.at() < end
         {
             self.ready.push_back(Frame::Gap(end - tail.at()));
         }
         self.ready
-            .push_back(Frame::Ended(json(&ended(outcome, view.as_deref()))));
+            .push_back(Frame::Ended(json(&run_ended(outcome, view.as_deref()))));
     }
 
     fn view(&self, outcome: &Outcome) -> Option<Arc<SessionView>> {
@@ -296,10 +296,10 @@ fn wanted_end(view: &SessionView) -> Option<End> {
     view.state.phase.wanted_end().or_else(by_itself)
 }
 
-fn ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
-    let mut session = view.map(session_of);
+fn run_ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
+    let mut session = view.map(session_from);
     let mut wanted = None;
-    let (word, error) = match outcome {
+    let (outcome_word, error) = match outcome {
         // The processes cannot be killed, so the client would wait for ever.
         Outcome::Running(session, WhyRunning::Undying) => {
             wanted = Some(view.and_then(wanted_end).map(Into::into));
@@ -334,7 +334,7 @@ fn ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
     let own = session.as_mut().and_then(|session| session.error.take());
     RunEnded {
         session,
-        outcome: word,
+        outcome: outcome_word,
         error: error.or(own),
         wanted_end: wanted,
     }

@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::requester::Requester;
 
 /// Returns the bytes, the size of the screen, and the log offset at which the snapshot was taken.
-pub async fn paint(
+pub async fn screen_snapshot(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::body::{JsonResponse, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
-use super::sessions::place;
+use super::sessions::sort_key;
 use super::{State, pagination};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Pattern};
@@ -23,13 +23,13 @@ use abide_engine::{Handle, SessionView};
 use abide_session::log::Log;
 
 /// Time limit of a search. The page then ends early with a cursor for the rest.
-const PATIENCE: Millis = Millis::from_secs(5);
+const TIME_LIMIT: Millis = Millis::from_secs(5);
 /// Longest line in a result, in characters.
 const CHARS: usize = 400;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct SearchQuery {
     /// Regular expression.
     pattern: String,
     /// Maximum number of lines, 1 to 1000.
@@ -41,46 +41,46 @@ pub struct Wanted {
 }
 
 /// Cursor: a session and the last line of its log that was searched.
-struct Place {
+struct SearchCursor {
     view: Arc<SessionView>,
     line: u64,
 }
 
-impl Place {
+impl SearchCursor {
     fn read(state: &State, requester: &Requester, text: &str) -> Result<Self, Problem> {
         let parts = text.rsplit_once(':');
         let found = parts.and_then(|(id, line)| {
             let view = requester.session(state, id).ok()?;
             let line = line.parse().ok()?;
-            Some(Place { view, line })
+            Some(SearchCursor { view, line })
         });
-        found.ok_or_else(|| pagination::no_place(text))
+        found.ok_or_else(|| pagination::invalid_cursor(text))
     }
 }
 
 pub async fn search(
     Shared(state): Shared<State>,
     requester: Requester,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    query: Result<Query<SearchQuery>, QueryRejection>,
 ) -> Result<JsonResponse<MatchPage>, Problem> {
-    let wanted = parse_query(wanted)?;
-    let most = pagination::limit(wanted.limit)?;
-    let pattern = Pattern::new(&wanted.pattern)
+    let query = parse_query(query)?;
+    let most = pagination::limit(query.limit)?;
+    let pattern = Pattern::new(&query.pattern)
         .map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))?;
-    let from = match &wanted.after {
-        Some(after) => Some(Place::read(&state, &requester, after)?),
+    let from = match &query.after {
+        Some(after) => Some(SearchCursor::read(&state, &requester, after)?),
         None => None,
     };
     let mut views = state.handle.published().sessions();
     views.retain(|view| {
-        let reached = |from: &Place| place(view) <= place(&from.view);
+        let reached = |from: &SearchCursor| sort_key(view) <= sort_key(&from.view);
         view.visible_to(requester.agent.as_ref()) && from.as_ref().is_none_or(reached)
     });
-    views.sort_by_key(|view| std::cmp::Reverse(place(view)));
+    views.sort_by_key(|view| std::cmp::Reverse(sort_key(view)));
     let handle = state.handle.clone();
     let found = tokio::task::spawn_blocking(move || {
         let mut unreadable = BTreeMap::new();
-        let found = through(&handle, &views, &pattern, most, from, &mut unreadable);
+        let found = search_sessions(&handle, &views, &pattern, most, from, &mut unreadable);
         (found, unreadable)
     });
     let ((matches, next), unreadable) = found
@@ -96,33 +96,33 @@ pub async fn search(
 }
 
 /// Matching lines, and a cursor if there may be more. Logs that cannot be read are added to `unreadable`.
-fn through(
+fn search_sessions(
     handle: &Handle,
     views: &[Arc<SessionView>],
     pattern: &Pattern,
     most: usize,
-    from: Option<Place>,
+    from: Option<SearchCursor>,
     unreadable: &mut BTreeMap<String, String>,
 ) -> (Vec<Match>, Option<String>) {
-    let end = SystemClock.mono() + PATIENCE;
+    let end = SystemClock.mono() + TIME_LIMIT;
     let late = || SystemClock.mono() >= end;
     let mut matches = Vec::new();
     for view in views {
-        let begun = from.as_ref().filter(|from| from.view.id == view.id);
-        let after = begun.map_or(0, |from| from.line);
+        let cursor = from.as_ref().filter(|from| from.view.id == view.id);
+        let after = cursor.map_or(0, |from| from.line);
         let next = |line: u64| Some(format!("{}:{line}", view.id));
         // The session of the cursor is searched even after the time limit, so that every page makes progress.
-        if matches.len() >= most || (late() && begun.is_none()) {
+        if matches.len() >= most || (late() && cursor.is_none()) {
             return (matches, next(after));
         }
-        let wanted = search::Search {
+        let search = search::Search {
             pattern: pattern.clone(),
             context: 0,
             max_lines: most - matches.len(),
             after,
         };
         let log = Log::open(&view.folder).counting(view.bytes());
-        let found = match search::search(&log, &wanted, late) {
+        let found = match search::search(&log, &search, late) {
             Ok(found) => found,
             Err(fault) => {
                 unreadable.insert(view.id.to_string(), fault.to_string());
@@ -130,7 +130,7 @@ fn through(
             }
         };
         let mask = Mask::of(handle.secrets(view.id));
-        let brought = found.lines.len() as u64;
+        let returned = found.lines.len() as u64;
         let last = found.lines.last().map(|line| line.number);
         matches.extend(found.lines.iter().map(|line| {
             let text = rendered_rows(&line.text, CHARS).join(" ");
@@ -141,7 +141,7 @@ fn through(
                 text: mask.apply(text),
             }
         }));
-        if found.matches > brought {
+        if found.matches > returned {
             return (matches, next(last.unwrap_or(after)));
         }
         if found.stopped {

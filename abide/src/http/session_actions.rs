@@ -17,8 +17,8 @@ use super::State;
 use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
-use super::sessions::session_of;
-use super::wire::PtySize;
+use super::run_request::PtySize;
+use super::sessions::session_from;
 use crate::signals;
 use crate::tools::{self, BadInput, harmless};
 use abide_engine::SessionView;
@@ -26,24 +26,24 @@ use abide_engine::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
 use abide_session::idempotency_log::IdempotentRequest;
 
-type Acted = Result<JsonResponse<Session>, Problem>;
+type SessionResponse = Result<JsonResponse<Session>, Problem>;
 
 /// Kills the process tree of the session and responds when the tree is gone; conflict if a process survives.
 pub async fn kill(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-) -> Acted {
+) -> SessionResponse {
     let session = requester.session(&state, &id)?.id;
     let request = Request::Kill {
         session,
         end: requester.end(),
     };
-    act(&state, &requester, request).await?;
+    call_engine(&state, &requester, request).await?;
     let view = requester.session(&state, &id)?;
-    let over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
-    match over {
-        true => Ok(JsonResponse(session_of(&view))),
+    let ended = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
+    match ended {
+        true => Ok(JsonResponse(session_from(&view))),
         false => Err(Problem::conflict(tools::undying(session))),
     }
 }
@@ -54,10 +54,10 @@ pub async fn extend(
     requester: Requester,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Acted {
+) -> SessionResponse {
     let view = requester.session(&state, &id)?;
     let session = view.id;
-    not_its_own(&requester, &view).await?;
+    check_not_inside(&requester, &view).await?;
     let args = LimitArgs::read(body, "this tool")?;
     let deadline = args.timeout.map(|time| time.0);
     let idle = args.idle.map(|time| time.0);
@@ -71,19 +71,25 @@ pub async fn extend(
         idle,
         inactivity: None,
     };
-    act(&state, &requester, request).await?;
-    Ok(JsonResponse(session_of(&*requester.session(&state, &id)?)))
+    call_engine(&state, &requester, request).await?;
+    Ok(JsonResponse(session_from(
+        &*requester.session(&state, &id)?,
+    )))
 }
 
 /// Refuses a request from inside the session: a command must not change its own limits.
-pub async fn not_its_own(requester: &Requester, view: &SessionView) -> Result<(), Problem> {
+pub async fn check_not_inside(requester: &Requester, view: &SessionView) -> Result<(), Problem> {
     match requester.is_inside(view).await {
         false => Ok(()),
         true => Err(Problem::forbidden(tools::OWN_LIMITS)),
     }
 }
 
-async fn act(state: &State, requester: &Requester, request: Request) -> Result<Outcome, Problem> {
+async fn call_engine(
+    state: &State,
+    requester: &Requester,
+    request: Request,
+) -> Result<Outcome, Problem> {
     let pending = state.handle.call(requester.caller(), request, None).await;
     match pending.done().await {
         None => Err(Problem::stopping()),
@@ -98,7 +104,7 @@ pub async fn signal(
     requester: Requester,
     Path(id): Path<String>,
     JsonBody(body): JsonBody,
-) -> Acted {
+) -> SessionResponse {
     let view = requester.session(&state, &id)?;
     let number = signals::number(body.get("signal")).ok_or_else(|| {
         let given = body.get("signal").unwrap_or(&Value::Null);
@@ -114,9 +120,9 @@ pub async fn signal(
         let keepers = state.handle.keepers();
         keepers.send(view.id, &ToKeeper::Signal { number, once });
     } else if !request_entry.has_begun() {
-        return Err(ended(view.id));
+        return Err(session_ended(view.id));
     }
-    Ok(JsonResponse(session_of(&view)))
+    Ok(JsonResponse(session_from(&view)))
 }
 
 /// Resizes the session's terminal.
@@ -125,34 +131,34 @@ pub async fn resize(
     requester: Requester,
     Path(id): Path<String>,
     body: JsonBody,
-) -> Acted {
+) -> SessionResponse {
     let view = requester.session(&state, &id)?;
     let PtySize { cols, rows } = body.into()?;
     if !view.pty {
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
-    still_runs(&view)?;
-    let resized = fit(&state, view.id, Size { cols, rows }).await;
+    check_running(&view)?;
+    let resized = resize_terminal(&state, view.id, Size { cols, rows }).await;
     resized.map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(JsonResponse(session_of(&view)))
+    Ok(JsonResponse(session_from(&view)))
 }
 
 /// Resizes a terminal; a size outside the supported range is clamped.
-pub async fn fit(state: &State, id: SessionId, size: Size) -> std::io::Result<()> {
+pub async fn resize_terminal(state: &State, id: SessionId, size: Size) -> std::io::Result<()> {
     let screens = state.handle.screens();
-    let both = (Some(size.cols), Some(size.rows));
-    let Size { cols, rows } = screens.resize(id, both).await?;
+    let size = (Some(size.cols), Some(size.rows));
+    let Size { cols, rows } = screens.resize(id, size).await?;
     let keepers = state.handle.keepers();
     keepers.send(id, &ToKeeper::Resize { cols, rows });
     Ok(())
 }
 
 /// Longest idempotency key of input, in bytes.
-const LONGEST_KEY: usize = 256;
+const KEY_LIMIT: usize = 256;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct InputQuery {
     /// If true, the command reads end of file after these bytes.
     #[serde(default)]
     eof: bool,
@@ -161,9 +167,9 @@ pub struct Input {
 }
 
 fn checked_key(key: &str) -> Result<Vec<u8>, Problem> {
-    if key.len() > LONGEST_KEY {
+    if key.len() > KEY_LIMIT {
         return Err(Problem::bad_input(format!(
-            "`key` must have at most {LONGEST_KEY} bytes"
+            "`key` must have at most {KEY_LIMIT} bytes"
         )));
     }
     Ok(key.as_bytes().to_vec())
@@ -174,23 +180,23 @@ pub async fn input(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-    input: Result<Query<Input>, QueryRejection>,
+    input: Result<Query<InputQuery>, QueryRejection>,
     body: Body,
 ) -> Result<JsonResponse<WrittenBytes>, Problem> {
-    let Input { eof, key } = parse_query(input)?;
+    let InputQuery { eof, key } = parse_query(input)?;
     let key = key.as_deref().map(checked_key).transpose()?;
     let view = requester.session(&state, &id)?;
-    let _present = state.handle.keep_active(requester.caller(), view.id).await;
+    let _activity = state.handle.keep_active(requester.caller(), view.id).await;
     let mut written = 0;
     let mut parts = body.into_data_stream();
     while let Some(part) = parts.next().await {
         let part = part.map_err(|_| Problem::bad_input("cannot read the body"))?;
-        still_runs(&*requester.session(&state, &id)?)?;
+        check_running(&*requester.session(&state, &id)?)?;
         let once = key.as_ref().map(|key| Once {
             key: key.clone(),
             from: written as u64,
         });
-        write(&state, view.id, &part, once).await?;
+        write_input(&state, view.id, &part, once).await?;
         written += part.len();
     }
     if eof {
@@ -200,7 +206,7 @@ pub async fn input(
 }
 
 /// Writes bytes to the command's input, as fast as the command reads them.
-pub async fn write(
+pub async fn write_input(
     state: &State,
     id: SessionId,
     bytes: &[u8],
@@ -208,13 +214,13 @@ pub async fn write(
 ) -> Result<(), Problem> {
     let keepers = state.handle.keepers();
     tokio::select! {
-        written = keepers.input(id, bytes, once) => written.map_err(|_| ended(id)),
+        written = keepers.input(id, bytes, once) => written.map_err(|_| session_ended(id)),
         // If the session ends, the write would never complete.
-        () = until_ended(state, id) => Err(ended(id)),
+        () = until_session_ends(state, id) => Err(session_ended(id)),
     }
 }
 
-async fn until_ended(state: &State, id: SessionId) {
+async fn until_session_ends(state: &State, id: SessionId) {
     let mut changes = state.handle.published().follow();
     while state
         .handle
@@ -228,14 +234,14 @@ async fn until_ended(state: &State, id: SessionId) {
     }
 }
 
-fn still_runs(view: &SessionView) -> Result<(), Problem> {
+fn check_running(view: &SessionView) -> Result<(), Problem> {
     if view.is_running() {
         return Ok(());
     }
-    Err(ended(view.id))
+    Err(session_ended(view.id))
 }
 
-fn ended(id: SessionId) -> Problem {
+fn session_ended(id: SessionId) -> Problem {
     Problem::from(&abide_core::Refusal::SessionEnded(id))
 }
 

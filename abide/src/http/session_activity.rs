@@ -20,11 +20,11 @@ const LINES: usize = 6;
 /// Longest line in a tail, in characters.
 const CHARS: usize = 400;
 /// Interval between the two measurements that give a CPU share.
-const APART: Duration = Duration::from_millis(50);
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Measurement of the processes of a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
+pub struct UsageSample {
     /// CPU time per elapsed time since the previous measurement (1.0 is one processor); `None` for the
     /// first measurement.
     pub cpu: Option<f64>,
@@ -33,75 +33,81 @@ pub struct Look {
 }
 
 /// Combines a tail and a measurement.
-pub fn glance(tail: Vec<String>, look: Option<Look>) -> Glance {
+pub fn activity(tail: Vec<String>, sample: Option<UsageSample>) -> Glance {
     Glance {
         tail,
-        cpu: look.and_then(|look| look.cpu),
-        memory: look.map(|look| look.memory),
-        waiting_for_input: look.is_some_and(|look| look.waiting_for_input),
+        cpu: sample.and_then(|sample| sample.cpu),
+        memory: sample.map(|sample| sample.memory),
+        waiting_for_input: sample.is_some_and(|sample| sample.waiting_for_input),
     }
 }
 
 /// Summaries of these running sessions.
-pub async fn at_all(handle: &Handle, views: Vec<Arc<SessionView>>) -> HashMap<SessionId, Glance> {
+pub async fn activities(
+    handle: &Handle,
+    views: Vec<Arc<SessionView>>,
+) -> HashMap<SessionId, Glance> {
     if views.is_empty() {
         return HashMap::new();
     }
-    let mut glances = HashMap::new();
+    let mut activities = HashMap::new();
     for view in &views {
         let tail = tail(handle, view).await;
-        glances.insert(view.id, glance(tail, None));
+        activities.insert(view.id, activity(tail, None));
     }
-    let mut meter = Meter::default();
-    meter = meter.look(&views).await.0;
-    pause(APART).await;
-    for (id, look) in meter.look(&views).await.1 {
-        if let Some(seen) = glances.get_mut(&id) {
-            *seen = glance(std::mem::take(&mut seen.tail), Some(look));
+    let mut meter = UsageMeter::default();
+    meter = meter.measure(&views).await.0;
+    pause(SAMPLE_INTERVAL).await;
+    for (id, sample) in meter.measure(&views).await.1 {
+        if let Some(summary) = activities.get_mut(&id) {
+            *summary = activity(std::mem::take(&mut summary.tail), Some(sample));
         }
     }
-    glances
+    activities
 }
 
 /// Previous measurement of each session, from which the CPU share is computed.
 #[derive(Default)]
-pub struct Meter {
-    before: HashMap<SessionId, (Facts, Mono)>,
+pub struct UsageMeter {
+    previous: HashMap<SessionId, (Facts, Mono)>,
 }
 
-impl Meter {
+impl UsageMeter {
     /// Measures these sessions on a blocking thread, and forgets all others.
-    pub async fn look(self, views: &[Arc<SessionView>]) -> (Self, Vec<(SessionId, Look)>) {
+    pub async fn measure(
+        self,
+        views: &[Arc<SessionView>],
+    ) -> (Self, Vec<(SessionId, UsageSample)>) {
         let views = views.to_vec();
-        let looked = tokio::task::spawn_blocking(move || self.looked(&views)).await;
-        looked.unwrap_or_default()
+        let measured = tokio::task::spawn_blocking(move || self.measure_blocking(&views)).await;
+        measured.unwrap_or_default()
     }
 
-    fn looked(self, views: &[Arc<SessionView>]) -> (Self, Vec<(SessionId, Look)>) {
-        let mut meter = Meter::default();
-        let mut looks = Vec::new();
+    fn measure_blocking(self, views: &[Arc<SessionView>]) -> (Self, Vec<(SessionId, UsageSample)>) {
+        let mut meter = UsageMeter::default();
+        let mut samples = Vec::new();
         for view in views {
             let Ok(Some(meta)) = folder::read_meta(&view.folder) else {
                 continue;
             };
             let (now, at) = (facts(&meta), SystemClock.mono());
-            let before = self.before.get(&view.id);
-            let cpu = before.map(|(before, then)| {
-                let used = now.cpu_ms.saturating_sub(before.cpu_ms) as f64;
+            let previous = self.previous.get(&view.id);
+            let cpu = previous.map(|(previous, then)| {
+                let used = now.cpu_ms.saturating_sub(previous.cpu_ms) as f64;
                 let share = used / at.since(*then).0.max(1) as f64;
                 (share * 100.0).round() / 100.0
             });
-            meter.before.insert(view.id, (now, at));
-            looks.push((
+            meter.previous.insert(view.id, (now, at));
+            samples.push((
                 view.id,
-                Look {
+                UsageSample {
                     cpu,
                     memory: now.memory,
                     waiting_for_input: now.waiting_for_input(),
                 },
             ));
         }
-        (meter, looks)
+        (meter, samples)
     }
 }
 
@@ -120,10 +126,13 @@ pub async fn tail(handle: &Handle, view: &SessionView) -> Vec<String> {
     let lines = &lines[..end.map_or(0, |last| last + 1)];
     let lines = &lines[lines.len().saturating_sub(LINES)..];
     let mask = Mask::of(handle.secrets(view.id));
-    lines.iter().map(|line| mask.apply(shown(line))).collect()
+    lines
+        .iter()
+        .map(|line| mask.apply(plain_line(line)))
+        .collect()
 }
 
-fn shown(line: &str) -> String {
+fn plain_line(line: &str) -> String {
     let plain = |c: &char| !c.is_control();
     line.chars().filter(plain).take(CHARS).collect()
 }

@@ -28,7 +28,7 @@ use abide_session::log::LOG_FOLDER;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct SessionQuery {
     /// If true, sessions that have ended are included.
     #[serde(default, deserialize_with = "pagination::flag")]
     include_ended: bool,
@@ -49,23 +49,23 @@ pub struct Wanted {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    query: Result<Query<SessionQuery>, QueryRejection>,
 ) -> Result<JsonResponse<SessionPage>, Problem> {
-    let wanted = parse_query(wanted)?;
-    let limit = pagination::limit(wanted.limit)?;
+    let query = parse_query(query)?;
+    let limit = pagination::limit(query.limit)?;
     let mut views = state.handle.published().sessions();
-    let text = wanted.q.as_deref().map(pagination::Text::new);
+    let text = query.q.as_deref().map(pagination::SearchText::new);
     views.retain(|view| {
         let seen = view.visible_to(requester.agent.as_ref());
-        seen && (wanted.include_ended || is_alive(view))
-            && text.as_ref().is_none_or(|text| is_about(view, text))
+        seen && (query.include_ended || is_alive(view))
+            && text.as_ref().is_none_or(|text| matches_text(view, text))
     });
     let total = views.len();
-    views.sort_by_key(|view| std::cmp::Reverse(place(view)));
-    if let Some(after) = &wanted.after {
+    views.sort_by_key(|view| std::cmp::Reverse(sort_key(view)));
+    if let Some(after) = &query.after {
         let last = requester.session(&state, after);
-        let last = last.map_err(|_| pagination::no_place(after))?;
-        views.retain(|view| place(view) < place(&last));
+        let last = last.map_err(|_| pagination::invalid_cursor(after))?;
+        views.retain(|view| sort_key(view) < sort_key(&last));
     }
     let more = views.len() > limit;
     views.truncate(limit);
@@ -73,9 +73,9 @@ pub async fn list(
         .last()
         .filter(|_| more)
         .map(|view| view.id.to_string());
-    let sessions = match wanted.tails {
-        false => views.iter().map(|view| session_of(view)).collect(),
-        true => with_glances(&state, &views).await,
+    let sessions = match query.tails {
+        false => views.iter().map(|view| session_from(view)).collect(),
+        true => with_activity(&state, &views).await,
     };
     Ok(JsonResponse(SessionPage {
         sessions,
@@ -84,28 +84,30 @@ pub async fn list(
     }))
 }
 
-fn is_about(view: &SessionView, text: &pagination::Text) -> bool {
+fn matches_text(view: &SessionView, text: &pagination::SearchText) -> bool {
     let state = &view.state;
-    text.is_in(&state.command) || text.is_in(&view.id.to_string()) || text.is_in(&state.agent.0)
+    text.is_contained_in(&state.command)
+        || text.is_contained_in(&view.id.to_string())
+        || text.is_contained_in(&state.agent.0)
 }
 
 /// Sessions, with a summary of output and usage for each that runs.
-async fn with_glances(state: &State, views: &[Arc<SessionView>]) -> Vec<Session> {
+async fn with_activity(state: &State, views: &[Arc<SessionView>]) -> Vec<Session> {
     let running: Vec<_> = views
         .iter()
         .filter(|view| view.is_running())
         .cloned()
         .collect();
-    let mut glances = session_activity::at_all(&state.handle, running).await;
-    let with_glance = |view: &Arc<SessionView>| Session {
-        glance: glances.remove(&view.id),
-        ..session_of(view)
+    let mut activities = session_activity::activities(&state.handle, running).await;
+    let add_activity = |view: &Arc<SessionView>| Session {
+        glance: activities.remove(&view.id),
+        ..session_from(view)
     };
-    views.iter().map(with_glance).collect()
+    views.iter().map(add_activity).collect()
 }
 
 /// Sort key: creation time, then the id.
-pub fn place(view: &SessionView) -> (abide_core::Wall, SessionId) {
+pub fn sort_key(view: &SessionView) -> (abide_core::Wall, SessionId) {
     (view.state.created, view.id)
 }
 
@@ -114,13 +116,13 @@ fn is_alive(view: &SessionView) -> bool {
     !matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
 }
 
-pub async fn one(
+pub async fn get(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
 ) -> Result<JsonResponse<Session>, Problem> {
     let view = requester.session(&state, &id)?;
-    let mut session = session_of(&view);
+    let mut session = session_from(&view);
     count_again(&view, &mut session.summary);
     Ok(JsonResponse(session))
 }
@@ -167,13 +169,13 @@ pub async fn start(
         }
         _ => return Err(Problem::fault("no session was started")),
     };
-    let started = JsonResponse(session_of(&*requester.session(&state, &id.to_string())?));
-    let place = [(header::LOCATION, format!("/v1/sessions/{id}"))];
-    Ok((StatusCode::CREATED, place, started).into_response())
+    let started = JsonResponse(session_from(&*requester.session(&state, &id.to_string())?));
+    let location = [(header::LOCATION, format!("/v1/sessions/{id}"))];
+    Ok((StatusCode::CREATED, location, started).into_response())
 }
 
 /// Session as people and programs see it.
-pub fn session_of(view: &SessionView) -> Session {
+pub fn session_from(view: &SessionView) -> Session {
     let mut summary = session_summary(view, false);
     let _ = leftovers(view, &mut summary);
     let state = &view.state;

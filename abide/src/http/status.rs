@@ -23,14 +23,14 @@ pub async fn health() -> JsonResponse<Health> {
 
 pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonResponse<Status> {
     let sessions = state.handle.published().sessions();
-    let seen = || {
+    let visible = || {
         sessions
             .iter()
             .filter(|view| view.visible_to(requester.agent.as_ref()))
     };
-    let running = seen().filter(|view| view.is_running()).count();
+    let running = visible().filter(|view| view.is_running()).count();
     let left = |phase: &Phase| matches!(phase, Phase::Leftover { .. });
-    let background = seen().filter(|view| left(&view.state.phase)).count();
+    let background = visible().filter(|view| left(&view.state.phase)).count();
     let questions = state.handle.published().questions();
     let open = questions.iter().filter(|question| {
         requester
@@ -47,7 +47,7 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
         sessions: SessionCounts {
             running,
             background,
-            ended: seen().count() - running - background,
+            ended: visible().count() - running - background,
         },
         questions: QuestionCounts { open: open.count() },
         timers: TimerCounts {
@@ -64,15 +64,15 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
         },
         http: http(&state),
         places: Places {
-            state: shown(&state.daemon.paths.state),
-            runtime: shown(&state.daemon.paths.runtime),
-            config: shown(&state.daemon.paths.config),
+            state: path_text(&state.daemon.paths.state),
+            runtime: path_text(&state.daemon.paths.runtime),
+            config: path_text(&state.daemon.paths.config),
         },
     })
 }
 
 /// Path as text; bytes that are not UTF-8 are replaced, since JSON cannot hold them.
-fn shown(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -83,7 +83,7 @@ fn http(state: &State) -> Option<HttpListener> {
         Tcp::Off => None,
         Tcp::At(address) => Some(HttpListener {
             address: Some(address.to_string()),
-            token_file: Some(shown(&token)),
+            token_file: Some(path_text(&token)),
             error: None,
         }),
         Tcp::Failed(why) => Some(HttpListener {

@@ -19,11 +19,11 @@ use futures_util::{SinkExt, StreamExt};
 use tokio::sync::broadcast;
 
 use super::body::json;
-use super::log_stream::{self, Tail};
+use super::log_stream::{self, LogTail};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::session_actions;
-use super::sessions::session_of;
+use super::sessions::session_from;
 use super::{State, login_ends};
 use abide_engine::clock::pause;
 use abide_engine::screen::Size;
@@ -33,15 +33,15 @@ use abide_session::log::Log;
 /// Largest message from a page, in bytes.
 const MESSAGE_LIMIT: usize = 1 << 20;
 /// Number of log bytes shown at first for a session without a pseudo-terminal.
-const SHOWN: u64 = 256 << 10;
+const INITIAL_BYTES: u64 = 256 << 10;
 /// Backlog, in bytes, above which a page gets a new snapshot instead of the output.
-const BEHIND: u64 = 1 << 20;
+const BACKLOG_LIMIT: u64 = 1 << 20;
 /// Interval of pings on a connection without output.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 /// Escape sequence that resets a terminal (RIS).
-const BLANK: &[u8] = b"\x1bc";
+const RESET: &[u8] = b"\x1bc";
 /// Size that is reported for a session without a pseudo-terminal.
-const NO_TERMINAL: Size = Size {
+const DEFAULT_SIZE: Size = Size {
     cols: 120,
     rows: 40,
 };
@@ -63,14 +63,14 @@ pub async fn terminal(
 }
 
 async fn serve(state: State, requester: Requester, view: Arc<SessionView>, socket: WebSocket) {
-    let present = state.handle.keep_active(requester.caller(), view.id).await;
+    let activity = state.handle.keep_active(requester.caller(), view.id).await;
     let _attached = requester
         .may_be_a_person()
         .then(|| state.handle.attach(view.id));
-    let (out, typed) = socket.split();
-    let shown = Shown {
+    let (out, input) = socket.split();
+    let output = TerminalOutput {
         resized: state.handle.screens().resized(),
-        present,
+        activity,
         filter: TerminalFilter::new(false),
         state: state.clone(),
         view: view.clone(),
@@ -78,18 +78,20 @@ async fn serve(state: State, requester: Requester, view: Arc<SessionView>, socke
     };
     tokio::select! {
         // The result does not matter: the connection is closed either way.
-        _ = shown.show() => {}
-        () = listen(&state, view.id, typed) => {}
+        _ = output.run() => {}
+        () = forward_input(&state, view.id, input) => {}
         () = login_ends(&state, &requester) => {}
     }
 }
 
 /// Writes messages of the page to the session's input, and applies its size to the terminal.
-async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>) {
-    while let Some(Ok(message)) = typed.next().await {
+async fn forward_input(state: &State, id: SessionId, mut input: SplitStream<WebSocket>) {
+    while let Some(Ok(message)) = input.next().await {
         match message {
             // Input that an ended session does not accept is dropped; the page learns of the end from `show`.
-            Message::Binary(bytes) => drop(session_actions::write(state, id, &bytes, None).await),
+            Message::Binary(bytes) => {
+                drop(session_actions::write_input(state, id, &bytes, None).await)
+            }
             Message::Text(text) => resize(state, id, &text).await,
             Message::Close(_) => return,
             Message::Ping(_) | Message::Pong(_) => {}
@@ -98,106 +100,107 @@ async fn listen(state: &State, id: SessionId, mut typed: SplitStream<WebSocket>)
 }
 
 async fn resize(state: &State, id: SessionId, text: &str) {
-    let Ok(said) = serde_json::from_str::<serde_json::Value>(text) else {
+    let Ok(message) = serde_json::from_str::<serde_json::Value>(text) else {
         return;
     };
-    let number = |field: &str| said[field].as_u64().and_then(|n| u16::try_from(n).ok());
-    let runs = state
+    let number = |field: &str| message[field].as_u64().and_then(|n| u16::try_from(n).ok());
+    let running = state
         .handle
         .published()
         .session(id)
         .is_some_and(|view| view.is_running() && view.pty);
     if let (true, "resize", Some(cols), Some(rows)) = (
-        runs,
-        said["type"].as_str().unwrap_or_default(),
+        running,
+        message["type"].as_str().unwrap_or_default(),
         number("cols"),
         number("rows"),
     ) {
-        let _ = session_actions::fit(state, id, Size { cols, rows }).await;
+        let _ = session_actions::resize_terminal(state, id, Size { cols, rows }).await;
     }
 }
 
 /// Output side of the connection.
-struct Shown {
+struct TerminalOutput {
     state: State,
     view: Arc<SessionView>,
     out: SplitSink<WebSocket, Message>,
     filter: TerminalFilter,
-    present: Pending,
+    activity: Pending,
     resized: broadcast::Receiver<(SessionId, Size)>,
 }
 
-impl Shown {
-    async fn show(mut self) -> io::Result<()> {
-        let (size, painting, from) = self.painting().await?;
+impl TerminalOutput {
+    async fn run(mut self) -> io::Result<()> {
+        let (size, snapshot, from) = self.snapshot().await?;
         let hello = TerminalEvent::Hello {
             cols: size.cols,
             rows: size.rows,
             pty: self.view.pty,
             running: self.view.is_running(),
         };
-        self.say(&hello).await?;
-        self.paint(&painting).await?;
+        self.send_event(&hello).await?;
+        self.send_output(&snapshot).await?;
         let mut tail = self.tail(from)?;
         loop {
-            let page = log_stream::raw(tail.page().await?);
+            let page = log_stream::output_bytes(tail.page().await?);
             if !page.is_empty() {
-                self.paint(&page).await?;
-                if self.is_behind(&tail)? {
-                    tail = self.paint_anew().await?;
+                self.send_output(&page).await?;
+                if self.is_lagging(&tail)? {
+                    tail = self.send_new_snapshot().await?;
                 }
                 continue;
             }
             tokio::select! {
                 more = tail.wait() => if !more { break },
-                size = self.resized.recv() => self.told_size(size).await?,
+                size = self.resized.recv() => self.send_size(size).await?,
                 () = pause(HEARTBEAT) => self.send(Message::Ping(Bytes::new())).await?,
             }
         }
         self.end().await
     }
 
-    fn tail(&self, from: u64) -> io::Result<Tail> {
-        let mut tail = Tail::open(&self.state.handle, &self.view, from, None);
-        let runs = self.state.handle.published().session(self.view.id);
-        if !runs.is_some_and(|view| view.is_running()) {
+    fn tail(&self, from: u64) -> io::Result<LogTail> {
+        let mut tail = LogTail::open(&self.state.handle, &self.view, from, None);
+        let running = self.state.handle.published().session(self.view.id);
+        if !running.is_some_and(|view| view.is_running()) {
             tail.end_at(Log::open(&self.view.folder).end()?);
         }
         Ok(tail)
     }
 
     /// Size of the terminal, bytes that draw its current screen, and the log offset to continue from.
-    async fn painting(&self) -> io::Result<(Size, Vec<u8>, u64)> {
+    async fn snapshot(&self) -> io::Result<(Size, Vec<u8>, u64)> {
         if self.view.pty {
-            let (folded, at) = self.state.handle.screens().paint(self.view.id).await?;
-            return Ok((folded.size(), folded.paint().to_vec(), at));
+            let (screen, at) = self.state.handle.screens().paint(self.view.id).await?;
+            return Ok((screen.size(), screen.paint().to_vec(), at));
         }
         let end = Log::open(&self.view.folder).end()?;
-        Ok((NO_TERMINAL, Vec::new(), end.saturating_sub(SHOWN)))
+        Ok((DEFAULT_SIZE, Vec::new(), end.saturating_sub(INITIAL_BYTES)))
     }
 
-    fn is_behind(&self, tail: &Tail) -> io::Result<bool> {
+    fn is_lagging(&self, tail: &LogTail) -> io::Result<bool> {
         let end = Log::open(&self.view.folder).end()?;
-        Ok(end.saturating_sub(tail.at()) > BEHIND)
+        Ok(end.saturating_sub(tail.at()) > BACKLOG_LIMIT)
     }
 
-    async fn paint_anew(&mut self) -> io::Result<Tail> {
-        let (_, painting, from) = self.painting().await?;
+    async fn send_new_snapshot(&mut self) -> io::Result<LogTail> {
+        let (_, snapshot, from) = self.snapshot().await?;
         self.filter = TerminalFilter::new(false);
-        self.send(Message::Binary(Bytes::from_static(BLANK)))
+        self.send(Message::Binary(Bytes::from_static(RESET)))
             .await?;
-        self.paint(&painting).await?;
+        self.send_output(&snapshot).await?;
         self.tail(from)
     }
 
-    async fn told_size(
+    async fn send_size(
         &mut self,
         size: Result<(SessionId, Size), broadcast::error::RecvError>,
     ) -> io::Result<()> {
         match size {
             Ok((id, size)) if id == self.view.id => {
                 let Size { cols, rows } = size;
-                self.say(&TerminalEvent::Resized { cols, rows }).await
+                self.send_event(&TerminalEvent::Resized { cols, rows })
+                    .await
             }
             Ok(_) | Err(_) => Ok(()),
         }
@@ -207,11 +210,12 @@ impl Shown {
         let id = self.view.id;
         self.state
             .handle
-            .wait_until_ended(id, &mut self.present)
+            .wait_until_ended(id, &mut self.activity)
             .await;
         let newest = self.state.handle.published().session(id);
-        let ended = session_of(newest.as_deref().unwrap_or(&self.view));
-        self.say(&TerminalEvent::Ended(Box::new(ended))).await?;
+        let ended = session_from(newest.as_deref().unwrap_or(&self.view));
+        self.send_event(&TerminalEvent::Ended(Box::new(ended)))
+            .await?;
         let close = CloseFrame {
             code: close_code::NORMAL,
             reason: "the session has ended".into(),
@@ -220,7 +224,7 @@ impl Shown {
     }
 
     /// Sends output through a filter that passes only sequences that are safe for a person's terminal.
-    async fn paint(&mut self, bytes: &[u8]) -> io::Result<()> {
+    async fn send_output(&mut self, bytes: &[u8]) -> io::Result<()> {
         let passed = self.filter.pass(bytes);
         if passed.is_empty() {
             return Ok(());
@@ -228,7 +232,7 @@ impl Shown {
         self.send(Message::Binary(passed.into())).await
     }
 
-    async fn say(&mut self, event: &TerminalEvent) -> io::Result<()> {
+    async fn send_event(&mut self, event: &TerminalEvent) -> io::Result<()> {
         self.send(Message::Text(json(event).to_string().into()))
             .await
     }

@@ -22,7 +22,7 @@ use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::tools::{context, environment_for};
-use super::{State, pagination, wire};
+use super::{State, headers, pagination};
 use crate::tools::{self, NotCalled, in_seconds};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -30,11 +30,11 @@ use abide_engine::config;
 use abide_engine::probe::{Impossible, Owner};
 use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
 
-type OneTimer = Result<JsonResponse<TimerDetails>, Problem>;
+type TimerResponse = Result<JsonResponse<TimerDetails>, Problem>;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct TimerListQuery {
     /// If true, timers that have ended are included.
     #[serde(default, deserialize_with = "pagination::flag")]
     include_ended: bool,
@@ -65,24 +65,24 @@ enum Sort {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    query: Result<Query<TimerListQuery>, QueryRejection>,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
-    let wanted = parse_query(wanted)?;
+    let query = parse_query(query)?;
     let rows = TimerQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
-        statuses: statuses(wanted.status.as_deref())?,
-        ended: match wanted.include_ended {
+        statuses: statuses(query.status.as_deref())?,
+        ended: match query.include_ended {
             true => EndedFilter::Include,
             false => EndedFilter::Exclude,
         },
-        text: wanted.q,
-        order: match wanted.sort {
+        text: query.q,
+        order: match query.sort {
             Sort::Created => TimerOrder::Created,
             Sort::Remaining => TimerOrder::Remaining,
             Sort::Status => TimerOrder::Status,
         },
-        after: cursor(wanted.after.as_deref())?,
-        limit: pagination::limit(wanted.limit)?,
+        after: cursor(query.after.as_deref())?,
+        limit: pagination::limit(query.limit)?,
     };
     page(&state, &requester, rows).await
 }
@@ -102,23 +102,23 @@ fn statuses(given: Option<&str>) -> Result<Vec<String>, Problem> {
 }
 
 fn cursor(after: Option<&str>) -> Result<Option<TimerId>, Problem> {
-    let parsed = after.map(|after| after.parse().map_err(|_| pagination::no_place(after)));
+    let parsed = after.map(|after| after.parse().map_err(|_| pagination::invalid_cursor(after)));
     parsed.transpose()
 }
 
 async fn page(
     state: &State,
     requester: &Requester,
-    wanted: TimerQuery,
+    filter: TimerQuery,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
     let handle = state.handle.clone();
-    let page = aside(move || handle.store_reader().timers(&wanted)).await?;
+    let page = read_store(move || handle.store_reader().timers(&filter)).await?;
     let page = page.ok_or_else(|| {
         Problem::bad_input("`after` names a timer that no longer exists; start from the first page")
     })?;
     let next = page.rows.last().filter(|_| page.more);
     let next = next.map(|row| row.id.to_string());
-    let timers = seen(&state.handle, requester.caller(), &page.rows).await;
+    let timers = timer_details(&state.handle, requester.caller(), &page.rows).await;
     Ok(JsonResponse(TimerPage {
         timers,
         next,
@@ -127,7 +127,11 @@ async fn page(
 }
 
 /// Details of timers in their current state.
-pub async fn seen(handle: &Handle, caller: Caller, rows: &[TimerRow]) -> Vec<TimerDetails> {
+pub async fn timer_details(
+    handle: &Handle,
+    caller: Caller,
+    rows: &[TimerRow],
+) -> Vec<TimerDetails> {
     let live = rows.iter().filter(|row| row.ended.is_none());
     let live: Vec<TimerId> = live.map(|row| row.id).collect();
     let mut standing = HashMap::new();
@@ -156,7 +160,7 @@ fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> Timer
         timer.last_look = handle
             .prober()
             .last_seen(row.id)
-            .filter(|saw| !saw.is_empty());
+            .filter(|observed| !observed.is_empty());
     }
     TimerDetails {
         timer,
@@ -167,18 +171,18 @@ fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> Timer
     }
 }
 
-pub async fn one(
+pub async fn get(
     Shared(state): Shared<State>,
     requester: Requester,
     headers: HeaderMap,
     Path(id): Path<String>,
-) -> OneTimer {
+) -> TimerResponse {
     let arguments = Map::from_iter([("timer_id".to_owned(), json!(id))]);
     call(&state, &requester, &headers, "read_timer", arguments).await
 }
 
 /// Creates a timer and stands by on it; with `timers`, creates several and stands by on none.
-pub async fn make(
+pub async fn create(
     Shared(state): Shared<State>,
     requester: Requester,
     headers: HeaderMap,
@@ -189,12 +193,12 @@ pub async fn make(
             let JsonResponse(timer) = call(&state, &requester, &headers, "timer", body).await?;
             TimerMade::One(Box::new(timer))
         }
-        Some(all) => TimerMade::Many(make_many(&state, &requester, &headers, all).await?),
+        Some(all) => TimerMade::Many(create_many(&state, &requester, &headers, all).await?),
     };
     Ok(JsonResponse(made))
 }
 
-async fn make_many(
+async fn create_many(
     state: &State,
     requester: &Requester,
     headers: &HeaderMap,
@@ -230,7 +234,7 @@ pub async fn act(
     headers: HeaderMap,
     Path((id, act)): Path<(String, String)>,
     JsonBody(mut body): JsonBody,
-) -> OneTimer {
+) -> TimerResponse {
     let tool = match act.as_str() {
         "stop" => "stop_timer",
         "cancel" => "cancel_timer",
@@ -249,8 +253,8 @@ async fn call(
     headers: &HeaderMap,
     tool: &str,
     arguments: Map<String, Value>,
-) -> OneTimer {
-    let alone = tool == "timer" && makes_one_for_nobody(headers, &arguments);
+) -> TimerResponse {
+    let plain = tool == "timer" && creates_plain_mission(headers, &arguments);
     let env = environment_for(tool, &arguments);
     let context = context(
         env,
@@ -274,19 +278,19 @@ async fn call(
         ToolOutput::ReadTimer(ReadTimerResult::One(timer)) => *timer,
         _ => return Err(Problem::fault("no timer was read")),
     };
-    Ok(JsonResponse(match alone {
-        true => answered(result.text, timer, (false, None)),
+    Ok(JsonResponse(match plain {
+        true => to_details(result.text, timer, (false, None)),
         false => with_details(state, requester, result.text, timer).await,
     }))
 }
 
 /// Returns `true` for a new timer whose details are known without reading the store: a mission without
 /// a condition, on which no call stands by yet. With an idempotency key the timer may already exist.
-fn makes_one_for_nobody(headers: &HeaderMap, arguments: &Map<String, Value>) -> bool {
+fn creates_plain_mission(headers: &HeaderMap, arguments: &Map<String, Value>) -> bool {
     let plain = ["mission", "total_duration", "timeout_duration"];
     arguments.contains_key("mission")
         && arguments.keys().all(|name| plain.contains(&name.as_str()))
-        && !headers.contains_key(wire::KEY_HEADER)
+        && !headers.contains_key(headers::KEY_HEADER)
 }
 
 /// Result of a tool, with further details of the timer: its condition, and if a call stands by on it.
@@ -294,34 +298,36 @@ async fn with_details(
     state: &State,
     requester: &Requester,
     text: String,
-    told: TimerResult,
+    result: TimerResult,
 ) -> TimerDetails {
-    let row = state.handle.store_reader().timer(told.timer.timer_id.0);
+    let row = state.handle.store_reader().timer(result.timer.timer_id.0);
     let details = match row.ok().flatten() {
-        Some(row) => seen(&state.handle, requester.caller(), &[row]).await.pop(),
+        Some(row) => timer_details(&state.handle, requester.caller(), &[row])
+            .await
+            .pop(),
         None => None,
     };
     let known = details.map(|details| (details.standing_by, details.until));
-    answered(text, told, known.unwrap_or_default())
+    to_details(text, result, known.unwrap_or_default())
 }
 
-fn answered(
+fn to_details(
     text: String,
-    told: TimerResult,
+    result: TimerResult,
     (standing_by, until): (bool, Option<Value>),
 ) -> TimerDetails {
     TimerDetails {
-        timer: told.timer,
+        timer: result.timer,
         standing_by,
         until,
         text: Some(text),
-        timeout: told.timeout,
+        timeout: result.timeout,
     }
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Past {
+pub struct TimerHistoryQuery {
     /// Only timers with this text in their reason, mission or id.
     q: Option<String>,
     /// Maximum number of timers, 1 to 1000.
@@ -336,25 +342,25 @@ pub struct Past {
 pub async fn history(
     Shared(state): Shared<State>,
     requester: Requester,
-    past: Result<Query<Past>, QueryRejection>,
+    query: Result<Query<TimerHistoryQuery>, QueryRejection>,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
-    let past = parse_query(past)?;
-    let wanted = TimerQuery {
+    let query = parse_query(query)?;
+    let filter = TimerQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
         ended: EndedFilter::Only,
-        text: past.q,
+        text: query.q,
         order: TimerOrder::Ended,
-        after: cursor(past.after.as_deref())?,
-        limit: pagination::limit(past.limit)?,
+        after: cursor(query.after.as_deref())?,
+        limit: pagination::limit(query.limit)?,
         statuses: Vec::new(),
     };
-    page(&state, &requester, wanted).await
+    page(&state, &requester, filter).await
 }
 
 /// Number of days in the statistics.
 const DAYS: u64 = 30;
 /// Assumed interval of a polling loop, from which the number of saved calls is computed.
-const LOOKS_EVERY: Millis = Millis::from_secs(30);
+const POLL_INTERVAL: Millis = Millis::from_secs(30);
 
 /// Statistics of all timers.
 pub async fn stats(
@@ -362,13 +368,13 @@ pub async fn stats(
     requester: Requester,
 ) -> Result<JsonResponse<TimerStats>, Problem> {
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
-    let (stats, days, saved) = aside(move || {
+    let (stats, days, saved) = read_store(move || {
         let agent = requester.agent.as_ref().map(|agent| agent.0.as_ref());
-        let past = state.handle.store_reader();
+        let store = state.handle.store_reader();
         Ok((
-            past.stats(agent)?,
-            past.timer_days(agent, Wall(since))?,
-            past.calls_saved(agent, LOOKS_EVERY)?,
+            store.stats(agent)?,
+            store.timer_days(agent, Wall(since))?,
+            store.calls_saved(agent, POLL_INTERVAL)?,
         ))
     })
     .await?;
@@ -393,7 +399,7 @@ pub async fn stats(
 }
 
 /// Reads from the store on a blocking thread, for queries over many rows.
-async fn aside<T: Send + 'static>(
+async fn read_store<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, StoreFault> + Send + 'static,
 ) -> Result<T, Problem> {
     let read = tokio::task::spawn_blocking(read).await;
@@ -423,20 +429,20 @@ pub async fn wait(
     // port that another program opens, so there are no candidates.
     let since = requester.agent.as_ref().map(|_| SystemClock.now().wall);
     let owner = Owner::wait(context.agent.clone(), since);
-    let look = state.handle.prober().wait_for(condition, owner);
-    let saw = look.last_seen();
+    let probe = state.handle.prober().wait_for(condition, owner);
+    let observed = probe.last_seen();
     let decided = tokio::select! {
-        decided = look => Some(decided),
+        decided = probe => Some(decided),
         () = pause(Duration::from_millis(time.0.0)) => None,
     };
-    let held = matches!(decided, Some(Ok(_)));
+    let satisfied = matches!(decided, Some(Ok(_)));
     let impossible = matches!(decided, Some(Err(_)));
     let seen = match decided {
         Some(Ok(seen) | Err(Impossible(seen))) => seen,
-        None => saw.last(),
+        None => observed.last(),
     };
     Ok(JsonResponse(Waited {
-        held,
+        held: satisfied,
         seen,
         impossible: impossible.then_some(true),
     }))

@@ -19,7 +19,7 @@ use super::body::{JsonBody, JsonResponse};
 use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::session_actions;
-use super::{State, wire};
+use super::{State, headers};
 use crate::tools::{self, Context, NotCalled, Receipt};
 use abide_engine::config;
 
@@ -47,17 +47,17 @@ pub async fn call(
     if let Some(id) = tools::moves_limits_of(&name, &arguments)
         && let Ok(view) = requester.session(&state, id)
     {
-        let own = session_actions::not_its_own(&requester, &view).await;
-        own.map_err(Problem::of_a_tool)?;
+        let own = session_actions::check_not_inside(&requester, &view).await;
+        own.map_err(Problem::tool_error)?;
     }
     let sees_all = requester.may_be_a_person();
-    let quiet = headers.contains_key(wire::QUIET_HEADER) || requester.is_a_person_over_tcp();
+    let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
     let env = environment_for(&name, &arguments);
     let context = context(env, requester.agent, sees_all, &headers)?;
     let call = tools::begin(&state.handle, &name, arguments, context).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
-        NotCalled::BadInput(bad) => Problem::bad_input(bad.0).of_a_tool(),
+        NotCalled::BadInput(bad) => Problem::bad_input(bad.0).tool_error(),
     })?;
     if quiet {
         call.be_quiet();
@@ -66,7 +66,7 @@ pub async fn call(
     let mut fields = result.to_fields();
     fields.insert("is_error".into(), result.is_error().into());
     let body = Value::Object(fields).to_string().into();
-    let body = Body::new(Telling {
+    let body = Body::new(DeliveryBody {
         body: Some((body, call.into_receipt())),
     });
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
@@ -74,11 +74,11 @@ pub async fn call(
 
 /// Response body that reports its delivery when the connection takes it. The connection writes the
 /// bytes before it yields.
-struct Telling {
+struct DeliveryBody {
     body: Option<(Bytes, Receipt)>,
 }
 
-impl HttpBody for Telling {
+impl HttpBody for DeliveryBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -135,7 +135,8 @@ pub(super) fn context(
         env,
         asking: Asking::Elsewhere,
         standby: None,
-        request_key: requester::text(headers, wire::KEY_HEADER)?.map(|key| format!("http:{key}")),
+        request_key: requester::text(headers, headers::KEY_HEADER)?
+            .map(|key| format!("http:{key}")),
         conversation: requester::conversation(headers)?,
         client: None,
         sees_all,

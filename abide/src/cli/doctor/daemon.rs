@@ -22,7 +22,7 @@ const JUMP: i64 = 5_000;
 pub fn look(paths: &Paths) -> Vec<Finding> {
     let mut findings = Vec::new();
     let status = match connect::connect_running(paths, DaemonSocket::Http) {
-        Ok(_) => http::ask_status(&paths.http_socket()),
+        Ok(_) => http::daemon_status(&paths.http_socket()),
         Err(_) => {
             let says = "not running; the next command starts it";
             findings.push(Finding::good("daemon", says));

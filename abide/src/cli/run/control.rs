@@ -13,7 +13,7 @@ use super::input;
 use crate::cli::client::{Client, Unanswered};
 use crate::cli::prompt::{Prompt, Said};
 use crate::cli::terminal::{Raw, Terminal};
-use crate::http::wire::{RunBody, StdinKind};
+use crate::http::run_request::{RunBody, StdinKind};
 use abide_engine::entropy;
 
 /// Capacity of the queue of key input on its way to the command.

@@ -25,9 +25,8 @@ use super::span::Limit;
 use super::trouble::{OWN, Trouble};
 use crate::cli::terminal::Terminal;
 use crate::http::frame::Frame;
-use crate::http::wire::{
-    Bound, INHERITED_LIMITS_HEADER, InheritedLimits, OsText, PtySize, RunBody, StdinKind,
-};
+use crate::http::headers::{INHERITED_LIMITS_HEADER, InheritedLimits, ResourceLimit};
+use crate::http::run_request::{OsText, PtySize, RunBody, StdinKind};
 use abide_engine::config;
 use abide_engine::entropy;
 use abide_session::inherited_limits;
@@ -226,7 +225,7 @@ fn environment(given: &[(String, String)]) -> Vec<(OsText, OsText)> {
 
 /// Umask and resource limits that a command started by a shell here would inherit.
 pub(super) fn inherited_limits() -> InheritedLimits {
-    let bound = |(resource, soft, hard)| Bound {
+    let bound = |(resource, soft, hard)| ResourceLimit {
         resource,
         soft,
         hard,

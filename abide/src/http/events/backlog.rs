@@ -6,14 +6,14 @@ use abide_core::{Agent, SessionId};
 use bytes::Bytes;
 
 /// Limits of the backlog: number of events, and their total size in bytes.
-const EVENTS: usize = 1_024;
-const BYTES: usize = 4 << 20;
+const EVENT_LIMIT: usize = 1_024;
+const BYTE_LIMIT: usize = 4 << 20;
 /// Number of events that one client takes in one batch.
-const AT_ONCE: usize = 64;
+const BATCH: usize = 64;
 
 /// Cursor of one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct EventCursor {
     /// Number of the last event that the client received.
     pub event: u64,
     /// Version of the outputs that the client received.
@@ -29,7 +29,7 @@ struct Entry {
 }
 
 /// Latest output event of a session. A slow client misses the ones in between.
-struct Output {
+struct OutputEvent {
     version: u64,
     agent: Agent,
     bytes: Bytes,
@@ -37,31 +37,31 @@ struct Output {
 
 /// Result of taking a batch of events.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Took {
+pub enum TakeResult {
     /// The batch was taken; it may be empty.
-    All,
+    Taken,
     /// The client's next event is no longer in the backlog.
-    Lost,
+    Lagged,
 }
 
 #[derive(Default)]
-pub struct Ring {
+pub struct EventBacklog {
     /// Number of the newest event.
     last: u64,
     entries: VecDeque<Entry>,
     bytes: usize,
-    outputs: BTreeMap<SessionId, Output>,
+    outputs: BTreeMap<SessionId, OutputEvent>,
     version: u64,
 }
 
-impl Ring {
+impl EventBacklog {
     /// Number of the newest event.
     pub fn last(&self) -> u64 {
         self.last
     }
 
     /// Returns `true` if every event after `event` is still in the backlog.
-    pub fn remembers(&self, event: u64) -> bool {
+    pub fn contains(&self, event: u64) -> bool {
         (self.last - self.entries.len() as u64..=self.last).contains(&event)
     }
 
@@ -72,7 +72,7 @@ impl Ring {
         let bytes = bytes(self.last);
         self.bytes += bytes.len();
         self.entries.push_back(Entry { agent, bytes });
-        while self.entries.len() > EVENTS || self.bytes > BYTES {
+        while self.entries.len() > EVENT_LIMIT || self.bytes > BYTE_LIMIT {
             let Some(oldest) = self.entries.pop_front() else {
                 break;
             };
@@ -84,7 +84,7 @@ impl Ring {
     pub fn put_output(&mut self, session: SessionId, agent: Agent, bytes: Bytes) {
         self.version += 1;
         let version = self.version;
-        let output = Output {
+        let output = OutputEvent {
             version,
             agent,
             bytes,
@@ -93,43 +93,43 @@ impl Ring {
     }
 
     /// Drops the output events of all sessions for which `stay` returns `false`.
-    pub fn keep_outputs(&mut self, stay: impl Fn(SessionId) -> bool) {
-        self.outputs.retain(|session, _| stay(*session));
+    pub fn retain_outputs(&mut self, keep: impl Fn(SessionId) -> bool) {
+        self.outputs.retain(|session, _| keep(*session));
     }
 
     /// Advances the cursor by at most one batch, and appends the events that the client may see to `into`.
     pub fn take(
         &self,
-        place: &mut Place,
+        cursor: &mut EventCursor,
         agent: Option<&Agent>,
         into: &mut VecDeque<Bytes>,
-    ) -> Took {
-        if !self.remembers(place.event) {
-            place.event = self.last;
-            return Took::Lost;
+    ) -> TakeResult {
+        if !self.contains(cursor.event) {
+            cursor.event = self.last;
+            return TakeResult::Lagged;
         }
-        let sees = |owner: Option<&Agent>| match (owner, agent) {
+        let may_see = |owner: Option<&Agent>| match (owner, agent) {
             (Some(owner), Some(me)) => owner == me,
             (None, _) | (_, None) => true,
         };
-        let missing = (self.last - place.event) as usize;
+        let missing = (self.last - cursor.event) as usize;
         let from = self.entries.len() - missing;
-        for entry in self.entries.range(from..).take(AT_ONCE) {
-            place.event += 1;
-            if sees(entry.agent.as_ref()) {
+        for entry in self.entries.range(from..).take(BATCH) {
+            cursor.event += 1;
+            if may_see(entry.agent.as_ref()) {
                 into.push_back(entry.bytes.clone());
             }
         }
-        // Output events carry the number of the newest event as their id. A client that is further
+        // OutputEvent events carry the number of the newest event as their id. A client that is further
         // behind gets them later; otherwise it would skip events when it resumes from that id.
-        if place.tails && place.event == self.last && place.output < self.version {
+        if cursor.tails && cursor.event == self.last && cursor.output < self.version {
             let newer = self.outputs.values();
-            let newer = newer.filter(|output| output.version > place.output);
-            let seen = newer.filter(|output| sees(Some(&output.agent)));
+            let newer = newer.filter(|output| output.version > cursor.output);
+            let seen = newer.filter(|output| may_see(Some(&output.agent)));
             into.extend(seen.map(|output| output.bytes.clone()));
-            place.output = self.version;
+            cursor.output = self.version;
         }
-        Took::All
+        TakeResult::Taken
     }
 }
 
@@ -141,19 +141,23 @@ mod tests {
         Agent(name.into())
     }
 
-    fn ring(events: u64) -> Ring {
-        let mut ring = Ring::default();
+    fn backlog(events: u64) -> EventBacklog {
+        let mut backlog = EventBacklog::default();
         for _ in 0..events {
-            ring.push(None, |n| Bytes::from(n.to_string()));
+            backlog.push(None, |n| Bytes::from(n.to_string()));
         }
-        ring
+        backlog
     }
 
-    fn all(ring: &Ring, place: &mut Place, requester: Option<&Agent>) -> Vec<String> {
+    fn all(
+        backlog: &EventBacklog,
+        cursor: &mut EventCursor,
+        requester: Option<&Agent>,
+    ) -> Vec<String> {
         let mut got = VecDeque::new();
         loop {
             let before = got.len();
-            assert_eq!(ring.take(place, requester, &mut got), Took::All);
+            assert_eq!(backlog.take(cursor, requester, &mut got), TakeResult::Taken);
             if got.len() == before {
                 break;
             }
@@ -163,82 +167,85 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_every_event_once() {
-        let mut ring = ring(200);
-        let mut place = Place::default();
-        assert_eq!(all(&ring, &mut place, None).len(), 200);
-        ring.push(None, |n| Bytes::from(n.to_string()));
-        assert_eq!(all(&ring, &mut place, None), ["201"]);
+    fn client_gets_every_event_once() {
+        let mut backlog = backlog(200);
+        let mut cursor = EventCursor::default();
+        assert_eq!(all(&backlog, &mut cursor, None).len(), 200);
+        backlog.push(None, |n| Bytes::from(n.to_string()));
+        assert_eq!(all(&backlog, &mut cursor, None), ["201"]);
     }
 
     #[test]
-    fn an_agent_gets_its_own() {
-        let mut ring = Ring::default();
-        ring.push(Some(agent("a")), |_| Bytes::from("a"));
-        ring.push(Some(agent("b")), |_| Bytes::from("b"));
-        ring.push(None, |_| Bytes::from("all"));
-        let mut place = Place::default();
-        assert_eq!(all(&ring, &mut place, Some(&agent("b"))), ["b", "all"]);
-        let mut place = Place::default();
-        assert_eq!(all(&ring, &mut place, None), ["a", "b", "all"]);
+    fn agent_gets_its_own_events_and_those_for_all() {
+        let mut backlog = EventBacklog::default();
+        backlog.push(Some(agent("a")), |_| Bytes::from("a"));
+        backlog.push(Some(agent("b")), |_| Bytes::from("b"));
+        backlog.push(None, |_| Bytes::from("all"));
+        let mut cursor = EventCursor::default();
+        assert_eq!(all(&backlog, &mut cursor, Some(&agent("b"))), ["b", "all"]);
+        let mut cursor = EventCursor::default();
+        assert_eq!(all(&backlog, &mut cursor, None), ["a", "b", "all"]);
     }
 
     #[test]
-    fn whoever_is_too_far_behind_is_told() {
-        let ring = ring(EVENTS as u64 + 2);
-        let mut place = Place {
+    fn client_behind_the_backlog_gets_lagged() {
+        let backlog = backlog(EVENT_LIMIT as u64 + 2);
+        let mut cursor = EventCursor {
             event: 2,
-            ..Place::default()
+            ..EventCursor::default()
         };
-        assert!(ring.remembers(2));
-        assert_eq!(all(&ring, &mut place, None).len(), EVENTS);
-        let mut place = Place {
+        assert!(backlog.contains(2));
+        assert_eq!(all(&backlog, &mut cursor, None).len(), EVENT_LIMIT);
+        let mut cursor = EventCursor {
             event: 1,
-            ..Place::default()
+            ..EventCursor::default()
         };
         let mut got = VecDeque::new();
-        assert_eq!(ring.take(&mut place, None, &mut got), Took::Lost);
-        assert_eq!((place.event, got.len()), (ring.last(), 0));
+        assert_eq!(
+            backlog.take(&mut cursor, None, &mut got),
+            TakeResult::Lagged
+        );
+        assert_eq!((cursor.event, got.len()), (backlog.last(), 0));
     }
 
     #[test]
-    fn a_number_from_another_life_is_not_remembered() {
-        assert!(!ring(3).remembers(4));
-        assert!(ring(0).remembers(0));
+    fn event_number_of_the_future_is_not_in_the_backlog() {
+        assert!(!backlog(3).contains(4));
+        assert!(backlog(0).contains(0));
     }
 
     #[test]
-    fn memory_is_bounded_by_bytes_too() {
-        let mut ring = Ring::default();
+    fn backlog_is_limited_in_bytes() {
+        let mut backlog = EventBacklog::default();
         for _ in 0..10 {
-            ring.push(None, |_| Bytes::from(vec![0; BYTES / 4]));
+            backlog.push(None, |_| Bytes::from(vec![0; BYTE_LIMIT / 4]));
         }
-        assert!(ring.bytes <= BYTES);
-        assert!(!ring.remembers(0) && ring.remembers(10));
+        assert!(backlog.bytes <= BYTE_LIMIT);
+        assert!(!backlog.contains(0) && backlog.contains(10));
     }
 
     #[test]
-    fn of_an_output_only_the_newest_is_kept() {
-        let mut ring = ring(1);
+    fn only_the_latest_output_event_of_a_session_is_kept() {
+        let mut backlog = backlog(1);
         let session = SessionId::from_bits(1);
-        let mut place = Place {
+        let mut cursor = EventCursor {
             tails: true,
-            ..Place::default()
+            ..EventCursor::default()
         };
-        ring.put_output(session, agent("a"), Bytes::from("old"));
-        ring.put_output(session, agent("a"), Bytes::from("new"));
-        assert_eq!(all(&ring, &mut place, None), ["1", "new"]);
-        assert_eq!(all(&ring, &mut place, None).len(), 0);
-        let mut other = Place {
+        backlog.put_output(session, agent("a"), Bytes::from("old"));
+        backlog.put_output(session, agent("a"), Bytes::from("new"));
+        assert_eq!(all(&backlog, &mut cursor, None), ["1", "new"]);
+        assert_eq!(all(&backlog, &mut cursor, None).len(), 0);
+        let mut other = EventCursor {
             tails: true,
-            ..Place::default()
+            ..EventCursor::default()
         };
-        assert_eq!(all(&ring, &mut other, Some(&agent("b"))), ["1"]);
-        ring.keep_outputs(|_| false);
-        let mut late = Place {
+        assert_eq!(all(&backlog, &mut other, Some(&agent("b"))), ["1"]);
+        backlog.retain_outputs(|_| false);
+        let mut late = EventCursor {
             tails: true,
-            ..Place::default()
+            ..EventCursor::default()
         };
-        assert_eq!(all(&ring, &mut late, None), ["1"]);
+        assert_eq!(all(&backlog, &mut late, None), ["1"]);
     }
 }

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{Notify, broadcast, watch};
 
-use super::backlog::{Place, Ring, Took};
-use super::publisher::Teller;
+use super::backlog::{EventBacklog, EventCursor, TakeResult};
+use super::publisher::EventPublisher;
 use super::sampler::sample;
 use crate::http::body::json;
 use abide_engine::clock::{Clock, SystemClock, sleep_until};
@@ -32,15 +32,15 @@ pub struct Hub {
 /// together with the epoch of their channel.
 pub struct Channel {
     epoch: String,
-    held: Mutex<Held>,
-    news: watch::Sender<()>,
+    state: Mutex<ChannelState>,
+    new_events: watch::Sender<()>,
     /// Signals the hub task that a subscriber has joined or left.
-    moved: Notify,
+    subscribers_changed: Notify,
 }
 
 #[derive(Default)]
-pub struct Held {
-    pub ring: Ring,
+pub struct ChannelState {
+    pub backlog: EventBacklog,
     clients: usize,
     /// Number of subscribers that also want session output.
     tails: usize,
@@ -58,41 +58,41 @@ impl Hub {
 
     /// Subscribes a client and starts the hub if it does not run. The subscription covers every change
     /// after this call.
-    pub fn join(self: &Arc<Self>, tails: bool) -> Seat {
+    pub fn subscribe(self: &Arc<Self>, tails: bool) -> Subscription {
         let mut open = self.channel.lock().expect("no holder panics");
         let channel = open.get_or_insert_with(|| {
             let channel = Arc::new(Channel {
                 epoch: secret::random_hex::<6>(),
-                held: Mutex::default(),
-                news: watch::channel(()).0,
-                moved: Notify::new(),
+                state: Mutex::default(),
+                new_events: watch::channel(()).0,
+                subscribers_changed: Notify::new(),
             });
             let changes = self.handle.published().follow();
             tokio::spawn(run(self.clone(), channel.clone(), changes));
             channel
         });
         let channel = channel.clone();
-        let mut held = channel.held();
-        held.clients += 1;
-        held.tails += usize::from(tails);
-        if tails && !std::mem::replace(&mut held.sampling, true) {
+        let mut state = channel.state();
+        state.clients += 1;
+        state.tails += usize::from(tails);
+        if tails && !std::mem::replace(&mut state.sampling, true) {
             tokio::spawn(sample(self.handle.clone(), channel.clone()));
         }
-        drop(held);
-        channel.moved.notify_one();
-        Seat { channel, tails }
+        drop(state);
+        channel.subscribers_changed.notify_one();
+        Subscription { channel, tails }
     }
 
     /// Number of current subscribers.
     pub fn clients(&self) -> usize {
         let open = self.channel.lock().expect("no holder panics");
-        open.as_ref().map_or(0, |channel| channel.held().clients)
+        open.as_ref().map_or(0, |channel| channel.state().clients)
     }
 
     /// Closes the channel and returns `true`, unless a client has subscribed in the meantime.
     fn close(&self, channel: &Arc<Channel>) -> bool {
         let mut open = self.channel.lock().expect("no holder panics");
-        if channel.held().clients > 0 {
+        if channel.state().clients > 0 {
             return false;
         }
         *open = None;
@@ -102,60 +102,61 @@ impl Hub {
 
 /// Converts changes to events until there has been no subscriber for [`GRACE`].
 async fn run(hub: Arc<Hub>, channel: Arc<Channel>, mut changes: broadcast::Receiver<Change>) {
-    let mut teller = Teller::new(hub.handle.clone(), channel.clone());
-    let mut alone_since: Option<Mono> = None;
+    let mut publisher = EventPublisher::new(hub.handle.clone(), channel.clone());
+    let mut unused_since: Option<Mono> = None;
     loop {
         let clock = SystemClock;
-        let over = alone_since.map(|since| since + GRACE);
+        let end = unused_since.map(|since| since + GRACE);
         tokio::select! {
             change = changes.recv() => match change {
-                Ok(change) => teller.tell(change, &mut changes).await,
-                Err(broadcast::error::RecvError::Lagged(_)) => teller.lost(),
+                Ok(change) => publisher.publish(change, &mut changes).await,
+                Err(broadcast::error::RecvError::Lagged(_)) => publisher.reset(),
                 Err(broadcast::error::RecvError::Closed) => return,
             },
-            () = sleep_until(&clock, teller.owes()) => teller.pay(),
-            () = channel.moved.notified() => {
-                let alone = channel.held().clients == 0;
-                alone_since = alone.then(|| clock.now().mono);
+            () = sleep_until(&clock, publisher.flush_deadline()) => publisher.flush(),
+            () = channel.subscribers_changed.notified() => {
+                let unused = channel.state().clients == 0;
+                unused_since = unused.then(|| clock.now().mono);
             }
-            () = sleep_until(&clock, over) => {
+            () = sleep_until(&clock, end) => {
                 if hub.close(&channel) {
                     return;
                 }
-                alone_since = None;
+                unused_since = None;
             }
         }
     }
 }
 
 impl Channel {
-    pub fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().expect("no holder panics")
+    pub fn state(&self) -> MutexGuard<'_, ChannelState> {
+        self.state.lock().expect("no holder panics")
     }
 
     /// Publishes an event to subscribers that can see this agent; `None` publishes to all subscribers.
     pub fn send(&self, agent: Option<Agent>, name: &str, fields: &impl Serialize) {
-        let mut held = self.held();
-        held.ring
+        let mut state = self.state();
+        state
+            .backlog
             .push(agent, |number| self.event(number, name, fields));
-        drop(held);
-        self.news.send_replace(());
+        drop(state);
+        self.new_events.send_replace(());
     }
 
     /// Wakes all subscribers.
     pub fn wake(&self) {
-        self.news.send_replace(());
+        self.new_events.send_replace(());
     }
 
     /// Returns `true` while at least one subscriber wants session output. Otherwise drops the stored
     /// output and marks the sampler as stopped: the caller must end its loop.
     pub fn wants_output(&self) -> bool {
-        let mut held = self.held();
-        if held.tails == 0 {
-            held.sampling = false;
-            held.ring.keep_outputs(|_| false);
+        let mut state = self.state();
+        if state.tails == 0 {
+            state.sampling = false;
+            state.backlog.retain_outputs(|_| false);
         }
-        held.tails > 0
+        state.tails > 0
     }
 
     /// Encodes an event in the server-sent event format.
@@ -166,58 +167,63 @@ impl Channel {
 }
 
 /// Subscription of one client; dropping it unsubscribes the client.
-pub struct Seat {
+pub struct Subscription {
     channel: Arc<Channel>,
     tails: bool,
 }
 
-impl Seat {
+impl Subscription {
     /// Cursor for a client whose last event id is `last`. The flag is `true` if the client can resume
     /// from there without missing an event; otherwise the cursor is at the newest event.
-    pub fn place(&self, last: Option<&str>) -> (Place, bool) {
-        let held = self.channel.held();
+    pub fn cursor(&self, last: Option<&str>) -> (EventCursor, bool) {
+        let state = self.channel.state();
         let number = last
             .and_then(|last| last.split_once('-'))
             .filter(|(epoch, _)| *epoch == self.channel.epoch)
             .and_then(|(_, number)| number.parse().ok())
-            .filter(|number| held.ring.remembers(*number));
-        let mut place = Place::default();
-        place.tails = self.tails;
-        place.event = number.unwrap_or_else(|| held.ring.last());
-        (place, number.is_some())
+            .filter(|number| state.backlog.contains(*number));
+        let mut cursor = EventCursor::default();
+        cursor.tails = self.tails;
+        cursor.event = number.unwrap_or_else(|| state.backlog.last());
+        (cursor, number.is_some())
     }
 
     /// Receiver that is notified when there may be new events to take.
-    pub fn news(&self) -> watch::Receiver<()> {
-        self.channel.news.subscribe()
+    pub fn new_events(&self) -> watch::Receiver<()> {
+        self.channel.new_events.subscribe()
     }
 
     /// Takes the events after the cursor, at most one batch. Adds a `reset` event if some of them are
     /// no longer in the backlog.
-    pub fn take(&self, place: &mut Place, agent: Option<&Agent>, into: &mut VecDeque<Bytes>) {
-        let took = self.channel.held().ring.take(place, agent, into);
-        if took == Took::Lost {
-            into.push_back(self.reset(*place));
+    pub fn take(
+        &self,
+        cursor: &mut EventCursor,
+        agent: Option<&Agent>,
+        into: &mut VecDeque<Bytes>,
+    ) {
+        let taken = self.channel.state().backlog.take(cursor, agent, into);
+        if taken == TakeResult::Lagged {
+            into.push_back(self.reset(*cursor));
         }
     }
 
     /// Encodes an event for this client alone, with the number at its cursor.
-    pub fn event(&self, place: Place, name: &str, fields: &impl Serialize) -> Bytes {
-        self.channel.event(place.event, name, fields)
+    pub fn event(&self, cursor: EventCursor, name: &str, fields: &impl Serialize) -> Bytes {
+        self.channel.event(cursor.event, name, fields)
     }
 
     /// Encodes the event that tells the client to reload all lists.
-    pub fn reset(&self, place: Place) -> Bytes {
-        self.event(place, "reset", &Nothing {})
+    pub fn reset(&self, cursor: EventCursor) -> Bytes {
+        self.event(cursor, "reset", &Nothing {})
     }
 }
 
-impl Drop for Seat {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut held = self.channel.held();
-        held.clients -= 1;
-        held.tails -= usize::from(self.tails);
-        drop(held);
-        self.channel.moved.notify_one();
+        let mut state = self.channel.state();
+        state.clients -= 1;
+        state.tails -= usize::from(self.tails);
+        drop(state);
+        self.channel.subscribers_changed.notify_one();
     }
 }

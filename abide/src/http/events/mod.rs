@@ -35,21 +35,21 @@ use super::requester::{self, Requester};
 use super::{State, login_ends};
 use abide_engine::WatcherGuard;
 use abide_engine::clock::{Clock, SystemClock, pause};
-use backlog::Place;
-use hub::Seat;
+use backlog::EventCursor;
+use hub::Subscription;
 
 /// Interval of keep-alive comments on a stream without events.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Reconnect delay for browsers, in milliseconds.
 const RETRY: &[u8] = b"retry: 1000\n";
 /// Server-sent event comment. Clients ignore it, but it keeps the connection alive.
-const ALIVE: Bytes = Bytes::from_static(b":\n\n");
+const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
 /// Largest WebSocket message from a client. Clients have nothing to send here.
 const MESSAGE_LIMIT: usize = 4 << 10;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct EventQuery {
     /// If true, output events of running sessions are sent too.
     #[serde(default)]
     tails: bool,
@@ -63,37 +63,37 @@ pub async fn events(
     Shared(state): Shared<State>,
     requester: Requester,
     headers: HeaderMap,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    query: Result<Query<EventQuery>, QueryRejection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let Wanted { tails, last } = parse_query(wanted)?;
+    let EventQuery { tails, last } = parse_query(query)?;
     let last = requester::text(&headers, "last-event-id")?.or(last.as_deref());
-    let seat = state.hub.join(tails);
-    let (place, resumed) = seat.place(last);
-    let mut ready = VecDeque::from([hello(&state, &seat, place)]);
+    let subscription = state.hub.subscribe(tails);
+    let (cursor, resumed) = subscription.cursor(last);
+    let mut ready = VecDeque::from([hello(&state, &subscription, cursor)]);
     if last.is_some() && !resumed {
-        ready.push_back(seat.reset(place));
+        ready.push_back(subscription.reset(cursor));
     }
-    let following = Following {
-        news: seat.news(),
-        place,
+    let event_stream = EventStream {
+        new_events: subscription.new_events(),
+        cursor,
         ready,
         _watcher: requester
             .may_be_a_person()
             .then(|| state.handle.add_watcher()),
         state,
         requester,
-        seat,
+        subscription,
     };
     if let Ok(upgrade) = upgrade {
         let upgrade = upgrade
             .max_message_size(MESSAGE_LIMIT)
             .max_frame_size(MESSAGE_LIMIT);
-        return Ok(upgrade.on_upgrade(|socket| speak(socket, following)));
+        return Ok(upgrade.on_upgrade(|socket| serve_websocket(socket, event_stream)));
     }
-    let events = stream::unfold(following, |mut following| async move {
-        let event = following.next().await?;
-        Some((Ok::<_, Infallible>(event), following))
+    let events = stream::unfold(event_stream, |mut event_stream| async move {
+        let event = event_stream.next().await?;
+        Some((Ok::<_, Infallible>(event), event_stream))
     });
     let kind = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -103,10 +103,10 @@ pub async fn events(
 }
 
 /// Sends every event as one WebSocket message until the stream ends or the client disconnects.
-async fn speak(mut socket: WebSocket, mut following: Following) {
+async fn serve_websocket(mut socket: WebSocket, mut event_stream: EventStream) {
     loop {
         tokio::select! {
-            event = following.next() => {
+            event = event_stream.next() => {
                 let Some(text) = event.and_then(|event| Utf8Bytes::try_from(event).ok()) else {
                     break;
                 };
@@ -114,7 +114,7 @@ async fn speak(mut socket: WebSocket, mut following: Following) {
                     return;
                 }
             }
-            heard = socket.recv() => match heard {
+            received = socket.recv() => match received {
                 None | Some(Err(_) | Ok(Message::Close(_))) => return,
                 Some(Ok(_)) => {}
             },
@@ -129,7 +129,7 @@ async fn speak(mut socket: WebSocket, mut following: Following) {
 }
 
 /// Encodes the first event of every stream, with the reconnect delay in front.
-fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
+fn hello(state: &State, subscription: &Subscription, cursor: EventCursor) -> Bytes {
     let fields = Hello {
         version: env!("CARGO_PKG_VERSION"),
         pid: std::process::id(),
@@ -137,30 +137,30 @@ fn hello(state: &State, seat: &Seat, place: Place) -> Bytes {
         now: SystemClock.now().wall.0,
     };
     let mut hello = BytesMut::from(RETRY);
-    hello.extend_from_slice(&seat.event(place, "hello", &fields));
+    hello.extend_from_slice(&subscription.event(cursor, "hello", &fields));
     hello.freeze()
 }
 
 /// Stream of one client with its cursor. It buffers at most one batch of events; the ring stores the rest.
-struct Following {
-    seat: Seat,
-    news: watch::Receiver<()>,
-    place: Place,
+struct EventStream {
+    subscription: Subscription,
+    new_events: watch::Receiver<()>,
+    cursor: EventCursor,
     ready: VecDeque<Bytes>,
     state: State,
     requester: Requester,
     _watcher: Option<WatcherGuard>,
 }
 
-impl Following {
+impl EventStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
-            self.news.mark_unchanged();
-            self.seat.take(
-                &mut self.place,
+            self.new_events.mark_unchanged();
+            self.subscription.take(
+                &mut self.cursor,
                 self.requester.agent.as_ref(),
                 &mut self.ready,
             );
@@ -168,8 +168,8 @@ impl Following {
                 continue;
             }
             tokio::select! {
-                news = self.news.changed() => news.ok()?,
-                () = pause(HEARTBEAT) => return Some(ALIVE),
+                new_events = self.new_events.changed() => new_events.ok()?,
+                () = pause(HEARTBEAT) => return Some(KEEP_ALIVE),
                 () = login_ends(&self.state, &self.requester) => return None,
             }
         }

@@ -17,56 +17,56 @@ use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle};
 
 /// Largest number of changes in one batch.
-const AT_ONCE: usize = 1_024;
-/// Number of timer events within [`SPAN`]. Further changes are replaced by one `timers_changed` event
+const BATCH: usize = 1_024;
+/// Number of timer events within [`TIMER_WINDOW`]. Further changes are replaced by one `timers_changed` event
 /// at the end of the span.
-const TIMERS: usize = 200;
-const SPAN: Millis = Millis::from_secs(1);
+const TIMER_EVENT_LIMIT: usize = 200;
+const TIMER_WINDOW: Millis = Millis::from_secs(1);
 
-pub struct Teller {
+pub struct EventPublisher {
     handle: Handle,
     channel: Arc<Channel>,
     /// Agent of each open question that was announced.
-    asked: BTreeMap<QuestionId, Agent>,
-    /// Number of timer changes since `since`.
-    told: usize,
-    since: Mono,
+    announced: BTreeMap<QuestionId, Agent>,
+    /// Number of timer changes since `window_start`.
+    timer_changes: usize,
+    window_start: Mono,
     /// Set if timers have changed without an event of their own; `timers_changed` is still to be sent.
-    owing: bool,
+    timers_pending: bool,
 }
 
-impl Teller {
+impl EventPublisher {
     pub fn new(handle: Handle, channel: Arc<Channel>) -> Self {
-        let asked = open_questions(&handle);
-        Teller {
+        let announced = open_questions(&handle);
+        EventPublisher {
             handle,
             channel,
-            asked,
-            told: 0,
-            since: Mono::default(),
-            owing: false,
+            announced,
+            timer_changes: 0,
+            window_start: Mono::default(),
+            timers_pending: false,
         }
     }
 
     /// Publishes events for a change and for all changes that are already queued behind it.
-    pub async fn tell(&mut self, first: Change, more: &mut broadcast::Receiver<Change>) {
+    pub async fn publish(&mut self, first: Change, more: &mut broadcast::Receiver<Change>) {
         let mut changes = vec![first];
-        while changes.len() < AT_ONCE {
+        while changes.len() < BATCH {
             match more.try_recv() {
                 Ok(change) => changes.push(change),
-                Err(broadcast::error::TryRecvError::Lagged(_)) => return self.lost(),
+                Err(broadcast::error::TryRecvError::Lagged(_)) => return self.reset(),
                 Err(_) => break,
             }
         }
         let mut timers = Vec::new();
-        for change in newest(changes) {
+        for change in latest_changes(changes) {
             match change {
                 Change::Session(id) => self.session(id),
                 Change::Timer(id) => timers.push(id),
                 Change::Asked(question) => {
                     let details = questions::details(&self.handle, &question).await;
                     let event = QuestionEvent::Open(Box::new(details));
-                    self.asked.insert(question.id, question.agent.clone());
+                    self.announced.insert(question.id, question.agent.clone());
                     self.send(Some(question.agent.clone()), "question", &event);
                 }
                 Change::Closed(id, closing) => {
@@ -75,7 +75,7 @@ impl Teller {
                         closing: closing_word(closing).into(),
                     };
                     // Subscribers do not know this question, so they do not need to know that it is closed.
-                    if let Some(agent) = self.asked.remove(&id) {
+                    if let Some(agent) = self.announced.remove(&id) {
                         self.send(Some(agent), "question", &event);
                     }
                 }
@@ -105,11 +105,11 @@ impl Teller {
     fn session(&mut self, id: SessionId) {
         match self.handle.published().session(id) {
             Some(view) => {
-                let session = sessions::session_of(&view);
+                let session = sessions::session_from(&view);
                 self.send(Some(view.state.agent.clone()), "session", &session);
             }
             // The session was removed, and there is no event for that: clients must reload.
-            None => self.lost(),
+            None => self.reset(),
         }
     }
 
@@ -118,12 +118,12 @@ impl Teller {
             return;
         }
         let now = SystemClock.mono();
-        if now.since(self.since) >= SPAN {
-            (self.told, self.since) = (0, now);
+        if now.since(self.window_start) >= TIMER_WINDOW {
+            (self.timer_changes, self.window_start) = (0, now);
         }
-        self.told += changed.len();
-        if self.told > TIMERS {
-            self.owing = true;
+        self.timer_changes += changed.len();
+        if self.timer_changes > TIMER_EVENT_LIMIT {
+            self.timers_pending = true;
             return;
         }
         let reader = self.handle.store_reader();
@@ -131,7 +131,7 @@ impl Teller {
             .into_iter()
             .filter_map(|id| reader.timer(id).ok().flatten())
             .collect();
-        let all = timers::seen(&self.handle, Caller::PERSON, &rows).await;
+        let all = timers::timer_details(&self.handle, Caller::PERSON, &rows).await;
         for (row, timer) in rows.iter().zip(all) {
             let agent = Agent(row.agent.as_str().into());
             self.send(Some(agent), "timer", &timer);
@@ -139,19 +139,20 @@ impl Teller {
     }
 
     /// Time at which `timers_changed` must be sent, if it is pending.
-    pub fn owes(&self) -> Option<Mono> {
-        self.owing.then(|| self.since + SPAN)
+    pub fn flush_deadline(&self) -> Option<Mono> {
+        self.timers_pending
+            .then(|| self.window_start + TIMER_WINDOW)
     }
 
     /// Sends the pending `timers_changed` event.
-    pub fn pay(&mut self) {
-        self.owing = false;
+    pub fn flush(&mut self) {
+        self.timers_pending = false;
         self.send(None, "timers_changed", &Nothing {});
     }
 
     /// Tells all subscribers to reload, because changes were lost or cannot be expressed as an event.
-    pub fn lost(&mut self) {
-        self.asked = open_questions(&self.handle);
+    pub fn reset(&mut self) {
+        self.announced = open_questions(&self.handle);
         self.send(None, "reset", &Nothing {});
     }
 
@@ -169,7 +170,7 @@ fn open_questions(handle: &Handle) -> BTreeMap<QuestionId, Agent> {
 }
 
 /// Drops every change that a later change of the same session, timer or message supersedes.
-fn newest(changes: Vec<Change>) -> Vec<Change> {
+fn latest_changes(changes: Vec<Change>) -> Vec<Change> {
     let (mut sessions, mut timers) = (HashSet::new(), HashSet::new());
     let mut handled = HashSet::new();
     let mut kept: Vec<Change> = changes

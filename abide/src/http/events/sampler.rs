@@ -8,28 +8,28 @@ use abide_api::{Id, SessionPulse};
 use abide_core::SessionId;
 
 use super::hub::Channel;
-use crate::http::session_activity::{self, Look, Meter};
+use crate::http::session_activity::{self, UsageMeter, UsageSample};
 use abide_engine::clock::pause;
 use abide_engine::{Handle, SessionView};
 use abide_session::log::Log;
 
 /// Pause between two rounds.
-const ROUND: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_millis(500);
 /// Period, in rounds, of the CPU and memory measurement. The first two rounds of each period measure.
-const LOOK_EVERY: u32 = 4;
+const MEASURE_EVERY: u32 = 4;
 
 /// State of a session at its last output event.
 #[derive(Default)]
-struct Told {
+struct LastSample {
     bytes: Option<u64>,
     tail: Vec<String>,
-    look: Option<Look>,
+    sample: Option<UsageSample>,
 }
 
 /// Samples all running sessions until no subscriber wants output.
 pub async fn sample(handle: Handle, channel: Arc<Channel>) {
-    let mut told = HashMap::<SessionId, Told>::new();
-    let mut meter = Meter::default();
+    let mut sampled = HashMap::<SessionId, LastSample>::new();
+    let mut meter = UsageMeter::default();
     let mut round = 0;
     while channel.wants_output() {
         let running: Vec<_> = handle
@@ -38,37 +38,37 @@ pub async fn sample(handle: Handle, channel: Arc<Channel>) {
             .into_iter()
             .filter(|view| view.is_running())
             .collect();
-        let mut looks = HashMap::new();
-        if round % LOOK_EVERY <= 1 {
+        let mut samples = HashMap::new();
+        if round % MEASURE_EVERY <= 1 {
             let found;
-            (meter, found) = meter.look(&running).await;
-            looks.extend(found);
+            (meter, found) = meter.measure(&running).await;
+            samples.extend(found);
         }
         round += 1;
-        told.retain(|id, _| running.iter().any(|view| view.id == *id));
+        sampled.retain(|id, _| running.iter().any(|view| view.id == *id));
         channel
-            .held()
-            .ring
-            .keep_outputs(|id| told.contains_key(&id));
+            .state()
+            .backlog
+            .retain_outputs(|id| sampled.contains_key(&id));
         let mut any = false;
         for view in &running {
-            let last = told.entry(view.id).or_default();
-            any |= look_at(&handle, &channel, view, looks.get(&view.id), last).await;
+            let last = sampled.entry(view.id).or_default();
+            any |= update_output(&handle, &channel, view, samples.get(&view.id), last).await;
         }
         if any {
             channel.wake();
         }
-        pause(ROUND).await;
+        pause(INTERVAL).await;
     }
 }
 
 /// Stores a new output event if the session has changed, and returns `true` in that case.
-async fn look_at(
+async fn update_output(
     handle: &Handle,
     channel: &Channel,
     view: &SessionView,
-    look: Option<&Look>,
-    last: &mut Told,
+    sample: Option<&UsageSample>,
+    last: &mut LastSample,
 ) -> bool {
     let log = Log::open(&view.folder);
     // The next round retries a log that cannot be read now.
@@ -76,24 +76,25 @@ async fn look_at(
         return false;
     };
     let grown = last.bytes != Some(bytes);
-    let look = look.copied().or(last.look);
-    if !grown && look == last.look {
+    let sample = sample.copied().or(last.sample);
+    if !grown && sample == last.sample {
         return false;
     }
     if grown {
         last.tail = session_activity::tail(handle, view).await;
     }
-    (last.bytes, last.look) = (Some(bytes), look);
-    let wrote = log.last_at().ok().flatten();
+    (last.bytes, last.sample) = (Some(bytes), sample);
+    let last_output = log.last_at().ok().flatten();
     let pulse = SessionPulse {
         session_id: Id(view.id),
         bytes_total: bytes,
-        last_activity: wrote.unwrap_or(view.state.created.0),
-        glance: session_activity::glance(last.tail.clone(), look),
+        last_activity: last_output.unwrap_or(view.state.created.0),
+        glance: session_activity::activity(last.tail.clone(), sample),
     };
-    let mut held = channel.held();
-    let event = channel.event(held.ring.last(), "output", &pulse);
-    held.ring
+    let mut channel_state = channel.state();
+    let event = channel.event(channel_state.backlog.last(), "output", &pulse);
+    channel_state
+        .backlog
         .put_output(view.id, view.state.agent.clone(), event);
     true
 }

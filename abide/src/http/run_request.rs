@@ -1,43 +1,14 @@
-//! Headers and JSON types that the CLI and the daemon share.
+//! Body of `POST /v1/runs`, which the CLI sends and the daemon reads.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use abide_engine::probe::Fingerprint;
-use abide_session::frame as launch;
-
-/// Header with the agent on whose behalf the request is made.
-pub const AGENT_HEADER: &str = "abide-agent";
-/// Header with the agent's conversation, whose messages the request may read: `claude_code:` or
-/// `codex:` and the client's own name for it.
-pub const CONVERSATION_HEADER: &str = "abide-conversation";
-/// Header with the working directory for commands that name none.
-pub const ROOT_HEADER: &str = "abide-root";
-/// Header that claims, over TCP, that a person sends the request. Refused for processes inside a session.
-pub const PERSON_HEADER: &str = "abide-person";
-/// Header that a person's tool call sets, so that no message to an agent is delivered with the result.
-pub const QUIET_HEADER: &str = "abide-quiet";
-/// Header with the idempotency key: a retry with the same key is carried out once.
-pub const KEY_HEADER: &str = "idempotency-key";
-
-/// Header with the umask and resource limits for commands that the request starts, as JSON
-/// ([`InheritedLimits`]). A header and not a field of the body, because a daemon of an older build
-/// ignores an unknown header but refuses an unknown field.
-pub const INHERITED_LIMITS_HEADER: &str = "abide-inherited-limits";
-
-/// Header with the state of the files when the client began to wait for a change of them, as JSON
-/// ([`FilesBefore`]). After a reconnect the next daemon compares with the same state.
-pub const FILES_HEADER: &str = "abide-files";
-
-/// State of files by absolute path; `None`: the file did not exist.
-pub type FilesBefore = BTreeMap<PathBuf, Option<Fingerprint>>;
+use super::headers::InheritedLimits;
 
 /// OS string, which need not be Unicode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -113,42 +84,6 @@ pub struct RunBody {
     pub from: u64,
 }
 
-/// Umask and resource limits that a process passes on to its children.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct InheritedLimits {
-    /// File mode creation mask.
-    pub umask: u32,
-    /// Resource limits. A command never gets more than the daemon's own hard limits.
-    pub limits: Vec<Bound>,
-}
-
-/// Resource limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Bound {
-    /// Number of the resource, as in `setrlimit`.
-    pub resource: u32,
-    /// Soft limit; absent: unlimited.
-    pub soft: Option<u64>,
-    /// Hard limit; absent: unlimited.
-    pub hard: Option<u64>,
-}
-
-impl From<InheritedLimits> for launch::InheritedLimits {
-    fn from(inherited_limits: InheritedLimits) -> Self {
-        let bound = |bound: Bound| launch::ResourceLimit {
-            resource: bound.resource,
-            soft: bound.soft.unwrap_or(u64::MAX),
-            hard: bound.hard.unwrap_or(u64::MAX),
-        };
-        launch::InheritedLimits {
-            umask: inherited_limits.umask,
-            limits: inherited_limits.limits.into_iter().map(bound).collect(),
-        }
-    }
-}
-
 /// Source of a command's standard input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -175,11 +110,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_not_unicode_comes_back_as_it_was() {
+    fn os_text_round_trips_bytes_that_are_not_unicode() {
         for bytes in [&b"plain"[..], b"", b"\xff\xfe", "ü".as_bytes()] {
             let os = OsStr::from_bytes(bytes);
-            let wire = serde_json::to_string(&OsText::from(os)).unwrap();
-            let back: OsText = serde_json::from_str(&wire).unwrap();
+            let encoded = serde_json::to_string(&OsText::from(os)).unwrap();
+            let back: OsText = serde_json::from_str(&encoded).unwrap();
             assert_eq!(back.into_os().unwrap(), os);
         }
         assert_eq!(OsText::Text("a\0b".into()).into_os(), None);
