@@ -10,11 +10,11 @@ use serde_json::json;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     // This program is also the program of its keepers.
-    abide::keep_if_asked();
+    abide::run_keeper_if_requested();
 
     let folder = std::env::temp_dir().join("abide-example");
-    let held = abide::Held::start(&folder, "/proc/self/exe").await?;
-    let abide = held.abide().of_agent("example");
+    let engine = abide::EmbeddedEngine::start(&folder, "/proc/self/exe").await?;
+    let abide = engine.abide().of_agent("example");
 
     let server = abide
         .start("sleep 1; echo listening; cat")
@@ -41,5 +41,5 @@ async fn main() -> anyhow::Result<()> {
     println!("{}", woken.text);
 
     server.kill().await?;
-    held.stop().await
+    engine.stop().await
 }

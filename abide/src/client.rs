@@ -36,24 +36,24 @@ const ATTEMPTS: u32 = 5;
 /// Client on behalf of a person or of an agent.
 #[derive(Clone, Debug)]
 pub struct Client {
-    way: Way,
+    endpoint: Endpoint,
     agent: Option<String>,
     /// Additional headers of every request.
-    besides: Vec<(&'static str, HeaderValue)>,
+    extra_headers: Vec<(&'static str, HeaderValue)>,
 }
 
 /// Location of the engine.
 #[derive(Clone, Debug)]
-enum Way {
+enum Endpoint {
     /// Daemon, which is started from `program` if none runs.
-    Daemon { places: Paths, program: PathBuf },
+    Daemon { paths: Paths, program: PathBuf },
     /// Engine inside this process.
-    Within(Router),
+    InProcess(Router),
 }
 
 /// Reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum Unanswered {
+pub enum ClientError {
     /// The connection broke before the answer was complete.
     #[error("the connection closed before the answer: {0}")]
     Broken(String),
@@ -72,43 +72,45 @@ pub enum Unanswered {
 
 impl Client {
     /// Client of a person, or of the named agent. If no daemon runs, this executable is started as one.
-    pub fn new(places: Paths, agent: Option<String>) -> Self {
-        Client::starting(places, "/proc/self/exe".into(), agent)
+    pub fn new(paths: Paths, agent: Option<String>) -> Self {
+        Client::with_program(paths, "/proc/self/exe".into(), agent)
     }
 
     /// Client in a program that is not abide itself; `program` is the abide executable.
-    pub fn starting(places: Paths, program: PathBuf, agent: Option<String>) -> Self {
-        Client::by(Way::Daemon { places, program }, agent)
+    pub fn with_program(paths: Paths, program: PathBuf, agent: Option<String>) -> Self {
+        Client::with_endpoint(Endpoint::Daemon { paths, program }, agent)
     }
 
     /// Client of an engine inside this process, called by its routes.
-    pub fn within(routes: Router, agent: Option<String>) -> Self {
-        Client::by(Way::Within(routes), agent)
+    pub fn in_process(routes: Router, agent: Option<String>) -> Self {
+        Client::with_endpoint(Endpoint::InProcess(routes), agent)
     }
 
-    fn by(way: Way, agent: Option<String>) -> Self {
+    fn with_endpoint(endpoint: Endpoint, agent: Option<String>) -> Self {
         Client {
-            way,
+            endpoint,
             agent,
-            besides: Vec::new(),
+            extra_headers: Vec::new(),
         }
     }
 
     /// Client that sends an additional header with every request. A value that no header can hold is left out.
-    pub fn saying(&self, header: &'static str, what: &impl Serialize) -> Self {
+    pub fn with_header(&self, header: &'static str, what: &impl Serialize) -> Self {
         let mut client = self.clone();
-        let said = serde_json::to_vec(what).ok();
-        let said = said.and_then(|said| HeaderValue::try_from(said).ok());
-        client.besides.extend(said.map(|said| (header, said)));
+        let value = serde_json::to_vec(what).ok();
+        let value = value.and_then(|value| HeaderValue::try_from(value).ok());
+        client
+            .extra_headers
+            .extend(value.map(|value| (header, value)));
         client
     }
 
     /// Client in one conversation of its agent. A name that no header can hold is left out.
     pub fn in_conversation(&self, conversation: &Conversation) -> Self {
         let mut client = self.clone();
-        let said = HeaderValue::from_str(&conversation.0).ok();
-        let said = said.map(|said| (CONVERSATION_HEADER, said));
-        client.besides.extend(said);
+        let value = HeaderValue::from_str(&conversation.0).ok();
+        let value = value.map(|value| (CONVERSATION_HEADER, value));
+        client.extra_headers.extend(value);
         client
     }
 
@@ -121,7 +123,7 @@ impl Client {
     }
 
     /// Client of the same engine on behalf of a person.
-    pub fn of_a_person(&self) -> Self {
+    pub fn of_person(&self) -> Self {
         Client {
             agent: None,
             ..self.clone()
@@ -129,41 +131,46 @@ impl Client {
     }
 
     /// Sends a GET request and reads the whole answer.
-    pub async fn get(&self, path: &str) -> Result<Value, Unanswered> {
+    pub async fn get(&self, path: &str) -> Result<Value, ClientError> {
         // Reading changes nothing, so the request is repeated if the daemon goes away meanwhile.
-        self.again(Method::GET, path, Bytes::new()).await
+        self.request_retrying(Method::GET, path, Bytes::new()).await
     }
 
     /// Sends a POST request that may be performed twice, and reads the whole answer. The request is repeated
     /// if the daemon goes away meanwhile.
-    pub async fn post_again(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+    pub async fn post_retrying(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
         let body = Bytes::from(body.to_string());
-        self.again(Method::POST, path, body).await
+        self.request_retrying(Method::POST, path, body).await
     }
 
-    async fn again(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Unanswered> {
+    async fn request_retrying(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Value, ClientError> {
         for _ in 1..ATTEMPTS {
-            match self.whole(method.clone(), path, body.clone()).await {
-                Err(Unanswered::Broken(_)) => {}
+            match self.request(method.clone(), path, body.clone()).await {
+                Err(ClientError::Broken(_)) => {}
                 answer => return answer,
             }
         }
-        self.whole(method, path, body).await
+        self.request(method, path, body).await
     }
 
-    async fn whole(&self, method: Method, path: &str, body: Bytes) -> Result<Value, Unanswered> {
+    async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Value, ClientError> {
         self.stream(method, path, body).await?.json().await
     }
 
     /// Sends a POST request and reads the whole answer. The request is not repeated.
-    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
         let body = Bytes::from(body.to_string());
-        self.whole(Method::POST, path, body).await
+        self.request(Method::POST, path, body).await
     }
 
     /// Sends a POST request that must not be performed twice, and reads the whole answer. An idempotency key
     /// tells the next daemon, if one goes away meanwhile, that the request was already performed.
-    pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, Unanswered> {
+    pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
         let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
         let body = Bytes::from(body.to_string());
         let mut attempts = 1;
@@ -171,10 +178,10 @@ impl Client {
             let sent = self.send(Method::POST, path, body.clone(), Some(&key));
             let answer = match sent.await {
                 Ok(answer) => answer.json().await,
-                Err(unanswered) => Err(unanswered),
+                Err(error) => Err(error),
             };
             match answer {
-                Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
+                Err(ClientError::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
                 answer => return answer,
             }
         }
@@ -182,15 +189,15 @@ impl Client {
 
     /// Answers a question with `yes` or `no`. If a daemon goes away meanwhile, it may have taken the answer;
     /// the next one then refuses with a sentence that names the same answer, which counts as success.
-    pub async fn answer(&self, question: &str, word: &str) -> Result<Value, Unanswered> {
+    pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
         let body = json!({"answer": word});
         let taken = format!("was already answered: {word}");
         let mut attempts = 1;
         loop {
             match self.post(&path, &body).await {
-                Err(Unanswered::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
-                Err(Unanswered::Refused { detail, .. })
+                Err(ClientError::Broken(_)) if attempts < ATTEMPTS => attempts += 1,
+                Err(ClientError::Refused { detail, .. })
                     if attempts > 1 && detail.ends_with(&taken) =>
                 {
                     return Ok(json!({"question_id": question, "answer": word}));
@@ -201,8 +208,8 @@ impl Client {
     }
 
     /// Sends a POST request with these bytes as the body.
-    pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, Unanswered> {
-        self.whole(Method::POST, path, body).await
+    pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, ClientError> {
+        self.request(Method::POST, path, body).await
     }
 
     /// Sends a request and returns the answer as a stream.
@@ -211,7 +218,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ResponseStream, ClientError> {
         self.send(method, path, body, None).await
     }
 
@@ -221,7 +228,7 @@ impl Client {
         path: &str,
         body: Bytes,
         key: Option<&str>,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<ResponseStream, ClientError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -235,8 +242,8 @@ impl Client {
         if let Some(key) = key {
             request = request.header(KEY_HEADER, key);
         }
-        for (header, said) in &self.besides {
-            request = request.header(*header, said);
+        for (header, value) in &self.extra_headers {
+            request = request.header(*header, value);
         }
         // Root for relative paths, and working directory of commands.
         if let Ok(root) = std::env::current_dir()
@@ -248,25 +255,25 @@ impl Client {
         }
         let request = request
             .body(Full::new(body))
-            .map_err(|fault| Unanswered::Broken(fault.to_string()))?;
-        let response = self.way.send(request).await?;
+            .map_err(|fault| ClientError::Broken(fault.to_string()))?;
+        let response = self.endpoint.send(request).await?;
         if response.status().is_success() {
-            return Ok(Answer {
+            return Ok(ResponseStream {
                 body: response.into_body(),
-                arrived: BytesMut::new(),
+                buffer: BytesMut::new(),
             });
         }
-        Err(refused(response).await)
+        Err(refusal(response).await)
     }
 }
 
-impl Way {
-    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Body>, Unanswered> {
+impl Endpoint {
+    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Body>, ClientError> {
         match self {
-            Way::Daemon { places, program } => {
-                let stream = connect(places, program).await;
-                let stream = stream.map_err(|fault| Unanswered::NoDaemon(fault.to_string()))?;
-                let broken = |fault: hyper::Error| Unanswered::Broken(fault.to_string());
+            Endpoint::Daemon { paths, program } => {
+                let stream = connect(paths, program).await;
+                let stream = stream.map_err(|fault| ClientError::NoDaemon(fault.to_string()))?;
+                let broken = |fault: hyper::Error| ClientError::Broken(fault.to_string());
                 let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
                     .await
                     .map_err(broken)?;
@@ -274,9 +281,9 @@ impl Way {
                 let response = sender.send_request(request).await.map_err(broken)?;
                 Ok(response.map(Body::new))
             }
-            Way::Within(routes) => {
-                let ourselves = ConnectInfo(ConnectedPeer(Peer::own()));
-                request.extensions_mut().insert(ourselves);
+            Endpoint::InProcess(routes) => {
+                let peer = ConnectInfo(ConnectedPeer(Peer::own()));
+                request.extensions_mut().insert(peer);
                 let routes = TowerToHyperService::new(routes.clone());
                 let answered = routes.call(request).await;
                 answered.map_err(|never| match never {})
@@ -286,19 +293,19 @@ impl Way {
 }
 
 /// Connects to the daemon. A running one is reached at once; starting one blocks, so a blocking thread does it.
-async fn connect(places: &Paths, program: &Path) -> std::io::Result<UnixStream> {
-    if let Ok(stream) = connect::connect_current(places, DaemonSocket::Http) {
+async fn connect(paths: &Paths, program: &Path) -> std::io::Result<UnixStream> {
+    if let Ok(stream) = connect::connect_current(paths, DaemonSocket::Http) {
         return from_std(stream);
     }
-    let (places, program) = (places.clone(), program.to_owned());
-    let connect = move || connect::connect_starting(&places, DaemonSocket::Http, &program);
+    let (paths, program) = (paths.clone(), program.to_owned());
+    let connect = move || connect::connect_starting(&paths, DaemonSocket::Http, &program);
     let stream = tokio::task::spawn_blocking(connect).await;
     from_std(stream.map_err(std::io::Error::other)??)
 }
 
 /// Header value with an agent's name. Names may contain any letters, which are sent as UTF-8 bytes.
-fn agent_header(agent: &str) -> Result<HeaderValue, Unanswered> {
-    HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| Unanswered::Refused {
+fn agent_header(agent: &str) -> Result<HeaderValue, ClientError> {
+    HeaderValue::from_bytes(agent.as_bytes()).map_err(|_| ClientError::Refused {
         status: StatusCode::BAD_REQUEST,
         detail: "an agent name must not contain control characters".into(),
     })
@@ -309,32 +316,32 @@ fn from_std(stream: std::os::unix::net::UnixStream) -> std::io::Result<UnixStrea
     UnixStream::from_std(stream)
 }
 
-async fn refused(response: Response<Body>) -> Unanswered {
+async fn refusal(response: Response<Body>) -> ClientError {
     let status = response.status();
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
-        Err(fault) => return Unanswered::Broken(fault.to_string()),
+        Err(fault) => return ClientError::Broken(fault.to_string()),
     };
     let problem: Value = serde_json::from_slice(&body).unwrap_or_default();
     let detail = problem["detail"].as_str().map(str::to_owned);
     let detail = detail.unwrap_or_else(|| format!("the daemon answered {status}"));
     // A daemon that is stopping has done nothing with the request, as if it had gone a moment earlier.
     match status {
-        StatusCode::SERVICE_UNAVAILABLE => Unanswered::Broken(detail),
-        _ => Unanswered::Refused { status, detail },
+        StatusCode::SERVICE_UNAVAILABLE => ClientError::Broken(detail),
+        _ => ClientError::Refused { status, detail },
     }
 }
 
-/// Answer that is still being received.
-pub struct Answer {
+/// ResponseStream that is still being received.
+pub struct ResponseStream {
     body: Body,
-    arrived: BytesMut,
+    buffer: BytesMut,
 }
 
-impl Answer {
+impl ResponseStream {
     /// Reads the whole answer as JSON.
-    async fn json(self) -> Result<Value, Unanswered> {
-        let broken = |fault: String| Unanswered::Broken(fault);
+    async fn json(self) -> Result<Value, ClientError> {
+        let broken = |fault: String| ClientError::Broken(fault);
         let body = self
             .body
             .collect()
@@ -344,55 +351,55 @@ impl Answer {
     }
 
     /// Reads the next frame. `None`: the stream has ended. Cancel-safe.
-    pub async fn frame(&mut self) -> Result<Option<Frame>, Unanswered> {
+    pub async fn frame(&mut self) -> Result<Option<Frame>, ClientError> {
         loop {
-            let frame = Frame::take_from(&mut self.arrived);
-            match frame.map_err(|fault| Unanswered::Broken(fault.to_string()))? {
+            let frame = Frame::take_from(&mut self.buffer);
+            match frame.map_err(|fault| ClientError::Broken(fault.to_string()))? {
                 Some(frame) => return Ok(Some(frame)),
-                None if self.more().await? => {}
+                None if self.read_more().await? => {}
                 None => return Ok(None),
             }
         }
     }
 
     /// Reads the next line of JSON. `None`: the stream has ended.
-    pub async fn line(&mut self) -> Result<Option<Value>, Unanswered> {
+    pub async fn line(&mut self) -> Result<Option<Value>, ClientError> {
         loop {
-            if let Some(end) = self.arrived.iter().position(|byte| *byte == b'\n') {
-                let line = self.arrived.split_to(end + 1);
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line = self.buffer.split_to(end + 1);
                 let line = serde_json::from_slice(&line);
                 return line
                     .map(Some)
-                    .map_err(|fault| Unanswered::Broken(fault.to_string()));
+                    .map_err(|fault| ClientError::Broken(fault.to_string()));
             }
-            if !self.more().await? {
+            if !self.read_more().await? {
                 return Ok(None);
             }
         }
     }
 
     /// Reads the next server-sent event: its name and data. `None`: the stream has ended.
-    pub async fn event(&mut self) -> Result<Option<(String, Value)>, Unanswered> {
+    pub async fn event(&mut self) -> Result<Option<(String, Value)>, ClientError> {
         loop {
-            if let Some(end) = self.arrived.windows(2).position(|pair| pair == b"\n\n") {
-                let event = self.arrived.split_to(end + 2);
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let event = self.buffer.split_to(end + 2);
                 if let Some(event) = parse_event(&String::from_utf8_lossy(&event)) {
                     return Ok(Some(event));
                 }
-            } else if !self.more().await? {
+            } else if !self.read_more().await? {
                 return Ok(None);
             }
         }
     }
 
-    async fn more(&mut self) -> Result<bool, Unanswered> {
+    async fn read_more(&mut self) -> Result<bool, ClientError> {
         loop {
             match self.body.frame().await {
                 None => return Ok(false),
-                Some(Err(fault)) => return Err(Unanswered::Broken(fault.to_string())),
+                Some(Err(fault)) => return Err(ClientError::Broken(fault.to_string())),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
-                        self.arrived.extend_from_slice(&data);
+                        self.buffer.extend_from_slice(&data);
                         return Ok(true);
                     }
                 }

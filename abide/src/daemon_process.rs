@@ -29,18 +29,18 @@ fn ready_path(paths: &Paths) -> PathBuf {
 }
 
 /// Time limit for the fork server to execute the daemon.
-const EXECUTED: Timespec = Timespec {
+const EXEC_TIMEOUT: Timespec = Timespec {
     tv_sec: 30,
     tv_nsec: 0,
 };
 
 /// Starts a daemon and waits until it can be called. The caller holds the lock on starting one.
 pub(super) fn start(paths: &Paths, program: &Path) -> io::Result<()> {
-    let said = match keeper_above(&paths.sessions()) {
+    let report = match keeper_above(&paths.sessions()) {
         Some(keeper) => start_outside(paths, &keeper)?,
         None => start_here(paths, program)?,
     };
-    let why = match said.trim() {
+    let why = match report.trim() {
         "ready" => return Ok(()),
         "" => "it ended without a word",
         why => why,
@@ -88,16 +88,16 @@ fn start_here(paths: &Paths, program: &Path) -> io::Result<String> {
     }
     let mut child = command.spawn()?;
     drop(theirs);
-    let mut said = String::new();
-    ready.read_to_string(&mut said)?;
+    let mut report = String::new();
+    ready.read_to_string(&mut report)?;
     // A client may live long; without this wait an ended daemon would stay a zombie.
     std::thread::spawn(move || child.wait());
-    Ok(said)
+    Ok(report)
 }
 
 /// Has the fork server of this keeper start the daemon. Returns the daemon's report.
 fn start_outside(paths: &Paths, keeper: &ProcessHandle) -> io::Result<String> {
-    let server = fork_server(keeper).ok_or_else(|| io::Error::other(INSIDE))?;
+    let server = fork_server(keeper).ok_or_else(|| io::Error::other(INSIDE_SESSION))?;
     let path = ready_path(paths);
     let _ = std::fs::remove_file(&path);
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
@@ -105,14 +105,14 @@ fn start_outside(paths: &Paths, keeper: &ProcessHandle) -> io::Result<String> {
     let ready = rustix::fs::open(&path, flags, Mode::empty())?;
     server.signal(START_DAEMON);
     let mut fds = [PollFd::new(&ready, PollFlags::IN)];
-    let executed = poll(&mut fds, Some(&EXECUTED));
-    let mut said = String::new();
+    let executed = poll(&mut fds, Some(&EXEC_TIMEOUT));
+    let mut report = String::new();
     if matches!(executed, Ok(1)) {
         rustix::io::ioctl_fionbio(&ready, false)?;
-        File::from(ready).read_to_string(&mut said)?;
+        File::from(ready).read_to_string(&mut report)?;
     }
     let _ = std::fs::remove_file(&path);
-    Ok(said)
+    Ok(report)
 }
 
 /// Fork server of a keeper, if it is alive.
@@ -134,23 +134,24 @@ fn keeper_above(sessions: &Path) -> Option<ProcessHandle> {
         return None;
     }
     let folders = std::fs::read_dir(sessions).ok()?.flatten();
-    let kept = folders
+    let with_socket = folders
         .map(|entry| entry.path())
         .filter(|path| path.join(CTL).exists());
-    kept.filter_map(|path| folder::read_meta(&path).ok().flatten())
+    with_socket
+        .filter_map(|path| folder::read_meta(&path).ok().flatten())
         .filter(|meta| meta.keeper.boot_id == boot_id())
         .filter_map(|meta| tree::keeper(&meta))
         .find(|keeper| mark::limit_of(keeper.pid).is_some_and(|limit| limit > own))
 }
 
-const INSIDE: &str = "the daemon cannot be run by a command of one of its own sessions, because their keepers would take \
+const INSIDE_SESSION: &str = "the daemon cannot be run by a command of one of its own sessions, because their keepers would take \
                       no orders from it; start it outside of every session, as any abide command in a terminal of \
                       your own does";
 
 /// Refuses to run a daemon whose orders keepers would refuse: their sessions would appear to be lost.
 pub(super) fn check_outside(paths: &Paths) -> io::Result<()> {
     match keeper_above(&paths.sessions()) {
-        Some(_) => Err(io::Error::other(INSIDE)),
+        Some(_) => Err(io::Error::other(INSIDE_SESSION)),
         None => Ok(()),
     }
 }
@@ -172,23 +173,23 @@ pub fn ready_pipe(paths: &Paths) -> Option<OwnedFd> {
 /// Redirects standard error to the log file, in a daemon that was started in the background.
 pub fn log_to_file(paths: &Paths) -> io::Result<()> {
     let path = paths.daemon_log();
-    turn_over(&path);
+    rotate(&path);
     let mut options = File::options();
     let opened = options.create(true).append(true).mode(0o600).open(&path);
-    let in_place = |fault: io::Error| {
+    let with_path = |fault: io::Error| {
         io::Error::new(
             fault.kind(),
             format!("cannot write {}: {fault}", path.display()),
         )
     };
-    rustix::stdio::dup2_stderr(opened.map_err(in_place)?.as_fd())?;
+    rustix::stdio::dup2_stderr(opened.map_err(with_path)?.as_fd())?;
     Ok(())
 }
 
 /// Rotates a log that has grown long; the previous old log is overwritten.
-fn turn_over(log: &Path) {
-    const LONG: u64 = 1 << 20;
-    if std::fs::metadata(log).is_ok_and(|found| found.len() > LONG) {
+fn rotate(log: &Path) {
+    const ROTATE_BYTES: u64 = 1 << 20;
+    if std::fs::metadata(log).is_ok_and(|found| found.len() > ROTATE_BYTES) {
         // A log that cannot be renamed only keeps growing.
         let _ = std::fs::rename(log, log.with_added_extension("old"));
     }

@@ -14,37 +14,37 @@ pub struct UnknownKey(String);
 /// Bytes of one key.
 pub fn key(name: &str, modes: Modes) -> Result<Vec<u8>, UnknownKey> {
     let unknown = || UnknownKey(abide_output::printable::one_line(name));
-    let mut held = Held::default();
+    let mut modifiers = Modifiers::default();
     let mut rest = name;
     // The part after the last separator is the key itself, which may be a separator character.
     while let Some((word, after)) = modifier(rest) {
         match word {
-            Modifier::Ctrl => held.ctrl = true,
-            Modifier::Alt => held.alt = true,
-            Modifier::Shift => held.shift = true,
+            Modifier::Ctrl => modifiers.ctrl = true,
+            Modifier::Alt => modifiers.alt = true,
+            Modifier::Shift => modifiers.shift = true,
         }
         rest = after;
     }
     let mut letters = rest.chars();
     if let (Some(letter), None) = (letters.next(), letters.next()) {
-        return character(letter, held).ok_or_else(unknown);
+        return character(letter, modifiers).ok_or_else(unknown);
     }
     let plain: String = rest
         .chars()
         .filter(|c| !matches!(c, '-' | '_' | ' '))
         .map(|c| c.to_ascii_lowercase())
         .collect();
-    named(&plain, held, modes).ok_or_else(unknown)
+    named(&plain, modifiers, modes).ok_or_else(unknown)
 }
 
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct Modifiers {
     ctrl: bool,
     alt: bool,
     shift: bool,
 }
 
-impl Held {
+impl Modifiers {
     fn any(self) -> bool {
         self.ctrl || self.alt || self.shift
     }
@@ -78,12 +78,12 @@ fn modifier(name: &str) -> Option<(Modifier, &str)> {
 }
 
 /// Bytes of a character key.
-fn character(letter: char, held: Held) -> Option<Vec<u8>> {
+fn character(letter: char, modifiers: Modifiers) -> Option<Vec<u8>> {
     let mut out = Vec::new();
-    if held.alt {
+    if modifiers.alt {
         out.push(0x1b);
     }
-    if held.ctrl {
+    if modifiers.ctrl {
         out.push(match letter.to_ascii_lowercase() {
             letter @ 'a'..='z' => letter as u8 & 0x1f,
             ' ' | '@' | '2' => 0x00,
@@ -97,7 +97,7 @@ fn character(letter: char, held: Held) -> Option<Vec<u8>> {
         });
         return Some(out);
     }
-    let letter = if held.shift {
+    let letter = if modifiers.shift {
         letter.to_uppercase().next()?
     } else {
         letter
@@ -107,45 +107,45 @@ fn character(letter: char, held: Held) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn named(name: &str, held: Held, modes: Modes) -> Option<Vec<u8>> {
+fn named(name: &str, modifiers: Modifiers, modes: Modes) -> Option<Vec<u8>> {
     Some(match name {
-        "enter" | "return" | "cr" => simple(b"\r", held),
-        "linefeed" | "newline" | "lf" => simple(b"\n", held),
-        "tab" if held.shift => simple(b"\x1b[Z", held),
-        "tab" => simple(b"\t", held),
-        "backtab" => simple(b"\x1b[Z", held),
-        "esc" | "escape" => simple(b"\x1b", held),
-        "space" if held.ctrl => simple(b"\0", held),
-        "space" => simple(b" ", held),
-        "backspace" | "bs" if held.ctrl => simple(b"\x08", held),
-        "backspace" | "bs" => simple(b"\x7f", held),
-        "up" => arrow(b'A', held, modes),
-        "down" => arrow(b'B', held, modes),
-        "right" => arrow(b'C', held, modes),
-        "left" => arrow(b'D', held, modes),
-        "home" => arrow(b'H', held, modes),
-        "end" => arrow(b'F', held, modes),
-        "insert" | "ins" => numbered(2, held),
-        "delete" | "del" => numbered(3, held),
-        "pageup" | "pgup" => numbered(5, held),
-        "pagedown" | "pgdn" | "pgdown" => numbered(6, held),
-        _ => return function(name, held),
+        "enter" | "return" | "cr" => simple(b"\r", modifiers),
+        "linefeed" | "newline" | "lf" => simple(b"\n", modifiers),
+        "tab" if modifiers.shift => simple(b"\x1b[Z", modifiers),
+        "tab" => simple(b"\t", modifiers),
+        "backtab" => simple(b"\x1b[Z", modifiers),
+        "esc" | "escape" => simple(b"\x1b", modifiers),
+        "space" if modifiers.ctrl => simple(b"\0", modifiers),
+        "space" => simple(b" ", modifiers),
+        "backspace" | "bs" if modifiers.ctrl => simple(b"\x08", modifiers),
+        "backspace" | "bs" => simple(b"\x7f", modifiers),
+        "up" => arrow(b'A', modifiers, modes),
+        "down" => arrow(b'B', modifiers, modes),
+        "right" => arrow(b'C', modifiers, modes),
+        "left" => arrow(b'D', modifiers, modes),
+        "home" => arrow(b'H', modifiers, modes),
+        "end" => arrow(b'F', modifiers, modes),
+        "insert" | "ins" => numbered(2, modifiers),
+        "delete" | "del" => numbered(3, modifiers),
+        "pageup" | "pgup" => numbered(5, modifiers),
+        "pagedown" | "pgdn" | "pgdown" => numbered(6, modifiers),
+        _ => return function(name, modifiers),
     })
 }
 
 /// Bytes of a key that ignores modifiers, except that Alt prepends an escape.
-fn simple(bytes: &[u8], held: Held) -> Vec<u8> {
+fn simple(bytes: &[u8], modifiers: Modifiers) -> Vec<u8> {
     let mut out = Vec::new();
-    if held.alt {
+    if modifiers.alt {
         out.push(0x1b);
     }
     out.extend_from_slice(bytes);
     out
 }
 
-fn arrow(letter: u8, held: Held, modes: Modes) -> Vec<u8> {
-    if held.any() {
-        format!("\x1b[1;{}{}", held.code(), letter as char).into_bytes()
+fn arrow(letter: u8, modifiers: Modifiers, modes: Modes) -> Vec<u8> {
+    if modifiers.any() {
+        format!("\x1b[1;{}{}", modifiers.code(), letter as char).into_bytes()
     } else if modes.application_cursor {
         vec![0x1b, b'O', letter]
     } else {
@@ -153,29 +153,29 @@ fn arrow(letter: u8, held: Held, modes: Modes) -> Vec<u8> {
     }
 }
 
-fn numbered(number: u8, held: Held) -> Vec<u8> {
-    if held.any() {
-        format!("\x1b[{number};{}~", held.code()).into_bytes()
+fn numbered(number: u8, modifiers: Modifiers) -> Vec<u8> {
+    if modifiers.any() {
+        format!("\x1b[{number};{}~", modifiers.code()).into_bytes()
     } else {
         format!("\x1b[{number}~").into_bytes()
     }
 }
 
 /// F1 to F12. F1 to F4 end in a letter and the others have a number; the numbers 16 and 22 are unused.
-fn function(name: &str, held: Held) -> Option<Vec<u8>> {
+fn function(name: &str, modifiers: Modifiers) -> Option<Vec<u8>> {
     let number: u8 = name.strip_prefix('f')?.parse().ok()?;
     let letter = |letter: u8| {
-        if held.any() {
-            format!("\x1b[1;{}{}", held.code(), letter as char).into_bytes()
+        if modifiers.any() {
+            format!("\x1b[1;{}{}", modifiers.code(), letter as char).into_bytes()
         } else {
             vec![0x1b, b'O', letter]
         }
     };
     Some(match number {
         1..=4 => letter(b'P' + number - 1),
-        5 => numbered(15, held),
-        6..=10 => numbered(number + 11, held),
-        11 | 12 => numbered(number + 12, held),
+        5 => numbered(15, modifiers),
+        6..=10 => numbered(number + 11, modifiers),
+        11 | 12 => numbered(number + 12, modifiers),
         _ => return None,
     })
 }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_the_bytes_that_terminals_send() {
+    fn named_keys_encode_as_xterm_sends_them() {
         for (name, bytes) in [
             ("enter", "\r"),
             ("Enter", "\r"),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn application_mode_changes_the_cursor_keys_only() {
+    fn application_mode_changes_cursor_keys_only() {
         let modes = Modes {
             application_cursor: true,
             ..Modes::default()
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named_and_the_keys_are_listed() {
+    fn unknown_key_error_lists_the_keys() {
         for name in [
             "", "f13", "f0", "ctrl-", "hyper-x", "ctrl-é", "entre", "\x1b[31m",
         ] {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_entered_and_pasted_only_where_asked_for() {
+    fn several_lines_are_pasted_only_in_bracketed_paste_mode() {
         let paste = Modes {
             bracketed_paste: true,
             ..Modes::default()
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paste_cannot_end_itself() {
+    fn end_mark_in_pasted_text_is_removed() {
         let paste = Modes {
             bracketed_paste: true,
             ..Modes::default()
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_within_marks_are_taken_out_however_deep_they_are() {
+    fn nested_paste_marks_are_removed_in_linear_time() {
         let paste = Modes {
             bracketed_paste: true,
             ..Modes::default()

@@ -1,6 +1,6 @@
 //! abide runs commands, keeps terminal sessions and waits, on behalf of AI agents.
 //!
-//! A Rust program can use abide without MCP: [`Abide`] is an agent's interface to the daemon, and [`Held`] is an
+//! A Rust program can use abide without MCP: [`Abide`] is an agent's interface to the daemon, and [`EmbeddedEngine`] is an
 //! engine inside the program itself. Both take the same calls.
 //!
 //! ```no_run
@@ -27,23 +27,26 @@ mod daemon_process;
 pub mod http;
 pub mod keys;
 pub mod library;
-pub mod lines;
+
 pub mod lock;
 pub mod mcp;
-mod program;
-mod readers;
+mod reader_cursors;
 pub mod serve;
 pub mod signals;
+mod single_program;
 mod socket_activation;
-mod strict;
+mod strict_json;
 pub mod tools;
+pub mod unread_lines;
 pub mod xml;
 
-pub use library::{Abide, Call, Error, Held, Person, Question, Questions, Session, ToolResult};
+pub use library::{
+    Abide, Call, EmbeddedEngine, Error, Person, Question, Questions, Session, ToolResult,
+};
 
 /// Runs the keeper and does not return, if this process was started as one. A program that contains an engine and
 /// serves as the executable of its own keepers calls this first in `main`.
-pub fn keep_if_asked() {
+pub fn run_keeper_if_requested() {
     if std::env::args_os()
         .nth(1)
         .is_some_and(|word| word == "keeper")

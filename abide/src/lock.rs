@@ -20,7 +20,7 @@ pub(crate) fn make_folders(paths: &Paths) -> io::Result<()> {
 }
 
 /// Takes a lock of this name, held as long as the file is open. `None`: another process holds it.
-pub fn only_one(paths: &Paths, name: &str) -> io::Result<Option<File>> {
+pub fn try_lock_file(paths: &Paths, name: &str) -> io::Result<Option<File>> {
     make_folders(paths)?;
     let mut file = private_file::open(&paths.runtime.join(name))?;
     match file.try_lock() {
@@ -65,9 +65,9 @@ pub(crate) fn prepare(paths: &Paths) -> anyhow::Result<File> {
 }
 
 /// Attempts to take a lock whose holder does not answer; [`LOCK_PAUSE`] is the time between two.
-const LOCK_TRIES: u32 = 500;
+const LOCK_ATTEMPTS: u32 = 500;
 /// Attempts to take a lock whose holder has confirmed that it stops, which may take a while.
-const STOP_TRIES: u32 = 3_000;
+const STOP_ATTEMPTS: u32 = 3_000;
 const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Takes over from the daemon that holds the lock. An older daemon is told to stop and leaves its sessions
@@ -75,12 +75,18 @@ const LOCK_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 /// is stopping or starting.
 fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
     let socket = paths.http_socket();
-    let mut told_to_stop = false;
-    let mut tries = 0;
-    while tries < if told_to_stop { STOP_TRIES } else { LOCK_TRIES } {
-        tries += 1;
-        if !told_to_stop && let Ok(running) = http::daemon_version(&socket) {
-            told_to_stop = make_way(&socket, &running)?;
+    let mut stop_requested = false;
+    let mut attempts = 0;
+    while attempts
+        < if stop_requested {
+            STOP_ATTEMPTS
+        } else {
+            LOCK_ATTEMPTS
+        }
+    {
+        attempts += 1;
+        if !stop_requested && let Ok(running) = http::daemon_version(&socket) {
+            stop_requested = stop_older(&socket, &running)?;
         }
         if lock.try_lock().is_ok() {
             return Ok(());
@@ -91,19 +97,19 @@ fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
         )]
         std::thread::sleep(LOCK_PAUSE);
     }
-    let trouble = if told_to_stop {
+    let state = if stop_requested {
         "said that it stops but does not"
     } else {
         "does not answer"
     };
     bail!(
-        "another daemon holds {} and {trouble}",
+        "another daemon holds {} and {state}",
         paths.lock().display()
     );
 }
 
 /// Tells a daemon that is older than this program to stop. `false`: the daemon went away before it was told.
-fn make_way(socket: &Path, running: &str) -> anyhow::Result<bool> {
+fn stop_older(socket: &Path, running: &str) -> anyhow::Result<bool> {
     if !is_older(running, env!("CARGO_PKG_VERSION")) {
         bail!(
             "a daemon runs already (version {running}); `abide status` shows it, `abide stop` ends it"
@@ -111,13 +117,13 @@ fn make_way(socket: &Path, running: &str) -> anyhow::Result<bool> {
     }
     match http::stop_daemon(socket) {
         Ok(()) => Ok(true),
-        Err(fault) if went_away(fault.kind()) => Ok(false),
+        Err(fault) if is_gone(fault.kind()) => Ok(false),
         Err(fault) => Err(fault).context("the older daemon does not stop"),
     }
 }
 
 /// True if this error means that the daemon is gone.
-fn went_away(fault: io::ErrorKind) -> bool {
+fn is_gone(fault: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(
         fault,

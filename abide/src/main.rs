@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    abide::keep_if_asked();
+    abide::run_keeper_if_requested();
     let mut words = std::env::args_os().skip(1);
     match words.next().as_deref().and_then(|word| word.to_str()) {
         Some("mcp") => match abide::cli::mcp_agent(words) {

@@ -14,7 +14,7 @@ use abide_session::{accelerator, descriptors, mark, oom, private_file};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 
-use crate::socket_activation::{self, Sockets};
+use crate::socket_activation::{self, PassedSockets};
 use crate::{allocator, http, lock, mcp};
 
 /// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
@@ -30,12 +30,12 @@ pub fn serve(
     secret::set_not_dumpable();
     mark::note_own();
     allocator::keep_large_blocks_apart();
-    let sockets =
-        Sockets::take(&activation).context("cannot take the sockets that were handed over")?;
+    let sockets = PassedSockets::take(&activation)
+        .context("cannot take the sockets that were handed over")?;
     let checked = accelerator::check_switches().map_err(anyhow::Error::msg);
     let served = checked
         .and_then(|()| lock::prepare(&paths))
-        .and_then(|held| {
+        .and_then(|lock| {
             // One thread runs all asynchronous tasks: a call that never changes threads is fast. Blocking
             // work (long logs, a slow disk) runs on threads of its own.
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -43,7 +43,7 @@ pub fn serve(
                 .build()?;
             let served = runtime.block_on(run(paths, config, (activation, sockets), &mut ready));
             runtime.shutdown_background();
-            drop(held);
+            drop(lock);
             served
         });
     if let (Err(e), Some(mut ready)) = (&served, ready.take()) {
@@ -53,7 +53,7 @@ pub fn serve(
 }
 
 /// Routes of an engine without sockets.
-pub fn routes_within(runtime: &Runtime, paths: Paths) -> axum::Router {
+pub fn in_process_routes(runtime: &Runtime, paths: Paths) -> axum::Router {
     let daemon = http::Daemon {
         started_at: SystemClock.now().wall,
         paths,
@@ -65,7 +65,7 @@ pub fn routes_within(runtime: &Runtime, paths: Paths) -> axum::Router {
 async fn run(
     paths: Paths,
     config: Config,
-    (activation, mut sockets): (SocketActivation, Sockets),
+    (activation, mut sockets): (SocketActivation, PassedSockets),
     ready: &mut Option<File>,
 ) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
@@ -74,11 +74,11 @@ async fn run(
         return Ok(runtime.stopped().await?);
     }
     let handle = runtime.handle.clone();
-    let seal = Arc::new(mcp::Seal::new(seal(&paths.state.join("seal"))?));
-    tell_version(&paths, &activation)?;
+    let seal = Arc::new(mcp::Seal::new(load_seal_key(&paths.state.join("seal"))?));
+    publish_version(&paths, &activation)?;
     let http_listener = listen(&paths.http_socket(), &mut sockets)?;
     let mcp_listener = listen(&paths.mcp_socket(), &mut sockets)?;
-    if let Some(elsewhere) = sockets.left() {
+    if let Some(elsewhere) = sockets.unused() {
         bail!(
             "a socket was handed over that listens at {}, but clients look for {}",
             elsewhere.display(),
@@ -102,7 +102,7 @@ async fn run(
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
     }
-    socket_activation::say_ready(&activation);
+    socket_activation::notify_ready(&activation);
     tracing::info!(
         "abide {} is ready, process {}",
         env!("CARGO_PKG_VERSION"),
@@ -121,20 +121,20 @@ async fn run(
 
 /// Publishes the version of this daemon, so that a newer client may replace it. With socket activation the
 /// file is removed: the process that passed the sockets decides which program is started next.
-fn tell_version(paths: &Paths, activation: &SocketActivation) -> anyhow::Result<()> {
+fn publish_version(paths: &Paths, activation: &SocketActivation) -> anyhow::Result<()> {
     let path = paths.daemon_version();
-    let told = match activation.sockets {
+    let written = match activation.sockets {
         0 => secret::write(&path, env!("CARGO_PKG_VERSION")),
         _ => std::fs::remove_file(&path).or_else(|fault| match fault.kind() {
             io::ErrorKind::NotFound => Ok(()),
             _ => Err(fault),
         }),
     };
-    told.with_context(|| format!("cannot write {}", path.display()))
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Listens at `path`, or takes the passed socket that already listens there.
-fn listen(path: &Path, activation: &mut Sockets) -> anyhow::Result<tokio::net::UnixListener> {
+fn listen(path: &Path, activation: &mut PassedSockets) -> anyhow::Result<tokio::net::UnixListener> {
     let listener = match activation.at(path) {
         Some(listener) => listener,
         None => {
@@ -146,9 +146,12 @@ fn listen(path: &Path, activation: &mut Sockets) -> anyhow::Result<tokio::net::U
 }
 
 /// Opens the TCP listener if one is configured. A failure is only logged: the daemon still serves its unix sockets.
-async fn open_tcp(paths: &Paths, door: HttpListen) -> (http::Tcp, Option<(TcpListener, String)>) {
+async fn open_tcp(
+    paths: &Paths,
+    listen_on: HttpListen,
+) -> (http::Tcp, Option<(TcpListener, String)>) {
     let _ = std::fs::remove_file(paths.http_address());
-    let HttpListen::At(wanted) = door else {
+    let HttpListen::At(wanted) = listen_on else {
         return (http::Tcp::Off, None);
     };
     let opened = async {
@@ -191,7 +194,7 @@ async fn bind(paths: &Paths, wanted: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Key that seals the state which clients carry; it is stored so that it outlives the daemon.
-fn seal(path: &Path) -> anyhow::Result<[u8; 32]> {
+fn load_seal_key(path: &Path) -> anyhow::Result<[u8; 32]> {
     if let Ok(bytes) = std::fs::read(path)
         && let Ok(seal) = bytes.try_into()
     {

@@ -38,12 +38,12 @@ const SIGNALS: &[(&str, i32)] = &[
 /// Number of a signal that was given by name or by number.
 pub fn number(given: Option<&Value>) -> Option<i32> {
     match given? {
-        Value::Number(number) => possible(i32::try_from(number.as_i64()?).ok()?),
+        Value::Number(number) => in_range(i32::try_from(number.as_i64()?).ok()?),
         Value::String(name) => {
             let name = name.trim().to_ascii_uppercase();
             // Some callers send every value as text, also numbers.
             if let Ok(number) = name.parse() {
-                return possible(number);
+                return in_range(number);
             }
             let name = name.strip_prefix("SIG").unwrap_or(&name);
             let known = SIGNALS.iter().find(|(known, _)| *known == name);
@@ -53,7 +53,7 @@ pub fn number(given: Option<&Value>) -> Option<i32> {
     }
 }
 
-fn possible(number: i32) -> Option<i32> {
+fn in_range(number: i32) -> Option<i32> {
     (1..=64).contains(&number).then_some(number)
 }
 
@@ -63,8 +63,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn signals_are_known_by_name_and_by_number() {
-        for (given, wanted) in [
+    fn signals_parse_from_name_or_number() {
+        for (given, expected) in [
             (json!("INT"), Some(2)),
             (json!("sigint"), Some(2)),
             (json!("SEGV"), Some(11)),
@@ -78,7 +78,7 @@ mod tests {
             (json!("NOPE"), None),
             (json!(true), None),
         ] {
-            assert_eq!(number(Some(&given)), wanted, "{given}");
+            assert_eq!(number(Some(&given)), expected, "{given}");
         }
         assert_eq!(number(None), None);
     }

@@ -1,4 +1,4 @@
-//! Sockets that the parent process has opened for this one, and the notification that this process is ready,
+//! PassedSockets that the parent process has opened for this one, and the notification that this process is ready,
 //! as in systemd's socket activation.
 
 use std::io;
@@ -11,18 +11,18 @@ use rustix::io::FdFlags;
 use abide_engine::config::SocketActivation;
 
 /// First file descriptor that is passed.
-const FIRST: RawFd = 3;
+const FIRST_FD: RawFd = 3;
 
 /// Listening sockets with their paths.
 #[derive(Debug, Default)]
-pub struct Sockets(Vec<(PathBuf, UnixListener)>);
+pub struct PassedSockets(Vec<(PathBuf, UnixListener)>);
 
-impl Sockets {
+impl PassedSockets {
     /// Takes the passed sockets. Must be called once, before any file is opened. Fails if a passed descriptor
     /// is no listening socket with a path.
     pub fn take(activation: &SocketActivation) -> io::Result<Self> {
         let mut sockets = Vec::new();
-        for fd in FIRST..FIRST.saturating_add(activation.sockets) {
+        for fd in FIRST_FD..FIRST_FD.saturating_add(activation.sockets) {
             // SAFETY: the parent process states that it has put this descriptor there for us, and no other
             // code uses it.
             let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -35,32 +35,32 @@ impl Sockets {
                 _ => return Err(io::Error::other("a handed-over socket listens nowhere")),
             }
         }
-        Ok(Sockets(sockets))
+        Ok(PassedSockets(sockets))
     }
 
     /// Passed socket that listens at `path`, if there is one.
     pub fn at(&mut self, path: &Path) -> Option<UnixListener> {
         let real = |path: &Path| std::fs::canonicalize(path).ok();
         let wanted = real(path)?;
-        let place = self
+        let index = self
             .0
             .iter()
             .position(|(at, _)| real(at).as_ref() == Some(&wanted))?;
-        Some(self.0.swap_remove(place).1)
+        Some(self.0.swap_remove(index).1)
     }
 
     /// Path of a passed socket that was not used: clients do not look for it there.
-    pub fn left(&self) -> Option<&Path> {
+    pub fn unused(&self) -> Option<&Path> {
         self.0.first().map(|(path, _)| path.as_path())
     }
 }
 
 /// Notifies the parent process that this process is ready, if it asked for that.
-pub fn say_ready(activation: &SocketActivation) {
+pub fn notify_ready(activation: &SocketActivation) {
     let Some(path) = &activation.notify else {
         return;
     };
-    let told = UnixDatagram::unbound().and_then(|socket| match path.to_str() {
+    let sent = UnixDatagram::unbound().and_then(|socket| match path.to_str() {
         Some(name) if name.starts_with('@') => {
             use std::os::linux::net::SocketAddrExt;
             let address = std::os::unix::net::SocketAddr::from_abstract_name(&name[1..])?;
@@ -68,7 +68,7 @@ pub fn say_ready(activation: &SocketActivation) {
         }
         _ => socket.send_to(b"READY=1", path),
     });
-    if let Err(fault) = told {
+    if let Err(fault) = sent {
         tracing::warn!("cannot report readiness to the parent process: {fault}");
     }
 }

@@ -19,7 +19,7 @@ pub struct Block {
 /// Error in the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {sentence}")]
-pub struct Malformed {
+pub struct BlockError {
     /// Line of the error.
     pub line: usize,
     /// Description of the error, and what is allowed.
@@ -27,21 +27,21 @@ pub struct Malformed {
 }
 
 /// Finds the blocks of a text, in order.
-pub fn parse(text: &str) -> Result<Vec<Block>, Malformed> {
-    let mut reader = Reader { text, at: 0 };
+pub fn parse(text: &str) -> Result<Vec<Block>, BlockError> {
+    let mut parser = BlockParser { text, at: 0 };
     let mut blocks = Vec::new();
-    while reader.find_tool() {
-        blocks.push(reader.block()?);
+    while parser.find_tool() {
+        blocks.push(parser.block()?);
     }
     Ok(blocks)
 }
 
-struct Reader<'a> {
+struct BlockParser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> BlockParser<'a> {
     fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
@@ -54,9 +54,9 @@ impl<'a> Reader<'a> {
         self.text[..at].matches('\n').count() + 1
     }
 
-    fn wrong<T>(&self, line: usize, sentence: impl Into<String>) -> Result<T, Malformed> {
+    fn error<T>(&self, line: usize, sentence: impl Into<String>) -> Result<T, BlockError> {
         let sentence = sentence.into();
-        Err(Malformed { line, sentence })
+        Err(BlockError { line, sentence })
     }
 
     /// Moves to the next opening tag of a tool; `<toolbox>` does not count. Returns false if there is none.
@@ -72,11 +72,11 @@ impl<'a> Reader<'a> {
         false
     }
 
-    fn block(&mut self) -> Result<Block, Malformed> {
+    fn block(&mut self) -> Result<Block, BlockError> {
         let line = self.line();
         self.at += "<tool".len();
         let Some(end) = self.rest().find('>') else {
-            return self.wrong(line, "the tag <tool …> has no closing '>'");
+            return self.error(line, "the tag <tool …> has no closing '>'");
         };
         let head = &self.rest()[..end];
         self.at += end + 1;
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
             None => (head, false),
         };
         let Some(name) = attribute(head.trim()) else {
-            return self.wrong(
+            return self.error(
                 line,
                 "<tool> must have a name and nothing else, as in <tool name=\"shell\">",
             );
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         let Some(tool) = tools::named(&name) else {
             let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
             let name = tools::shown(&name);
-            return self.wrong(
+            return self.error(
                 line,
                 format!(
                     "there is no tool '{name}'; the tools are {}",
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         tool: &Described,
         began: usize,
         arguments: &mut Map<String, Value>,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), BlockError> {
         let schema = (tool.input)();
         loop {
             let gap = self.rest().find('<').unwrap_or(self.rest().len());
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
             if !between.is_empty() && gap < self.rest().len() {
                 let shown = tools::shown(between);
                 let blank = self.rest().len() - self.rest().trim_start().len();
-                return self.wrong(
+                return self.error(
                     self.line_at(self.at + blank),
                     format!("text between the fields of '{}': {shown}", tool.name),
                 );
@@ -134,18 +134,18 @@ impl<'a> Reader<'a> {
             let line = self.line();
             let rest = self.rest();
             if rest.is_empty() || rest.starts_with("<tool ") || rest.starts_with("<tool>") {
-                return self.wrong(
+                return self.error(
                     began,
                     format!("the block of '{}' is not closed with </tool>", tool.name),
                 );
             }
-            if let Some(length) = closes(rest, "tool") {
+            if let Some(length) = closing_tag(rest, "tool") {
                 self.at += length;
                 return Ok(());
             }
             if let Some(comment) = rest.strip_prefix("<!--") {
                 let Some(end) = comment.find("-->") else {
-                    return self.wrong(line, "a comment is not closed with -->");
+                    return self.error(line, "a comment is not closed with -->");
                 };
                 self.at += "<!--".len() + end + "-->".len();
                 continue;
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
                     .map(|(name, _)| name.as_str())
                     .collect();
                 let name = tools::shown(&name);
-                return self.wrong(
+                return self.error(
                     line,
                     format!(
                         "'{}' has no field '{name}'; its fields are {}",
@@ -168,20 +168,20 @@ impl<'a> Reader<'a> {
                     ),
                 );
             };
-            let value = typed(&value, known).or_else(|allowed| {
-                self.wrong(
+            let value = parse_value(&value, known).or_else(|allowed| {
+                self.error(
                     line,
                     format!("`{name}` must be {allowed}; got {}", tools::shown(&value)),
                 )
             })?;
             if arguments.insert(name.clone(), value).is_some() {
-                return self.wrong(line, format!("`{name}` is given twice"));
+                return self.error(line, format!("`{name}` is given twice"));
             }
         }
     }
 
     /// Reads one element; the position is at its `<`.
-    fn field(&mut self, tool: &Described, line: usize) -> Result<(String, String), Malformed> {
+    fn field(&mut self, tool: &Described, line: usize) -> Result<(String, String), BlockError> {
         let tag = &self.rest()[1..];
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let length = tag.find(|c| !plain(c)).unwrap_or(tag.len());
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         let after = tag[length..].trim_start();
         if name.is_empty() || !(after.starts_with('>') || after.starts_with("/>")) {
             let shown = tools::shown(tag.lines().next().unwrap_or_default());
-            return self.wrong(
+            return self.error(
                 line,
                 format!(
                     "a field of '{}' is expected, such as <{}>; got <{shown}",
@@ -209,26 +209,26 @@ impl<'a> Reader<'a> {
         loop {
             let rest = self.rest();
             let Some(mark) = rest.find(['<', '&']) else {
-                return self.wrong(line, format!("<{name}> is not closed with {close}"));
+                return self.error(line, format!("<{name}> is not closed with {close}"));
             };
             value.push_str(&rest[..mark]);
             self.at += mark;
             let rest = self.rest();
-            if let Some(length) = closes(rest, &name) {
+            if let Some(length) = closing_tag(rest, &name) {
                 self.at += length;
                 return Ok((name, unindented(&value)));
             }
             if let Some(data) = rest.strip_prefix("<![CDATA[") {
                 let Some(end) = data.find("]]>") else {
-                    return self.wrong(self.line(), "a CDATA section is not closed with ]]>");
+                    return self.error(self.line(), "a CDATA section is not closed with ]]>");
                 };
                 value.push_str(&data[..end]);
                 self.at += "<![CDATA[".len() + end + "]]>".len();
             } else if let Some((letter, length)) = entity(rest) {
                 value.push(letter);
                 self.at += length;
-            } else if closes(rest, "tool").is_some() {
-                return self.wrong(line, format!("<{name}> is not closed with {close}"));
+            } else if closing_tag(rest, "tool").is_some() {
+                return self.error(line, format!("<{name}> is not closed with {close}"));
             } else {
                 // A model that writes `a < b && c` without escaping means these characters.
                 let mark = &rest[..1];
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Length of the closing tag of this name, if the text begins with it.
-fn closes(text: &str, name: &str) -> Option<usize> {
+fn closing_tag(text: &str, name: &str) -> Option<usize> {
     let after = text.strip_prefix("</")?.strip_prefix(name)?.trim_start();
     let rest = after.strip_prefix('>')?;
     Some(text.len() - rest.len())
@@ -267,12 +267,12 @@ fn attribute(head: &str) -> Option<String> {
 }
 
 /// Limit on the length of an entity after its `&`, in bytes.
-const LONGEST_ENTITY: usize = 10;
+const ENTITY_LIMIT: usize = 10;
 
 /// Character that is written as an entity, and the length of the entity.
 fn entity(text: &str) -> Option<(char, usize)> {
     let rest = text.strip_prefix('&')?;
-    let end = rest.bytes().take(LONGEST_ENTITY).position(|b| b == b';')?;
+    let end = rest.bytes().take(ENTITY_LIMIT).position(|b| b == b';')?;
     let name = &rest[..end];
     let letter = match name {
         "lt" => '<',
@@ -307,7 +307,7 @@ fn unindented(value: &str) -> String {
 }
 
 /// Value in the type of its schema. The error says what is allowed.
-fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
+fn parse_value(text: &str, schema: &Value) -> Result<Value, &'static str> {
     let trimmed = text.trim();
     match schema["type"].as_str() {
         Some("integer") => {
@@ -325,23 +325,23 @@ fn typed(text: &str, schema: &Value) -> Result<Value, &'static str> {
         },
         Some("object") => match serde_json::from_str(trimmed) {
             Ok(value @ Value::Object(_)) => Ok(value),
-            _ => nested(trimmed, &schema["additionalProperties"], 0).ok_or("a JSON object"),
+            _ => parse_object(trimmed, &schema["additionalProperties"], 0).ok_or("a JSON object"),
         },
         Some("array") => match serde_json::from_str(trimmed) {
             Ok(value @ Value::Array(_)) => Ok(value),
-            _ => listed(trimmed).ok_or("a JSON list"),
+            _ => parse_list(trimmed).ok_or("a JSON list"),
         },
         _ => Ok(Value::String(text.to_owned())),
     }
 }
 
 /// Limit on nested elements; no valid condition is as deep.
-const DEEPEST: usize = 16;
+const DEPTH_LIMIT: usize = 16;
 
 /// Object that is written as elements, as in `<until><port>3000</port></until>`. Values have the type of
 /// `kind`, or else the type that they look like.
-fn nested(text: &str, kind: &Value, depth: usize) -> Option<Value> {
-    if depth > DEEPEST {
+fn parse_object(text: &str, kind: &Value, depth: usize) -> Option<Value> {
+    if depth > DEPTH_LIMIT {
         return None;
     }
     let mut fields = Map::new();
@@ -354,7 +354,7 @@ fn nested(text: &str, kind: &Value, depth: usize) -> Option<Value> {
                     .collect::<Option<_>>()?,
             ),
             _ if kind["type"] == "string" => Value::String(inner.to_owned()),
-            _ => looks_like(inner.trim()),
+            _ => guess_value(inner.trim()),
         };
         if fields.insert(name.to_owned(), value).is_some() {
             return None;
@@ -367,22 +367,22 @@ fn nested(text: &str, kind: &Value, depth: usize) -> Option<Value> {
 fn member(name: &str, inner: &str, depth: usize) -> Option<Value> {
     let whole = match name {
         "all" | "any" => None,
-        _ => nested(inner.trim(), &Value::Null, depth),
+        _ => parse_object(inner.trim(), &Value::Null, depth),
     };
-    match (whole, looks_like(inner.trim())) {
+    match (whole, guess_value(inner.trim())) {
         (Some(condition), _) | (None, condition @ Value::Object(_)) => Some(condition),
-        (None, _) => nested(&format!("<{name}>{inner}</{name}>"), &Value::Null, depth),
+        (None, _) => parse_object(&format!("<{name}>{inner}</{name}>"), &Value::Null, depth),
     }
 }
 
 /// List that is written as elements, as in `<keys><key>up</key><key>enter</key></keys>`.
-fn listed(text: &str) -> Option<Value> {
+fn parse_list(text: &str) -> Option<Value> {
     let items = elements(text)?.into_iter();
     let items: Vec<Value> = items.map(|(_, inner)| Value::from(inner)).collect();
     (!items.is_empty()).then_some(Value::Array(items))
 }
 
-fn looks_like(text: &str) -> Value {
+fn guess_value(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Object(_))) => value,
         _ => Value::String(text.to_owned()),
@@ -400,7 +400,7 @@ fn elements(text: &str) -> Option<Vec<(&str, &str)>> {
         if name.is_empty() || !name.chars().all(plain) {
             return None;
         }
-        let (inner, after) = enclosed(after, name)?;
+        let (inner, after) = split_at_closing_tag(after, name)?;
         found.push((name, inner));
         rest = after.trim_start();
     }
@@ -408,7 +408,7 @@ fn elements(text: &str) -> Option<Vec<(&str, &str)>> {
 }
 
 /// Text before and after the closing tag of this name. Elements of the same name may be nested inside.
-fn enclosed<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
+fn split_at_closing_tag<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let (open, close) = (format!("<{name}>"), format!("</{name}>"));
     let mut depth = 0;
     let mut at = 0;
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_as_the_prompt_shows_it() {
+    fn block_of_the_prompt_parses() {
         let text = "I will wait.\n<tool name=\"timer\">\n  <total_duration>300</total_duration>\n  \
             <timeout_duration>60.5</timeout_duration>\n  <reason>Waiting for server to start</reason>\n</tool>\nDone.";
         let blocks = parse(text).expect("blocks");
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_typed_and_taken_as_they_are_meant() {
+    fn values_have_the_type_of_the_schema() {
         let shell = |inner: &str| one(&format!("<tool name='shell'>{inner}</tool>"));
         assert_eq!(
             shell(
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_and_lists_may_be_written_as_elements() {
+    fn objects_and_lists_parse_from_elements() {
         let until = |inner: &str| {
             let block = format!("<tool name='timer'><until>{inner}</until></tool>");
             one(&block)["until"].clone()
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_keep_their_order_and_text_without_blocks_has_none() {
+    fn blocks_keep_their_order() {
         let text = "<tool name=\"read_timer\"/>\n<tool name=\"read_messages\"></tool>";
         let tools: Vec<_> = parse(text)
             .expect("blocks")
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_without_end_is_refused() {
+    fn deep_nesting_is_refused() {
         let depth = 100_000;
         let inner = format!("{}{}", "<any>".repeat(depth), "</any>".repeat(depth));
         let block = format!("<tool name='timer'>\n<until>{inner}</until></tool>");
@@ -552,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_that_are_no_entities_are_passed_over_quickly() {
+    fn ampersands_without_entity_parse_in_linear_time() {
         // A search to the end of the text for each `&` would take hours.
         let many = "<&".repeat(1 << 20);
         let block = format!("<tool name='shell'><command>{many}</command></tool>");
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn errors_name_their_line() {
         wrong(
             "\n<tool name=\"shell\">\n<command>x</command>\n",
             2,

@@ -7,7 +7,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::{Answer, YesNo};
-use super::client::{self, Client, Unanswered};
+use super::client::{self, Client, ClientError};
 use super::patience::{self, Listener, Patience};
 use super::prompt::{Prompt, Said};
 use super::show;
@@ -63,8 +63,8 @@ async fn give(client: &Client, question: &str, answer: YesNo, json: bool) -> Res
         YesNo::No => "no",
     };
     let answered = client.answer(super::name(question)?, word).await;
-    let answered = answered.map_err(|unanswered| match unanswered {
-        Unanswered::Refused { detail, .. } => Trouble::new(detail),
+    let answered = answered.map_err(|error| match error {
+        ClientError::Refused { detail, .. } => Trouble::new(detail),
         other => other.into(),
     })?;
     if json {
@@ -155,18 +155,19 @@ impl Asking {
             // While this stream is open, the daemon counts this person as available for questions.
             let followed = match self.client.stream(Method::GET, &path, Bytes::new()).await {
                 Ok(stream) => self.follow(stream).await,
-                Err(unanswered) => Err(unanswered),
+                Err(error) => Err(error),
             };
             match followed {
                 Ok(()) => return Ok(0),
                 // The daemon went away; the next one reports what became of the known questions.
-                Err(Unanswered::Broken(_)) if patience.goes_on(path != self.told.path()).await => {}
-                Err(unanswered) => return Err(unanswered.into()),
+                Err(ClientError::Broken(_)) if patience.goes_on(path != self.told.path()).await => {
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     }
 
-    async fn follow(&mut self, mut stream: client::Answer) -> Result<(), Unanswered> {
+    async fn follow(&mut self, mut stream: client::ResponseStream) -> Result<(), ClientError> {
         while self.left != Some(0) {
             if self.shown.is_none()
                 && let Some(question) = self.waiting.pop_front()
@@ -182,7 +183,7 @@ impl Asking {
             tokio::select! {
                 line = stream.line() => match line? {
                     Some(line) => self.hear(line),
-                    None => return Err(Unanswered::Broken("in the middle".into())),
+                    None => return Err(ClientError::Broken("in the middle".into())),
                 },
                 said = said => self.said(said).await?,
             }
@@ -219,7 +220,7 @@ impl Asking {
         }
     }
 
-    async fn said(&mut self, said: Said) -> Result<(), Unanswered> {
+    async fn said(&mut self, said: Said) -> Result<(), ClientError> {
         let Some(prompt) = self.shown.take() else {
             return Ok(());
         };
@@ -230,7 +231,7 @@ impl Asking {
         };
         let line = match self.client.answer(&prompt.question, word).await {
             Ok(_) => done(word).to_owned(),
-            Err(Unanswered::Refused { detail, .. }) => format!("({detail})"),
+            Err(ClientError::Refused { detail, .. }) => format!("({detail})"),
             Err(broken) => {
                 // The next daemon does not send known questions again, so the question must stay here.
                 prompt.ask_again(&self.terminal);

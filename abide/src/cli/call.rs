@@ -6,7 +6,7 @@ use abide_output::sanitizer::Sanitizer;
 use serde_json::{Value, json};
 
 use super::args::Call;
-use super::client::{Client, Unanswered};
+use super::client::{Client, ClientError};
 use super::show;
 use super::trouble::Trouble;
 use crate::xml;
@@ -35,7 +35,7 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
         let result = match client.post_once(&path, &arguments).await {
             Ok(result) => result,
             // A refused call is a result too, for the model that wrote it.
-            Err(Unanswered::Refused { detail, .. }) => json!({"text": detail, "is_error": true}),
+            Err(ClientError::Refused { detail, .. }) => json!({"text": detail, "is_error": true}),
             Err(other) => return Err(other.into()),
         };
         if result["is_error"] == true {

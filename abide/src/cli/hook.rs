@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::client::{Client, Unanswered};
+use super::client::{Client, ClientError};
 use super::trouble::Trouble;
 use crate::lock;
 use abide_engine::clients::ClientKind;
@@ -25,7 +25,7 @@ const BREATH: Duration = Duration::from_secs(1);
 pub async fn wait(paths: &Paths, agent: String) -> Result<u8, Trouble> {
     let said = said();
     let session = session_of(&said);
-    let Some(_only) = lock::only_one(paths, &format!("hook-{session}"))? else {
+    let Some(_only) = lock::try_lock_file(paths, &format!("hook-{session}"))? else {
         return Ok(0);
     };
     let client = Client::new(paths.clone(), Some(agent));
@@ -46,7 +46,7 @@ pub async fn wait(paths: &Paths, agent: String) -> Result<u8, Trouble> {
                 writeln!(std::io::stderr(), "{text}")?;
                 return Ok(WAKE);
             }
-            Err(Unanswered::Broken(_)) => pause(BREATH).await,
+            Err(ClientError::Broken(_)) => pause(BREATH).await,
             Err(other) => return Err(other.into()),
         }
     }

@@ -8,7 +8,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::Logs;
-use super::client::{Answer, Client, Unanswered};
+use super::client::{Client, ClientError, ResponseStream};
 use super::patience::Patience;
 use super::show::complain;
 use super::trouble::Trouble;
@@ -26,22 +26,22 @@ pub async fn logs(client: Client, logs: Logs) -> Result<u8, Trouble> {
         let from = reading.at;
         match reading.pass(&client).await {
             Ok(()) => return Ok(0),
-            Err(Stopped::Unanswered(Unanswered::Broken(_)))
+            Err(Stopped::ClientError(ClientError::Broken(_)))
                 if patience.goes_on(reading.at > from).await => {}
-            Err(Stopped::Unanswered(unanswered)) => return Err(unanswered.into()),
+            Err(Stopped::ClientError(error)) => return Err(error.into()),
             Err(Stopped::Trouble(trouble)) => return Err(trouble),
         }
     }
 }
 
 enum Stopped {
-    Unanswered(Unanswered),
+    ClientError(ClientError),
     Trouble(Trouble),
 }
 
-impl From<Unanswered> for Stopped {
-    fn from(unanswered: Unanswered) -> Self {
-        Stopped::Unanswered(unanswered)
+impl From<ClientError> for Stopped {
+    fn from(error: ClientError) -> Self {
+        Stopped::ClientError(error)
     }
 }
 
@@ -74,7 +74,7 @@ impl Reading {
             self.at,
             self.logs.follow
         );
-        let mut answer: Answer = client.stream(Method::GET, &path, Bytes::new()).await?;
+        let mut answer: ResponseStream = client.stream(Method::GET, &path, Bytes::new()).await?;
         loop {
             match answer.frame().await? {
                 Some(Frame::Output(stream, bytes)) => {
@@ -89,7 +89,7 @@ impl Reading {
                 Some(Frame::Gap(bytes)) => self.gap(bytes)?,
                 Some(Frame::Ended(_)) => return Ok(()),
                 Some(Frame::Accepted(_) | Frame::Question(_) | Frame::Closed(_)) => {}
-                None => return Err(Unanswered::Broken("in the middle".into()).into()),
+                None => return Err(ClientError::Broken("in the middle".into()).into()),
             }
         }
     }

@@ -15,7 +15,7 @@ use super::trouble::Trouble;
 const OPENER: &str = "xdg-open";
 
 pub async fn open(client: Client, args: Open) -> Result<u8, Trouble> {
-    let offer = client.post_again("/v1/logins", &json!({})).await?;
+    let offer = client.post_retrying("/v1/logins", &json!({})).await?;
     let link = offer["url"].as_str().unwrap_or_default();
     let opened = !args.print && !args.json.json && has_a_display() && start_browser(link);
     if args.json.json {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::Value;
 
-use super::client::{Client, Unanswered};
+use super::client::{Client, ClientError};
 use super::trouble::Trouble;
 use abide_engine::clock::{SystemClock, pause};
 
@@ -70,8 +70,8 @@ pub async fn follow(client: &Client, listener: &mut impl Listener) -> Result<(),
         let mut came = false;
         let broken = match pass(client, listener, &mut came).await? {
             Ok(()) => return Ok(()),
-            Err(Unanswered::Broken(why)) => Unanswered::Broken(why),
-            Err(unanswered) => return Err(unanswered.into()),
+            Err(ClientError::Broken(why)) => ClientError::Broken(why),
+            Err(error) => return Err(error.into()),
         };
         if !patience.goes_on(came).await {
             return Err(broken.into());
@@ -85,11 +85,11 @@ async fn pass(
     client: &Client,
     listener: &mut impl Listener,
     came: &mut bool,
-) -> Result<Result<(), Unanswered>, Trouble> {
+) -> Result<Result<(), ClientError>, Trouble> {
     let path = listener.path();
     let mut stream = match client.stream(Method::GET, &path, Bytes::new()).await {
         Ok(stream) => stream,
-        Err(unanswered) => return Ok(Err(unanswered)),
+        Err(error) => return Ok(Err(error)),
     };
     listener.begun();
     loop {
@@ -100,8 +100,8 @@ async fn pass(
                     return Ok(Ok(()));
                 }
             }
-            Ok(None) => return Ok(Err(Unanswered::Broken("in the middle".into()))),
-            Err(unanswered) => return Ok(Err(unanswered)),
+            Ok(None) => return Ok(Err(ClientError::Broken("in the middle".into()))),
+            Err(error) => return Ok(Err(error)),
         }
     }
 }

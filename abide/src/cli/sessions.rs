@@ -90,7 +90,7 @@ fn state(session: &Value) -> (String, anstyle::Style) {
 
 pub async fn kill(client: Client, kill: Kill) -> Result<u8, Trouble> {
     let path = format!("/v1/sessions/{}/kill", super::name(&kill.session)?);
-    let session = client.post_again(&path, &json!({})).await?;
+    let session = client.post_retrying(&path, &json!({})).await?;
     if kill.json.json {
         show::json(&session);
     } else {
@@ -113,7 +113,7 @@ pub async fn extend(client: Client, extend: Extend) -> Result<u8, Trouble> {
     let path = format!("/v1/sessions/{}/extend", super::name(&extend.session)?);
     let seconds = |span: Option<Millis>| span.map(|span| span.0 as f64 / 1_000.0);
     let body = json!({"timeout": seconds(extend.timeout), "idle": seconds(extend.idle)});
-    let session = client.post_again(&path, &body).await?;
+    let session = client.post_retrying(&path, &body).await?;
     if extend.json.json {
         show::json(&session);
         return Ok(0);

@@ -68,7 +68,7 @@ pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
         "rows": start.rows,
         "inactivity_timeout": inactivity,
     });
-    let client = client.saying(INHERITED_LIMITS_HEADER, &run::inherited_limits());
+    let client = client.with_header(INHERITED_LIMITS_HEADER, &run::inherited_limits());
     show(client, arguments, start.json.json).await
 }
 

@@ -5,7 +5,7 @@ use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::args::{self, Timer, TimerAct, TimerStart};
-use super::client::{Client, Unanswered};
+use super::client::{Client, ClientError};
 use super::patience::Patience;
 use super::show::{self, Row, say};
 use super::trouble::Trouble;
@@ -116,7 +116,7 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
 
 /// Creates a timer and stands by on it. If the daemon goes away, the request is repeated with the
 /// standby time that is left.
-async fn make(client: &Client, new: &TimerStart) -> Result<Value, Unanswered> {
+async fn make(client: &Client, new: &TimerStart) -> Result<Value, ClientError> {
     let mut body = json!({
         "total_duration": seconds(new.total),
         "timeout_duration": new.standby.map(seconds),
@@ -130,7 +130,7 @@ async fn make(client: &Client, new: &TimerStart) -> Result<Value, Unanswered> {
     let mut patience = Patience::new();
     loop {
         match client.post("/v1/timers", &body).await {
-            Err(Unanswered::Broken(_)) if patience.goes_on(false).await => {
+            Err(ClientError::Broken(_)) if patience.goes_on(false).await => {
                 let passed = SystemClock.now().boot.0 - began;
                 let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1));
                 body["timeout_duration"] = json!(new.standby.map(left).map(seconds));

@@ -5,7 +5,7 @@ use std::fmt;
 use abide_output::sanitizer::Sanitizer;
 use hyper::StatusCode;
 
-use crate::client::Unanswered;
+use crate::client::ClientError;
 
 /// Exit code for an error of abide itself, as opposed to one of the command it runs.
 pub const OWN: u8 = 125;
@@ -65,10 +65,10 @@ impl From<std::io::Error> for Trouble {
     }
 }
 
-impl From<Unanswered> for Trouble {
-    fn from(unanswered: Unanswered) -> Self {
-        match unanswered {
-            Unanswered::Refused { status, detail } => {
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused { status, detail } => {
                 let trouble = match status {
                     // The same exit code as for a command line that cannot be parsed.
                     StatusCode::BAD_REQUEST => Trouble::new(detail).code(2),
@@ -79,10 +79,10 @@ impl From<Unanswered> for Trouble {
                 }
                 trouble
             }
-            Unanswered::Broken(why) => Trouble::new(format!("the daemon stopped: {why}"))
+            ClientError::Broken(why) => Trouble::new(format!("the daemon stopped: {why}"))
                 .next("run the command again; the daemon's log says why it stopped")
                 .code(OWN),
-            Unanswered::NoDaemon(why) => Trouble::new(why)
+            ClientError::NoDaemon(why) => Trouble::new(why)
                 .next("`abide serve` runs it in the foreground and shows the error")
                 .code(OWN),
         }

@@ -10,7 +10,7 @@ use abide_output::printable::one_line;
 use serde_json::{Map, Value, json};
 
 use super::args::Wait;
-use super::client::{Client, Unanswered};
+use super::client::{Client, ClientError};
 use super::patience::Patience;
 use super::show::{self, complain, say};
 use super::trouble::Trouble;
@@ -55,7 +55,7 @@ fn lines(text: &str) -> String {
 }
 
 /// Waits through restarts of the daemon: each request gets the time that is left.
-async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unanswered> {
+async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, ClientError> {
     let began = SystemClock.now().boot.0;
     let mut patience = Patience::new();
     loop {
@@ -64,7 +64,7 @@ async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Unan
         let left = time.0.saturating_sub(passed).max(1);
         let body = json!({"until": until, "for": left as f64 / 1_000.0});
         match client.post("/v1/wait", &body).await {
-            Err(Unanswered::Broken(_)) if patience.goes_on(false).await => {}
+            Err(ClientError::Broken(_)) if patience.goes_on(false).await => {}
             answer => return answer,
         }
     }
@@ -77,7 +77,7 @@ pub fn noticing(client: Client, until: &Value) -> Client {
     add_changing(until, &mut files);
     match files.is_empty() {
         true => client,
-        false => client.saying(FILES_HEADER, &files),
+        false => client.with_header(FILES_HEADER, &files),
     }
 }
 

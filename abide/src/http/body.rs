@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::problem::Problem;
-use crate::strict::{self, Strict};
+use crate::strict_json::{self, StrictJson};
 
 /// Response body made from a public type.
 pub struct JsonResponse<T>(pub T);
@@ -52,10 +52,11 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
             return Ok(JsonBody(Map::new()));
         }
         match serde_json::from_slice(&bytes) {
-            Ok(Strict(Value::Object(fields))) => Ok(JsonBody(fields)),
+            Ok(StrictJson(Value::Object(fields))) => Ok(JsonBody(fields)),
             Ok(_) => Err(Problem::bad_input("the body must be a JSON object")),
             Err(fault) => Err(Problem::bad_input(
-                strict::twice(&fault).unwrap_or_else(|| format!("the body is not JSON: {fault}")),
+                strict_json::duplicate_field(&fault)
+                    .unwrap_or_else(|| format!("the body is not JSON: {fault}")),
             )),
         }
     }

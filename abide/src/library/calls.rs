@@ -86,23 +86,23 @@ kinds! {
     /// `terminal_session` with `list`.
     List,
     /// Action of `terminal_session` without optional arguments.
-    Act,
+    Action,
 }
 
 /// Calls that start a command.
-pub trait Starts {}
+pub trait StartsCommand {}
 
-impl Starts for Shell {}
-impl Starts for Execute {}
-impl Starts for Start {}
+impl StartsCommand for Shell {}
+impl StartsCommand for Execute {}
+impl StartsCommand for Start {}
 
 /// Calls whose result is the output of a command.
-pub trait Yields {}
+pub trait ReturnsOutput {}
 
-impl Yields for Shell {}
-impl Yields for Execute {}
+impl ReturnsOutput for Shell {}
+impl ReturnsOutput for Execute {}
 
-impl<T: Starts> Call<T> {
+impl<T: StartsCommand> Call<T> {
     /// Sets the working directory of the command.
     pub fn cwd(self, folder: impl AsRef<Path>) -> Self {
         self.with("cwd", folder.as_ref().to_string_lossy().into_owned())
@@ -116,7 +116,7 @@ impl<T: Starts> Call<T> {
     }
 }
 
-impl<T: Yields> Call<T> {
+impl<T: ReturnsOutput> Call<T> {
     /// Sets the deadline of a `shell`; for an `execute_command`, the time without output after which a person is asked.
     pub fn timeout(self, time: Duration) -> Self {
         self.with("timeout", seconds(time))
@@ -260,7 +260,7 @@ impl Abide {
         Call::new(self, "execute_command").with("command", command)
     }
 
-    /// Starts a program in a terminal. Use [`Abide::session`] to interact with it.
+    /// StartsCommand a program in a terminal. Use [`Abide::session`] to interact with it.
     pub fn start(&self, command: &str) -> Call<Start> {
         Call::new(self, "terminal_session")
             .with("action", "start")

@@ -2,16 +2,16 @@
 //! are the same either way, and the same as over MCP and HTTP.
 
 mod calls;
-mod held;
-mod people;
+mod embedded;
+mod person;
 mod session;
 
 pub use calls::{
-    Act, Call, Execute, List, Messages, Pause, Read, Reason, Search, Send, Shell, Start, Starts,
-    Timer, Timers, Yields,
+    Action, Call, Execute, List, Messages, Pause, Read, Reason, ReturnsOutput, Search, Send, Shell,
+    Start, StartsCommand, Timer, Timers,
 };
-pub use held::Held;
-pub use people::{Person, Question, Questions};
+pub use embedded::EmbeddedEngine;
+pub use person::{Person, Question, Questions};
 pub use session::Session;
 
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use std::path::{Path, PathBuf};
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::client::{Client, Unanswered};
+use super::client::{Client, ClientError};
 use super::xml;
 use abide_engine::config::{self, Paths};
 
 /// Reason why a call has no result.
-pub use super::client::Unanswered as Error;
+pub use super::client::ClientError as Error;
 
 /// Interface of an agent to abide. Cheap to clone; every clone is the same agent.
 ///
@@ -58,9 +58,9 @@ impl Abide {
     pub fn connect() -> Result<Self, Error> {
         let program = config::program("abide").ok_or_else(|| {
             let why = "abide is not on the search path; install it or name it with `connect_with`";
-            Unanswered::NoDaemon(why.into())
+            ClientError::NoDaemon(why.into())
         })?;
-        let paths = Paths::from_env().map_err(|e| Unanswered::NoDaemon(e.to_string()))?;
+        let paths = Paths::from_env().map_err(|e| ClientError::NoDaemon(e.to_string()))?;
         Ok(Abide::at(paths, program))
     }
 
@@ -71,7 +71,7 @@ impl Abide {
 
     fn at(paths: Paths, program: PathBuf) -> Self {
         let agent = config::agent_from_env();
-        let client = Client::starting(paths, program, Some(agent.clone()));
+        let client = Client::with_program(paths, program, Some(agent.clone()));
         Abide { client, agent }
     }
 
@@ -112,16 +112,16 @@ impl Abide {
     /// # }
     /// ```
     pub async fn call_blocks(&self, text: &str) -> Result<Vec<(String, ToolResult)>, Error> {
-        let malformed = |fault: xml::Malformed| Unanswered::Refused {
+        let invalid = |fault: xml::BlockError| ClientError::Refused {
             status: StatusCode::BAD_REQUEST,
             detail: fault.to_string(),
         };
-        let blocks = xml::parse(text).map_err(malformed)?;
+        let blocks = xml::parse(text).map_err(invalid)?;
         let mut results = Vec::with_capacity(blocks.len());
         for block in blocks {
             let result = match self.call(block.tool, block.arguments).await {
-                Err(Unanswered::Refused { detail, .. }) => ToolResult::refused(detail),
-                called => called?,
+                Err(ClientError::Refused { detail, .. }) => ToolResult::refused(detail),
+                result => result?,
             };
             results.push((block.tool.to_owned(), result));
         }
@@ -130,7 +130,7 @@ impl Abide {
 
     /// Interface of a person to the same abide: to see questions and to answer them.
     pub fn person(&self) -> Person {
-        Person::new(self.client.of_a_person())
+        Person::new(self.client.of_person())
     }
 
     /// Session of this id, running or ended.
@@ -163,7 +163,7 @@ pub struct ToolResult {
 
 fn result(answer: Value) -> Result<ToolResult, Error> {
     let Value::Object(mut facts) = answer else {
-        return Err(Unanswered::Broken("the answer is no object".into()));
+        return Err(ClientError::Broken("the answer is no object".into()));
     };
     let is_error = facts.remove("is_error") == Some(Value::Bool(true));
     let text = facts.get("text").and_then(Value::as_str);

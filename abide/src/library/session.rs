@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::calls::{Act, Call, Read, Search, Send, seconds};
+use super::calls::{Action, Call, Read, Search, Send, seconds};
 use super::{Abide, Error, ToolResult};
 
 /// A command with its whole process tree and its log.
@@ -37,7 +37,7 @@ impl Session {
         &self.id
     }
 
-    fn act<T>(&self, action: &str) -> Call<T> {
+    fn action<T>(&self, action: &str) -> Call<T> {
         Call::new(&self.abide, "terminal_session")
             .with("action", action)
             .with("session_id", self.id.as_str())
@@ -45,52 +45,52 @@ impl Session {
 
     /// Reads the next unread lines.
     pub fn read_output(&self) -> Call<Read> {
-        self.act("read_output")
+        self.action("read_output")
     }
 
     /// Types text, and returns the output that follows within a short time.
     pub fn send_input(&self, text: &str) -> Call<Send> {
-        self.act("send_input").input(text)
+        self.action("send_input").input(text)
     }
 
     /// Presses keys, such as `enter`, `ctrl-c` or `up`.
     pub fn press<K: Into<String>>(&self, keys: impl IntoIterator<Item = K>) -> Call<Send> {
-        self.act("send_input").keys(keys)
+        self.action("send_input").keys(keys)
     }
 
     /// Reads the terminal screen as a person would see it now.
-    pub fn screen(&self) -> Call<Act> {
-        self.act("screen")
+    pub fn screen(&self) -> Call<Action> {
+        self.action("screen")
     }
 
     /// Searches the whole log for lines that match a regular expression.
     pub fn search(&self, pattern: &str) -> Call<Search> {
-        self.act("search").with("pattern", pattern)
+        self.action("search").with("pattern", pattern)
     }
 
     /// Kills the session. The whole process tree is gone when this returns.
-    pub fn kill(&self) -> Call<Act> {
-        self.act("kill")
+    pub fn kill(&self) -> Call<Action> {
+        self.action("kill")
     }
 
     /// Sends a signal, such as `INT`, to the foreground processes of its terminal, or without one to the command.
-    pub fn signal(&self, name: &str) -> Call<Act> {
-        self.act("signal").with("signal", name)
+    pub fn signal(&self, name: &str) -> Call<Action> {
+        self.action("signal").with("signal", name)
     }
 
     /// Changes the size of the terminal.
-    pub fn resize(&self, cols: u16, rows: u16) -> Call<Act> {
-        self.act("resize").with("cols", cols).with("rows", rows)
+    pub fn resize(&self, cols: u16, rows: u16) -> Call<Action> {
+        self.action("resize").with("cols", cols).with("rows", rows)
     }
 
     /// Moves the deadline to this time from now.
-    pub fn extend_timeout(&self, time: Duration) -> Call<Act> {
-        self.act("extend").with("timeout", seconds(time))
+    pub fn extend_timeout(&self, time: Duration) -> Call<Action> {
+        self.action("extend").with("timeout", seconds(time))
     }
 
     /// Changes the idle limit.
-    pub fn extend_idle(&self, time: Duration) -> Call<Act> {
-        self.act("extend").with("idle", seconds(time))
+    pub fn extend_idle(&self, time: Duration) -> Call<Action> {
+        self.action("extend").with("idle", seconds(time))
     }
 
     /// Waits until the session has ended, for at most `time`.

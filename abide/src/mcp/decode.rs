@@ -15,7 +15,7 @@ use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
 use super::scan::{Kind, Outline};
-use crate::strict::{self, Strict};
+use crate::strict_json::{self, StrictJson};
 
 /// Decodes a line that has this outline.
 pub fn message(line: &[u8], outline: &Outline) -> Result<ClientJsonRpcMessage, Unread> {
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for ParamsReader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Params, A::Error> {
         let mut params = Params::default();
-        while let Some((field, Strict(value))) = given.next_entry::<String, Strict>()? {
+        while let Some((field, StrictJson(value))) = given.next_entry::<String, StrictJson>()? {
             let before = match field.as_str() {
                 "name" => params.name.replace(value),
                 "arguments" => params.arguments.replace(value),
@@ -113,7 +113,9 @@ impl<'de> Visitor<'de> for ParamsReader {
                 _ => params.others.insert(field.clone(), value),
             };
             if before.is_some() {
-                return Err(A::Error::custom(strict::sentence(&field)));
+                return Err(A::Error::custom(strict_json::duplicate_field_message(
+                    &field,
+                )));
             }
         }
         Ok(params)
@@ -125,7 +127,8 @@ fn tool_call(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Unread> {
     let Call { id, params, .. } = match serde_json::from_slice(line) {
         Ok(call) => call,
         Err(fault) => {
-            return strict::twice(&fault).map_or(Ok(None), |said| Err(Unread::Twice(said)));
+            return strict_json::duplicate_field(&fault)
+                .map_or(Ok(None), |said| Err(Unread::Twice(said)));
         }
     };
     Ok(called(id, params))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use abide::{Abide, Error, Held, Session};
+use abide::{Abide, EmbeddedEngine, Error, Session};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,8 +20,8 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
         .block_on(work)
 }
 
-async fn held(folder: &TempDir) -> Held {
-    let started = Held::start(folder.path(), PROGRAM).await;
+async fn held(folder: &TempDir) -> EmbeddedEngine {
+    let started = EmbeddedEngine::start(folder.path(), PROGRAM).await;
     started.expect("the engine starts")
 }
 
@@ -220,7 +220,7 @@ fn one_folder_has_one_engine_and_what_it_left_is_found_again() {
     let folder = private_folder();
     block_on(async {
         let first = held(&folder).await;
-        let second = Held::start(folder.path(), PROGRAM).await;
+        let second = EmbeddedEngine::start(folder.path(), PROGRAM).await;
         let why = second.err().expect("there is one already").to_string();
         assert!(why.contains("in use by another abide"), "{why}");
         let started = first.abide().start("cat").await.expect("it starts");

@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::Attach;
-use super::client::{Answer, Client, Unanswered};
+use super::client::{Client, ClientError, ResponseStream};
 use super::name;
 use super::patience::Patience;
 use super::run::input::{self, Source};
@@ -138,12 +138,12 @@ impl Seat {
             let stream = self.client.stream(Method::GET, &path, Bytes::new()).await;
             let followed = match stream {
                 Ok(mut answer) => self.follow(&mut answer, &mut outside).await,
-                Err(unanswered) => Err(unanswered),
+                Err(error) => Err(error),
             };
             match followed {
                 Ok(left) => return Ok(left),
-                Err(Unanswered::Broken(_)) if patience.goes_on(self.at > before).await => {}
-                Err(unanswered) => return Err(unanswered.into()),
+                Err(ClientError::Broken(_)) if patience.goes_on(self.at > before).await => {}
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -151,9 +151,9 @@ impl Seat {
     /// Shows output and forwards input until the session ends or the person detaches.
     async fn follow(
         &mut self,
-        answer: &mut Answer,
+        answer: &mut ResponseStream,
         outside: &mut Outside,
-    ) -> Result<Left, Unanswered> {
+    ) -> Result<Left, ClientError> {
         let mut room = [0; 4 << 10];
         loop {
             tokio::select! {
@@ -164,7 +164,7 @@ impl Seat {
                     Some(Frame::Ended(facts)) => return Ok(Left::Ended(facts)),
                     Some(Frame::Time(_) | Frame::Accepted(_)) => {}
                     Some(Frame::Question(_) | Frame::Closed(_)) => {}
-                    None => return Err(Unanswered::Broken("in the middle".into())),
+                    None => return Err(ClientError::Broken("in the middle".into())),
                 },
                 read = self.terminal.read(&mut room) => {
                     let typed = &room[..read.unwrap_or(0)];
@@ -195,7 +195,7 @@ impl Seat {
     }
 
     /// Resizes the session's terminal to the size of this one.
-    async fn fit(&self) -> Result<(), Unanswered> {
+    async fn fit(&self) -> Result<(), ClientError> {
         if self.fits {
             let (cols, rows) = self.terminal.size();
             let path = format!("/v1/sessions/{}/resize", self.id);
@@ -206,7 +206,7 @@ impl Seat {
     }
 
     /// Draws a snapshot of the session's screen and sets the log offset to continue from.
-    async fn paint(&mut self) -> Result<(), Unanswered> {
+    async fn paint(&mut self) -> Result<(), ClientError> {
         let path = format!("/v1/sessions/{}/paint", self.id);
         let painted = self.client.get(&path).await?;
         let bytes = painted["paint"].as_str().unwrap_or_default().as_bytes();

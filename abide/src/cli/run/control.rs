@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::input;
-use crate::cli::client::{Client, Unanswered};
+use crate::cli::client::{Client, ClientError};
 use crate::cli::prompt::{Prompt, Said};
 use crate::cli::terminal::{Raw, Terminal};
 use crate::http::run_request::{RunBody, StdinKind};
@@ -221,7 +221,7 @@ impl Control {
             return true;
         };
         let look = json!({"action": "screen", "session_id": id});
-        let client = self.client.of_a_person();
+        let client = self.client.of_person();
         let Ok(seen) = client.post("/v1/tools/terminal_session", &look).await else {
             return true;
         };
@@ -238,11 +238,11 @@ impl Control {
         let Some(prompt) = self.prompt.take() else {
             return;
         };
-        let person = self.client.of_a_person();
+        let person = self.client.of_person();
         match person.answer(&prompt.question, answer).await {
             // The answer was not received; the next daemon asks again.
-            Err(Unanswered::Broken(_) | Unanswered::NoDaemon(_)) => return,
-            Err(Unanswered::Refused { detail, .. }) => self.line(&format!("({detail})")),
+            Err(ClientError::Broken(_) | ClientError::NoDaemon(_)) => return,
+            Err(ClientError::Refused { detail, .. }) => self.line(&format!("({detail})")),
             Ok(_) => {}
         }
         self.answered = Some(prompt.question);
@@ -321,10 +321,10 @@ impl Control {
     fn act(&self, what: &str, body: Value) {
         let Some(id) = &self.session else { return };
         let path = format!("/v1/sessions/{id}/{what}");
-        let client = self.client.of_a_person();
+        let client = self.client.of_person();
         tokio::spawn(async move {
             // Retried if the daemon goes away. A refusal means that the session has already ended.
-            let _ = client.post_again(&path, &body).await;
+            let _ = client.post_retrying(&path, &body).await;
         });
     }
 

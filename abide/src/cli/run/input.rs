@@ -5,7 +5,7 @@ use std::io::Read;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::cli::client::{Client, Unanswered};
+use crate::cli::client::{Client, ClientError};
 use abide_engine::entropy;
 
 /// Largest number of bytes sent in one request.
@@ -29,7 +29,7 @@ pub async fn feed(client: Client, session: String, source: Source) {
     };
 }
 
-async fn feed_stdin(client: &Client, session: &str) -> Result<(), Unanswered> {
+async fn feed_stdin(client: &Client, session: &str) -> Result<(), ClientError> {
     loop {
         let part = tokio::task::spawn_blocking(read).await;
         let part = part.unwrap_or_default();
@@ -58,20 +58,20 @@ async fn feed_keys(
     client: &Client,
     session: &str,
     mut keys: mpsc::Receiver<Bytes>,
-) -> Result<(), Unanswered> {
+) -> Result<(), ClientError> {
     while let Some(typed) = keys.recv().await {
         send(client, session, typed, false).await?;
     }
     Ok(())
 }
 
-async fn send(client: &Client, session: &str, part: Bytes, last: bool) -> Result<(), Unanswered> {
+async fn send(client: &Client, session: &str, part: Bytes, last: bool) -> Result<(), ClientError> {
     // Idempotency key: a retry is not written twice.
     let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
     let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
     for _ in 1..ATTEMPTS {
         match client.post_bytes(&path, part.clone()).await {
-            Err(Unanswered::Broken(_)) => {}
+            Err(ClientError::Broken(_)) => {}
             answer => return answer.map(drop),
         }
     }

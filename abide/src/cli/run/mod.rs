@@ -18,7 +18,7 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::args::Run;
-use super::client::{Answer, Client, Unanswered};
+use super::client::{Client, ClientError, ResponseStream};
 use super::patience::Patience;
 use super::show::BROKEN_PIPE;
 use super::span::Limit;
@@ -39,7 +39,7 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
     let mut screen = Screen::new(args.json);
     let mut control = Control::new(client.clone(), terminal, &body)?;
     let mut patience = Patience::new();
-    let client = client.saying(INHERITED_LIMITS_HEADER, &inherited_limits());
+    let client = client.with_header(INHERITED_LIMITS_HEADER, &inherited_limits());
     let ended = loop {
         body.from = screen.at;
         let request = serde_json::to_vec(&body).map_err(|fault| own(fault.to_string()))?;
@@ -48,8 +48,8 @@ pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
             .await;
         let followed = match answer {
             Ok(mut answer) => follow(&mut answer, &mut control, &mut screen).await,
-            Err(Unanswered::Broken(why)) => Err(Stopped::Broken(why)),
-            Err(unanswered) => return Err(Trouble::from(unanswered).code(OWN)),
+            Err(ClientError::Broken(why)) => Err(Stopped::Broken(why)),
+            Err(error) => return Err(Trouble::from(error).code(OWN)),
         };
         match followed {
             Ok(ended) => break ended,
@@ -81,7 +81,7 @@ enum Stopped {
 
 /// Follows one stream of frames up to the frame with the outcome.
 async fn follow(
-    answer: &mut Answer,
+    answer: &mut ResponseStream,
     control: &mut Control,
     screen: &mut Screen,
 ) -> Result<Value, Stopped> {
@@ -98,7 +98,7 @@ async fn follow(
         let frame = match frame {
             Ok(Some(frame)) => frame,
             Ok(None) => return Err(Stopped::Broken("in the middle".into())),
-            Err(Unanswered::Broken(why)) => return Err(Stopped::Broken(why)),
+            Err(ClientError::Broken(why)) => return Err(Stopped::Broken(why)),
             Err(_) => return Err(Stopped::Broken("in the middle".into())),
         };
         match frame {

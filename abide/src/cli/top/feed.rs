@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
-use crate::client::{Answer, Client, Unanswered};
+use crate::client::{Client, ClientError, ResponseStream};
 use crate::http::frame::Frame;
 use abide_engine::clock::{SystemClock, pause, sleep_until};
 
@@ -45,7 +45,7 @@ pub struct Lists {
 }
 
 /// Reads all lists.
-pub async fn load(client: &Client) -> Result<Lists, Unanswered> {
+pub async fn load(client: &Client) -> Result<Lists, ClientError> {
     let rows = |mut page: Value, name: &str| match page[name].take() {
         Value::Array(rows) => rows,
         _ => Vec::new(),
@@ -71,7 +71,7 @@ pub async fn load(client: &Client) -> Result<Lists, Unanswered> {
 }
 
 /// Lines at the end of a session's log; for a session with a pseudo-terminal, its screen.
-pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String>, Unanswered> {
+pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String>, ClientError> {
     if pty {
         let body = json!({"action": "screen", "session_id": session});
         let screen = client.post("/v1/tools/terminal_session", &body).await?;
@@ -174,8 +174,8 @@ impl Follower {
                     self.hear(&mut stream).await
                 }
                 // A daemon that refuses the event stream is polled every second.
-                Err(Unanswered::Refused { .. }) => self.read().await,
-                Err(unanswered) => self.tell(News::Trouble(super::sentence(unanswered))).await,
+                Err(ClientError::Refused { .. }) => self.read().await,
+                Err(error) => self.tell(News::Trouble(super::sentence(error))).await,
             };
             if told.is_none() {
                 return;
@@ -191,7 +191,7 @@ impl Follower {
     }
 
     /// Handles events until the stream ends. `None`: the receiver of the updates is gone.
-    async fn hear(&mut self, stream: &mut Answer) -> Option<()> {
+    async fn hear(&mut self, stream: &mut ResponseStream) -> Option<()> {
         loop {
             tokio::select! {
                 event = stream.event() => match event {
@@ -212,7 +212,7 @@ impl Follower {
     async fn read(&self) -> Option<()> {
         let news = match load(&self.client).await {
             Ok(lists) => News::Lists(Box::new(lists)),
-            Err(unanswered) => News::Trouble(super::sentence(unanswered)),
+            Err(error) => News::Trouble(super::sentence(error)),
         };
         self.tell(news).await
     }

@@ -17,7 +17,7 @@ use super::sessions::killed;
 use super::show;
 use super::trouble::{OWN, Trouble};
 use crate::cli::terminal::Terminal;
-use crate::client::{Client, Unanswered};
+use crate::client::{Client, ClientError};
 use abide_engine::clock::{Clock, SystemClock, sleep_until};
 use feed::{Feed, News};
 use keys::{Key, Keys};
@@ -179,7 +179,7 @@ async fn act(client: &Client, deed: Deed) -> Done {
     let (path, body, said) = match &deed {
         Deed::Log { session, pty } => {
             let lines = feed::log(client, session, *pty).await;
-            let lines = lines.unwrap_or_else(|unanswered| vec![sentence(unanswered)]);
+            let lines = lines.unwrap_or_else(|error| vec![sentence(error)]);
             return Done {
                 said: Ok(String::new()),
                 log: Some((session.clone(), lines)),
@@ -198,7 +198,7 @@ async fn act(client: &Client, deed: Deed) -> Done {
             let path = format!("/v1/sessions/{session}/kill");
             let said = match client.post(&path, &json!({})).await {
                 Ok(ended) => Ok(killed(session, &ended)),
-                Err(unanswered) => Err(sentence(unanswered)),
+                Err(error) => Err(sentence(error)),
             };
             return Done { said, log: None };
         }
@@ -209,7 +209,7 @@ async fn act(client: &Client, deed: Deed) -> Done {
     };
     let said = match client.post(&path, &body).await {
         Ok(_) => Ok(said),
-        Err(unanswered) => Err(sentence(unanswered)),
+        Err(error) => Err(sentence(error)),
     };
     Done { said, log: None }
 }
@@ -223,11 +223,11 @@ fn done_word(act: &str) -> &'static str {
 }
 
 /// Reason why a request failed, on one line.
-fn sentence(unanswered: Unanswered) -> String {
-    let why = match unanswered {
-        Unanswered::Refused { detail, .. } => detail,
-        Unanswered::Broken(_) => "the daemon stopped".to_owned(),
-        Unanswered::NoDaemon(why) => why,
+fn sentence(error: ClientError) -> String {
+    let why = match error {
+        ClientError::Refused { detail, .. } => detail,
+        ClientError::Broken(_) => "the daemon stopped".to_owned(),
+        ClientError::NoDaemon(why) => why,
     };
     abide_output::printable::one_line(&why)
 }

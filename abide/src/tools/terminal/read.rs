@@ -13,10 +13,10 @@ use abide_output::mask::Mask;
 use super::settled::Settled;
 use super::tail::{Found, Tail};
 use super::{BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
-use crate::lines::{self, Cursor, Page, PartialLine, ResumeState};
-use crate::readers::Reader;
+use crate::reader_cursors::SessionReader;
 use crate::tools::args::pattern;
 use crate::tools::report;
+use crate::unread_lines::{self, Cursor, Page, PartialLine, ResumeState};
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::keepers::{Follower, LogProgress};
 use abide_engine::search::Pattern;
@@ -100,7 +100,7 @@ impl Desk {
     /// Read cursor of the caller.
     pub(super) fn position(&self, view: &SessionView, cursors: &ReadCursors) -> Cursor {
         let connected = self.handle.clients().connections_of(&view.state.agent.0);
-        let reader = Reader {
+        let reader = SessionReader {
             client: self.context.client.as_deref(),
             connected: &connected,
             request: self.context.request_key.as_deref(),
@@ -116,12 +116,12 @@ impl Desk {
             self.context.request_key.clone(),
         );
         cursors.defer(move |all| {
-            let reader = Reader {
+            let reader = SessionReader {
                 client: client.as_deref(),
                 connected: &clients.connections_of(&agent.0),
                 request: request.as_deref(),
             };
-            reader.remember(all, cursor);
+            reader.store(all, cursor);
         });
     }
 
@@ -440,11 +440,11 @@ impl Reading {
             None => self.look_how_much()?,
         };
         let page = if known.saturating_sub(from.offset()) <= (64 << 10) {
-            lines::read(&log, known, from, most, open, &mut self.begun)?
+            unread_lines::read(&log, known, from, most, open, &mut self.begun)?
         } else {
             let mut begun = std::mem::take(&mut self.begun);
             let read = tokio::task::spawn_blocking(move || {
-                let page = lines::read(&log, known, from, most, open, &mut begun);
+                let page = unread_lines::read(&log, known, from, most, open, &mut begun);
                 (page, begun)
             });
             let (page, begun) = read.await.map_err(io::Error::other)?;

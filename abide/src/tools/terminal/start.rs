@@ -9,7 +9,7 @@ use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, limit};
 
 use super::{BadInput, Context, Desk, Done, Refused};
-use crate::program;
+use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::{key, report};
 use abide_engine::config::Config;
@@ -49,7 +49,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
         env.retain(|(name, _)| !of_another_terminal(name));
         env.push((OsString::from("TERM"), OsString::from(TERM)));
     }
-    let alone = || program::alone(&config.shell, &command);
+    let alone = || single_program::exec_argv(&config.shell, &command);
     let argv = pty.then(alone).flatten();
     Ok(Start {
         run: Run {

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use abide_core::Millis;
 
-use crate::lines::{Cursor, Page};
 use crate::tools::report;
+use crate::unread_lines::{Cursor, Page};
 
 /// Lines that a read returns.
 #[derive(Default)]

@@ -9,38 +9,38 @@ use serde_json::{Map, Value};
 
 /// JSON value that was read strictly.
 #[derive(Debug)]
-pub struct Strict(pub Value);
+pub struct StrictJson(pub Value);
 
 /// Beginning and end of the error sentence about a duplicate field.
-const FIELD: &str = "the field '";
-const TWICE: &str = "' is given twice";
+const PREFIX: &str = "the field '";
+const SUFFIX: &str = "' is given twice";
 /// Beginning of the error sentence by which serde reports a duplicate field of a struct.
-const DUPLICATE: &str = "duplicate field `";
+const SERDE_PREFIX: &str = "duplicate field `";
 
 /// Error sentence about a duplicate field.
-pub fn sentence(field: &str) -> String {
-    format!("{FIELD}{}{TWICE}", field.escape_debug())
+pub fn duplicate_field_message(field: &str) -> String {
+    format!("{PREFIX}{}{SUFFIX}", field.escape_debug())
 }
 
 /// Sentence of an error that reports a duplicate field; `None` for other errors.
-pub fn twice(fault: &serde_json::Error) -> Option<String> {
-    let said = fault.to_string();
-    if let Some(end) = said.find(TWICE).filter(|_| said.starts_with(FIELD)) {
-        return Some(said[..end + TWICE.len()].to_owned());
+pub fn duplicate_field(fault: &serde_json::Error) -> Option<String> {
+    let message = fault.to_string();
+    if let Some(end) = message.find(SUFFIX).filter(|_| message.starts_with(PREFIX)) {
+        return Some(message[..end + SUFFIX.len()].to_owned());
     }
-    let (field, _) = said.strip_prefix(DUPLICATE)?.split_once('`')?;
-    Some(format!("{FIELD}{field}{TWICE}"))
+    let (field, _) = message.strip_prefix(SERDE_PREFIX)?.split_once('`')?;
+    Some(format!("{PREFIX}{field}{SUFFIX}"))
 }
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictJson {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Reader).map(Strict)
+        from.deserialize_any(StrictVisitor).map(StrictJson)
     }
 }
 
-struct Reader;
+struct StrictVisitor;
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for StrictVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,7 +77,7 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut given: A) -> Result<Value, A::Error> {
         let mut all = Vec::new();
-        while let Some(Strict(value)) = given.next_element()? {
+        while let Some(StrictJson(value)) = given.next_element()? {
             all.push(value);
         }
         Ok(Value::Array(all))
@@ -85,13 +85,13 @@ impl<'de> Visitor<'de> for Reader {
 
     fn visit_map<A: MapAccess<'de>>(self, mut given: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while let Some((name, Strict(value))) = given.next_entry::<String, Strict>()? {
+        while let Some((name, StrictJson(value))) = given.next_entry::<String, StrictJson>()? {
             match fields.entry(name) {
                 Entry::Vacant(field) => {
                     field.insert(value);
                 }
                 Entry::Occupied(field) => {
-                    return Err(A::Error::custom(sentence(field.key())));
+                    return Err(A::Error::custom(duplicate_field_message(field.key())));
                 }
             }
         }
@@ -104,29 +104,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_others_read() {
+    fn valid_json_reads_as_serde_json_reads_it() {
         for text in [
             "null",
             r#"[true, -1, 18446744073709551615, 1.5, 1e300, "a\u00e9\n", {}]"#,
             r#"{"a": {"b": [{"a": null}]}, "b": 1}"#,
         ] {
-            let strict: Strict = serde_json::from_str(text).unwrap();
+            let strict: StrictJson = serde_json::from_str(text).unwrap();
             assert_eq!(strict.0, serde_json::from_str::<Value>(text).unwrap());
         }
-        assert!(serde_json::from_str::<Strict>(&"[".repeat(100_000)).is_err());
+        assert!(serde_json::from_str::<StrictJson>(&"[".repeat(100_000)).is_err());
     }
 
     #[test]
-    fn names_what_is_given_twice() {
+    fn duplicate_field_is_named_in_the_error() {
         for (text, field) in [
             (r#"{"a": 1, "b": 2, "\u0061": 3}"#, "a"),
             (r#"[{"x": {"it's\n": 1, "it's\n": 1}}]"#, r"it\'s\n"),
         ] {
-            let fault = serde_json::from_str::<Strict>(text).unwrap_err();
+            let fault = serde_json::from_str::<StrictJson>(text).unwrap_err();
             let sentence = format!("the field '{field}' is given twice");
-            assert_eq!(twice(&fault), Some(sentence));
+            assert_eq!(duplicate_field(&fault), Some(sentence));
         }
-        let fault = serde_json::from_str::<Strict>("{\"a\"").unwrap_err();
-        assert_eq!(twice(&fault), None);
+        let fault = serde_json::from_str::<StrictJson>("{\"a\"").unwrap_err();
+        assert_eq!(duplicate_field(&fault), None);
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 const SHELLS: [&str; 6] = ["sh", "dash", "bash", "zsh", "ksh", "ash"];
 
 /// Builtins and keywords of shells; a line that begins with one is not a single program.
-const OWN_WORDS: &[&str] = &[
+const SHELL_WORDS: &[&str] = &[
     ".", ":", "[", "[[", "alias", "bg", "break", "builtin", "case", "cd", "command", "continue",
     "coproc", "declare", "disown", "echo", "enable", "eval", "exec", "exit", "export", "false",
     "fg", "for", "function", "getopts", "hash", "history", "if", "jobs", "kill", "let", "local",
@@ -22,7 +22,7 @@ const OWN_WORDS: &[&str] = &[
 
 /// Arguments that make the shell `exec` the program of this line. `None`: the line is more than a single
 /// program, or the shell is unknown.
-pub fn alone(shell: &[String], line: &str) -> Option<Vec<OsString>> {
+pub fn exec_argv(shell: &[String], line: &str) -> Option<Vec<OsString>> {
     let [program, .., option] = shell else {
         return None;
     };
@@ -40,7 +40,7 @@ pub fn alone(shell: &[String], line: &str) -> Option<Vec<OsString>> {
 fn is_one_program(line: &str) -> bool {
     let first = line.split_whitespace().next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+".contains(c);
-    if first.is_empty() || !first.chars().all(plain) || OWN_WORDS.contains(&first) {
+    if first.is_empty() || !first.chars().all(plain) || SHELL_WORDS.contains(&first) {
         return false;
     }
     let mut quote = None;
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_program_takes_the_shells_place() {
+    fn single_program_is_run_with_exec() {
         let sh = shell("/bin/sh");
         for line in [
             "python3 -i",
@@ -76,7 +76,7 @@ mod tests {
             "python3 -c 'print(1); print(\"$x\")'",
             "./run.sh \"a; b\" *.txt A=1",
         ] {
-            let words = alone(&sh, line).expect(line);
+            let words = exec_argv(&sh, line).expect(line);
             assert_eq!(
                 words[2].to_str(),
                 Some(&*format!("exec {}", line.trim_start()))
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_is_left_to_the_shell() {
+    fn other_command_lines_are_not_changed() {
         let sh = shell("/bin/sh");
         for line in [
             "",
@@ -113,10 +113,10 @@ mod tests {
             "a # b",
             "\"a b\" c",
         ] {
-            assert_eq!(alone(&sh, line), None, "{line}");
+            assert_eq!(exec_argv(&sh, line), None, "{line}");
         }
-        assert_eq!(alone(&shell("/usr/bin/fish"), "vim"), None);
-        assert_eq!(alone(&["/bin/sh".into()], "vim"), None);
-        assert_eq!(alone(&["/bin/sh".into(), "-lc".into()], "vim"), None);
+        assert_eq!(exec_argv(&shell("/usr/bin/fish"), "vim"), None);
+        assert_eq!(exec_argv(&["/bin/sh".into()], "vim"), None);
+        assert_eq!(exec_argv(&["/bin/sh".into(), "-lc".into()], "vim"), None);
     }
 }

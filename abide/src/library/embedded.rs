@@ -14,26 +14,26 @@ use abide_engine::config::{self, Config, Paths};
 ///
 /// Sessions outlive the engine, as they outlive a daemon: the next engine under the same folder finds them again.
 /// Keepers are separate processes of an abide executable: either the installed one, or this program itself,
-/// if its `main` begins with [`keep_if_asked`](crate::keep_if_asked).
+/// if its `main` begins with [`run_keeper_if_requested`](crate::run_keeper_if_requested).
 ///
 /// ```no_run
-/// abide::keep_if_asked();
+/// abide::run_keeper_if_requested();
 /// let runtime = tokio::runtime::Runtime::new().expect("a runtime");
 /// runtime.block_on(async {
-///     let held = abide::Held::start("/var/lib/my-agent", "/proc/self/exe").await.expect("abide");
-///     let done = held.abide().shell("echo hello").await.expect("a result");
+///     let engine = abide::EmbeddedEngine::start("/var/lib/my-agent", "/proc/self/exe").await.expect("abide");
+///     let done = engine.abide().shell("echo hello").await.expect("a result");
 ///     println!("{}", done.text);
-///     held.stop().await.expect("a clean end");
+///     engine.stop().await.expect("a clean end");
 /// });
 /// ```
-pub struct Held {
+pub struct EmbeddedEngine {
     runtime: Runtime,
     abide: Abide,
-    /// Held as long as the engine runs: there is one engine per folder.
+    /// EmbeddedEngine as long as the engine runs: there is one engine per folder.
     _lock: File,
 }
 
-impl Held {
+impl EmbeddedEngine {
     /// Starts an engine whose files are under `folder`, with that folder's `config.toml`.
     pub async fn start(
         folder: impl AsRef<Path>,
@@ -41,7 +41,7 @@ impl Held {
     ) -> anyhow::Result<Self> {
         let paths = Paths::under(folder.as_ref());
         let config = Config::load(&paths.config)?;
-        Held::start_with(paths, config, program).await
+        EmbeddedEngine::start_with(paths, config, program).await
     }
 
     /// Starts an engine with other settings.
@@ -56,10 +56,10 @@ impl Held {
             runtime.stopped().await?;
             anyhow::bail!("the engine stopped before it was ready");
         }
-        let routes = crate::serve::routes_within(&runtime, paths);
+        let routes = crate::serve::in_process_routes(&runtime, paths);
         let agent = config::agent_from_env();
-        let client = Client::within(routes, Some(agent.clone()));
-        Ok(Held {
+        let client = Client::in_process(routes, Some(agent.clone()));
+        Ok(EmbeddedEngine {
             runtime,
             abide: Abide { client, agent },
             _lock: lock,

@@ -4,7 +4,7 @@ use hyper::Method;
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::client::{Answer, Client};
+use crate::client::{Client, ResponseStream};
 
 /// Interface of a person to abide. A process inside a session is never accepted as a person.
 ///
@@ -78,7 +78,7 @@ impl Person {
 }
 
 /// Stream of questions.
-pub struct Questions(Answer);
+pub struct Questions(ResponseStream);
 
 impl Questions {
     /// Waits for the next question. `None`: abide has stopped.

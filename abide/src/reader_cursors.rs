@@ -7,8 +7,8 @@
 //! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the answer. So
 //! the starting position of each client's last request is stored too: a replayed request reads the same output again.
 
-use super::lines::Cursor;
 use super::mcp::front_of;
+use super::unread_lines::Cursor;
 use abide_session::read_cursors::Cursors;
 
 /// Name of the cursor that all callers without a connection share.
@@ -16,11 +16,11 @@ const CALLERS: &str = "-";
 /// Name of the furthest position that any client has reached, where the next client starts.
 const FURTHEST: &str = "*";
 /// Limit on clients whose cursors are stored; the oldest is forgotten first.
-const MOST: usize = 32;
+const READER_LIMIT: usize = 32;
 
-/// Reader of a session.
+/// SessionReader of a session.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub struct SessionReader<'a> {
     /// Connection of the client, if the caller has one.
     pub client: Option<&'a str>,
     /// Open connections of the agent.
@@ -29,44 +29,46 @@ pub struct Reader<'a> {
     pub request: Option<&'a str>,
 }
 
-impl Reader<'_> {
+impl SessionReader<'_> {
     /// Read cursor of this reader.
     pub fn position(self, cursors: &Cursors) -> Cursor {
-        self.begin(&Positions::read(cursors))
+        self.start(&Positions::decode(cursors))
     }
 
     /// Cursor where this request starts to read.
-    fn begin(self, known: &Positions) -> Cursor {
-        let again = self.request.and_then(|request| known.of(request));
-        let own = || known.of(self.name());
-        let first = || self.client.and_then(|_| known.of(FURTHEST));
+    fn start(self, positions: &Positions) -> Cursor {
+        let again = self.request.and_then(|request| positions.get(request));
+        let own = || positions.get(self.name());
+        let first = || self.client.and_then(|_| positions.get(FURTHEST));
         again.or_else(own).or_else(first).unwrap_or_default()
     }
 
     /// Stores the cursor up to which this reader has read.
-    pub fn remember(self, cursors: &mut Cursors, cursor: Cursor) {
-        let before = Positions::read(cursors);
-        let mut known = before.clone();
+    pub fn store(self, cursors: &mut Cursors, cursor: Cursor) {
+        let before = Positions::decode(cursors);
+        let mut positions = before.clone();
         if self.client.is_some() {
-            let furthest = known.of(FURTHEST).unwrap_or_default();
+            let furthest = positions.get(FURTHEST).unwrap_or_default();
             for other in self.connected {
-                if known.of(other).is_none() {
-                    known.set(other, furthest);
+                if positions.get(other).is_none() {
+                    positions.set(other, furthest);
                 }
             }
             if cursor.offset() >= furthest.offset() {
-                known.set(FURTHEST, cursor);
+                positions.set(FURTHEST, cursor);
             }
         }
         if let (Some(client), Some(request)) = (self.client, self.request)
-            && self.begin(&before) != cursor
+            && self.start(&before) != cursor
         {
-            known.0.retain(|(name, _)| front_of(name) != Some(client));
-            known.set(request, self.begin(&before));
+            positions
+                .0
+                .retain(|(name, _)| front_of(name) != Some(client));
+            positions.set(request, self.start(&before));
         }
-        known.set(self.name(), cursor);
-        if known != before {
-            *cursors = known.written();
+        positions.set(self.name(), cursor);
+        if positions != before {
+            *cursors = positions.encode();
         }
     }
 
@@ -79,33 +81,33 @@ impl Reader<'_> {
 struct Positions(Vec<(String, Cursor)>);
 
 impl Positions {
-    fn read(cursors: &Cursors) -> Self {
+    fn decode(cursors: &Cursors) -> Self {
         let read = |(name, cursor): &(String, String)| Some((name.clone(), cursor.parse().ok()?));
         Positions(cursors.iter().filter_map(read).collect())
     }
 
-    fn of(&self, name: &str) -> Option<Cursor> {
-        let known = self.0.iter().find(|(known, _)| known == name);
-        known.map(|(_, cursor)| *cursor)
+    fn get(&self, name: &str) -> Option<Cursor> {
+        let entry = self.0.iter().find(|(key, _)| key == name);
+        entry.map(|(_, cursor)| *cursor)
     }
 
     fn set(&mut self, name: &str, cursor: Cursor) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = cursor,
+        match self.0.iter_mut().find(|(key, _)| key == name) {
+            Some((_, stored)) => *stored = cursor,
             None => self.0.push((name.to_owned(), cursor)),
         }
     }
 
-    fn written(&self) -> Cursors {
+    fn encode(&self) -> Cursors {
         let is_client =
             |name: &str| name != CALLERS && name != FURTHEST && front_of(name).is_none();
         let names = self.0.iter().map(|(name, _)| name.as_str());
         let clients: Vec<&str> = names.filter(|name| is_client(name)).collect();
-        let gone = &clients[..clients.len().saturating_sub(MOST)];
+        let dropped = &clients[..clients.len().saturating_sub(READER_LIMIT)];
         let kept = self
             .0
             .iter()
-            .filter(|(name, _)| !gone.contains(&front_of(name).unwrap_or(name)));
+            .filter(|(name, _)| !dropped.contains(&front_of(name).unwrap_or(name)));
         kept.map(|(name, cursor)| (name.clone(), cursor.to_string()))
             .collect()
     }
@@ -115,8 +117,8 @@ impl Positions {
 mod tests {
     use super::*;
 
-    fn client<'a>(name: &'a str, connected: &'a [String]) -> Reader<'a> {
-        Reader {
+    fn client<'a>(name: &'a str, connected: &'a [String]) -> SessionReader<'a> {
+        SessionReader {
             client: Some(name),
             connected,
             request: None,
@@ -124,62 +126,62 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_anything_from_anybody() {
+    fn readers_have_independent_cursors() {
         let cursors = &mut Cursors::new();
         let both = ["a".to_owned(), "b".to_owned()];
         let (a, b) = (client("a", &both), client("b", &both));
-        let caller = Reader {
+        let caller = SessionReader {
             client: None,
             connected: &both,
             request: None,
         };
-        a.remember(cursors, Cursor::at(5));
+        a.store(cursors, Cursor::at(5));
         assert_eq!(a.position(cursors), Cursor::at(5));
         assert_eq!(b.position(cursors), Cursor::at(0));
         assert_eq!(caller.position(cursors), Cursor::at(0));
-        caller.remember(cursors, Cursor::at(3));
-        a.remember(cursors, Cursor::at(9));
+        caller.store(cursors, Cursor::at(3));
+        a.store(cursors, Cursor::at(9));
         assert_eq!(b.position(cursors), Cursor::at(0));
         assert_eq!(caller.position(cursors), Cursor::at(3));
         // A client that connects later starts where clients have read to.
-        let alone = ["c".to_owned()];
-        assert_eq!(client("c", &alone).position(cursors), Cursor::at(9));
+        let later = ["c".to_owned()];
+        assert_eq!(client("c", &later).position(cursors), Cursor::at(9));
     }
 
     #[test]
-    fn a_request_that_is_said_again_reads_the_same_again() {
+    fn replayed_request_reads_the_same_output() {
         let cursors = &mut Cursors::new();
         let keys = [1, 2, 3].map(|ordinal| crate::mcp::client::key("a", ordinal));
-        let [first, second, third] = keys.each_ref().map(|key| Reader {
+        let [first, second, third] = keys.each_ref().map(|key| SessionReader {
             request: Some(key),
             ..client("a", &[])
         });
-        first.remember(cursors, Cursor::at(5));
+        first.store(cursors, Cursor::at(5));
         assert_eq!(first.position(cursors), Cursor::at(0));
-        first.remember(cursors, Cursor::at(7));
+        first.store(cursors, Cursor::at(7));
         assert_eq!(first.position(cursors), Cursor::at(0));
         assert_eq!(second.position(cursors), Cursor::at(7));
-        second.remember(cursors, Cursor::at(9));
+        second.store(cursors, Cursor::at(9));
         assert_eq!(second.position(cursors), Cursor::at(7));
         // A request that read nothing stores no starting position.
-        third.remember(cursors, Cursor::at(9));
+        third.store(cursors, Cursor::at(9));
         assert_eq!(second.position(cursors), Cursor::at(7));
         assert_eq!(third.position(cursors), Cursor::at(9));
         assert_eq!(client("a", &[]).position(cursors), Cursor::at(9));
     }
 
     #[test]
-    fn clients_without_number_are_not_remembered() {
+    fn oldest_reader_cursors_are_dropped_over_the_limit() {
         let cursors = &mut Cursors::new();
         for n in 0..100 {
             let name = format!("front{n}");
-            let reader = Reader {
+            let reader = SessionReader {
                 request: Some(&crate::mcp::client::key(&name, 7)),
                 ..client(&name, &[])
             };
-            reader.remember(cursors, Cursor::at(n + 1));
+            reader.store(cursors, Cursor::at(n + 1));
         }
-        assert_eq!(Positions::read(cursors).0.len(), 2 * MOST + 1);
+        assert_eq!(Positions::decode(cursors).0.len(), 2 * READER_LIMIT + 1);
         let last = client("front99", &[]).position(cursors);
         assert_eq!(last, Cursor::at(100));
     }

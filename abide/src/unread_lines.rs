@@ -86,9 +86,9 @@ mod tests {
     use abide_session::log as keeper;
 
     fn written(folder: &std::path::Path, chunks: &[(log::Stream, &str)]) -> Log {
-        let place = std::fs::File::open(folder).unwrap();
-        let place = std::rc::Rc::new(std::os::fd::OwnedFd::from(place));
-        let mut log = keeper::LogWriter::new(place, 1 << 30);
+        let directory = std::fs::File::open(folder).unwrap();
+        let directory = std::rc::Rc::new(std::os::fd::OwnedFd::from(directory));
+        let mut log = keeper::LogWriter::new(directory, 1 << 30);
         for (stream, text) in chunks {
             let (from, mut to) = std::io::pipe().unwrap();
             to.write_all(text.as_bytes()).unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn begins_of_incomplete_lines_are_read_again_only_without_state() {
+    fn partial_line_is_reread_from_the_log_only_without_state() {
         use std::os::unix::fs::FileExt;
         let folder = tempfile::tempdir().unwrap();
         let log = written(folder.path(), &[(Stdout, "begun "), (Stderr, "one\n")]);
@@ -120,8 +120,8 @@ mod tests {
             assert_eq!(rest.lines, ["[stdout] begun ended"]);
         }
         let mut none = ResumeState::default();
-        let anew = read(&log, known, first.cursor, 10, hold, &mut none).unwrap();
-        assert_eq!(anew.lines, ["[stdout] other ended"]);
+        let reread = read(&log, known, first.cursor, 10, hold, &mut none).unwrap();
+        assert_eq!(reread.lines, ["[stdout] other ended"]);
     }
 
     /// The keeper has counted bytes that could not be written to disk, or the log was removed.
@@ -141,15 +141,15 @@ mod tests {
         let next = read(&log, 10, page.cursor, 10, hold, &mut state).unwrap();
         assert!(next.lines.is_empty(), "{:?}", next.lines);
         std::fs::remove_dir_all(folder.path().join("log")).unwrap();
-        for (known, wanted) in [
+        for (known, expected) in [
             (0, vec![]),
             (4, vec!["[… 4 bytes are missing from the log …]"]),
         ] {
             let log = Log::open(folder.path());
             let mut state = ResumeState::default();
             let from = Cursor::default();
-            let gone = read(&log, known, from, 10, PartialLine::Emit, &mut state);
-            assert_eq!(gone.unwrap().lines, wanted);
+            let page = read(&log, known, from, 10, PartialLine::Emit, &mut state);
+            assert_eq!(page.unwrap().lines, expected);
         }
     }
 }
