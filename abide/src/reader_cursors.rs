@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn replayed_request_reads_the_same_output() {
         let cursors = &mut Cursors::new();
-        let keys = [1, 2, 3].map(|ordinal| crate::mcp::client::key("a", ordinal));
+        let keys = [1, 2, 3].map(|ordinal| crate::mcp::client::request_key("a", ordinal));
         let [first, second, third] = keys.each_ref().map(|key| SessionReader {
             request: Some(key),
             ..client("a", &[])
@@ -176,7 +176,7 @@ mod tests {
         for n in 0..100 {
             let name = format!("front{n}");
             let reader = SessionReader {
-                request: Some(&crate::mcp::client::key(&name, 7)),
+                request: Some(&crate::mcp::client::request_key(&name, 7)),
                 ..client(&name, &[])
             };
             reader.store(cursors, Cursor::at(n + 1));

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::problem::Problem;
 use super::{BODY_LIMIT, ConnectedPeer, requester};
-use crate::mcp::{Http, Origin, Way};
+use crate::mcp::{Http, Origin, Transport};
 use abide_engine::config;
 use abide_engine::peer::Peer;
 
@@ -33,7 +33,7 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
 
 fn origin(headers: &HeaderMap, peer: Peer) -> Result<Origin, Problem> {
     Ok(Origin {
-        way: Way::Http,
+        transport: Transport::Http,
         agent: requester::named_agent(headers)?.unwrap_or_default(),
         conversation: Http::conversation(headers),
         root: requester::root(headers)?,

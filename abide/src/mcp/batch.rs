@@ -4,17 +4,17 @@
 
 use serde_json::value::RawValue;
 
-use super::hello::RESENT;
+use super::front_hello::UNANSWERED_LIMIT;
 
 /// Protocol version that has batches.
 pub const VERSION: &str = "2025-03-26";
 
 /// Limit on messages in a batch: as many as may be unanswered. Even an invalid message is answered, so
 /// without a limit a small input could produce a very large output.
-pub const MOST: usize = RESENT;
+pub const BATCH_LIMIT: usize = UNANSWERED_LIMIT;
 
 /// True if a line is meant to be a batch.
-pub fn is_one(line: &[u8]) -> bool {
+pub fn is_batch(line: &[u8]) -> bool {
     line.trim_ascii_start().first() == Some(&b'[')
 }
 
@@ -26,14 +26,16 @@ pub fn messages(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         line.push(b'\n');
         line
     };
-    Some(all.into_iter().take(MOST + 1).map(line).collect())
+    Some(all.into_iter().take(BATCH_LIMIT + 1).map(line).collect())
 }
 
 /// Reason why a batch with this many messages is refused.
-pub fn objection(messages: &[Vec<u8>]) -> Option<String> {
+pub fn size_error(messages: &[Vec<u8>]) -> Option<String> {
     match messages.len() {
         0 => Some("a batch must not be empty".into()),
-        count if count > MOST => Some(format!("a batch must hold at most {MOST} messages")),
+        count if count > BATCH_LIMIT => {
+            Some(format!("a batch must hold at most {BATCH_LIMIT} messages"))
+        }
         _ => None,
     }
 }
@@ -70,12 +72,12 @@ impl Batches {
     }
 
     /// Stores an answer that belongs to a batch. `false`: the answer belongs to no batch.
-    pub fn keep(&mut self, id: &[u8], line: &[u8]) -> bool {
-        let waits = self.0.iter_mut().find_map(|batch| {
+    pub fn store(&mut self, id: &[u8], line: &[u8]) -> bool {
+        let found = self.0.iter_mut().find_map(|batch| {
             let at = batch.waiting.iter().position(|waiting| waiting == id)?;
             Some((batch, at))
         });
-        let Some((batch, at)) = waits else {
+        let Some((batch, at)) = found else {
             return false;
         };
         batch.waiting.swap_remove(at);
@@ -108,39 +110,39 @@ impl Batches {
 mod tests {
     use super::*;
 
-    fn said(batches: &mut Batches) -> String {
+    fn finished(batches: &mut Batches) -> String {
         let mut out = Vec::new();
         batches.finish(&mut out);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
-    fn answers_are_said_together_when_all_are_there() {
+    fn answers_of_a_batch_are_sent_when_all_have_arrived() {
         let mut batches = Batches::default();
         batches.open(
             vec![b"1".to_vec(), b"2".to_vec(), b"3".to_vec()],
             &[b"x\n".to_vec()],
         );
         batches.open(vec![b"4".to_vec()], &[]);
-        assert!(batches.keep(b"2", b"b\n"));
-        assert!(!batches.keep(b"2", b"b\n"), "it was answered");
-        assert!(!batches.keep(b"5", b"e\n"), "it came by itself");
-        assert!(batches.keep(b"4", b"d\n"));
-        assert_eq!(said(&mut batches), "[d]\n");
+        assert!(batches.store(b"2", b"b\n"));
+        assert!(!batches.store(b"2", b"b\n"), "it was answered");
+        assert!(!batches.store(b"5", b"e\n"), "it came by itself");
+        assert!(batches.store(b"4", b"d\n"));
+        assert_eq!(finished(&mut batches), "[d]\n");
         batches.forget(b"3");
-        assert_eq!(said(&mut batches), "");
-        assert!(batches.keep(b"1", b"a\n"));
-        assert_eq!(said(&mut batches), "[x,b,a]\n");
+        assert_eq!(finished(&mut batches), "");
+        assert!(batches.store(b"1", b"a\n"));
+        assert_eq!(finished(&mut batches), "[x,b,a]\n");
         batches.open(Vec::new(), &[]);
-        assert_eq!(said(&mut batches), "", "nothing wanted an answer");
+        assert_eq!(finished(&mut batches), "", "nothing wanted an answer");
     }
 
     #[test]
-    fn messages_are_taken_out_as_they_are() {
+    fn messages_of_a_batch_keep_their_bytes() {
         let line = b" [ {\"id\": 1.0, \"a\":\"]\"} ,2]\r\n";
-        assert!(is_one(line));
+        assert!(is_batch(line));
         let messages = messages(line).unwrap();
         assert_eq!(messages, [&b"{\"id\": 1.0, \"a\":\"]\"}\n"[..], b"2\n"]);
-        assert!(!is_one(b"{}") && super::messages(b"[1,").is_none());
+        assert!(!is_batch(b"{}") && super::messages(b"[1,").is_none());
     }
 }

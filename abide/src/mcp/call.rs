@@ -16,57 +16,57 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
-use super::ask::{self, Reply};
+use super::elicitation::{self, ElicitationReply};
+use super::front_writer::RenderPermit;
 use super::in_flight::InFlight;
-use super::other_questions::{Claim, Other, OtherQuestions};
-use super::out::Turn;
+use super::other_questions::{Claim, OtherQuestionEvent, OtherQuestions};
 use super::peer::Peer;
 use super::presentation::Presentation;
 use super::progress::Progress;
 use super::seal::{Round, Subject};
-use super::server::{Origin, Server, Way};
-use super::{cancel, client, limits};
+use super::server::{Origin, Server, Transport};
+use super::{cancellation, client, client_timeouts};
 use crate::tools::{self, Context, NotCalled, Receipt, ToolCall, ToolStep};
 use abide_engine::QuestionView;
 use abide_engine::clock::SystemClock;
 
 /// Limit on how often one call returns to ask. Clients give up a call that returns for the tenth time, so the
 /// server stops before that.
-const MOST_ROUNDS: u32 = 8;
+const ROUND_LIMIT: u32 = 8;
 
 /// Answer to a call.
-pub struct Answered {
-    pub said: Said,
+pub struct CallAnswer {
+    pub content: AnswerContent,
     /// Receipt to confirm after the answer has been sent. Messages in the answer count as read only then.
     pub receipt: Option<Receipt>,
     /// Permit under which the result was rendered; held until the result is queued for sending.
-    pub turn: Option<Turn>,
+    pub permit: Option<RenderPermit>,
 }
 
 /// Content of an answer.
-pub enum Said {
+pub enum AnswerContent {
     /// A tool's result.
     Result(ToolResult),
     /// Question that the client must put to a person before it repeats the call.
     Question(Box<InputRequiredResult>),
 }
 
-impl From<ToolResult> for Answered {
+impl From<ToolResult> for CallAnswer {
     fn from(result: ToolResult) -> Self {
-        Answered {
-            said: Said::Result(result),
+        CallAnswer {
+            content: AnswerContent::Result(result),
             receipt: None,
-            turn: None,
+            permit: None,
         }
     }
 }
 
-impl Said {
+impl AnswerContent {
     /// Answer in the form that the client gets.
     pub fn response(self, presentation: Presentation) -> CallToolResponse {
         match self {
-            Said::Result(result) => presentation.result(result).into(),
-            Said::Question(question) => (*question).into(),
+            AnswerContent::Result(result) => presentation.result(result).into(),
+            AnswerContent::Question(question) => (*question).into(),
         }
     }
 }
@@ -77,7 +77,7 @@ pub struct CallContext {
     pub origin: Arc<Origin>,
     /// Destination of questions and notifications.
     pub peer: Peer,
-    pub client: Client,
+    pub client: CallClient,
     pub meta: RequestMetaObject,
     pub request: Arc<InFlight>,
 }
@@ -87,12 +87,12 @@ pub async fn run(
     server: &Server,
     request: CallToolRequestParams,
     cx: CallContext,
-) -> Result<Answered, ErrorData> {
+) -> Result<CallAnswer, ErrorData> {
     let origin = cx.origin.clone();
-    let named = client::note_call(&server.handle, &origin, &cx.meta);
+    let named = client::record_codex_thread(&server.handle, &origin, &cx.meta);
     let conversation = named.or_else(|| origin.conversation.clone());
     if let Some(conversation) = &conversation {
-        server.speaks_in(&origin.agent, conversation).await;
+        server.join_conversation(&origin.agent, conversation).await;
     }
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
@@ -108,36 +108,37 @@ pub async fn run(
     }
     let round = match &request.request_state {
         None => None,
-        Some(sealed) => Some(reopened(server, &origin, sealed, &tool, &arguments)?),
+        Some(sealed) => Some(open_state(server, &origin, sealed, &tool, &arguments)?),
     };
     let rounds = round.map_or(0, |round| round.count);
     let context = Context {
         agent: origin.agent.clone(),
         root: origin.root.clone(),
         env: origin.env.clone(),
-        asking: match cx.client.person {
-            Some(Person::ByAsking) => Asking::Here,
-            Some(Person::ByReturning) if rounds < MOST_ROUNDS => Asking::ByReturning,
-            Some(Person::ByReturning) | None => Asking::Elsewhere,
+        asking: match cx.client.ask_method {
+            Some(AskMethod::Elicitation) => Asking::Here,
+            Some(AskMethod::ReturnCall) if rounds < ROUND_LIMIT => Asking::ByReturning,
+            Some(AskMethod::ReturnCall) | None => Asking::Elsewhere,
         },
-        standby: limits::standby(
+        standby: client_timeouts::standby(
             &cx.client.name,
-            &origin.way,
+            &origin.transport,
             cx.meta.get_progress_token().is_some(),
             |name| origin.var(name),
         ),
         request_key: request_key(&origin, &cx.request),
         conversation,
-        client: match &origin.way {
-            Way::Front(front) => Some(front.clone()),
-            Way::Http => None,
+        client: match &origin.transport {
+            Transport::Front(front) => Some(front.clone()),
+            Transport::Http => None,
         },
         sees_all: false,
         inherited_limits: None,
         files_before: BTreeMap::new(),
     };
     // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed them.
-    let kept = matches!(cx.client.person, Some(Person::ByReturning)).then(|| arguments.clone());
+    let sealed_arguments =
+        matches!(cx.client.ask_method, Some(AskMethod::ReturnCall)).then(|| arguments.clone());
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
         Some(Round { session, .. }) => {
@@ -154,58 +155,58 @@ pub async fn run(
         }
     };
     let others = cx.client.can_show_others().then(|| {
-        let (handle, shown) = (server.handle.clone(), server.shown.clone());
+        let (handle, shown) = (server.handle.clone(), server.shown_questions.clone());
         OtherQuestions::of(handle, shown, origin.clone())
     });
-    let mut wait = Wait {
+    let mut wait = WaitingCall {
         server,
         origin,
         tool: &tool,
-        arguments: kept.unwrap_or_default(),
+        arguments: sealed_arguments.unwrap_or_default(),
         rounds,
         call,
         began: SystemClock.mono(),
-        asked: None,
-        asked_for: Millis(0),
-        settled: None,
-        nobody: false,
+        elicitation: None,
+        shown_time: Millis(0),
+        answered_question: None,
+        has_no_person: false,
         others,
         own: None,
         other: None,
         progress: Progress::new(&cx),
-        turn: None,
+        permit: None,
         cx,
     };
     if let Some(round) = round {
-        wait.take_up(round, request.input_responses.unwrap_or_default())
+        wait.resume(round, request.input_responses.unwrap_or_default())
             .await;
     }
-    match wait.see_through().await {
-        Through::Done(result) => Ok(Answered {
-            said: Said::Result(result),
+    match wait.run_to_end().await {
+        WaitEnd::Done(result) => Ok(CallAnswer {
+            content: AnswerContent::Result(result),
             receipt: Some(wait.call.into_receipt()),
-            turn: wait.turn,
+            permit: wait.permit,
         }),
-        Through::Returned(question) => Ok(Answered {
-            said: Said::Question(question),
+        WaitEnd::Returned(question) => Ok(CallAnswer {
+            content: AnswerContent::Question(question),
             receipt: None,
-            turn: None,
+            permit: None,
         }),
-        Through::Cancelled => Err(wait.let_go().await),
-        Through::Stopping => Err(wait.stopping().await),
+        WaitEnd::Cancelled => Err(wait.end_cancelled().await),
+        WaitEnd::Stopping => Err(wait.end_stopping().await),
     }
 }
 
 /// Idempotency key under which a front may replay the request. Requests over HTTP have none: a client whose
 /// event stream broke resumes the stream and does not repeat the request.
 fn request_key(origin: &Origin, request: &InFlight) -> Option<String> {
-    match (&origin.way, request.ordinal) {
-        (Way::Front(front), Some(ordinal)) => Some(client::key(front, ordinal)),
-        (Way::Front(_) | Way::Http, _) => None,
+    match (&origin.transport, request.ordinal) {
+        (Transport::Front(front), Some(ordinal)) => Some(client::request_key(front, ordinal)),
+        (Transport::Front(_) | Transport::Http, _) => None,
     }
 }
 
-fn reopened(
+fn open_state(
     server: &Server,
     origin: &Origin,
     sealed: &str,
@@ -226,21 +227,21 @@ fn reopened(
 }
 
 /// Facts of the client that calls depend on.
-pub struct Client {
+pub struct CallClient {
     name: String,
-    person: Option<Person>,
+    ask_method: Option<AskMethod>,
 }
 
 /// Protocol mechanism by which a client puts a question to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Person {
+enum AskMethod {
     /// Elicitation request within the call (protocol versions up to 2025-11-25).
-    ByAsking,
+    Elicitation,
     /// The call returns the question and the client repeats the call with the answer (from 2026-07-28 on).
-    ByReturning,
+    ReturnCall,
 }
 
-impl Client {
+impl CallClient {
     /// Form in which the client gets the result of this call.
     pub fn presentation(&self, call: &CallToolRequestParams) -> Presentation {
         let arguments = call.arguments.as_ref();
@@ -253,23 +254,24 @@ impl Client {
         let forms = capabilities
             .and_then(|capabilities| capabilities.elicitation)
             .is_some_and(|asks| asks.form.is_some() || asks.url.is_none());
-        let person = match (forms, modern) {
+        let ask_method = match (forms, modern) {
             (false, _) => None,
-            (true, false) => Some(Person::ByAsking),
-            (true, true) => Some(Person::ByReturning),
+            (true, false) => Some(AskMethod::Elicitation),
+            (true, true) => Some(AskMethod::ReturnCall),
         };
-        Client { name, person }
+        CallClient { name, ask_method }
     }
 
     /// True if a call of this client can show a question about another session while the call waits. The
     /// client must remove the question when the call ends, however it ends.
     fn can_show_others(&self) -> bool {
-        self.person == Some(Person::ByAsking) && !ask::outlives(&self.name)
+        self.ask_method == Some(AskMethod::Elicitation)
+            && !elicitation::shows_cancelled_requests(&self.name)
     }
 }
 
 /// State of a call that waits for its result.
-struct Wait<'a> {
+struct WaitingCall<'a> {
     server: &'a Server,
     origin: Arc<Origin>,
     tool: &'a str,
@@ -278,28 +280,28 @@ struct Wait<'a> {
     call: ToolCall,
     began: Mono,
     /// Question about the call's own session that the client shows now.
-    asked: Option<Asked>,
+    elicitation: Option<ShownElicitation>,
     /// Total time for which the client has shown questions. Clients stop their call timeout meanwhile, so
     /// this time is subtracted when a cancellation is classified.
-    asked_for: Millis,
+    shown_time: Millis,
     /// Question whose answer this call brought; it is not asked again.
-    settled: Option<QuestionId>,
+    answered_question: Option<QuestionId>,
     /// The client cannot reach a person.
-    nobody: bool,
+    has_no_person: bool,
     /// Source of open questions about other sessions of this client. `None`: the client cannot show them.
     others: Option<OtherQuestions>,
     /// Claim on the call's own session: while it is held, no other call shows a question about that session.
     own: Option<Claim>,
     /// Question about another session that the client shows now.
-    other: Option<(Asked, Claim)>,
+    other: Option<(ShownElicitation, Claim)>,
     progress: Option<Progress>,
     /// Permit to render the result.
-    turn: Option<Turn>,
+    permit: Option<RenderPermit>,
     cx: CallContext,
 }
 
 /// End of a wait.
-enum Through {
+enum WaitEnd {
     Done(ToolResult),
     /// The call returns to ask a person.
     Returned(Box<InputRequiredResult>),
@@ -308,56 +310,56 @@ enum Through {
 }
 
 /// Event that a waiting call handles.
-enum Happened {
+enum CallEvent {
     Step(Option<ToolStep>),
-    Replied(Reply),
-    Other(Other),
-    RepliedToOther(Reply),
+    Replied(ElicitationReply),
+    Other(OtherQuestionEvent),
+    RepliedToOther(ElicitationReply),
     Cancelled,
-    Told,
+    ProgressSent,
 }
 
-impl Wait<'_> {
+impl WaitingCall<'_> {
     /// Gives the answer that a repeated call brings. The wait has begun again before this, so no event that
     /// the answer causes is missed.
-    async fn take_up(&mut self, round: Round, mut responses: InputResponses) {
-        let brought = responses.remove(&round.question.to_string());
-        match brought.as_ref().and_then(ask::meaning_of_json) {
-            Some(Reply::Said(said)) => {
-                self.settled = Some(round.question);
-                give(self.server, &self.origin, round.question, said).await;
+    async fn resume(&mut self, round: Round, mut responses: InputResponses) {
+        let response = responses.remove(&round.question.to_string());
+        match response.as_ref().and_then(elicitation::interpret_json) {
+            Some(ElicitationReply::Answered(answer)) => {
+                self.answered_question = Some(round.question);
+                give_answer(self.server, &self.origin, round.question, answer).await;
             }
-            Some(Reply::Nobody) => self.nobody_there(),
+            Some(ElicitationReply::NoPerson) => self.no_person(),
             None => {}
         }
     }
 
     /// Handles events until the call has a result, returns to ask, is cancelled, or the daemon stops.
-    async fn see_through(&mut self) -> Through {
+    async fn run_to_end(&mut self) -> WaitEnd {
         loop {
-            match self.what_happens().await {
-                Happened::Told => {}
-                Happened::Cancelled => return Through::Cancelled,
-                Happened::Replied(reply) => self.replied(reply).await,
-                Happened::Other(other) => self.other(other),
-                Happened::RepliedToOther(reply) => self.replied_to_other(reply).await,
-                Happened::Step(None) => return Through::Stopping,
-                Happened::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
-                Happened::Step(Some(ToolStep::Ended)) if self.takes_turn().await => {}
-                Happened::Step(Some(ToolStep::Ended)) => return Through::Cancelled,
-                Happened::Step(Some(ToolStep::Closed(question))) => {
+            match self.next_event().await {
+                CallEvent::ProgressSent => {}
+                CallEvent::Cancelled => return WaitEnd::Cancelled,
+                CallEvent::Replied(reply) => self.replied(reply).await,
+                CallEvent::Other(other) => self.other_question(other),
+                CallEvent::RepliedToOther(reply) => self.replied_to_other(reply).await,
+                CallEvent::Step(None) => return WaitEnd::Stopping,
+                CallEvent::Step(Some(ToolStep::Accepted(session))) => self.accepted(session),
+                CallEvent::Step(Some(ToolStep::Ended)) if self.acquire_permit().await => {}
+                CallEvent::Step(Some(ToolStep::Ended)) => return WaitEnd::Cancelled,
+                CallEvent::Step(Some(ToolStep::Closed(question))) => {
                     self.closed(question);
                 }
-                Happened::Step(Some(ToolStep::Asked(question))) => {
+                CallEvent::Step(Some(ToolStep::Asked(question))) => {
                     if let Some(returned) = self.ask(question) {
-                        return Through::Returned(Box::new(returned));
+                        return WaitEnd::Returned(Box::new(returned));
                     }
                 }
-                Happened::Step(Some(ToolStep::Done(result))) => {
-                    if self.asked.is_some() || self.other.is_some() {
+                CallEvent::Step(Some(ToolStep::Done(result))) => {
+                    if self.elicitation.is_some() || self.other.is_some() {
                         self.withdraw_all();
                     }
-                    return Through::Done(result);
+                    return WaitEnd::Done(result);
                 }
             }
         }
@@ -365,39 +367,39 @@ impl Wait<'_> {
 
     /// Waits until enough earlier answers have been sent for this one to be rendered. `false`: the client has
     /// cancelled the request or is gone.
-    async fn takes_turn(&mut self) -> bool {
+    async fn acquire_permit(&mut self) -> bool {
         tokio::select! {
             biased;
-            turn = self.cx.request.sink.turn() => {
-                self.turn = turn;
+            permit = self.cx.request.sink.render_permit() => {
+                self.permit = permit;
                 true
             }
             () = self.cx.request.unwanted() => false,
         }
     }
 
-    async fn what_happens(&mut self) -> Happened {
+    async fn next_event(&mut self) -> CallEvent {
         tokio::select! {
             biased;
-            step = self.call.next() => Happened::Step(step),
-            () = self.cx.request.unwanted() => Happened::Cancelled,
-            Some(reply) = OptionFuture::from(self.asked.as_mut().map(|asked| &mut asked.reply)) => {
-                Happened::Replied(reply)
+            step = self.call.next() => CallEvent::Step(step),
+            () = self.cx.request.unwanted() => CallEvent::Cancelled,
+            Some(reply) = OptionFuture::from(self.elicitation.as_mut().map(|elicitation| &mut elicitation.reply)) => {
+                CallEvent::Replied(reply)
             }
-            Some(reply) = OptionFuture::from(self.other.as_mut().map(|(asked, _)| &mut asked.reply)) => {
-                Happened::RepliedToOther(reply)
+            Some(reply) = OptionFuture::from(self.other.as_mut().map(|(elicitation, _)| &mut elicitation.reply)) => {
+                CallEvent::RepliedToOther(reply)
             }
             Some(other) = OptionFuture::from(self.others.as_mut().map(OtherQuestions::next)) => {
-                Happened::Other(other)
+                CallEvent::Other(other)
             }
-            Some(()) = OptionFuture::from(self.progress.as_mut().map(Progress::tell)) => {
-                Happened::Told
+            Some(()) = OptionFuture::from(self.progress.as_mut().map(Progress::send_when_due)) => {
+                CallEvent::ProgressSent
             }
         }
     }
 
     fn accepted(&mut self, session: SessionId) {
-        self.own = (self.others.as_ref()).map(|_| self.server.shown.hold(session));
+        self.own = (self.others.as_ref()).map(|_| self.server.shown_questions.claim_own(session));
         if let Some(progress) = &mut self.progress {
             let view = self.server.handle.published().session(session);
             progress.begin(view.map(|view| view.state.created.0));
@@ -406,65 +408,71 @@ impl Wait<'_> {
 
     /// Asks the client's person. Returns the question if asking means to return the call.
     fn ask(&mut self, question: Arc<QuestionView>) -> Option<InputRequiredResult> {
-        if self.nobody || self.settled == Some(question.id) {
+        if self.has_no_person || self.answered_question == Some(question.id) {
             return None;
         }
-        match self.cx.client.person? {
-            Person::ByAsking => {
-                match &mut self.asked {
-                    Some(asked) if asked.outlives => asked.now = Some(question),
-                    _ => self.put(question),
+        match self.cx.client.ask_method? {
+            AskMethod::Elicitation => {
+                match &mut self.elicitation {
+                    Some(elicitation) if elicitation.outlives => {
+                        elicitation.current = Some(question)
+                    }
+                    _ => self.show(question),
                 }
                 None
             }
-            Person::ByReturning if self.rounds >= MOST_ROUNDS => {
-                self.nobody_there();
+            AskMethod::ReturnCall if self.rounds >= ROUND_LIMIT => {
+                self.no_person();
                 None
             }
-            Person::ByReturning => Some(self.return_to_ask(&question)),
+            AskMethod::ReturnCall => Some(self.return_to_ask(&question)),
         }
     }
 
-    fn put(&mut self, question: Arc<QuestionView>) {
+    fn show(&mut self, question: Arc<QuestionView>) {
         self.withdraw_all();
-        match Asked::put(&self.cx.peer, question, &self.cx.client.name) {
-            Some(asked) => self.asked = Some(asked),
-            None => self.nobody_there(),
+        match ShownElicitation::send(&self.cx.peer, question, &self.cx.client.name) {
+            Some(elicitation) => self.elicitation = Some(elicitation),
+            None => self.no_person(),
         }
     }
 
     /// Shows a question about another session, or withdraws the one that has been closed.
-    fn other(&mut self, other: Other) {
+    fn other_question(&mut self, other: OtherQuestionEvent) {
         match other {
-            Other::Open(question, claim) if self.asked.is_none() => {
-                match Asked::put(&self.cx.peer, question, &self.cx.client.name) {
-                    Some(asked) => self.other = Some((asked, claim)),
+            OtherQuestionEvent::Open(question, claim) if self.elicitation.is_none() => {
+                match ShownElicitation::send(&self.cx.peer, question, &self.cx.client.name) {
+                    Some(elicitation) => self.other = Some((elicitation, claim)),
                     None => self.others = None,
                 }
             }
-            Other::Open(..) => {}
-            Other::Closed => self.withdraw_other(),
+            OtherQuestionEvent::Open(..) => {}
+            OtherQuestionEvent::Closed => self.withdraw_other(),
         }
     }
 
-    async fn replied_to_other(&mut self, reply: Reply) {
-        let Some((asked, _claim)) = self.other.take() else {
+    async fn replied_to_other(&mut self, reply: ElicitationReply) {
+        let Some((elicitation, _claim)) = self.other.take() else {
             return;
         };
-        self.asked_for.0 += asked.shown_for().0;
+        self.shown_time.0 += elicitation.shown_for().0;
         match reply {
-            Reply::Said(said) => give(self.server, &self.origin, asked.shown, said).await,
-            Reply::Nobody => {
+            ElicitationReply::Answered(answer) => {
+                give_answer(self.server, &self.origin, elicitation.question, answer).await
+            }
+            ElicitationReply::NoPerson => {
                 let server = self.server;
-                server.shown.unanswered(&server.handle, asked.shown);
+                server
+                    .shown_questions
+                    .mark_unanswered(&server.handle, elicitation.question);
             }
         }
-        self.look_for_others();
+        self.search_others();
     }
 
-    fn look_for_others(&mut self) {
+    fn search_others(&mut self) {
         if let Some(others) = &mut self.others {
-            others.look_again();
+            others.search_again();
         }
     }
 
@@ -480,40 +488,50 @@ impl Wait<'_> {
             count: self.rounds + 1,
         };
         let sealed = self.server.seal.close(round, &subject);
-        let request = InputRequest::Elicitation(ask::request(question));
+        let request = InputRequest::Elicitation(elicitation::request(question));
         let requests = BTreeMap::from([(question.id.to_string(), request)]);
         InputRequiredResult::new(Some(requests), Some(sealed))
     }
 
-    async fn replied(&mut self, reply: Reply) {
-        let Some(asked) = self.asked.take() else {
+    async fn replied(&mut self, reply: ElicitationReply) {
+        let Some(elicitation) = self.elicitation.take() else {
             return;
         };
-        self.asked_for.0 += asked.shown_for().0;
-        match (reply, asked.now) {
-            (Reply::Nobody, _) => self.nobody_there(),
+        self.shown_time.0 += elicitation.shown_for().0;
+        match (reply, elicitation.current) {
+            (ElicitationReply::NoPerson, _) => self.no_person(),
             // The question was closed before the person answered.
-            (Reply::Said(_), None) => {}
+            (ElicitationReply::Answered(_), None) => {}
             // A "no" to an outdated question must not end the command: ask the current question instead.
-            (Reply::Said(Answer::No), Some(now)) if now.id != asked.shown => self.put(now),
-            (Reply::Said(said), Some(now)) => give(self.server, &self.origin, now.id, said).await,
+            (ElicitationReply::Answered(Answer::No), Some(current))
+                if current.id != elicitation.question =>
+            {
+                self.show(current)
+            }
+            (ElicitationReply::Answered(answer), Some(current)) => {
+                give_answer(self.server, &self.origin, current.id, answer).await
+            }
         }
-        self.look_for_others();
+        self.search_others();
     }
 
-    fn nobody_there(&mut self) {
-        self.nobody = true;
+    fn no_person(&mut self) {
+        self.has_no_person = true;
         self.others = None;
         self.call.nobody_there();
     }
 
     fn closed(&mut self, question: QuestionId) {
-        let Some(asked) = &mut self.asked else {
+        let Some(elicitation) = &mut self.elicitation else {
             return;
         };
-        if asked.now.as_ref().is_some_and(|now| now.id == question) {
-            asked.now = None;
-            if !asked.outlives {
+        if elicitation
+            .current
+            .as_ref()
+            .is_some_and(|current| current.id == question)
+        {
+            elicitation.current = None;
+            if !elicitation.outlives {
                 self.withdraw();
             }
         }
@@ -526,32 +544,32 @@ impl Wait<'_> {
     }
 
     fn withdraw(&mut self) {
-        if let Some(asked) = self.asked.take() {
-            self.take_back(asked);
+        if let Some(elicitation) = self.elicitation.take() {
+            self.withdraw_request(elicitation);
         }
     }
 
     fn withdraw_other(&mut self) {
-        if let Some((asked, _claim)) = self.other.take() {
-            self.take_back(asked);
+        if let Some((elicitation, _claim)) = self.other.take() {
+            self.withdraw_request(elicitation);
         }
-        self.look_for_others();
+        self.search_others();
     }
 
-    fn take_back(&mut self, asked: Asked) {
-        self.asked_for.0 += asked.shown_for().0;
+    fn withdraw_request(&mut self, elicitation: ShownElicitation) {
+        self.shown_time.0 += elicitation.shown_for().0;
         let reason = "the question can no longer be answered here";
-        self.cx.peer.withdraw(asked.request, reason);
+        self.cx.peer.withdraw(elicitation.request, reason);
     }
 
     /// Ends a call whose answer the client no longer wants. A cancellation by a person also ends the command,
     /// and a task waits for that end; a cancellation by the client's timeout, or a lost connection, leaves
     /// the command running.
-    async fn let_go(mut self) -> ErrorData {
+    async fn end_cancelled(mut self) -> ErrorData {
         let waited = SystemClock.mono().since(self.began);
-        let waited = Millis(waited.0.saturating_sub(self.asked_for.0));
+        let waited = Millis(waited.0.saturating_sub(self.shown_time.0));
         if let Some(reason) = self.cx.request.clone().reason() {
-            let interrupted = !cancel::time_ran_out(reason, waited);
+            let interrupted = !cancellation::is_timeout(reason, waited);
             self.withdraw_all();
             if interrupted {
                 self.call.interrupt();
@@ -563,14 +581,14 @@ impl Wait<'_> {
 
     /// Ends a call while the daemon is stopping. The front repeats the call to the next daemon, so this one
     /// stays unanswered until the connection is closed.
-    async fn stopping(self) -> ErrorData {
+    async fn end_stopping(self) -> ErrorData {
         self.cx.request.unwanted().await;
         ErrorData::internal_error("the daemon is stopping; the command goes on", None)
     }
 }
 
 /// Gives a person's answer to the engine. An answer to a closed question changes nothing.
-async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
+async fn give_answer(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
     let caller = Caller {
         agent: Some(origin.agent.clone()),
         conversation: origin.conversation.clone(),
@@ -585,35 +603,37 @@ async fn give(server: &Server, origin: &Origin, question: QuestionId, answer: An
 }
 
 /// Elicitation request that the client shows.
-struct Asked {
+struct ShownElicitation {
     /// Question whose text the person reads.
-    shown: QuestionId,
+    question: QuestionId,
     /// Question that a reply answers: the one that is open now. `None`: no question is open any more.
-    now: Option<Arc<QuestionView>>,
+    current: Option<Arc<QuestionView>>,
     /// The client keeps showing the request until the call ends, even after it is withdrawn. One request then
     /// serves for all questions of the call: a second one would only queue behind it.
     outlives: bool,
     request: RequestId,
     at: Mono,
-    reply: BoxFuture<'static, Reply>,
+    reply: BoxFuture<'static, ElicitationReply>,
 }
 
-impl Asked {
+impl ShownElicitation {
     /// Sends the elicitation request. `None`: the client is gone.
-    fn put(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
-        let sent = peer.elicit(ask::request(&question))?;
+    fn send(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
+        let sent = peer.elicit(elicitation::request(&question))?;
         let at = SystemClock.mono();
-        let outlives = ask::outlives(client);
+        let outlives = elicitation::shows_cancelled_requests(client);
         let client = client.to_owned();
         let reply = Box::pin(async move {
             match sent.answer.await {
-                Some(result) => ask::meaning(&result, &client, SystemClock.mono().since(at)),
-                None => Reply::Nobody,
+                Some(result) => {
+                    elicitation::interpret(&result, &client, SystemClock.mono().since(at))
+                }
+                None => ElicitationReply::NoPerson,
             }
         });
-        Some(Asked {
-            shown: question.id,
-            now: Some(question),
+        Some(ShownElicitation {
+            question: question.id,
+            current: Some(question),
             outlives,
             request: sent.id,
             at,

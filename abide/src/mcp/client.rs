@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use abide_core::Conversation;
 use rmcp::model::RequestMetaObject;
 
-use super::hello::Hello;
-use super::server::{Origin, Way};
+use super::front_hello::FrontHello;
+use super::server::{Origin, Transport};
 use abide_engine::Handle;
 use abide_engine::clients::{Client, ClientKind};
 
 /// Variables that a client's program needs to be found and to find its settings.
-const NEEDED: [&str; 6] = [
+const PASSED_VARIABLES: [&str; 6] = [
     "PATH",
     "HOME",
     "XDG_CONFIG_HOME",
@@ -21,10 +21,10 @@ const NEEDED: [&str; 6] = [
 ];
 
 /// Prefix of the idempotency keys of fronts' requests.
-const KEY: &str = "mcp:";
+const KEY_PREFIX: &str = "mcp:";
 
 /// Client behind a front, if it is Claude Code, which passes its session id to the servers that it starts.
-pub fn of_a_front(hello: &Hello) -> Option<Client> {
+pub fn behind_front(hello: &FrontHello) -> Option<Client> {
     let var = |name: &str| {
         let (_, value) = hello.env.iter().find(|(key, _)| key == name)?;
         Some(value.to_str()?.to_owned()).filter(|value| !value.is_empty())
@@ -34,14 +34,14 @@ pub fn of_a_front(hello: &Hello) -> Option<Client> {
         session: var("CLAUDE_CODE_SESSION_ID")?,
         inbox: var("CLAUDE_CODE_MESSAGING_SOCKET").map(PathBuf::from),
         cwd: var("CLAUDE_PROJECT_DIR").map_or_else(|| hello.cwd.clone(), PathBuf::from),
-        env: needed(&hello.env),
+        env: passed_variables(&hello.env),
     })
 }
 
 /// Conversation behind a front: the client's own session id if it is known, else the id of the front, which
 /// stays the same across reconnects.
-pub fn conversation(hello: &Hello) -> Conversation {
-    match of_a_front(hello) {
+pub fn conversation(hello: &FrontHello) -> Conversation {
+    match behind_front(hello) {
         Some(client) => client.kind.conversation(&client.session),
         None => Conversation(format!("front:{}", hello.front).into()),
     }
@@ -49,15 +49,15 @@ pub fn conversation(hello: &Hello) -> Conversation {
 
 /// Records the calling client, if it is Codex, which names its thread in every call. Returns the thread as
 /// the conversation of the call.
-pub fn note_call(
+pub fn record_codex_thread(
     handle: &Handle,
     origin: &Origin,
     meta: &RequestMetaObject,
 ) -> Option<Conversation> {
     let thread = meta.get("threadId").and_then(|id| id.as_str())?;
-    let (connection, env) = match &origin.way {
-        Way::Front(front) => (Some(front.as_str()), needed(&origin.env)),
-        Way::Http => (None, Vec::new()),
+    let (connection, env) = match &origin.transport {
+        Transport::Front(front) => (Some(front.as_str()), passed_variables(&origin.env)),
+        Transport::Http => (None, Vec::new()),
     };
     let client = Client {
         kind: ClientKind::Codex,
@@ -71,20 +71,20 @@ pub fn note_call(
 }
 
 /// Idempotency key of a front's request.
-pub fn key(front: &str, ordinal: impl std::fmt::Display) -> String {
-    format!("{KEY}{front}:{ordinal}")
+pub fn request_key(front: &str, ordinal: impl std::fmt::Display) -> String {
+    format!("{KEY_PREFIX}{front}:{ordinal}")
 }
 
 /// Front whose request has this idempotency key.
 pub(crate) fn front_of(key: &str) -> Option<&str> {
-    let (front, _) = key.strip_prefix(KEY)?.rsplit_once(':')?;
+    let (front, _) = key.strip_prefix(KEY_PREFIX)?.rsplit_once(':')?;
     Some(front)
 }
 
-fn needed(env: &[(std::ffi::OsString, std::ffi::OsString)]) -> Vec<(String, String)> {
+fn passed_variables(env: &[(std::ffi::OsString, std::ffi::OsString)]) -> Vec<(String, String)> {
     let known = env.iter().filter_map(|(name, value)| {
         let (name, value) = (name.to_str()?, value.to_str()?);
-        NEEDED
+        PASSED_VARIABLES
             .contains(&name)
             .then(|| (name.to_owned(), value.to_owned()))
     });

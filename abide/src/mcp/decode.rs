@@ -14,31 +14,31 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
-use super::scan::{Kind, Outline};
+use super::outline::{MessageKind, Outline};
 use crate::strict_json::{self, StrictJson};
 
 /// Decodes a line that has this outline.
-pub fn message(line: &[u8], outline: &Outline) -> Result<ClientJsonRpcMessage, Unread> {
+pub fn message(line: &[u8], outline: &Outline) -> Result<ClientJsonRpcMessage, DecodeError> {
     if calls_a_tool(outline)
         && let Some(call) = tool_call(line)?
     {
         return Ok(call);
     }
     // The library reports what is wrong with the line.
-    serde_json::from_slice(line).map_err(Unread::Fault)
+    serde_json::from_slice(line).map_err(DecodeError::Invalid)
 }
 
 fn calls_a_tool(outline: &Outline) -> bool {
-    outline.kind() == Kind::Request && outline.is("tools/call")
+    outline.kind() == MessageKind::Request && outline.is("tools/call")
 }
 
 /// Reason why a line is no message.
 #[derive(Debug)]
-pub enum Unread {
+pub enum DecodeError {
     /// A field is given twice; the sentence says which.
-    Twice(String),
+    DuplicateField(String),
     /// The line is invalid JSON, or no message.
-    Fault(serde_json::Error),
+    Invalid(serde_json::Error),
 }
 
 #[derive(Deserialize)]
@@ -54,12 +54,12 @@ struct Call {
 
 /// Reads an id that is an integer or a string, and rejects everything that the library might convert into one.
 fn plain_id<'de, D: Deserializer<'de>>(from: D) -> Result<RequestId, D::Error> {
-    from.deserialize_any(IdReader)
+    from.deserialize_any(IdVisitor)
 }
 
-struct IdReader;
+struct IdVisitor;
 
-impl Visitor<'_> for IdReader {
+impl Visitor<'_> for IdVisitor {
     type Value = RequestId;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,13 +90,13 @@ struct Params {
 
 impl<'de> Deserialize<'de> for Params {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_map(ParamsReader)
+        from.deserialize_map(ParamsVisitor)
     }
 }
 
-struct ParamsReader;
+struct ParamsVisitor;
 
-impl<'de> Visitor<'de> for ParamsReader {
+impl<'de> Visitor<'de> for ParamsVisitor {
     type Value = Params;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,18 +123,19 @@ impl<'de> Visitor<'de> for ParamsReader {
 }
 
 /// Decodes a tool call. `None`: the library must decode the line.
-fn tool_call(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Unread> {
+fn tool_call(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, DecodeError> {
     let Call { id, params, .. } = match serde_json::from_slice(line) {
         Ok(call) => call,
         Err(fault) => {
-            return strict_json::duplicate_field(&fault)
-                .map_or(Ok(None), |said| Err(Unread::Twice(said)));
+            return strict_json::duplicate_field(&fault).map_or(Ok(None), |message| {
+                Err(DecodeError::DuplicateField(message))
+            });
         }
     };
-    Ok(called(id, params))
+    Ok(call_message(id, params))
 }
 
-fn called(id: RequestId, mut params: Params) -> Option<ClientJsonRpcMessage> {
+fn call_message(id: RequestId, mut params: Params) -> Option<ClientJsonRpcMessage> {
     let meta = match params.meta.take() {
         None | Some(Value::Null) => None,
         Some(Value::Object(meta)) => Some(RequestMetaObject(MetaObject(meta))),
@@ -177,14 +178,14 @@ mod tests {
     fn both(line: &str) -> (String, String) {
         let short = message(line.as_bytes(), &Outline::of(line.as_bytes()));
         let short = short.map_err(|unread| match unread {
-            Unread::Fault(fault) => fault,
-            Unread::Twice(said) => panic!("{said}: {line}"),
+            DecodeError::Invalid(fault) => fault,
+            DecodeError::DuplicateField(message) => panic!("{message}: {line}"),
         });
         let long = serde_json::from_str::<ClientJsonRpcMessage>(line);
-        (told(&short), told(&long))
+        (debug_form(&short), debug_form(&long))
     }
 
-    fn told(read: &serde_json::Result<ClientJsonRpcMessage>) -> String {
+    fn debug_form(read: &serde_json::Result<ClientJsonRpcMessage>) -> String {
         let Ok(JsonRpcMessage::Request(asked)) = read else {
             return format!("{read:?}");
         };
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_read_as_the_library_reads_it() {
+    fn tool_call_decodes_as_the_library_decodes_it() {
         let calls = [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"true"}}}"#,
             r#"{"params":{"arguments":{},"name":"shell","_meta":{"progressToken":"p","x":[1,2.5]}},"method":"tools/call","id":"a","jsonrpc":"2.0"}"#,
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_is_left_to_the_library() {
+    fn other_messages_are_left_to_the_library() {
         let others = [
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#,
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_twice_is_not_taken_by_halves() {
+    fn duplicate_field_is_refused() {
         for (line, field) in [
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"a","command":"b"}}}"#,
@@ -263,7 +264,7 @@ mod tests {
             let sentence = format!("the field '{field}' is given twice");
             let outline = Outline::of(line.as_bytes());
             match message(line.as_bytes(), &outline) {
-                Err(Unread::Twice(said)) => assert_eq!(said, sentence),
+                Err(DecodeError::DuplicateField(message)) => assert_eq!(message, sentence),
                 other => panic!("{other:?}"),
             }
         }

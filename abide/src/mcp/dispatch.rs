@@ -13,18 +13,18 @@ use rmcp::model::{
 };
 
 use super::call::{self, CallContext};
+use super::front_writer::RenderPermit;
 use super::http::PendingAnswer;
 use super::in_flight::{InFlight, InFlightTable};
-use super::out::Turn;
-use super::peer::{Peer, Requests, Sink};
+use super::json_line::ID_IN_USE;
+use super::peer::{OutgoingRequests, Peer, Sink};
 use super::prompt;
 use super::server::{Origin, Server, is_modern};
-use super::wire::TWICE;
 use crate::tools::Receipt;
 
 const INITIALIZE: &str =
     "initialize takes protocolVersion, capabilities and clientInfo, which has a name and a version";
-const TOO_EARLY: &str = "no session is open: say initialize first, or name io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities in the _meta of each request";
+const NOT_INITIALIZED: &str = "no session is open: say initialize first, or name io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities in the _meta of each request";
 
 /// State of the exchange with one client: over the connection of a front, in an HTTP session, or for a single
 /// HTTP request without a session.
@@ -33,7 +33,7 @@ pub struct Connection {
     handshake: Mutex<Handshake>,
     /// Destination of messages that belong to no request.
     sink: Sink,
-    requests: Arc<Requests>,
+    requests: Arc<OutgoingRequests>,
     in_flight: Arc<InFlightTable>,
 }
 
@@ -53,13 +53,13 @@ pub struct IdInUse(RequestId);
 impl IdInUse {
     /// Answer to the second request under the id.
     pub fn error(self) -> ServerJsonRpcMessage {
-        let error = ErrorData::invalid_request(TWICE, None);
+        let error = ErrorData::invalid_request(ID_IN_USE, None);
         JsonRpcMessage::error(error, Some(self.0))
     }
 }
 
 /// Client as described by a request and its session.
-struct Caller {
+struct ClientInfo {
     /// Version 2026-07-28 or later: results carry `resultType`, and questions are returned.
     modern: bool,
     /// Methods that were removed after 2025-11-25 are available.
@@ -68,7 +68,7 @@ struct Caller {
     capabilities: Option<ClientCapabilities>,
 }
 
-type Answer = Result<ServerResult, ErrorData>;
+type MethodResult = Result<ServerResult, ErrorData>;
 
 impl Connection {
     /// Connection whose messages without a request go to `sink`. The daemon's own requests are numbered from
@@ -87,7 +87,7 @@ impl Connection {
             server,
             handshake: Mutex::new(handshake),
             sink,
-            requests: Requests::new(first_request),
+            requests: OutgoingRequests::new(first_request),
             in_flight: Arc::default(),
         }
     }
@@ -118,21 +118,23 @@ impl Connection {
         ordinal: Option<u64>,
     ) -> Result<(), IdInUse> {
         match message {
-            JsonRpcMessage::Request(asked) => {
+            JsonRpcMessage::Request(incoming) => {
                 let request = Arc::new(InFlight::new(ordinal, sink));
-                if !self.in_flight.add(asked.id.clone(), request.clone()) {
-                    return Err(IdInUse(asked.id));
+                if !self.in_flight.add(incoming.id.clone(), request.clone()) {
+                    return Err(IdInUse(incoming.id));
                 }
-                let reply = Reply {
-                    id: asked.id,
+                let reply = PendingReply {
+                    id: incoming.id,
                     modern: false,
                     _pending: request.sink.expect_answer(),
                     request,
                     in_flight: self.in_flight.clone(),
                 };
-                self.request(asked.request, origin, reply);
+                self.request(incoming.request, origin, reply);
             }
-            JsonRpcMessage::Notification(told) => self.notification(told.notification, origin),
+            JsonRpcMessage::Notification(incoming) => {
+                self.notification(incoming.notification, origin)
+            }
             JsonRpcMessage::Response(answer) => {
                 self.requests.answered(&answer.id, Some(answer.result));
             }
@@ -167,17 +169,17 @@ impl Connection {
         }
     }
 
-    fn request(&self, mut request: ClientRequest, origin: &Arc<Origin>, reply: Reply) {
+    fn request(&self, mut request: ClientRequest, origin: &Arc<Origin>, reply: PendingReply) {
         let meta = std::mem::take(request.get_meta_mut());
         if let ClientRequest::InitializeRequest(request) = request {
             return reply.answer(Ok(self.initialize(request.params, origin)));
         }
-        match self.caller(&request, &meta) {
+        match self.client_info(&request, &meta) {
             Err(error) => reply.answer(Err(error)),
-            Ok(caller) => {
-                let modern = caller.modern;
-                let reply = Reply { modern, ..reply };
-                self.dispatch(request, meta, caller, origin, reply);
+            Ok(client_info) => {
+                let modern = client_info.modern;
+                let reply = PendingReply { modern, ..reply };
+                self.dispatch(request, meta, client_info, origin, reply);
             }
         }
     }
@@ -186,27 +188,31 @@ impl Connection {
         &self,
         request: ClientRequest,
         meta: RequestMetaObject,
-        caller: Caller,
+        client_info: ClientInfo,
         origin: &Arc<Origin>,
-        reply: Reply,
+        reply: PendingReply,
     ) {
-        let modern = caller.modern;
+        let modern = client_info.modern;
         let answer = match request {
             ClientRequest::CallToolRequest(call) => {
                 let context = CallContext {
                     origin: origin.clone(),
                     peer: self.peer(&reply.request.sink),
-                    client: call::Client::new(caller.name, caller.capabilities, modern),
+                    client: call::CallClient::new(
+                        client_info.name,
+                        client_info.capabilities,
+                        modern,
+                    ),
                     meta,
                     request: reply.request.clone(),
                 };
                 return reply.call(self.server.clone(), call.params, context);
             }
             ClientRequest::DiscoverRequest(_) => {
-                let result = Server::discover_result(&caller.name);
+                let result = Server::discover_result(&client_info.name);
                 Ok(ServerResult::DiscoverResult(result))
             }
-            ClientRequest::PingRequest(_) if caller.has_legacy_methods => {
+            ClientRequest::PingRequest(_) if client_info.has_legacy_methods => {
                 Ok(ServerResult::empty(()))
             }
             ClientRequest::ListToolsRequest(_) => {
@@ -256,17 +262,17 @@ impl Connection {
 
     /// Checks that a request is allowed now and carries the metadata that its version requires. A first
     /// request with such metadata opens the session.
-    fn caller(
+    fn client_info(
         &self,
         request: &ClientRequest,
         meta: &RequestMetaObject,
-    ) -> Result<Caller, ErrorData> {
+    ) -> Result<ClientInfo, ErrorData> {
         let mut state = self.handshake();
         let version = meta.protocol_version();
         let is_discover = matches!(request, ClientRequest::DiscoverRequest(_));
         let is_pending = matches!(*state, Handshake::Pending);
         if is_pending && matches!(request, ClientRequest::PingRequest(_)) {
-            return Ok(Caller {
+            return Ok(ClientInfo {
                 modern: false,
                 has_legacy_methods: true,
                 name: String::new(),
@@ -276,7 +282,7 @@ impl Connection {
         if is_pending && version.is_none() && !is_discover {
             let sentence = match request.method() {
                 "initialize" => INITIALIZE,
-                _ => TOO_EARLY,
+                _ => NOT_INITIALIZED,
             };
             return Err(ErrorData::invalid_params(sentence, None));
         }
@@ -304,7 +310,7 @@ impl Connection {
         let client = meta.client_info();
         let client = client.or_else(|| handshake.map(|handshake| handshake.client_info.clone()));
         let capabilities = meta.client_capabilities();
-        let caller = Caller {
+        let client_info = ClientInfo {
             modern: is_modern(version.as_ref()),
             has_legacy_methods: !needs_metadata && !is_modern(version.as_ref()),
             name: client.map(|client| client.name).unwrap_or_default(),
@@ -314,12 +320,12 @@ impl Connection {
         if is_pending && !is_discover {
             *state = Handshake::Omitted;
         }
-        Ok(caller)
+        Ok(client_info)
     }
 }
 
 /// Pending answer to one request.
-struct Reply {
+struct PendingReply {
     id: RequestId,
     modern: bool,
     request: Arc<InFlight>,
@@ -327,9 +333,9 @@ struct Reply {
     _pending: Option<PendingAnswer>,
 }
 
-impl Reply {
+impl PendingReply {
     /// Sends the answer, as soon as the client has read enough of its earlier answers.
-    fn answer(self, answer: Answer) {
+    fn answer(self, answer: MethodResult) {
         match self.request.sink.has_room() {
             true => self.send(answer, None, None),
             false => drop(tokio::spawn(self.finish(answer, None, None))),
@@ -340,33 +346,38 @@ impl Reply {
     fn call(self, server: Server, params: CallToolRequestParams, context: CallContext) {
         tokio::spawn(async move {
             // If the client does not read its answers, its next call begins only when it has read some.
-            let begins = tokio::select! {
+            let has_room = tokio::select! {
                 biased;
-                room = self.request.sink.room() => room,
+                room = self.request.sink.wait_for_room() => room,
                 () = self.request.cancelled.cancelled() => false,
             };
-            if !begins {
+            if !has_room {
                 return;
             }
             let presentation = context.client.presentation(&params);
             match server.call(params, context).await {
                 Err(error) => self.finish(Err(error), None, None).await,
                 Ok(answered) => {
-                    let response = answered.said.response(presentation);
-                    self.finish(Ok(response.into()), answered.receipt, answered.turn)
+                    let response = answered.content.response(presentation);
+                    self.finish(Ok(response.into()), answered.receipt, answered.permit)
                         .await;
                 }
             }
         });
     }
 
-    async fn finish(self, answer: Answer, receipt: Option<Receipt>, turn: Option<Turn>) {
-        if self.request.sink.room().await {
-            self.send(answer, receipt, turn);
+    async fn finish(
+        self,
+        answer: MethodResult,
+        receipt: Option<Receipt>,
+        permit: Option<RenderPermit>,
+    ) {
+        if self.request.sink.wait_for_room().await {
+            self.send(answer, receipt, permit);
         }
     }
 
-    fn send(self, answer: Answer, receipt: Option<Receipt>, turn: Option<Turn>) {
+    fn send(self, answer: MethodResult, receipt: Option<Receipt>, permit: Option<RenderPermit>) {
         let is_wanted = self.in_flight.finish(&self.id, &self.request);
         // On a lost connection no answer is sent: the front replays the request to the next daemon.
         if !is_wanted || self.request.sink.lost().is_cancelled() {
@@ -383,6 +394,6 @@ impl Reply {
             }
         };
         self.request.sink.send_answer(&message, receipt);
-        drop(turn);
+        drop(permit);
     }
 }

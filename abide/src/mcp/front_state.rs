@@ -8,29 +8,29 @@ use memchr::memmem;
 use serde_json::Value;
 
 use super::batch::{self, Batches};
-use super::hello::Hello;
-use super::scan::{BOM, Kind, Outline, one_spelling};
-use super::trial::{self, Replay};
-use super::wire::TWICE;
+use super::front_hello::FrontHello;
+use super::json_line::ID_IN_USE;
+use super::outline::{BOM, MessageKind, Outline, normalize_id};
+use super::replay_suspects::{self, ReplayState};
 
 /// Limit on lines without an answer (notifications, responses) that are held for the next connection.
-const HELD: usize = 256;
+const QUEUE_LIMIT: usize = 256;
 
 /// State that the two threads of a front share.
-pub struct State {
-    pub hello: Hello,
+pub struct FrontState {
+    pub hello: FrontHello,
     pub link: Option<UnixStream>,
-    /// The client's `initialize` request and, in `opened`, its `notifications/initialized`.
-    pub opening: Option<Line>,
-    opened: Option<Vec<u8>>,
+    /// The client's `initialize` request and, in `initialized`, its `notifications/initialized`.
+    pub opening: Option<PendingRequest>,
+    initialized: Option<Vec<u8>>,
     /// Requests that wait for their answer, in order of arrival.
-    pub unanswered: Vec<Line>,
+    pub unanswered: Vec<PendingRequest>,
     /// Lines that need no answer and arrived while there was no connection.
-    pub held: Vec<Vec<u8>>,
+    pub queued: Vec<Vec<u8>>,
     /// Ids of the daemon's own requests that the client has not answered.
-    pub asked: Vec<Vec<u8>>,
+    pub daemon_requests: Vec<Vec<u8>>,
     /// Id of a replayed `initialize` whose answer the client has had before; the second answer is dropped.
-    swallow: Option<Vec<u8>>,
+    ignored_answer: Option<Vec<u8>>,
     /// True if the agreed protocol version has batches.
     pub takes_batches: bool,
     /// Batches whose answers are not complete.
@@ -43,28 +43,28 @@ pub struct State {
 
 /// Request as it arrived.
 #[derive(Clone)]
-pub struct Line {
+pub struct PendingRequest {
     pub number: u64,
     /// JSON-RPC id in its normalised spelling.
     pub id: Vec<u8>,
     pub bytes: Vec<u8>,
-    pub replay: Replay,
+    pub replay: ReplayState,
     /// Daemons in a row that went away soon after this request was replayed.
     pub stops: u32,
 }
 
-impl State {
+impl FrontState {
     /// State of a front before its client has sent anything.
-    pub fn new(hello: Hello) -> Self {
-        State {
+    pub fn new(hello: FrontHello) -> Self {
+        FrontState {
             hello,
             link: None,
             opening: None,
-            opened: None,
+            initialized: None,
             unanswered: Vec::new(),
-            held: Vec::new(),
-            asked: Vec::new(),
-            swallow: None,
+            queued: Vec::new(),
+            daemon_requests: Vec::new(),
+            ignored_answer: None,
             takes_batches: false,
             batches: Batches::default(),
             writing: false,
@@ -75,59 +75,59 @@ impl State {
     /// Takes a line from the client and sends it on, or holds it for the next connection.
     pub fn take(&mut self, outline: &Outline, line: &[u8]) {
         match outline.kind() {
-            Kind::Request => {
-                self.keep(outline, line);
+            MessageKind::Request => {
+                self.record(outline, line);
                 self.send(line);
             }
-            Kind::Answer => {
-                let is_it = |id: &Vec<u8>| Some(id) == outline.id.as_ref();
+            MessageKind::Response => {
+                let is_same = |id: &Vec<u8>| Some(id) == outline.id.as_ref();
                 // A response to a request of an earlier connection is dropped: the daemon that asked is gone.
-                if let Some(at) = self.asked.iter().position(is_it) {
-                    self.asked.swap_remove(at);
-                    self.send_or_hold(line);
+                if let Some(at) = self.daemon_requests.iter().position(is_same) {
+                    self.daemon_requests.swap_remove(at);
+                    self.send_or_queue(line);
                 }
             }
-            Kind::Notification if outline.is("notifications/initialized") => {
-                self.opened = Some(line.to_vec());
+            MessageKind::Notification if outline.is("notifications/initialized") => {
+                self.initialized = Some(line.to_vec());
                 self.send(line);
             }
-            Kind::Notification if outline.is("notifications/cancelled") => {
-                if self.send_or_hold(line) {
+            MessageKind::Notification if outline.is("notifications/cancelled") => {
+                if self.send_or_queue(line) {
                     self.forget_cancelled(line);
                 }
             }
-            Kind::Notification | Kind::Unknown => drop(self.send_or_hold(line)),
+            MessageKind::Notification | MessageKind::Unknown => drop(self.send_or_queue(line)),
         }
     }
 
-    fn keep(&mut self, outline: &Outline, line: &[u8]) {
-        let kept = Line {
+    fn record(&mut self, outline: &Outline, line: &[u8]) {
+        let request = PendingRequest {
             number: self.hello.next,
             id: outline.id.clone().unwrap_or_default(),
             bytes: line.to_vec(),
-            replay: Replay::Settled,
+            replay: ReplayState::Settled,
             stops: 0,
         };
         self.hello.next += 1;
         if outline.is("initialize") {
-            self.opening = Some(kept.clone());
-            self.opened = None;
+            self.opening = Some(request.clone());
+            self.initialized = None;
         }
-        self.unanswered.push(kept);
+        self.unanswered.push(request);
     }
 
     /// Forgets a request that the client has cancelled: it gets no answer.
     fn forget_cancelled(&mut self, line: &[u8]) {
         if let Some(id) = cancelled_id(line) {
-            self.unanswered.retain(|kept| kept.id != id);
+            self.unanswered.retain(|request| request.id != id);
             self.batches.forget(&id);
         }
     }
 
     /// Takes an answer from the daemon, and appends to `out` what the client should see.
     pub fn answered(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
-        if self.swallow.as_deref() == Some(id) {
-            self.swallow = None;
+        if self.ignored_answer.as_deref() == Some(id) {
+            self.ignored_answer = None;
             return;
         }
         if self
@@ -138,7 +138,7 @@ impl State {
             self.takes_batches = agreed_version(line).as_deref() == Some(batch::VERSION);
         }
         self.forget_answered(id, line);
-        self.tell(id, line, out);
+        self.append_answer(id, line, out);
         self.writing = true;
     }
 
@@ -149,14 +149,14 @@ impl State {
         let Some(first) = same.next() else {
             return;
         };
-        let refused = |_: &usize| memmem::find(line, TWICE.as_bytes()).is_some();
+        let refused = |_: &usize| memmem::find(line, ID_IN_USE.as_bytes()).is_some();
         let at = same.next_back().filter(refused).unwrap_or(first);
         self.unanswered.remove(at);
     }
 
     /// Appends an answer to `out`, alone or with the others of its batch.
-    pub fn tell(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
-        match self.batches.keep(id, line) {
+    pub fn append_answer(&mut self, id: &[u8], line: &[u8], out: &mut Vec<u8>) {
+        match self.batches.store(id, line) {
             true => self.batches.finish(out),
             false => out.extend_from_slice(line),
         }
@@ -175,76 +175,76 @@ impl State {
         sent
     }
 
-    fn send_or_hold(&mut self, line: &[u8]) -> bool {
+    fn send_or_queue(&mut self, line: &[u8]) -> bool {
         let sent = self.send(line);
-        if !sent && self.held.len() < HELD {
-            self.held.push(line.to_vec());
+        if !sent && self.queued.len() < QUEUE_LIMIT {
+            self.queued.push(line.to_vec());
         }
         sent
     }
 
     /// Everything that a new connection must be sent, beginning with the hello line.
-    pub fn catch_up(&mut self) -> Vec<u8> {
+    pub fn replay(&mut self) -> Vec<u8> {
         self.choose_replays();
         let opening = self.opening.clone().filter(|opening| {
             // An unanswered `initialize` is among `unanswered` already.
             self.unanswered
                 .iter()
-                .all(|kept| kept.number != opening.number)
+                .all(|request| request.number != opening.number)
         });
-        self.swallow = opening.as_ref().map(|opening| opening.id.clone());
-        let sent = |line: &&Line| line.replay != Replay::Held;
-        let again = || opening.iter().chain(&self.unanswered).filter(sent);
-        self.hello.resent = again().map(|line| line.number).collect();
-        let mut said = self.hello.line();
-        for line in again() {
-            said.extend_from_slice(&line.bytes);
+        self.ignored_answer = opening.as_ref().map(|opening| opening.id.clone());
+        let sent = |line: &&PendingRequest| line.replay != ReplayState::HeldBack;
+        let replayed = || opening.iter().chain(&self.unanswered).filter(sent);
+        self.hello.replayed = replayed().map(|line| line.number).collect();
+        let mut lines = self.hello.line();
+        for line in replayed() {
+            lines.extend_from_slice(&line.bytes);
             if Some(line.number) == self.opening.as_ref().map(|opening| opening.number) {
-                said.extend(self.opened.iter().flatten());
+                lines.extend(self.initialized.iter().flatten());
             }
         }
         if !self.unanswered.is_empty() {
-            said.extend_from_slice(trial::check().as_bytes());
+            lines.extend_from_slice(replay_suspects::check_line().as_bytes());
         }
-        for line in std::mem::take(&mut self.held) {
-            said.extend_from_slice(&line);
+        for line in std::mem::take(&mut self.queued) {
+            lines.extend_from_slice(&line);
             if Outline::of(&line).is("notifications/cancelled") {
                 self.forget_cancelled(&line);
             }
         }
         self.hello.connection += 1;
         self.alive = false;
-        said
+        lines
     }
 
     /// Notes that the daemon has sent the client a request.
-    pub fn ask(&mut self, id: Vec<u8>) {
-        if !self.asked.contains(&id) {
-            self.asked.push(id);
+    pub fn record_daemon_request(&mut self, id: Vec<u8>) {
+        if !self.daemon_requests.contains(&id) {
+            self.daemon_requests.push(id);
         }
     }
 }
 
 /// Protocol version in the answer to `initialize`.
 fn agreed_version(line: &[u8]) -> Option<String> {
-    let said: Value = serde_json::from_slice(line).ok()?;
-    let version = said.get("result")?.get("protocolVersion")?;
+    let message: Value = serde_json::from_slice(line).ok()?;
+    let version = message.get("result")?.get("protocolVersion")?;
     version.as_str().map(str::to_owned)
 }
 
 /// Id of the request that a cancellation names.
 fn cancelled_id(line: &[u8]) -> Option<Vec<u8>> {
     let line = line.strip_prefix(BOM).unwrap_or(line);
-    let said: Value = serde_json::from_slice(line).ok()?;
-    let id = said.get("params")?.get("requestId")?;
-    one_spelling(serde_json::to_vec(id).ok()?)
+    let message: Value = serde_json::from_slice(line).ok()?;
+    let id = message.get("params")?.get("requestId")?;
+    normalize_id(serde_json::to_vec(id).ok()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn say(state: &mut State, line: &str) {
+    fn send_line(state: &mut FrontState, line: &str) {
         state.take(
             &Outline::of(line.as_bytes()),
             format!("{line}\n").as_bytes(),
@@ -253,19 +253,19 @@ mod tests {
 
     /// Numbers and lines that the next connection is sent: the resent numbers, the next number, and the lines
     /// after the hello.
-    fn heard(state: &mut State) -> (Vec<u64>, u64, Vec<String>) {
-        let said = String::from_utf8(state.catch_up()).unwrap();
-        let (hello, rest) = said.split_once('\n').unwrap();
-        let hello = Hello::read(hello.as_bytes()).unwrap();
-        let line = |line: &str| trial::without_time(line).to_owned();
-        (hello.resent, hello.next, rest.lines().map(line).collect())
+    fn replayed(state: &mut FrontState) -> (Vec<u64>, u64, Vec<String>) {
+        let lines = String::from_utf8(state.replay()).unwrap();
+        let (hello, rest) = lines.split_once('\n').unwrap();
+        let hello = FrontHello::read(hello.as_bytes()).unwrap();
+        let line = |line: &str| replay_suspects::without_time(line).to_owned();
+        (hello.replayed, hello.next, rest.lines().map(line).collect())
     }
 
-    fn state() -> State {
-        State::new(Hello {
+    fn state() -> FrontState {
+        FrontState::new(FrontHello {
             front: "f".into(),
             cwd: "/".into(),
-            ..Hello::default()
+            ..FrontHello::default()
         })
     }
 
@@ -275,10 +275,10 @@ mod tests {
     const OTHER: &str = r#"{"method":"tools/call","id":"two"}"#;
 
     #[test]
-    fn says_again_what_was_not_answered_under_its_number() {
+    fn unanswered_requests_are_replayed_under_their_numbers() {
         let mut state = state();
         for line in [INITIALIZE, INITIALIZED, CALL, OTHER] {
-            say(&mut state, line);
+            send_line(&mut state, line);
         }
         let all = vec![
             INITIALIZE.into(),
@@ -287,59 +287,62 @@ mod tests {
             OTHER.into(),
             CHECK.into(),
         ];
-        assert_eq!(heard(&mut state), (vec![0, 1, 2], 3, all.clone()));
-        assert_eq!(state.swallow, None, "the client waits for that answer");
+        assert_eq!(replayed(&mut state), (vec![0, 1, 2], 3, all.clone()));
+        assert_eq!(
+            state.ignored_answer, None,
+            "the client waits for that answer"
+        );
 
-        state.unanswered.retain(|kept| kept.id == b"\"two\"");
+        state.unanswered.retain(|request| request.id == b"\"two\"");
         let opening = vec![
             INITIALIZE.into(),
             INITIALIZED.into(),
             OTHER.into(),
             CHECK.into(),
         ];
-        assert_eq!(heard(&mut state), (vec![0, 2], 3, opening));
+        assert_eq!(replayed(&mut state), (vec![0, 2], 3, opening));
         assert_eq!(
-            state.swallow.as_deref(),
+            state.ignored_answer.as_deref(),
             Some(&b"0"[..]),
             "the client had that answer"
         );
     }
 
     #[test]
-    fn a_generation_without_a_handshake_has_nothing_to_open_with() {
+    fn without_a_handshake_only_requests_are_replayed() {
         let mut state = state();
-        assert_eq!(heard(&mut state), (vec![], 0, vec![]));
-        say(&mut state, OTHER);
+        assert_eq!(replayed(&mut state), (vec![], 0, vec![]));
+        send_line(&mut state, OTHER);
         assert_eq!(
-            heard(&mut state),
+            replayed(&mut state),
             (vec![0], 1, vec![OTHER.into(), CHECK.into()])
         );
     }
 
     const CHECK: &str = "!check";
     #[test]
-    fn a_cancellation_follows_the_request_it_means_and_then_both_are_forgotten() {
+    fn cancellation_is_replayed_after_its_request_and_both_are_forgotten() {
         let mut state = state();
         let cancelled = r#"{"method":"notifications/cancelled","params":{"requestId":1}}"#;
         for line in [CALL, OTHER, cancelled] {
-            say(&mut state, line);
+            send_line(&mut state, line);
         }
-        let said = vec![CALL.into(), OTHER.into(), CHECK.into(), cancelled.into()];
-        assert_eq!(heard(&mut state), (vec![0, 1], 2, said));
+        let lines = vec![CALL.into(), OTHER.into(), CHECK.into(), cancelled.into()];
+        assert_eq!(replayed(&mut state), (vec![0, 1], 2, lines));
         assert_eq!(
-            heard(&mut state),
+            replayed(&mut state),
             (vec![1], 2, vec![OTHER.into(), CHECK.into()])
         );
     }
 
     #[test]
-    fn answers_to_what_nobody_asks_any_more_are_dropped() {
+    fn answers_to_unknown_daemon_requests_are_dropped() {
         let mut state = state();
-        state.asked.push(b"5".to_vec());
-        say(&mut state, r#"{"id":4,"result":{}}"#);
-        say(&mut state, r#"{"id":5,"result":{}}"#);
-        say(&mut state, r#"{"id":5,"result":{}}"#);
-        let (_, _, said) = heard(&mut state);
-        assert_eq!(said, [r#"{"id":5,"result":{}}"#]);
+        state.daemon_requests.push(b"5".to_vec());
+        send_line(&mut state, r#"{"id":4,"result":{}}"#);
+        send_line(&mut state, r#"{"id":5,"result":{}}"#);
+        send_line(&mut state, r#"{"id":5,"result":{}}"#);
+        let (_, _, lines) = replayed(&mut state);
+        assert_eq!(lines, [r#"{"id":5,"result":{}}"#]);
     }
 }

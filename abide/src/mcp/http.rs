@@ -26,24 +26,24 @@ use tokio_util::sync::CancellationToken;
 
 pub use event_stream::{EventStream, PendingAnswer};
 
-use self::event_stream::Reader;
+use self::event_stream::EventReader;
 use self::headers::{EVENTS, JSON, Lifecycle, SESSION};
 use self::sessions::{HttpSession, HttpSessions};
-use super::batch::is_one;
-use super::decode::{self, Unread};
+use super::batch::is_batch;
+use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
+use super::json_line::{encode, error_line};
+use super::outline::Outline;
 use super::peer::Sink;
-use super::scan::Outline;
 use super::seal::Seal;
 use super::server::{Origin, Server};
-use super::wire::{encode, refusal};
 use abide_engine::Handle;
 
 /// Limit on the length of a session id, in bytes.
-const SESSION_LIMIT: usize = 200;
+const SESSION_ID_LIMIT: usize = 200;
 
 /// Response with an error status, sent instead of an answer of the protocol.
-type Refused = Box<Response>;
+type ErrorResponse = Box<Response>;
 
 /// State of all clients that use HTTP. Cheap to clone.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ impl Http {
     /// Conversation of a request: its session, if it has one.
     pub fn conversation(headers: &HeaderMap) -> Option<Conversation> {
         let session = headers.get(SESSION)?.to_str().ok()?;
-        let fits = session.len() <= SESSION_LIMIT;
+        let fits = session.len() <= SESSION_ID_LIMIT;
         fits.then(|| Conversation(format!("http:{session}").into()))
     }
 
@@ -75,11 +75,11 @@ impl Http {
         let (method, headers) = (request.method(), request.headers());
         let answered = match *method {
             Method::POST => self.post(headers, request.body(), &Arc::new(origin)),
-            Method::GET => self.listen(headers),
-            Method::DELETE => self.leave(headers),
+            Method::GET => self.open_stream(headers),
+            Method::DELETE => self.end_session(headers),
             _ => Err(headers::not_allowed("GET, POST, DELETE")),
         };
-        answered.unwrap_or_else(|refused| *refused)
+        answered.unwrap_or_else(|response| *response)
     }
 
     /// Handles a POST: one message, or a batch.
@@ -88,9 +88,9 @@ impl Http {
         headers: &HeaderMap,
         body: &[u8],
         origin: &Arc<Origin>,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, ErrorResponse> {
         headers::accepts(headers, &[JSON, EVENTS])?;
-        if is_one(body) {
+        if is_batch(body) {
             if !headers.contains_key(SESSION) {
                 return Err(batch::refused(-32600, batch::ONE_AT_A_TIME));
             }
@@ -99,23 +99,23 @@ impl Http {
             return batch::answer(&session, body, origin);
         }
         let outline = Outline::of(body);
-        let message = decode::message(body, &outline).map_err(|why| unread(&outline, why))?;
+        let message = decode::message(body, &outline).map_err(|why| decode_error(&outline, why))?;
         match headers::lifecycle(headers, &message)? {
-            Lifecycle::Session => self.take(headers, message, origin),
+            Lifecycle::Session => self.session_message(headers, message, origin),
             Lifecycle::Single => {
                 headers::match_message(headers, &message, body)?;
-                self.take_single(message, origin)
+                self.single_message(message, origin)
             }
         }
     }
 
     /// Handles a message of a session; `initialize` opens one.
-    fn take(
+    fn session_message(
         &self,
         headers: &HeaderMap,
         message: ClientJsonRpcMessage,
         origin: &Arc<Origin>,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, ErrorResponse> {
         let opens = is_initialize(&message) && !headers.contains_key(SESSION);
         let (session, opened) = match opens {
             true => self.open().map(|(id, session)| (session, Some(id)))?,
@@ -139,7 +139,7 @@ impl Http {
         Ok(response)
     }
 
-    fn open(&self) -> Result<(HeaderValue, Arc<HttpSession>), Refused> {
+    fn open(&self) -> Result<(HeaderValue, Arc<HttpSession>), ErrorResponse> {
         let opened = self.sessions.open(self.server());
         let opened = opened.and_then(|(id, session)| Some((id.try_into().ok()?, session)));
         opened.ok_or_else(|| {
@@ -149,19 +149,19 @@ impl Http {
     }
 
     /// Handles a message that belongs to no session.
-    fn take_single(
+    fn single_message(
         &self,
         message: ClientJsonRpcMessage,
         origin: &Arc<Origin>,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, ErrorResponse> {
         let has_metadata = match &message {
-            JsonRpcMessage::Request(asked) => has_metadata(&asked.request),
+            JsonRpcMessage::Request(incoming) => has_metadata(&incoming.request),
             // No request is in flight that the notification could be about.
             JsonRpcMessage::Notification(_) => return Ok(StatusCode::ACCEPTED.into_response()),
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
                 let sentence = "nothing was asked that this could be the answer to";
-                let told = ErrorData::invalid_request(sentence, None);
-                return Err(objection(None, told));
+                let error_data = ErrorData::invalid_request(sentence, None);
+                return Err(bad_request(None, error_data));
             }
         };
         let abandoned = CancellationToken::new();
@@ -181,7 +181,7 @@ impl Http {
     }
 
     /// Handles a GET: the stream of messages that belong to no request, or a resumed stream.
-    fn listen(&self, headers: &HeaderMap) -> Result<Response, Refused> {
+    fn open_stream(&self, headers: &HeaderMap) -> Result<Response, ErrorResponse> {
         headers::accepts(headers, &[EVENTS])?;
         headers::has_sessions(headers)?;
         let session = self.session_of(headers)?;
@@ -196,13 +196,13 @@ impl Http {
     }
 
     /// Handles a DELETE: ends a session.
-    fn leave(&self, headers: &HeaderMap) -> Result<Response, Refused> {
+    fn end_session(&self, headers: &HeaderMap) -> Result<Response, ErrorResponse> {
         headers::has_sessions(headers)?;
         self.sessions.close(headers::session(headers)?);
         Ok(StatusCode::ACCEPTED.into_response())
     }
 
-    fn session_of(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, Refused> {
+    fn session_of(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, ErrorResponse> {
         let id = headers::session(headers)?;
         let session = self.sessions.find(id);
         session.ok_or_else(|| text(StatusCode::NOT_FOUND, "there is no such session"))
@@ -214,13 +214,13 @@ impl Http {
 }
 
 /// Refusal of a body that is no message.
-fn unread(outline: &Outline, why: Unread) -> Refused {
+fn decode_error(outline: &Outline, why: DecodeError) -> ErrorResponse {
     match why {
-        Unread::Twice(sentence) => {
-            let line = refusal(outline.id.as_deref(), -32602, &sentence);
+        DecodeError::DuplicateField(sentence) => {
+            let line = error_line(outline.id.as_deref(), -32602, &sentence);
             json(StatusCode::OK, line)
         }
-        Unread::Fault(fault) => {
+        DecodeError::Invalid(fault) => {
             let sentence = format!("not a message of MCP: {fault}");
             text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &sentence)
         }
@@ -228,8 +228,8 @@ fn unread(outline: &Outline, why: Unread) -> Refused {
 }
 
 fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
-    matches!(message, JsonRpcMessage::Request(asked)
-        if matches!(asked.request, ClientRequest::InitializeRequest(_)))
+    matches!(message, JsonRpcMessage::Request(incoming)
+        if matches!(incoming.request, ClientRequest::InitializeRequest(_)))
 }
 
 /// True if a request carries the metadata that the handshake of a session would have provided.
@@ -250,7 +250,7 @@ fn status(code: ErrorCode, has_metadata: bool) -> StatusCode {
     }
 }
 
-fn events(reader: Reader) -> Response {
+fn events(reader: EventReader) -> Response {
     event_stream(reader.into_body())
 }
 
@@ -264,20 +264,20 @@ fn event_stream(body: Body) -> Response {
     (head, body).into_response()
 }
 
-fn text(status: StatusCode, sentence: &str) -> Refused {
+fn text(status: StatusCode, sentence: &str) -> ErrorResponse {
     Box::new((status, sentence.to_owned()).into_response())
 }
 
-fn json(status: StatusCode, line: impl Into<Body>) -> Refused {
+fn json(status: StatusCode, line: impl Into<Body>) -> ErrorResponse {
     Box::new((status, [(header::CONTENT_TYPE, JSON)], line.into()).into_response())
 }
 
-fn error(status: StatusCode, message: &ServerJsonRpcMessage) -> Refused {
+fn error(status: StatusCode, message: &ServerJsonRpcMessage) -> ErrorResponse {
     json(status, encode(message).unwrap_or_default())
 }
 
 /// Refusal of a request because of its headers or its kind.
-fn objection(id: Option<&RequestId>, told: ErrorData) -> Refused {
-    let told = JsonRpcMessage::error(told, id.cloned());
-    error(StatusCode::BAD_REQUEST, &told)
+fn bad_request(id: Option<&RequestId>, error_data: ErrorData) -> ErrorResponse {
+    let error_data = JsonRpcMessage::error(error_data, id.cloned());
+    error(StatusCode::BAD_REQUEST, &error_data)
 }

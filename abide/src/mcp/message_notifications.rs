@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::peer::Peer;
-use super::server::Speaks;
+use super::server::ConnectionConversations;
 use abide_engine::store::MessageRow;
 use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
@@ -24,7 +24,7 @@ pub const CHANNEL_CAPABILITY: &str = "claude/channel";
 /// Log level of the notifications.
 const LEVEL: &str = "notice";
 /// Minimum levels under which the notifications are sent.
-const TAKEN: [&str; 3] = ["debug", "info", LEVEL];
+const SENT_LEVELS: [&str; 3] = ["debug", "info", LEVEL];
 
 /// Minimum log level of a client; true if it is above [`LEVEL`].
 #[derive(Default)]
@@ -33,8 +33,10 @@ pub struct Level(AtomicBool);
 impl Level {
     /// Sets the minimum level.
     pub fn set(&self, level: &Value) {
-        let taken = level.as_str().is_some_and(|level| TAKEN.contains(&level));
-        self.0.store(!taken, Ordering::Relaxed);
+        let sent = level
+            .as_str()
+            .is_some_and(|level| SENT_LEVELS.contains(&level));
+        self.0.store(!sent, Ordering::Relaxed);
     }
 
     fn is_quiet(&self) -> bool {
@@ -53,11 +55,11 @@ pub struct Listener {
     /// True if the client listens to a channel.
     pub channel: bool,
     /// Conversations whose messages are announced.
-    pub speaks: Weak<Speaks>,
+    pub conversations: Weak<ConnectionConversations>,
 }
 
 /// Announces every new message until the client is gone.
-pub async fn bring(handle: Handle, listener: Listener) {
+pub async fn announce(handle: Handle, listener: Listener) {
     let mut changes = handle.published().follow();
     loop {
         let change = changes.recv().await;
@@ -69,7 +71,7 @@ pub async fn bring(handle: Handle, listener: Listener) {
                 let reader = handle.store_reader();
                 let row = reader.message(reader.message_number(id)).ok().flatten();
                 if let Some(row) = row.filter(|row| listener.is_for(row))
-                    && !listener.tell(&handle, &row)
+                    && !listener.announce(&handle, &row)
                 {
                     return;
                 }
@@ -84,15 +86,15 @@ pub async fn bring(handle: Handle, listener: Listener) {
 impl Listener {
     /// True if an unread message belongs to a conversation of this client, or to none.
     fn is_for(&self, row: &MessageRow) -> bool {
-        let speaks = |conversation| {
-            let speaks = self.speaks.upgrade();
-            speaks.is_some_and(|speaks| speaks.has(&self.agent, conversation))
+        let is_connected = |conversation| {
+            let conversations = self.conversations.upgrade();
+            conversations.is_some_and(|conversations| conversations.has(&self.agent, conversation))
         };
-        row.seen.is_none() && row.conversation.as_ref().is_none_or(speaks)
+        row.seen.is_none() && row.conversation.as_ref().is_none_or(is_connected)
     }
 
     /// Sends the notification. `false`: the client is gone.
-    fn tell(&self, handle: &Handle, row: &MessageRow) -> bool {
+    fn announce(&self, handle: &Handle, row: &MessageRow) -> bool {
         let text = message_text(handle, row.about);
         let (about, id) = match row.about {
             About::Timer(id) => ("timer_id", id.to_string()),
@@ -101,17 +103,17 @@ impl Listener {
         let message = row.id.to_string();
         if self.channel {
             let meta = json!({"message_id": message, about: id});
-            let said = json!({"content": text, "meta": meta});
-            return self.send("notifications/claude/channel", said);
+            let params = json!({"content": text, "meta": meta});
+            return self.send("notifications/claude/channel", params);
         }
         let data = json!({"message_id": message, about: id, "text": text});
-        let said = json!({"level": LEVEL, "logger": "abide", "data": data});
-        self.level.is_quiet() || self.send("notifications/message", said)
+        let params = json!({"level": LEVEL, "logger": "abide", "data": data});
+        self.level.is_quiet() || self.send("notifications/message", params)
     }
 
     fn send(&self, method: &str, params: Value) -> bool {
-        let told = CustomNotification::new(method, Some(params));
-        let told = ServerNotification::CustomNotification(told);
-        self.peer.notify(told)
+        let notification = CustomNotification::new(method, Some(params));
+        let notification = ServerNotification::CustomNotification(notification);
+        self.peer.notify(notification)
     }
 }

@@ -5,39 +5,39 @@
 //! (`stdio`) takes the lines of fronts, and [`Http`] takes requests over HTTP. Both pass decoded messages to
 //! `dispatch`, which answers them with `server` and `call`.
 
-mod ask;
 mod batch;
 mod call;
-mod cancel;
+mod cancellation;
 pub(crate) mod client;
+mod client_output;
+mod client_timeouts;
 mod control;
 mod decode;
 mod dispatch;
+mod elicitation;
 mod front;
+mod front_hello;
 mod front_state;
-mod hello;
+mod front_writer;
 mod http;
 mod in_flight;
-mod limits;
-mod lines;
+mod json_line;
+mod line_splitter;
 mod message_notifications;
 mod other_questions;
-mod out;
+mod outline;
 mod peer;
-mod pending;
 mod presentation;
 mod progress;
 mod prompt;
-mod scan;
+mod replay_suspects;
 mod seal;
 mod server;
 mod stdio;
-mod trial;
-mod wire;
 
 pub(crate) use client::front_of;
 pub use front::front;
 pub use http::Http;
 pub use seal::Seal;
-pub use server::{Origin, Way};
+pub use server::{Origin, Transport};
 pub use stdio::serve;

@@ -12,17 +12,17 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::client::front_of;
-use super::progress::FIRST;
-use super::server::{Origin, Way};
+use super::progress::FIRST_DELAY;
+use super::server::{Origin, Transport};
 use abide_engine::clock::pause;
 use abide_engine::{Handle, QuestionView};
 
 /// Questions of one connection that its calls show.
 #[derive(Debug, Default)]
-pub struct Shown(Mutex<State>);
+pub struct ShownQuestions(Mutex<ShownState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ShownState {
     /// Sessions whose questions are shown by a call, by the number of such calls.
     sessions: HashMap<SessionId, usize>,
     /// Questions to which the client replied that no person is there.
@@ -32,13 +32,13 @@ struct State {
 /// Claim on the questions about a session: until it is dropped, only its call shows them.
 #[derive(Debug)]
 pub struct Claim {
-    shown: Arc<Shown>,
+    shown: Arc<ShownQuestions>,
     session: SessionId,
 }
 
-impl Shown {
+impl ShownQuestions {
     /// Claim for a call that waits for the session itself.
-    pub fn hold(self: &Arc<Self>, session: SessionId) -> Claim {
+    pub fn claim_own(self: &Arc<Self>, session: SessionId) -> Claim {
         self.with(|state| *state.sessions.entry(session).or_default() += 1);
         let shown = self.clone();
         Claim { shown, session }
@@ -47,15 +47,15 @@ impl Shown {
     /// Claim for another call. `None`: a call shows the question already, or the client could not answer it before.
     fn claim(self: &Arc<Self>, question: &QuestionView) -> Option<Claim> {
         let session = question.state.session;
-        let free = |state: &mut State| {
+        let free = |state: &mut ShownState| {
             !state.sessions.contains_key(&session) && !state.unanswered.contains(&question.id)
         };
-        self.with(free).then(|| self.hold(session))
+        self.with(free).then(|| self.claim_own(session))
     }
 
     /// Notes that the client could not reach a person, so that the question is not shown again. Questions
     /// that are no longer open are forgotten.
-    pub fn unanswered(&self, handle: &Handle, question: QuestionId) {
+    pub fn mark_unanswered(&self, handle: &Handle, question: QuestionId) {
         self.with(|state| {
             let is_open = |id: &QuestionId| handle.published().question(*id).is_some();
             state.unanswered.retain(is_open);
@@ -63,7 +63,7 @@ impl Shown {
         });
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut ShownState) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -82,7 +82,7 @@ impl Drop for Claim {
 }
 
 /// Event about a question on another session.
-pub enum Other {
+pub enum OtherQuestionEvent {
     /// A question is open, and no other call shows it.
     Open(Arc<QuestionView>, Claim),
     /// The question that was reported last is closed.
@@ -92,53 +92,53 @@ pub enum Other {
 /// Follower of the open questions about the sessions of one front, on behalf of one call.
 pub struct OtherQuestions {
     handle: Handle,
-    shown: Arc<Shown>,
+    shown: Arc<ShownQuestions>,
     origin: Arc<Origin>,
-    state: Following,
+    state: FollowState,
 }
 
-enum Following {
+enum FollowState {
     /// Initial delay: a call that is answered at once shows no question.
-    Pausing(BoxFuture<'static, ()>),
-    Looking(watch::Receiver<()>),
+    Delay(BoxFuture<'static, ()>),
+    Searching(watch::Receiver<()>),
     /// This question has been reported.
-    Told(watch::Receiver<()>, QuestionId),
+    Reported(watch::Receiver<()>, QuestionId),
 }
 
 impl OtherQuestions {
     /// Follower for the front of this origin. Over HTTP it finds no questions, because a session does not
     /// record which connection started it.
-    pub fn of(handle: Handle, shown: Arc<Shown>, origin: Arc<Origin>) -> Self {
+    pub fn of(handle: Handle, shown: Arc<ShownQuestions>, origin: Arc<Origin>) -> Self {
         OtherQuestions {
             handle,
             shown,
             origin,
-            state: Following::Pausing(Box::pin(pause(FIRST))),
+            state: FollowState::Delay(Box::pin(pause(FIRST_DELAY))),
         }
     }
 
     /// Waits for the next event. Cancel-safe.
-    pub async fn next(&mut self) -> Other {
+    pub async fn next(&mut self) -> OtherQuestionEvent {
         loop {
             let changed = match &mut self.state {
-                Following::Pausing(pausing) => {
-                    pausing.await;
-                    self.look_again();
+                FollowState::Delay(delay) => {
+                    delay.await;
+                    self.search_again();
                     continue;
                 }
-                Following::Looking(changes) => {
+                FollowState::Searching(changes) => {
                     changes.borrow_and_update();
                     if let Some((question, claim)) = find(&self.handle, &self.shown, &self.origin) {
-                        self.state = Following::Told(changes.clone(), question.id);
-                        return Other::Open(question, claim);
+                        self.state = FollowState::Reported(changes.clone(), question.id);
+                        return OtherQuestionEvent::Open(question, claim);
                     }
                     changes.changed().await
                 }
-                Following::Told(changes, told) => {
+                FollowState::Reported(changes, reported) => {
                     changes.borrow_and_update();
-                    if self.handle.published().question(*told).is_none() {
-                        self.look_again();
-                        return Other::Closed;
+                    if self.handle.published().question(*reported).is_none() {
+                        self.search_again();
+                        return OtherQuestionEvent::Closed;
                     }
                     changes.changed().await
                 }
@@ -151,20 +151,20 @@ impl OtherQuestions {
     }
 
     /// Searches again, because the reported question is no longer shown.
-    pub fn look_again(&mut self) {
-        self.state = Following::Looking(self.handle.published().follow_questions());
+    pub fn search_again(&mut self) {
+        self.state = FollowState::Searching(self.handle.published().follow_questions());
     }
 }
 
 /// Oldest question about a session of this front that no call shows.
 fn find(
     handle: &Handle,
-    shown: &Arc<Shown>,
+    shown: &Arc<ShownQuestions>,
     origin: &Origin,
 ) -> Option<(Arc<QuestionView>, Claim)> {
-    let front = match &origin.way {
-        Way::Front(front) => front.as_str(),
-        Way::Http => return None,
+    let front = match &origin.transport {
+        Transport::Front(front) => front.as_str(),
+        Transport::Http => return None,
     };
     let mut open = handle.published().questions();
     open.sort_by_key(|question| (question.state.asked, question.id));

@@ -11,15 +11,15 @@ use rmcp::model::{
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::front_writer::{FrontWriter, RenderPermit};
 use super::http::{EventStream, PendingAnswer};
-use super::out::{Out, Turn};
 use crate::tools::Receipt;
 
 /// Destination of messages to a client.
 #[derive(Clone)]
 pub enum Sink {
     /// The connection of a front.
-    Front(Arc<Out>),
+    Front(Arc<FrontWriter>),
     /// The event stream of an HTTP response.
     Events(Arc<EventStream>),
 }
@@ -28,7 +28,7 @@ impl Sink {
     /// Sends a message. `false`: the client is gone.
     pub fn send(&self, message: &ServerJsonRpcMessage) -> bool {
         match self {
-            Sink::Front(out) => out.send(message),
+            Sink::Front(writer) => writer.send(message),
             Sink::Events(stream) => stream.send(message),
         }
     }
@@ -36,8 +36,8 @@ impl Sink {
     /// Sends the answer to a request. The receipt is confirmed once the answer has been sent.
     pub fn send_answer(&self, message: &ServerJsonRpcMessage, receipt: Option<Receipt>) {
         match self {
-            Sink::Front(out) => {
-                if out.send(message) {
+            Sink::Front(writer) => {
+                if writer.send(message) {
                     receipt.into_iter().for_each(Receipt::delivered);
                 }
             }
@@ -56,23 +56,23 @@ impl Sink {
     /// True if another answer may be rendered now.
     pub fn has_room(&self) -> bool {
         match self {
-            Sink::Front(out) => out.has_room(),
+            Sink::Front(writer) => writer.has_room(),
             Sink::Events(_) => true,
         }
     }
 
     /// Waits until another answer may be rendered. `false`: the connection is lost.
-    pub async fn room(&self) -> bool {
+    pub async fn wait_for_room(&self) -> bool {
         match self {
-            Sink::Front(out) => out.room().await,
+            Sink::Front(writer) => writer.wait_for_room().await,
             Sink::Events(_) => true,
         }
     }
 
     /// Waits for a permit to render an answer. `None`: no permit is needed, or the connection is lost.
-    pub async fn turn(&self) -> Option<Turn> {
+    pub async fn render_permit(&self) -> Option<RenderPermit> {
         match self {
-            Sink::Front(out) => out.turn().await,
+            Sink::Front(writer) => writer.render_permit().await,
             Sink::Events(_) => None,
         }
     }
@@ -80,7 +80,7 @@ impl Sink {
     /// Token that is cancelled when the connection of a front, or the HTTP session, has ended.
     pub fn lost(&self) -> &CancellationToken {
         match self {
-            Sink::Front(out) => &out.lost,
+            Sink::Front(writer) => &writer.lost,
             Sink::Events(stream) => &stream.lost,
         }
     }
@@ -90,7 +90,7 @@ impl Sink {
 #[derive(Clone)]
 pub struct Peer {
     sink: Sink,
-    requests: Arc<Requests>,
+    requests: Arc<OutgoingRequests>,
 }
 
 /// An elicitation request that the client has not answered.
@@ -103,7 +103,7 @@ pub struct Elicitation {
 
 impl Peer {
     /// Client to which messages go through `sink`.
-    pub fn new(sink: Sink, requests: Arc<Requests>) -> Self {
+    pub fn new(sink: Sink, requests: Arc<OutgoingRequests>) -> Self {
         Peer { sink, requests }
     }
 
@@ -146,41 +146,41 @@ impl Peer {
     }
 }
 
-/// Requests of the daemon that a client has not answered.
-pub struct Requests(Mutex<Unanswered>);
+/// OutgoingRequests of the daemon that a client has not answered.
+pub struct OutgoingRequests(Mutex<OutgoingTable>);
 
-struct Unanswered {
+struct OutgoingTable {
     next: i64,
     answers: HashMap<RequestId, oneshot::Sender<ClientResult>>,
 }
 
-impl Requests {
+impl OutgoingRequests {
     /// Empty table; the daemon's requests are numbered from `first` on.
     pub fn new(first: i64) -> Arc<Self> {
-        Arc::new(Requests(Mutex::new(Unanswered {
+        Arc::new(OutgoingRequests(Mutex::new(OutgoingTable {
             next: first,
             answers: HashMap::new(),
         })))
     }
 
-    fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
+    fn table(&self) -> MutexGuard<'_, OutgoingTable> {
         self.0.lock().expect("no holder panics")
     }
 
     fn begin(&self) -> (RequestId, oneshot::Receiver<ClientResult>) {
         let (answer, answered) = oneshot::channel();
-        let mut unanswered = self.unanswered();
+        let mut table = self.table();
         // A call that has ended has dropped its receiver.
-        unanswered.answers.retain(|_, answer| !answer.is_closed());
-        let id = RequestId::Number(unanswered.next);
-        unanswered.next += 1;
-        unanswered.answers.insert(id.clone(), answer);
+        table.answers.retain(|_, answer| !answer.is_closed());
+        let id = RequestId::Number(table.next);
+        table.next += 1;
+        table.answers.insert(id.clone(), answer);
         (id, answered)
     }
 
     /// Takes the client's answer to a request. `None`: the client answered with an error.
     pub fn answered(&self, id: &RequestId, result: Option<ClientResult>) {
-        let waiting = self.unanswered().answers.remove(id);
+        let waiting = self.table().answers.remove(id);
         // Without a result the sender is dropped, which the receiver sees as an error.
         if let (Some(waiting), Some(result)) = (waiting, result) {
             let _ = waiting.send(result);
@@ -188,7 +188,7 @@ impl Requests {
     }
 
     fn forget(&self, id: &RequestId) {
-        self.unanswered().answers.remove(id);
+        self.table().answers.remove(id);
     }
 }
 

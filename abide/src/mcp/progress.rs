@@ -13,9 +13,9 @@ use super::peer::Peer;
 use abide_engine::clock::{Clock, SystemClock, pause};
 
 /// Interval between progress notifications.
-const PROGRESS: Duration = Duration::from_secs(12);
+const INTERVAL: Duration = Duration::from_secs(12);
 /// Time after which a call that starts no command counts as waiting.
-pub const FIRST: Duration = Duration::from_millis(100);
+pub const FIRST_DELAY: Duration = Duration::from_millis(100);
 
 /// Sender of progress notifications for one call whose client asked for them: once the command has started or
 /// the call is not answered at once, and then at intervals. The value is the age of the command, so that it
@@ -27,9 +27,9 @@ pub struct Progress {
     since: u64,
     last: f64,
     /// State in the message: "waiting" or "running".
-    what: &'static str,
+    state: &'static str,
     /// Timer of the next notification.
-    pause: BoxFuture<'static, ()>,
+    timer: BoxFuture<'static, ()>,
 }
 
 impl Progress {
@@ -39,14 +39,14 @@ impl Progress {
             token: cx.meta.get_progress_token()?,
             since: SystemClock.now().wall.0,
             last: -1.0,
-            what: "waiting",
-            pause: Box::pin(pause(FIRST)),
+            state: "waiting",
+            timer: Box::pin(pause(FIRST_DELAY)),
         })
     }
 
     pub fn begin(&mut self, since: Option<u64>) {
         self.since = since.unwrap_or(self.since);
-        self.what = "running";
+        self.state = "running";
         self.notify();
     }
 
@@ -55,16 +55,16 @@ impl Progress {
         // The value must grow even if the wall clock is set back.
         self.last = (run.0 as f64 / 1_000.0).max(self.last + 0.001);
         let whole = Millis(run.0 / 1_000 * 1_000);
-        let told = ProgressNotificationParam::new(self.token.clone(), self.last)
-            .with_message(format!("{} for {whole}", self.what));
-        let told = ProgressNotification::new(told);
-        (self.peer).notify(ServerNotification::ProgressNotification(told));
-        self.pause = Box::pin(pause(PROGRESS));
+        let progress = ProgressNotificationParam::new(self.token.clone(), self.last)
+            .with_message(format!("{} for {whole}", self.state));
+        let progress = ProgressNotification::new(progress);
+        (self.peer).notify(ServerNotification::ProgressNotification(progress));
+        self.timer = Box::pin(pause(INTERVAL));
     }
 
     /// Sends the next notification when it is due. Cancel-safe.
-    pub async fn tell(&mut self) {
-        (&mut self.pause).await;
+    pub async fn send_when_due(&mut self) {
+        (&mut self.timer).await;
         self.notify();
     }
 }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn asked(arguments: Value) -> Result<String, String> {
+    fn prompt_text(arguments: Value) -> Result<String, String> {
         let mut request = GetPromptRequestParams::new(NAME);
         request.arguments = arguments.as_object().cloned();
         match get(&request) {
@@ -85,18 +85,18 @@ mod tests {
     }
 
     #[test]
-    fn fills_in_what_was_given() {
-        let text = asked(json!({"command": "make all", "goal": "it builds"})).unwrap();
+    fn prompt_contains_the_given_arguments() {
+        let text = prompt_text(json!({"command": "make all", "goal": "it builds"})).unwrap();
         assert!(
             text.contains("make all") && text.contains("it builds"),
             "{text}"
         );
         assert_eq!(
-            asked(json!({"command": 5})).unwrap_err(),
+            prompt_text(json!({"command": 5})).unwrap_err(),
             "`command` is required and must be text; got 5."
         );
         assert_eq!(
-            asked(json!({})).unwrap_err(),
+            prompt_text(json!({})).unwrap_err(),
             "`command` is required and must be text; got nothing."
         );
         assert!(get(&GetPromptRequestParams::new("other")).is_err());

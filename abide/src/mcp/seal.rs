@@ -21,7 +21,7 @@ pub struct Round {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct SealedRound {
     session: String,
     question: String,
     count: u32,
@@ -45,7 +45,7 @@ impl Seal {
 
     /// Seals a round.
     pub fn close(&self, round: Round, subject: &Subject<'_>) -> String {
-        let written = Written {
+        let written = SealedRound {
             session: round.session.to_string(),
             question: round.question.to_string(),
             count: round.count,
@@ -58,7 +58,7 @@ impl Seal {
 
     /// Opens a sealed state. `None`: the state was not sealed here, or belongs to another call.
     pub fn open(&self, sealed: &str, subject: &Subject<'_>) -> Option<Round> {
-        let written: Written = self.0.open_json_with(sealed, &subject.bytes()).ok()?;
+        let written: SealedRound = self.0.open_json_with(sealed, &subject.bytes()).ok()?;
         Some(Round {
             session: written.session.parse().ok()?,
             question: written.question.parse().ok()?,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn opens_for_the_same_call_only() {
+    fn state_opens_only_for_the_same_call() {
         let seal = Seal::new([7; 32]);
         let round = Round {
             session: SessionId::from_bits(11),
@@ -140,9 +140,9 @@ mod tests {
             Some(round),
             "the key outlives the daemon"
         );
-        let turned = arguments(json!({"env": {"A": "1", "B": "2"}, "command": "sleep 9"}));
+        let reordered = arguments(json!({"env": {"A": "1", "B": "2"}, "command": "sleep 9"}));
         assert_eq!(
-            open(&seal, subject("me", "execute_command", &turned)),
+            open(&seal, subject("me", "execute_command", &reordered)),
             Some(round)
         );
 

@@ -17,10 +17,10 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
-use super::call::{self, Answered, CallContext};
-use super::hello::Hello;
+use super::call::{self, CallAnswer, CallContext};
+use super::front_hello::FrontHello;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Level, Listener};
-use super::other_questions::Shown;
+use super::other_questions::ShownQuestions;
 use super::peer::Peer;
 use super::seal::Seal;
 use super::{client, prompt};
@@ -30,42 +30,42 @@ use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
 
 /// Time, in milliseconds, for which a client may cache the lists; they change only with the version of abide.
-const FRESH_MS: u64 = 5 * 60 * 1_000;
+const CACHE_MS: u64 = 5 * 60 * 1_000;
 
 /// One client's server.
 #[derive(Clone)]
 pub struct Server {
     pub(super) handle: Handle,
     pub(super) seal: Arc<Seal>,
-    pub(super) shown: Arc<Shown>,
+    pub(super) shown_questions: Arc<ShownQuestions>,
     level: Arc<Level>,
     /// A task already sends message notifications to this client.
-    listens: Arc<AtomicBool>,
+    notifies: Arc<AtomicBool>,
     /// Conversations that use this connection.
-    speaks: Arc<Speaks>,
+    conversations: Arc<ConnectionConversations>,
 }
 
 /// Conversations that use one connection. Each counts as connected while the connection lives.
 #[derive(Default)]
-pub struct Speaks(Mutex<VecDeque<(Agent, Conversation, ConversationGuard)>>);
+pub struct ConnectionConversations(Mutex<VecDeque<(Agent, Conversation, ConversationGuard)>>);
 
 /// Limit on conversations of one connection; the oldest is forgotten first.
-const CONVERSATIONS: usize = 64;
+const CONVERSATION_LIMIT: usize = 64;
 
-impl Speaks {
+impl ConnectionConversations {
     /// True if this conversation of an agent uses the connection.
     pub fn has(&self, agent: &Agent, conversation: &Conversation) -> bool {
         let all = self.0.lock().expect("no holder panics");
         all.iter()
-            .any(|(whose, known, _)| whose == agent && known == conversation)
+            .any(|(owner, known, _)| owner == agent && known == conversation)
     }
 
-    fn add(&self, agent: &Agent, conversation: &Conversation, present: ConversationGuard) {
+    fn add(&self, agent: &Agent, conversation: &Conversation, guard: ConversationGuard) {
         let mut all = self.0.lock().expect("no holder panics");
-        if all.len() == CONVERSATIONS {
+        if all.len() == CONVERSATION_LIMIT {
             all.pop_front();
         }
-        all.push_back((agent.clone(), conversation.clone(), present));
+        all.push_back((agent.clone(), conversation.clone(), guard));
     }
 }
 
@@ -73,7 +73,7 @@ impl Speaks {
 #[derive(Debug)]
 pub struct Origin {
     /// Transport of the client.
-    pub way: Way,
+    pub transport: Transport,
     /// Agent on whose behalf the client calls.
     pub agent: Agent,
     /// Conversation of calls that name none themselves.
@@ -88,7 +88,7 @@ pub struct Origin {
 
 /// Transport by which a client reaches the daemon.
 #[derive(Debug)]
-pub enum Way {
+pub enum Transport {
     /// Through the front of this name.
     Front(String),
     /// Over HTTP.
@@ -97,10 +97,10 @@ pub enum Way {
 
 impl Origin {
     /// Origin of calls through the front that sent this hello; `peer` is the process at its end of the socket.
-    pub fn of_a_front(hello: Hello, peer: peer::Peer) -> Self {
+    pub fn of_front(hello: FrontHello, peer: peer::Peer) -> Self {
         Origin {
             conversation: Some(client::conversation(&hello)),
-            way: Way::Front(hello.front),
+            transport: Transport::Front(hello.front),
             agent: Agent(hello.agent.into()),
             root: hello.cwd,
             env: hello.env.into(),
@@ -112,7 +112,7 @@ impl Origin {
 impl Origin {
     /// Variable of the client's environment. `None` also over HTTP, where the environment is not the client's.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
-        if matches!(self.way, Way::Http) {
+        if matches!(self.transport, Transport::Http) {
             return None;
         }
         let (_, value) = self.env.iter().find(|(key, _)| key == name)?;
@@ -134,17 +134,17 @@ impl Server {
             handle,
             seal,
             level: Arc::default(),
-            listens: Arc::default(),
-            shown: Arc::default(),
-            speaks: Arc::default(),
+            notifies: Arc::default(),
+            shown_questions: Arc::default(),
+            conversations: Arc::default(),
         }
     }
 
     /// Registers a conversation of this connection, which counts as connected while the connection lives.
-    pub(super) async fn speaks_in(&self, agent: &Agent, conversation: &Conversation) {
-        if !self.speaks.has(agent, conversation) {
-            let present = self.handle.connect_conversation(agent, conversation).await;
-            self.speaks.add(agent, conversation, present);
+    pub(super) async fn join_conversation(&self, agent: &Agent, conversation: &Conversation) {
+        if !self.conversations.has(agent, conversation) {
+            let guard = self.handle.connect_conversation(agent, conversation).await;
+            self.conversations.add(agent, conversation, guard);
         }
     }
 
@@ -153,7 +153,7 @@ impl Server {
         &self,
         request: CallToolRequestParams,
         context: CallContext,
-    ) -> Result<Answered, ErrorData> {
+    ) -> Result<CallAnswer, ErrorData> {
         let called = call::run(self, request, context);
         let caught = AssertUnwindSafe(called).catch_unwind().await;
         caught.unwrap_or_else(|_| {
@@ -181,10 +181,10 @@ impl Server {
         origin: &Origin,
     ) -> InitializeResult {
         let mut answer = Server::config();
-        let wanted = &request.protocol_version;
-        let is_known = ProtocolVersion::KNOWN_VERSIONS.contains(wanted);
-        answer.protocol_version = match is_known && wanted.has_initialize() {
-            true => wanted.clone(),
+        let requested = &request.protocol_version;
+        let is_known = ProtocolVersion::KNOWN_VERSIONS.contains(requested);
+        answer.protocol_version = match is_known && requested.has_initialize() {
+            true => requested.clone(),
             false => ProtocolVersion::LATEST_WITH_INITIALIZE,
         };
         answer.capabilities.logging = Some(JsonObject::new());
@@ -197,20 +197,23 @@ impl Server {
 
     /// Starts message notifications after the client has sent `notifications/initialized`, once per client.
     pub(super) async fn initialized(&self, origin: &Origin, peer: Peer) {
-        if self.listens.swap(true, Ordering::Relaxed) {
+        if self.notifies.swap(true, Ordering::Relaxed) {
             return;
         }
         if let Some(conversation) = &origin.conversation {
-            self.speaks_in(&origin.agent, conversation).await;
+            self.join_conversation(&origin.agent, conversation).await;
         }
         let listener = Listener {
             agent: origin.agent.clone(),
             peer,
             level: self.level.clone(),
             channel: origin.has_channel(),
-            speaks: Arc::downgrade(&self.speaks),
+            conversations: Arc::downgrade(&self.conversations),
         };
-        tokio::spawn(message_notifications::bring(self.handle.clone(), listener));
+        tokio::spawn(message_notifications::announce(
+            self.handle.clone(),
+            listener,
+        ));
     }
 
     /// Handles `logging/setLevel`.
@@ -231,7 +234,7 @@ impl Server {
         let list = ListToolsResult::with_all_items(TOOLS.clone());
         match modern {
             true => list
-                .with_ttl_ms(FRESH_MS)
+                .with_ttl_ms(CACHE_MS)
                 .with_cache_scope(CacheScope::Public),
             false => list,
         }
@@ -242,7 +245,7 @@ impl Server {
         let list = ListPromptsResult::with_all_items(prompt::list());
         match modern {
             true => list
-                .with_ttl_ms(FRESH_MS)
+                .with_ttl_ms(CACHE_MS)
                 .with_cache_scope(CacheScope::Public),
             false => list,
         }
@@ -313,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_is_published_whole() {
+    fn every_tool_is_listed_with_schemas() {
         let listed: Vec<&str> = TOOLS.iter().map(|tool| tool.name.as_ref()).collect();
         let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
         assert_eq!(listed, known);

@@ -15,16 +15,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::client;
 use super::control::{self, Control};
-use super::decode::{self, Unread};
+use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
-use super::hello::{self, Hello};
-use super::lines::{Lines, Piece};
-use super::out::Out;
+use super::front_hello::{self, FrontHello};
+use super::front_writer::FrontWriter;
+use super::json_line::{MESSAGE_LIMIT, error_line};
+use super::line_splitter::{LineSplitter, SplitLine};
+use super::outline::{BOM, MessageKind, Outline};
 use super::peer::Sink;
-use super::scan::{BOM, Kind, Outline};
 use super::seal::Seal;
 use super::server::{Origin, Server};
-use super::wire::{MESSAGE_LIMIT, refusal};
 use crate::serve::is_owner;
 use abide_engine::Handle;
 use abide_engine::clock::pause;
@@ -33,42 +33,42 @@ use abide_engine::stream::Stream;
 use abide_session::crash_point;
 
 /// Bytes read at once.
-const READ: usize = 16 << 10;
+const READ_BYTES: usize = 16 << 10;
 /// Distance between the first ids of the daemon's own requests on two connections of a front. An answer to a
 /// request of an earlier connection can thus never be taken for the answer to another one.
 const IDS_PER_CONNECTION: i64 = 1_000_000;
 
-const BATCH: &str = "a batch is not taken; send each message on a line of its own";
-const NO_ID: &str = "the id of a request must be text or a whole number";
+const BATCH_REFUSED: &str = "a batch is not taken; send each message on a line of its own";
+const INVALID_ID: &str = "the id of a request must be text or a whole number";
 
 /// Limit on fronts connected at once.
-const FRONTS: usize = 1_024;
+const FRONT_LIMIT: usize = 1_024;
 /// Pause after a failed `accept`.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves every front that connects. `seal` protects the state that clients carry between two rounds of a call.
 pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
-    let places = Arc::new(Semaphore::new(FRONTS));
+    let slots = Arc::new(Semaphore::new(FRONT_LIMIT));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            pause(BREATH).await;
+            pause(ACCEPT_PAUSE).await;
             continue;
         };
         if !is_owner(&stream) {
             continue;
         }
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            tracing::warn!("{FRONTS} fronts are connected already; one more was refused");
+        let Ok(slot) = slots.clone().try_acquire_owned() else {
+            tracing::warn!("{FRONT_LIMIT} fronts are connected already; one more was refused");
             continue;
         };
         let peer = Peer::of_socket(&stream);
         match stream.into_std().and_then(Stream::new) {
-            Ok(stream) => drop(tokio::spawn(converse(
+            Ok(stream) => drop(tokio::spawn(serve_connection(
                 stream,
                 peer,
                 handle.clone(),
                 seal.clone(),
-                place,
+                slot,
             ))),
             Err(e) => tracing::warn!("a front could not be served: {e}"),
         }
@@ -76,19 +76,19 @@ pub async fn serve(listener: UnixListener, handle: Handle, seal: Arc<Seal>) {
 }
 
 /// Serves one connection, from its hello to its end.
-async fn converse(
+async fn serve_connection(
     stream: Stream,
     peer: Peer,
     handle: Handle,
     seal: Arc<Seal>,
-    _place: OwnedSemaphorePermit,
+    _slot: OwnedSemaphorePermit,
 ) {
     let Some((hello, opening)) = Opening::hello(stream).await else {
         tracing::debug!("a connection that did not say hello was closed");
         return;
     };
-    let _here = handle.clients().add_connection(&hello.agent, &hello.front);
-    if let Some(client) = client::of_a_front(&hello) {
+    let _connection = handle.clients().add_connection(&hello.agent, &hello.front);
+    if let Some(client) = client::behind_front(&hello) {
         let agent = Agent(hello.agent.as_str().into());
         handle.client_seen(&agent, client, Some(&hello.front));
     }
@@ -96,9 +96,9 @@ async fn converse(
         Agent(hello.agent.as_str().into()),
         client::conversation(&hello),
     );
-    let origin = Arc::new(Origin::of_a_front(hello.clone(), peer));
+    let origin = Arc::new(Origin::of_front(hello.clone(), peer));
     let server = Server::new(handle, seal);
-    server.speaks_in(&agent, &conversation).await;
+    server.join_conversation(&agent, &conversation).await;
     FrontConnection::new(&opening, &hello, server, origin)
         .run(opening)
         .await;
@@ -108,21 +108,21 @@ async fn converse(
 pub struct Opening {
     stream: Arc<Stream>,
     chunk: Box<[u8]>,
-    lines: Lines,
+    lines: LineSplitter,
 }
 
 impl Opening {
     /// Reads the front's hello. `None`: the first line is no hello, or the connection ended before.
-    pub async fn hello(stream: Stream) -> Option<(Hello, Self)> {
+    pub async fn hello(stream: Stream) -> Option<(FrontHello, Self)> {
         let mut opening = Opening {
             stream: Arc::new(stream),
-            chunk: vec![0; READ].into(),
-            lines: Lines::new(hello::LIMIT),
+            chunk: vec![0; READ_BYTES].into(),
+            lines: LineSplitter::new(front_hello::LINE_LIMIT),
         };
         let hello = loop {
             match opening.lines.next(false) {
-                Some(Piece::Line(line)) => break Hello::read(line)?,
-                Some(Piece::TooLong(_)) => return None,
+                Some(SplitLine::Line(line)) => break FrontHello::read(line)?,
+                Some(SplitLine::TooLong(_)) => return None,
                 None => {}
             }
             if opening.lines.is_skipping() {
@@ -146,19 +146,19 @@ impl Opening {
 struct FrontConnection {
     connection: Connection,
     origin: Arc<Origin>,
-    out: Arc<Out>,
+    writer: Arc<FrontWriter>,
     numbers: Numbers,
 }
 
 /// Numbers of requests, counted in the same way as the front counts them.
 struct Numbers {
-    resent: VecDeque<u64>,
+    replayed: VecDeque<u64>,
     next: u64,
 }
 
 impl Numbers {
     fn take(&mut self) -> u64 {
-        self.resent.pop_front().unwrap_or_else(|| {
+        self.replayed.pop_front().unwrap_or_else(|| {
             self.next += 1;
             self.next - 1
         })
@@ -167,18 +167,18 @@ impl Numbers {
 
 impl FrontConnection {
     /// Accepts the connection of the front that sent this hello.
-    fn new(opening: &Opening, hello: &Hello, server: Server, origin: Arc<Origin>) -> Self {
-        let out = Out::new(opening.stream.clone());
-        out.tell_front(control::ACCEPTED);
+    fn new(opening: &Opening, hello: &FrontHello, server: Server, origin: Arc<Origin>) -> Self {
+        let writer = FrontWriter::new(opening.stream.clone());
+        writer.send_control(control::ACCEPTED);
         // Ids do not start at zero: the official TypeScript library takes the cancellation of request 0 for
         // one without an id, and would keep showing the question.
         let first = i64::from(hello.connection) * IDS_PER_CONNECTION + 1;
         FrontConnection {
-            connection: Connection::new(server, Sink::Front(out.clone()), first),
+            connection: Connection::new(server, Sink::Front(writer.clone()), first),
             origin,
-            out,
+            writer,
             numbers: Numbers {
-                resent: hello.resent.iter().copied().collect(),
+                replayed: hello.replayed.iter().copied().collect(),
                 next: hello.next,
             },
         }
@@ -188,7 +188,7 @@ impl FrontConnection {
     async fn run(mut self, mut opening: Opening) {
         loop {
             while let Some(piece) = opening.lines.next(false) {
-                self.piece(piece);
+                self.take_line(piece);
                 // Yields to other tasks, however many lines arrive at once.
                 tokio::task::coop::consume_budget().await;
             }
@@ -198,15 +198,15 @@ impl FrontConnection {
         }
     }
 
-    fn piece(&mut self, piece: Piece<'_>) {
+    fn take_line(&mut self, piece: SplitLine<'_>) {
         match piece {
-            Piece::Line(line) if line.starts_with(control::PREFIX) => self.control(line),
-            Piece::Line(line) => {
+            SplitLine::Line(line) if line.starts_with(control::PREFIX) => self.control(line),
+            SplitLine::Line(line) => {
                 crash_point("mcp.received");
                 self.line(line);
             }
-            Piece::TooLong(outline) => {
-                if outline.kind() == Kind::Request {
+            SplitLine::TooLong(outline) => {
+                if outline.kind() == MessageKind::Request {
                     self.numbers.take();
                 }
                 let sentence = format!("the message is longer than {MESSAGE_LIMIT} bytes");
@@ -217,12 +217,12 @@ impl FrontConnection {
 
     fn control(&mut self, line: &[u8]) {
         match Control::read(line) {
-            Some(Control::Again(number)) => self.numbers.resent.push_back(number),
+            Some(Control::Again(number)) => self.numbers.replayed.push_back(number),
             Some(Control::Check(millis)) => {
-                let out = self.out.clone();
+                let writer = self.writer.clone();
                 tokio::spawn(async move {
                     pause(Duration::from_millis(millis)).await;
-                    out.tell_front(control::ALIVE);
+                    writer.send_control(control::ALIVE);
                 });
             }
             None => {}
@@ -235,21 +235,23 @@ impl FrontConnection {
             return;
         }
         let outline = Outline::of(line);
-        let ordinal = (outline.kind() == Kind::Request).then(|| self.numbers.take());
+        let ordinal = (outline.kind() == MessageKind::Request).then(|| self.numbers.take());
         if has_invalid_id(&outline, line) {
-            return self.refuse(&outline, -32600, NO_ID);
+            return self.refuse(&outline, -32600, INVALID_ID);
         }
         match decode::message(line, &outline) {
             Ok(message) => self.message(message, ordinal),
-            Err(Unread::Twice(sentence)) => self.refuse(&outline, -32602, &sentence),
-            Err(Unread::Fault(fault)) if fault.is_data() && line.starts_with(b"[") => {
-                self.refuse(&outline, -32600, BATCH);
+            Err(DecodeError::DuplicateField(sentence)) => self.refuse(&outline, -32602, &sentence),
+            Err(DecodeError::Invalid(fault)) if fault.is_data() && line.starts_with(b"[") => {
+                self.refuse(&outline, -32600, BATCH_REFUSED);
             }
-            Err(Unread::Fault(fault)) => {
+            Err(DecodeError::Invalid(fault)) => {
                 let code = if fault.is_data() { -32600 } else { -32700 };
-                let asks = matches!(outline.kind(), Kind::Request | Kind::Unknown);
+                let needs_answer =
+                    matches!(outline.kind(), MessageKind::Request | MessageKind::Unknown);
                 // A line that is not valid JSON may have been a request, so it is answered.
-                if asks || (outline.kind() == Kind::Notification && !fault.is_data()) {
+                if needs_answer || (outline.kind() == MessageKind::Notification && !fault.is_data())
+                {
                     self.refuse(&outline, code, &format!("not a message of MCP: {fault}"));
                 }
             }
@@ -257,29 +259,29 @@ impl FrontConnection {
     }
 
     fn message(&self, message: ClientJsonRpcMessage, ordinal: Option<u64>) {
-        let sink = Sink::Front(self.out.clone());
+        let sink = Sink::Front(self.writer.clone());
         let taken = (self.connection).message(message, &self.origin, sink, ordinal);
         if let Err(in_use) = taken {
-            self.out.send(&in_use.error());
+            self.writer.send(&in_use.error());
         }
     }
 
     fn refuse(&self, outline: &Outline, code: i32, sentence: &str) {
-        self.out
-            .send_line(refusal(outline.id.as_deref(), code, sentence));
+        self.writer
+            .send_line(error_line(outline.id.as_deref(), code, sentence));
     }
 }
 
 impl Drop for FrontConnection {
     fn drop(&mut self) {
-        self.out.lost.cancel();
+        self.writer.lost.cancel();
     }
 }
 
 /// True if a request has an id that is neither a string nor a number.
 fn has_invalid_id(outline: &Outline, line: &[u8]) -> bool {
     let method = outline.method.as_deref().unwrap_or_default();
-    if outline.kind() != Kind::Notification || method.starts_with(b"notifications/") {
+    if outline.kind() != MessageKind::Notification || method.starts_with(b"notifications/") {
         return false;
     }
     let is_invalid = |id: &Value| !id.is_string() && !id.is_number();

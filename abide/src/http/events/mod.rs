@@ -74,7 +74,7 @@ pub async fn events(
     if last.is_some() && !resumed {
         ready.push_back(subscription.reset(cursor));
     }
-    let event_stream = EventStream {
+    let subscriber = SubscriberStream {
         new_events: subscription.new_events(),
         cursor,
         ready,
@@ -89,11 +89,11 @@ pub async fn events(
         let upgrade = upgrade
             .max_message_size(MESSAGE_LIMIT)
             .max_frame_size(MESSAGE_LIMIT);
-        return Ok(upgrade.on_upgrade(|socket| serve_websocket(socket, event_stream)));
+        return Ok(upgrade.on_upgrade(|socket| serve_websocket(socket, subscriber)));
     }
-    let events = stream::unfold(event_stream, |mut event_stream| async move {
-        let event = event_stream.next().await?;
-        Some((Ok::<_, Infallible>(event), event_stream))
+    let events = stream::unfold(subscriber, |mut subscriber| async move {
+        let event = subscriber.next().await?;
+        Some((Ok::<_, Infallible>(event), subscriber))
     });
     let kind = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -103,10 +103,10 @@ pub async fn events(
 }
 
 /// Sends every event as one WebSocket message until the stream ends or the client disconnects.
-async fn serve_websocket(mut socket: WebSocket, mut event_stream: EventStream) {
+async fn serve_websocket(mut socket: WebSocket, mut subscriber: SubscriberStream) {
     loop {
         tokio::select! {
-            event = event_stream.next() => {
+            event = subscriber.next() => {
                 let Some(text) = event.and_then(|event| Utf8Bytes::try_from(event).ok()) else {
                     break;
                 };
@@ -142,7 +142,7 @@ fn hello(state: &State, subscription: &Subscription, cursor: EventCursor) -> Byt
 }
 
 /// Stream of one client with its cursor. It buffers at most one batch of events; the ring stores the rest.
-struct EventStream {
+struct SubscriberStream {
     subscription: Subscription,
     new_events: watch::Receiver<()>,
     cursor: EventCursor,
@@ -152,7 +152,7 @@ struct EventStream {
     _watcher: Option<WatcherGuard>,
 }
 
-impl EventStream {
+impl SubscriberStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(event) = self.ready.pop_front() {

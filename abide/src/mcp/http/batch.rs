@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 
 use super::sessions::HttpSession;
-use super::{Refused, events, json};
+use super::{ErrorResponse, events, json};
 use crate::mcp::batch;
-use crate::mcp::decode::{self, Unread};
+use crate::mcp::decode::{self, DecodeError};
+use crate::mcp::json_line::{ID_IN_USE, error_line};
+use crate::mcp::outline::{MessageKind, Outline};
 use crate::mcp::peer::Sink;
-use crate::mcp::scan::{Kind, Outline};
 use crate::mcp::server::Origin;
-use crate::mcp::wire::{TWICE, refusal};
 
 /// Error sentence for a batch in a version without batches.
 pub const ONE_AT_A_TIME: &str =
@@ -27,13 +27,13 @@ pub fn answer(
     session: &HttpSession,
     body: &[u8],
     origin: &Arc<Origin>,
-) -> Result<Response, Refused> {
+) -> Result<Response, ErrorResponse> {
     let version = session.connection.version();
     if version.is_none_or(|version| version.as_str() != batch::VERSION) {
         return Err(refused(-32600, ONE_AT_A_TIME));
     }
     let messages = batch::messages(body).ok_or_else(|| refused(-32700, "the batch is not JSON"))?;
-    if let Some(sentence) = batch::objection(&messages) {
+    if let Some(sentence) = batch::size_error(&messages) {
         return Err(refused(-32600, &sentence));
     }
     let (stream, all_taken) = session.open_batch_stream();
@@ -65,8 +65,8 @@ pub fn answer(
 }
 
 /// Refuses a batch as a whole.
-pub fn refused(code: i32, sentence: &str) -> Refused {
-    json(StatusCode::BAD_REQUEST, refusal(None, code, sentence))
+pub fn refused(code: i32, sentence: &str) -> ErrorResponse {
+    json(StatusCode::BAD_REQUEST, error_line(None, code, sentence))
 }
 
 /// Decodes a message of a batch. `ids` are the ids of the batch's requests so far. The error is the answer to
@@ -76,16 +76,16 @@ fn decoded(
     ids: &mut HashSet<Option<Vec<u8>>>,
 ) -> Result<ClientJsonRpcMessage, Vec<u8>> {
     let outline = Outline::of(line);
-    let refuse = |code, sentence: &str| refusal(outline.id.as_deref(), code, sentence);
-    if outline.kind() == Kind::Unknown {
+    let refuse = |code, sentence: &str| error_line(outline.id.as_deref(), code, sentence);
+    if outline.kind() == MessageKind::Unknown {
         return Err(refuse(-32600, "not a message of MCP"));
     }
     let message = decode::message(line, &outline).map_err(|unread| match unread {
-        Unread::Twice(sentence) => refuse(-32602, &sentence),
-        Unread::Fault(fault) => refuse(-32600, &format!("not a message of MCP: {fault}")),
+        DecodeError::DuplicateField(sentence) => refuse(-32602, &sentence),
+        DecodeError::Invalid(fault) => refuse(-32600, &format!("not a message of MCP: {fault}")),
     })?;
-    if outline.kind() == Kind::Request && !ids.insert(outline.id.clone()) {
-        return Err(refuse(-32600, TWICE));
+    if outline.kind() == MessageKind::Request && !ids.insert(outline.id.clone()) {
+        return Err(refuse(-32600, ID_IN_USE));
     }
     Ok(message)
 }

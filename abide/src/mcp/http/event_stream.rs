@@ -17,18 +17,18 @@ use rmcp::model::{ErrorCode, JsonRpcMessage, ServerJsonRpcMessage};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::mcp::wire::encode;
+use crate::mcp::json_line::encode;
 use crate::tools::Receipt;
 use abide_engine::clock::pause;
 
 /// Limit on finished streams that are kept per session; a client resumes only recent ones.
-const KEPT: usize = 8;
+const STREAM_LIMIT: usize = 8;
 /// Limit on the bytes of finished streams that are kept per session.
-const BYTES: usize = 4 << 20;
+const BYTE_LIMIT: usize = 4 << 20;
 /// Limit on events that are kept per stream. The oldest notification is dropped first.
-const EVENTS: usize = 32;
+const EVENT_LIMIT: usize = 32;
 /// Interval between comments on a silent stream.
-const ALIVE: Duration = Duration::from_secs(15);
+const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 /// Delay of the first comment: clients that limit the time to the first byte would give up a silent call.
 const FIRST_COMMENT: Duration = Duration::from_millis(250);
 /// SSE comment, which readers ignore.
@@ -40,17 +40,17 @@ const COMMON: u64 = 0;
 
 /// Events of one response, or of a session's stream for messages that belong to no request.
 pub struct EventStream {
-    /// Place among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
-    place: Option<Place>,
+    /// ReplayPosition among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
+    position: Option<ReplayPosition>,
     /// Cancelled when the session has ended, or the client of a single request is gone.
     pub lost: CancellationToken,
     recording: Mutex<Recording>,
     changed: Notify,
 }
 
-struct Place {
+struct ReplayPosition {
     number: u64,
-    replay: Weak<Replay>,
+    replay: Weak<ReplayBuffer>,
 }
 
 /// Recorded events of one stream.
@@ -82,7 +82,7 @@ struct Event {
 impl Recording {
     fn add(&mut self, mut line: Vec<u8>, is_notification: bool, error: Option<ErrorCode>) {
         line.truncate(line.trim_ascii_end().len());
-        if self.events.len() >= EVENTS
+        if self.events.len() >= EVENT_LIMIT
             && let Some(old) = self.events.iter().position(|event| event.is_notification)
             && let Some(old) = self.events.remove(old)
         {
@@ -110,8 +110,8 @@ pub struct PendingAnswer(Arc<EventStream>);
 impl Drop for PendingAnswer {
     fn drop(&mut self) {
         self.0.change(|recording| recording.pending -= 1);
-        if let Some(place) = &self.0.place
-            && let Some(replay) = place.replay.upgrade()
+        if let Some(position) = &self.0.position
+            && let Some(replay) = position.replay.upgrade()
         {
             replay.trim();
         }
@@ -124,9 +124,9 @@ impl EventStream {
         Self::at(None, lost)
     }
 
-    fn at(place: Option<Place>, lost: CancellationToken) -> Arc<Self> {
+    fn at(position: Option<ReplayPosition>, lost: CancellationToken) -> Arc<Self> {
         Arc::new(EventStream {
-            place,
+            position,
             lost,
             recording: Mutex::default(),
             changed: Notify::new(),
@@ -144,14 +144,14 @@ impl EventStream {
     }
 
     fn is_common(&self) -> bool {
-        (self.place.as_ref()).is_some_and(|place| place.number == COMMON)
+        (self.position.as_ref()).is_some_and(|position| position.number == COMMON)
     }
 
     /// SSE `id` line of an event; empty if the stream cannot be resumed.
     fn id_line(&self, event: u64) -> String {
-        let place = self.place.as_ref();
-        place.map_or_else(String::new, |place| {
-            format!("id: {event}/{}\n", place.number)
+        let position = self.position.as_ref();
+        position.map_or_else(String::new, |position| {
+            format!("id: {event}/{}\n", position.number)
         })
     }
 
@@ -208,13 +208,13 @@ impl EventStream {
     }
 
     /// Reader from the beginning; of the common stream, from where the last reader stopped.
-    pub fn read(self: &Arc<Self>) -> Reader {
+    pub fn read(self: &Arc<Self>) -> EventReader {
         self.read_after(0)
     }
 
-    fn read_after(self: &Arc<Self>, position: u64) -> Reader {
+    fn read_after(self: &Arc<Self>, position: u64) -> EventReader {
         self.recording().readers += 1;
-        Reader {
+        EventReader {
             stream: self.clone(),
             position,
             began: false,
@@ -224,7 +224,7 @@ impl EventStream {
 }
 
 /// Reader of a stream.
-pub struct Reader {
+pub struct EventReader {
     stream: Arc<EventStream>,
     /// Number of the last event that was read; unused on the common stream.
     position: u64,
@@ -232,7 +232,7 @@ pub struct Reader {
     abandoned: Option<DropGuard>,
 }
 
-impl Reader {
+impl EventReader {
     /// Cancels `abandoned` when the reader is dropped.
     pub fn or_cancel(mut self, abandoned: CancellationToken) -> Self {
         self.abandoned = Some(abandoned.drop_guard());
@@ -251,7 +251,7 @@ impl Reader {
     async fn next(&mut self) -> Option<Bytes> {
         let stream = self.stream.clone();
         let began = std::mem::replace(&mut self.began, true);
-        if !began && stream.place.is_some() {
+        if !began && stream.position.is_some() {
             let position = match stream.is_common() {
                 true => stream.recording().cursor,
                 false => self.position,
@@ -261,7 +261,7 @@ impl Reader {
             return Some(format!("{id}retry: {RETRY}\ndata: \n\n").into());
         }
         let quiet = match began {
-            true => ALIVE,
+            true => COMMENT_INTERVAL,
             false => FIRST_COMMENT,
         };
         loop {
@@ -291,7 +291,7 @@ impl Reader {
             let (number, line) = (event.number, event.line.clone());
             recording.cursor = number;
             self.position = number;
-            if stream.place.is_none() {
+            if stream.position.is_none() {
                 recording.events.pop_front();
             }
             let id = stream.id_line(number);
@@ -308,7 +308,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for EventReader {
     fn drop(&mut self) {
         let mut recording = self.stream.recording();
         recording.readers -= 1;
@@ -323,7 +323,7 @@ impl Drop for Reader {
 }
 
 /// Streams of one session that can be resumed.
-pub struct Replay(Mutex<Streams>);
+pub struct ReplayBuffer(Mutex<Streams>);
 
 #[derive(Default)]
 struct Streams {
@@ -332,10 +332,10 @@ struct Streams {
     next: u64,
 }
 
-impl Replay {
+impl ReplayBuffer {
     /// Table with the common stream, which is returned as well.
     pub fn new(lost: CancellationToken) -> (Arc<Self>, Arc<EventStream>) {
-        let replay = Arc::new(Replay(Mutex::default()));
+        let replay = Arc::new(ReplayBuffer(Mutex::default()));
         let (common, _) = replay.open(lost);
         (replay, common)
     }
@@ -347,12 +347,12 @@ impl Replay {
     /// Opens a stream for the answer to one request, which is expected from now on.
     pub fn open(self: &Arc<Self>, lost: CancellationToken) -> (Arc<EventStream>, PendingAnswer) {
         let mut streams = self.streams();
-        let place = Place {
+        let position = ReplayPosition {
             number: streams.next,
             replay: Arc::downgrade(self),
         };
         streams.next += 1;
-        let stream = EventStream::at(Some(place), lost);
+        let stream = EventStream::at(Some(position), lost);
         streams.all.push_back(stream.clone());
         let pending = stream.expect_answer();
         (stream, pending)
@@ -360,12 +360,12 @@ impl Replay {
 
     /// Reader of the events after the one with this id (`event/stream`), recorded and future ones. `None`:
     /// unknown stream.
-    pub fn resume(&self, id: &str) -> Option<Reader> {
+    pub fn resume(&self, id: &str) -> Option<EventReader> {
         let (event, number) = id.split_once('/')?;
         let (event, number) = (event.parse().ok()?, number.parse::<u64>().ok()?);
         let streams = self.streams();
         let is_it = |stream: &&Arc<EventStream>| {
-            (stream.place.as_ref()).is_some_and(|place| place.number == number)
+            (stream.position.as_ref()).is_some_and(|position| position.number == number)
         };
         let stream = streams.all.iter().find(is_it)?.clone();
         drop(streams);
@@ -379,7 +379,7 @@ impl Replay {
     /// Drops the oldest finished streams beyond the limits.
     fn trim(&self) {
         let mut streams = self.streams();
-        let (mut left, mut bytes) = (KEPT, BYTES);
+        let (mut left, mut bytes) = (STREAM_LIMIT, BYTE_LIMIT);
         let mut newest_first: Vec<Arc<EventStream>> = streams.all.drain(..).rev().collect();
         newest_first.retain(|stream| {
             if !stream.is_over() {
@@ -406,20 +406,20 @@ mod tests {
     fn progress(step: u32) -> ServerJsonRpcMessage {
         let token = ProgressToken(RequestId::Number(1));
         let params = ProgressNotificationParam::new(token, step.into());
-        let told = ProgressNotification::new(params);
-        JsonRpcMessage::notification(ServerNotification::ProgressNotification(told))
+        let notification = ProgressNotification::new(params);
+        JsonRpcMessage::notification(ServerNotification::ProgressNotification(notification))
     }
 
     fn answer() -> ServerJsonRpcMessage {
         JsonRpcMessage::response(ServerResult::empty(()), RequestId::Number(1))
     }
 
-    fn session() -> (Arc<Replay>, Arc<EventStream>) {
-        Replay::new(CancellationToken::new())
+    fn session() -> (Arc<ReplayBuffer>, Arc<EventStream>) {
+        ReplayBuffer::new(CancellationToken::new())
     }
 
     /// Opens a stream with this many notifications.
-    fn begun(replay: &Arc<Replay>, count: u32) -> (Arc<EventStream>, PendingAnswer) {
+    fn begun(replay: &Arc<ReplayBuffer>, count: u32) -> (Arc<EventStream>, PendingAnswer) {
         let (stream, pending) = replay.open(CancellationToken::new());
         for step in 0..count {
             assert!(stream.send(&progress(step)));
@@ -428,7 +428,7 @@ mod tests {
     }
 
     /// Ids of the events to the end of the stream, without the first event, which has no data.
-    async fn ids(mut reader: Reader) -> Vec<String> {
+    async fn ids(mut reader: EventReader) -> Vec<String> {
         let mut ids = Vec::new();
         while let Some(part) = reader.next().await {
             let part = String::from_utf8(part.to_vec()).unwrap();
@@ -483,12 +483,12 @@ mod tests {
         let (replay, _common) = session();
         let (stream, pending) = begun(&replay, 1);
         stream.send_answer(&answer(), None);
-        for step in 0..EVENTS {
+        for step in 0..EVENT_LIMIT {
             stream.send(&progress(step as u32));
         }
         drop(pending);
         let kept = ids(stream.read()).await;
-        assert_eq!(kept.len(), EVENTS);
+        assert_eq!(kept.len(), EVENT_LIMIT);
         assert_eq!(
             kept[..2],
             ["2/1", "4/1"],
@@ -500,7 +500,7 @@ mod tests {
     async fn unfinished_and_most_recent_streams_are_kept() {
         let (replay, _common) = session();
         let (_running, pending) = begun(&replay, 1);
-        for _ in 0..=KEPT {
+        for _ in 0..=STREAM_LIMIT {
             drop(begun(&replay, 2));
         }
         assert!(replay.resume("0/0").is_some(), "the common stream");
@@ -547,7 +547,7 @@ mod tests {
     #[tokio::test]
     async fn common_stream_ends_with_its_session() {
         let lost = CancellationToken::new();
-        let (_replay, common) = Replay::new(lost.clone());
+        let (_replay, common) = ReplayBuffer::new(lost.clone());
         let mut reader = common.read();
         assert!(reader.next().await.is_some());
         lost.cancel();

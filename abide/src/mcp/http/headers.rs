@@ -11,7 +11,7 @@ use rmcp::model::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Refused, has_metadata, objection, text};
+use super::{ErrorResponse, bad_request, has_metadata, text};
 
 pub const JSON: &str = "application/json";
 pub const EVENTS: &str = "text/event-stream";
@@ -26,7 +26,7 @@ const METHOD: &str = "mcp-method";
 /// Header with the name of the tool, prompt, resource or task of a request, from 2026-07-28 on.
 const NAME: &str = "mcp-name";
 /// Prefix and suffix of a Base64-encoded value.
-const ENCODED: (&str, &str) = ("=?base64?", "?=");
+const BASE64_MARKS: (&str, &str) = ("=?base64?", "?=");
 
 /// Lifecycle that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub enum Lifecycle {
 }
 
 /// Checks that the client accepts responses of these media types.
-pub fn accepts(headers: &HeaderMap, kinds: &[&str]) -> Result<(), Refused> {
+pub fn accepts(headers: &HeaderMap, kinds: &[&str]) -> Result<(), ErrorResponse> {
     let accepted = headers.get(header::ACCEPT);
     let accepted = accepted.and_then(|accepted| accepted.to_str().ok());
     let accepted = accepted.unwrap_or_default();
@@ -50,14 +50,14 @@ pub fn accepts(headers: &HeaderMap, kinds: &[&str]) -> Result<(), Refused> {
 }
 
 /// Refusal of an HTTP method.
-pub fn not_allowed(allowed: &'static str) -> Refused {
+pub fn not_allowed(allowed: &'static str) -> ErrorResponse {
     let head = [(header::ALLOW, allowed)];
     let sentence = format!("use {allowed}");
     Box::new((StatusCode::METHOD_NOT_ALLOWED, head, sentence).into_response())
 }
 
 /// Session id.
-pub fn session(headers: &HeaderMap) -> Result<&str, Refused> {
+pub fn session(headers: &HeaderMap) -> Result<&str, ErrorResponse> {
     let id = headers.get(SESSION).and_then(|id| id.to_str().ok());
     id.ok_or_else(|| {
         let sentence = "the Mcp-Session-Id header is missing; say initialize first";
@@ -66,7 +66,7 @@ pub fn session(headers: &HeaderMap) -> Result<&str, Refused> {
 }
 
 /// Protocol version in the headers. `None`: the header is missing.
-fn version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
+fn version(headers: &HeaderMap) -> Result<Option<&str>, ErrorResponse> {
     let Some(version) = headers.get(VERSION) else {
         return Ok(None);
     };
@@ -78,7 +78,7 @@ fn version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
 }
 
 /// Protocol version in the headers, which must be a known one.
-pub fn known_version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
+pub fn known_version(headers: &HeaderMap) -> Result<Option<&str>, ErrorResponse> {
     let version = version(headers)?;
     let is_known = |version: &str| {
         let mut known = ProtocolVersion::KNOWN_VERSIONS.iter();
@@ -92,7 +92,7 @@ pub fn known_version(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
 }
 
 /// Checks that the protocol version has sessions.
-pub fn has_sessions(headers: &HeaderMap) -> Result<(), Refused> {
+pub fn has_sessions(headers: &HeaderMap) -> Result<(), ErrorResponse> {
     match known_version(headers)? {
         Some(version) if is_modern(version) => Err(not_allowed("POST")),
         _ => Ok(()),
@@ -108,7 +108,7 @@ fn is_modern(version: &str) -> bool {
 pub fn lifecycle(
     headers: &HeaderMap,
     message: &ClientJsonRpcMessage,
-) -> Result<Lifecycle, Refused> {
+) -> Result<Lifecycle, ErrorResponse> {
     match message {
         JsonRpcMessage::Request(asked) => match &asked.request {
             ClientRequest::InitializeRequest(initialize) => {
@@ -130,7 +130,7 @@ fn lifecycle_of_request(
     headers: &HeaderMap,
     request: &ClientRequest,
     id: &RequestId,
-) -> Result<Lifecycle, Refused> {
+) -> Result<Lifecycle, ErrorResponse> {
     let is_discover = matches!(request, ClientRequest::DiscoverRequest(_));
     let meta = request.get_meta();
     let Some(inner) = meta.protocol_version() else {
@@ -139,7 +139,7 @@ fn lifecycle_of_request(
         }
         let missing = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28);
         let sentence = format!("the _meta of the request must have {}", missing.join(", "));
-        return Err(objection(
+        return Err(bad_request(
             Some(id),
             ErrorData::invalid_params(sentence, None),
         ));
@@ -164,14 +164,14 @@ fn match_initialize(
     headers: &HeaderMap,
     wanted: &ProtocolVersion,
     id: &RequestId,
-) -> Result<(), Refused> {
+) -> Result<(), ErrorResponse> {
     let Some(version) = known_version(headers)? else {
         return Ok(());
     };
     if version != wanted.as_str() {
         let sentence =
             format!("the MCP-Protocol-Version header says {version}, initialize says {wanted}");
-        return Err(objection(
+        return Err(bad_request(
             Some(id),
             ErrorData::invalid_request(sentence, None),
         ));
@@ -193,7 +193,7 @@ pub fn match_message(
     headers: &HeaderMap,
     message: &ClientJsonRpcMessage,
     body: &[u8],
-) -> Result<(), Refused> {
+) -> Result<(), ErrorResponse> {
     let id = match message {
         JsonRpcMessage::Request(asked) => Some(&asked.id),
         JsonRpcMessage::Notification(_) => None,
@@ -202,7 +202,7 @@ pub fn match_message(
     if !version(headers)?.is_some_and(is_modern) {
         return Ok(());
     }
-    let Ok(named) = serde_json::from_slice::<Named>(body) else {
+    let Ok(named) = serde_json::from_slice::<NamedParams>(body) else {
         return Ok(());
     };
     named
@@ -212,16 +212,16 @@ pub fn match_message(
 
 /// Fields of a message that its headers repeat.
 #[derive(Deserialize)]
-struct Named {
+struct NamedParams {
     method: String,
     #[serde(default)]
     params: Value,
 }
 
-impl Named {
+impl NamedParams {
     fn check(&self, headers: &HeaderMap) -> Result<(), String> {
         let method = &self.method;
-        match only(headers, METHOD)? {
+        match single_header(headers, METHOD)? {
             Some(named) if named == method => {}
             Some(named) => return Err(format!("Mcp-Method says {named}, the body says {method}")),
             None => return Err("the Mcp-Method header is missing".to_owned()),
@@ -229,7 +229,7 @@ impl Named {
         let Some(name) = self.name() else {
             return Ok(());
         };
-        let named = only(headers, NAME)?;
+        let named = single_header(headers, NAME)?;
         let named = named.ok_or_else(|| format!("{method} needs the Mcp-Name header"))?;
         match decoded(named) {
             Some(named) if named == name => Ok(()),
@@ -250,7 +250,7 @@ impl Named {
 }
 
 /// Value of a header that must not be given twice.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, String> {
+fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, String> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     if values.next().is_some() {
@@ -261,7 +261,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Strin
 
 /// Value of a header that may be Base64-encoded. `None`: invalid encoding.
 fn decoded(value: &str) -> Option<String> {
-    let (before, after) = ENCODED;
+    let (before, after) = BASE64_MARKS;
     let inner = value.strip_prefix(before);
     match inner.and_then(|inner| inner.strip_suffix(after)) {
         None => Some(value.to_owned()),
@@ -269,6 +269,6 @@ fn decoded(value: &str) -> Option<String> {
     }
 }
 
-fn mismatch(id: Option<&RequestId>, sentence: String) -> Refused {
-    objection(id, ErrorData::header_mismatch(sentence, None))
+fn mismatch(id: Option<&RequestId>, sentence: String) -> ErrorResponse {
+    bad_request(id, ErrorData::header_mismatch(sentence, None))
 }

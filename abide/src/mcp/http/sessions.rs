@@ -7,7 +7,7 @@ use std::time::Duration;
 use abide_core::Mono;
 use tokio_util::sync::CancellationToken;
 
-use super::event_stream::{EventStream, PendingAnswer, Reader, Replay};
+use super::event_stream::{EventReader, EventStream, PendingAnswer, ReplayBuffer};
 use crate::mcp::dispatch::Connection;
 use crate::mcp::peer::Sink;
 use crate::mcp::server::Server;
@@ -15,9 +15,9 @@ use abide_engine::clock::{SystemClock, pause};
 use abide_engine::entropy;
 
 /// Limit on sessions. A new one beyond it replaces the idle session that was used least recently.
-const SESSIONS: usize = 1_024;
+const SESSION_LIMIT: usize = 1_024;
 /// Time without use after which a session is closed; clients seldom close their sessions.
-const QUIET: Duration = Duration::from_secs(24 * 60 * 60);
+const IDLE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// All sessions, by id.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub struct HttpSession {
     lost: CancellationToken,
     /// Time of the last use.
     used: Mutex<Mono>,
-    replay: Arc<Replay>,
+    replay: Arc<ReplayBuffer>,
     /// Stream of messages that belong to no request.
     pub common: Arc<EventStream>,
 }
@@ -38,7 +38,7 @@ pub struct HttpSession {
 impl HttpSession {
     fn new(server: Server) -> Self {
         let lost = CancellationToken::new();
-        let (replay, common) = Replay::new(lost.clone());
+        let (replay, common) = ReplayBuffer::new(lost.clone());
         HttpSession {
             connection: Connection::new(server, Sink::Events(common.clone()), 1),
             lost,
@@ -65,17 +65,19 @@ impl HttpSession {
     }
 
     /// Reader of the events after the one with this id. `None`: unknown stream.
-    pub fn resume(&self, event: &str) -> Option<Reader> {
+    pub fn resume(&self, event: &str) -> Option<EventReader> {
         self.replay.resume(event)
     }
 
     /// Time until the session has been unused for too long. `None`: that time has passed.
-    fn quiet_in(&self) -> Option<Duration> {
+    fn time_until_idle(&self) -> Option<Duration> {
         if !self.connection.is_idle() || self.common.is_read() {
-            return Some(QUIET);
+            return Some(IDLE_LIMIT);
         }
-        let quiet = Duration::from_millis(SystemClock.mono().since(*self.used()).0);
-        QUIET.checked_sub(quiet).filter(|left| !left.is_zero())
+        let unused = Duration::from_millis(SystemClock.mono().since(*self.used()).0);
+        IDLE_LIMIT
+            .checked_sub(unused)
+            .filter(|left| !left.is_zero())
     }
 }
 
@@ -95,20 +97,20 @@ impl HttpSessions {
     pub fn open(self: &Arc<Self>, server: Server) -> Option<(String, Arc<HttpSession>)> {
         let session = Arc::new(HttpSession::new(server));
         let id = format!("{:032x}", u128::from_ne_bytes(entropy::array()));
-        let quietest = {
+        let longest_idle = {
             let mut all = self.all();
-            let quietest = match all.len() < SESSIONS {
+            let longest_idle = match all.len() < SESSION_LIMIT {
                 true => None,
-                false => Some(quietest(&all)?),
+                false => Some(longest_idle(&all)?),
             };
             all.insert(id.clone(), session.clone());
-            quietest
+            longest_idle
         };
-        if let Some(quietest) = quietest {
-            self.close(&quietest);
+        if let Some(longest_idle) = longest_idle {
+            self.close(&longest_idle);
         }
         let watched = Arc::downgrade(&session);
-        tokio::spawn(close_when_quiet(Arc::downgrade(self), watched, id.clone()));
+        tokio::spawn(close_when_idle(Arc::downgrade(self), watched, id.clone()));
         Some((id, session))
     }
 
@@ -122,7 +124,7 @@ impl HttpSessions {
 }
 
 /// Id of the least recently used session without a request in flight.
-fn quietest(all: &HashMap<String, Arc<HttpSession>>) -> Option<String> {
+fn longest_idle(all: &HashMap<String, Arc<HttpSession>>) -> Option<String> {
     let idle = all
         .iter()
         .filter(|(_, session)| session.connection.is_idle());
@@ -130,9 +132,9 @@ fn quietest(all: &HashMap<String, Arc<HttpSession>>) -> Option<String> {
     Some(id.clone())
 }
 
-async fn close_when_quiet(sessions: Weak<HttpSessions>, session: Weak<HttpSession>, id: String) {
+async fn close_when_idle(sessions: Weak<HttpSessions>, session: Weak<HttpSession>, id: String) {
     while let Some((left, lost)) =
-        (session.upgrade()).map(|session| (session.quiet_in(), session.lost.clone()))
+        (session.upgrade()).map(|session| (session.time_until_idle(), session.lost.clone()))
     {
         match left {
             Some(left) => {

@@ -7,12 +7,12 @@
 use memchr::{memchr, memchr2};
 use serde_json::Number;
 
-use super::wire::MESSAGE_LIMIT;
+use super::json_line::MESSAGE_LIMIT;
 
 /// Limit on a stored key or method, in bytes; a longer method is truncated.
-const KEPT: usize = 512;
+const CAPTURE_LIMIT: usize = 512;
 /// Limit on a stored id, in bytes. No message may be longer, so no forwarded message has a longer id.
-const LONGEST_ID: usize = MESSAGE_LIMIT;
+const ID_LIMIT: usize = MESSAGE_LIMIT;
 
 /// Beginning of an answer as the daemon writes it.
 const ANSWER: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
@@ -33,13 +33,13 @@ pub struct Outline {
 
 /// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// Expects an answer.
     Request,
     /// Expects no answer.
     Notification,
     /// Response to a request.
-    Answer,
+    Response,
     /// None of these.
     Unknown,
 }
@@ -54,7 +54,7 @@ impl Outline {
 
     /// Outline of a line that the daemon wrote. The daemon writes the id of an answer first, so the rest is
     /// not scanned.
-    pub fn of_the_daemons(line: &[u8]) -> Self {
+    pub fn of_daemon_line(line: &[u8]) -> Self {
         let id = line.strip_prefix(ANSWER).and_then(|rest| {
             let end = memchr(b',', rest)?;
             let plain = rest[..end].iter().all(u8::is_ascii_digit) && end > 0;
@@ -70,12 +70,12 @@ impl Outline {
     }
 
     /// Kind of the message.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MessageKind {
         match (&self.method, &self.id) {
-            (Some(_), Some(_)) => Kind::Request,
-            (Some(_), None) => Kind::Notification,
-            (None, Some(_)) => Kind::Answer,
-            (None, None) => Kind::Unknown,
+            (Some(_), Some(_)) => MessageKind::Request,
+            (Some(_), None) => MessageKind::Notification,
+            (None, Some(_)) => MessageKind::Response,
+            (None, None) => MessageKind::Unknown,
         }
     }
 
@@ -89,16 +89,16 @@ impl Outline {
 #[derive(Debug, Default)]
 pub struct Scanner {
     depth: u64,
-    place: Place,
+    position: Position,
     string: Option<Escape>,
-    keep: Keep,
-    kept: Vec<u8>,
+    capture: Capture,
+    captured: Vec<u8>,
     found: Outline,
 }
 
 /// Position in the outermost object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Position {
     #[default]
     Before,
     Key,
@@ -116,7 +116,7 @@ enum Field {
 
 /// Purpose for which the current bytes are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Keep {
+enum Capture {
     #[default]
     Nothing,
     Key,
@@ -124,12 +124,12 @@ enum Keep {
     Method,
 }
 
-impl Keep {
+impl Capture {
     /// Limit on the stored bytes.
     fn limit(self) -> usize {
         match self {
-            Keep::Id => LONGEST_ID,
-            Keep::Nothing | Keep::Key | Keep::Method => KEPT,
+            Capture::Id => ID_LIMIT,
+            Capture::Nothing | Capture::Key | Capture::Method => CAPTURE_LIMIT,
         }
     }
 }
@@ -161,15 +161,15 @@ impl Scanner {
 
     fn in_string(&mut self, bytes: &[u8], escape: Escape) -> usize {
         if escape == Escape::Yes {
-            self.keep(&bytes[..1]);
+            self.capture(&bytes[..1]);
             self.string = Some(Escape::No);
             return 1;
         }
         let Some(at) = memchr2(b'"', b'\\', bytes) else {
-            self.keep(bytes);
+            self.capture(bytes);
             return bytes.len();
         };
-        self.keep(&bytes[..=at]);
+        self.capture(&bytes[..=at]);
         if bytes[at] == b'\\' {
             self.string = Some(Escape::Yes);
         } else {
@@ -181,12 +181,13 @@ impl Scanner {
 
     /// Scans one byte outside of strings.
     fn outside(&mut self, byte: u8) -> usize {
-        if self.place == Place::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte) {
+        if self.position == Position::Before && !byte.is_ascii_whitespace() && !BOM.contains(&byte)
+        {
             // A message is an object; nothing is searched for in other values.
-            self.place = if byte == b'{' {
-                Place::Key
+            self.position = if byte == b'{' {
+                Position::Key
             } else {
-                Place::After
+                Position::After
             };
         }
         match byte {
@@ -195,29 +196,29 @@ impl Scanner {
                 if self.depth == 1 {
                     self.begin_string();
                 }
-                self.keep(b"\"");
+                self.capture(b"\"");
             }
             b'{' | b'[' => {
                 if self.depth == 1 {
-                    self.drop_kept();
+                    self.drop_captured();
                 }
                 self.depth += 1;
             }
             b'}' | b']' => {
                 if self.depth == 1 {
                     self.value_ended();
-                    self.place = Place::After;
+                    self.position = Position::After;
                 }
                 self.depth = self.depth.saturating_sub(1);
             }
-            b',' if self.depth == 1 && self.place != Place::After => {
+            b',' if self.depth == 1 && self.position != Position::After => {
                 self.value_ended();
-                self.place = Place::Key;
+                self.position = Position::Key;
             }
             b' ' | b'\t' | b'\r' | b'\n' | b':' => {}
-            _ if self.depth == 1 && self.place == Place::Value(Field::Id) => {
-                self.keep = Keep::Id;
-                self.keep(&[byte]);
+            _ if self.depth == 1 && self.position == Position::Value(Field::Id) => {
+                self.capture = Capture::Id;
+                self.capture(&[byte]);
             }
             _ => {}
         }
@@ -225,56 +226,56 @@ impl Scanner {
     }
 
     fn begin_string(&mut self) {
-        self.kept.clear();
-        self.keep = match self.place {
-            Place::Key => Keep::Key,
-            Place::Value(Field::Id) => Keep::Id,
-            Place::Value(Field::Method) => Keep::Method,
-            Place::Before | Place::Value(Field::Other) | Place::After => Keep::Nothing,
+        self.captured.clear();
+        self.capture = match self.position {
+            Position::Key => Capture::Key,
+            Position::Value(Field::Id) => Capture::Id,
+            Position::Value(Field::Method) => Capture::Method,
+            Position::Before | Position::Value(Field::Other) | Position::After => Capture::Nothing,
         };
     }
 
     fn string_ended(&mut self) {
-        if self.depth != 1 || self.keep != Keep::Key {
+        if self.depth != 1 || self.capture != Capture::Key {
             return;
         }
-        self.place = Place::Value(match self.kept.as_slice() {
+        self.position = Position::Value(match self.captured.as_slice() {
             b"\"id\"" => Field::Id,
             b"\"method\"" => Field::Method,
             _ => Field::Other,
         });
-        self.drop_kept();
+        self.drop_captured();
     }
 
     fn value_ended(&mut self) {
-        let whole = self.kept.len() <= self.keep.limit();
-        let kept = std::mem::take(&mut self.kept);
-        match self.keep {
-            Keep::Id => self.found.id = whole.then_some(kept).and_then(one_spelling),
-            Keep::Method if whole => self.found.method = unquoted(&kept),
+        let whole = self.captured.len() <= self.capture.limit();
+        let captured = std::mem::take(&mut self.captured);
+        match self.capture {
+            Capture::Id => self.found.id = whole.then_some(captured).and_then(normalize_id),
+            Capture::Method if whole => self.found.method = unquoted(&captured),
             // A method that is too long is unknown, but its request must be answered.
-            Keep::Method => self.found.method = Some(kept[1..KEPT].to_vec()),
-            Keep::Nothing | Keep::Key => {}
+            Capture::Method => self.found.method = Some(captured[1..CAPTURE_LIMIT].to_vec()),
+            Capture::Nothing | Capture::Key => {}
         }
-        self.drop_kept();
+        self.drop_captured();
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        let limit = self.keep.limit();
-        if self.keep != Keep::Nothing && self.kept.len() <= limit {
-            self.kept
+    fn capture(&mut self, bytes: &[u8]) {
+        let limit = self.capture.limit();
+        if self.capture != Capture::Nothing && self.captured.len() <= limit {
+            self.captured
                 .extend_from_slice(&bytes[..bytes.len().min(limit + 1)]);
         }
     }
 
-    fn drop_kept(&mut self) {
-        self.kept.clear();
-        self.keep = Keep::Nothing;
+    fn drop_captured(&mut self) {
+        self.captured.clear();
+        self.capture = Capture::Nothing;
     }
 }
 
 /// Id in the spelling of our own encoder. `None`: no valid id.
-pub fn one_spelling(id: Vec<u8>) -> Option<Vec<u8>> {
+pub fn normalize_id(id: Vec<u8>) -> Option<Vec<u8>> {
     match id.first()? {
         b'"' if id.contains(&b'\\') => {
             let text: String = serde_json::from_slice(&id).ok()?;
@@ -302,7 +303,7 @@ fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn outline(line: &str) -> (Option<String>, Option<String>, Kind) {
+    fn outline(line: &str) -> (Option<String>, Option<String>, MessageKind) {
         let found = Outline::of(line.as_bytes());
         // The outline does not depend on how the bytes are split.
         for cut in 0..line.len() {
@@ -320,29 +321,33 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_id_and_method_wherever_they_stand() {
+    fn id_and_method_are_found_in_any_order() {
         assert_eq!(
             outline(r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"id":8}}"#),
-            (some("7"), some("tools/call"), Kind::Request)
+            (some("7"), some("tools/call"), MessageKind::Request)
         );
         assert_eq!(
             outline(
                 r#" { "method" : "ping" , "params" : { "a" : [ { "id" : 1 } ] } , "id" : "x" } "#
             ),
-            (some("\"x\""), some("ping"), Kind::Request)
+            (some("\"x\""), some("ping"), MessageKind::Request)
         );
         assert_eq!(
             outline(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
-            (None, some("notifications/initialized"), Kind::Notification)
+            (
+                None,
+                some("notifications/initialized"),
+                MessageKind::Notification
+            )
         );
         assert_eq!(
             outline(r#"{"jsonrpc":"2.0","result":{"method":"no"},"id":-3}"#),
-            (some("-3"), None, Kind::Answer)
+            (some("-3"), None, MessageKind::Response)
         );
     }
 
     #[test]
-    fn the_daemons_own_answers_are_known_by_their_beginning() {
+    fn daemon_answers_have_the_same_outline_by_the_short_path() {
         for line in [
             r#"{"jsonrpc":"2.0","id":7,"result":{"id":8,"method":"m"}}"#,
             r#"{"jsonrpc":"2.0","id":"a,b","result":{}}"#,
@@ -352,15 +357,15 @@ mod tests {
             r#"{"jsonrpc":"2.0","method":"m"}"#,
         ] {
             let bytes = line.as_bytes();
-            assert_eq!(Outline::of_the_daemons(bytes), Outline::of(bytes), "{line}");
+            assert_eq!(Outline::of_daemon_line(bytes), Outline::of(bytes), "{line}");
         }
     }
 
     #[test]
-    fn is_not_fooled_by_strings() {
+    fn fields_inside_strings_are_ignored() {
         assert_eq!(
             outline(r#"{"params":{"command":"echo \"}\",\"id\":9,{"},"method":"m","id":1}"#),
-            (some("1"), some("m"), Kind::Request)
+            (some("1"), some("m"), MessageKind::Request)
         );
         assert_eq!(
             outline(r#"{"a":"id","b":"\\","id":"q\"r"}"#).0,
@@ -371,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_none() {
+    fn invalid_ids_are_none() {
         for line in [
             r#"{"id":null,"error":{}}"#,
             r#"{"id":{"a":1},"x":2}"#,
@@ -390,23 +395,23 @@ mod tests {
             "",
             "}}}{\"id\":1}",
         ] {
-            assert_eq!(outline(line), (None, None, Kind::Unknown), "{line}");
+            assert_eq!(outline(line), (None, None, MessageKind::Unknown), "{line}");
         }
     }
 
     #[test]
-    fn however_long_an_id_or_a_method_is_a_request_is_one() {
-        let long = "x".repeat(3 * KEPT);
+    fn request_with_long_id_or_method_is_a_request() {
+        let long = "x".repeat(3 * CAPTURE_LIMIT);
         let line = format!(r#"{{"id":"{long}","method":"{long}"}}"#);
         let found = Outline::of(line.as_bytes());
         assert_eq!(found.id, Some(format!("\"{long}\"").into_bytes()));
-        assert_eq!(found.kind(), Kind::Request);
-        let line = format!(r#"{{"method":"m","id":"{}"}}"#, "x".repeat(LONGEST_ID));
+        assert_eq!(found.kind(), MessageKind::Request);
+        let line = format!(r#"{{"method":"m","id":"{}"}}"#, "x".repeat(ID_LIMIT));
         assert_eq!(Outline::of(line.as_bytes()).id, None);
     }
 
     #[test]
-    fn depth_is_no_burden() {
+    fn deep_nesting_is_scanned() {
         let deep = format!(
             r#"{{"params":{}{},"id":5,"method":"m"}}"#,
             "[".repeat(1 << 20),

@@ -11,11 +11,11 @@ use abide_engine::QuestionView;
 
 /// Interpreted reply of a client to an elicitation request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum ElicitationReply {
     /// A person gave this answer.
-    Said(Answer),
+    Answered(Answer),
     /// No person answered.
-    Nobody,
+    NoPerson,
 }
 
 /// Elicitation request for a question. The form has no fields: accepting means yes and declining means no,
@@ -29,30 +29,30 @@ pub fn request(question: &QuestionView) -> ElicitRequest {
 }
 
 /// Interprets a client's reply, which arrived `after` this time.
-pub fn meaning(answer: &ElicitResult, client: &str, after: Millis) -> Reply {
+pub fn interpret(answer: &ElicitResult, client: &str, after: Millis) -> ElicitationReply {
     match answer.action {
-        _ if answers_by_itself(client, after) => Reply::Nobody,
-        ElicitationAction::Accept => Reply::Said(Answer::Yes),
-        ElicitationAction::Decline => Reply::Said(Answer::No),
+        _ if is_automatic(client, after) => ElicitationReply::NoPerson,
+        ElicitationAction::Accept => ElicitationReply::Answered(Answer::Yes),
+        ElicitationAction::Decline => ElicitationReply::Answered(Answer::No),
         // `cancel`, and actions that later versions may add.
-        _ => Reply::Nobody,
+        _ => ElicitationReply::NoPerson,
     }
 }
 
 /// True if this client keeps showing a request that was cancelled. Codex does, and discards the person's answer.
-pub fn outlives(client: &str) -> bool {
+pub fn shows_cancelled_requests(client: &str) -> bool {
     client.starts_with("codex")
 }
 
 /// Interprets the reply to a request that a call returned. `None`: the value is no reply.
-pub fn meaning_of_json(answer: &Value) -> Option<Reply> {
+pub fn interpret_json(answer: &Value) -> Option<ElicitationReply> {
     let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
-    Some(meaning(&answer, "", Millis::MAX))
+    Some(interpret(&answer, "", Millis::MAX))
 }
 
 /// True if the client replied without asking a person. Under an approval policy of "never", Codex accepts or
 /// declines at once; no person reads and answers a question this fast.
-fn answers_by_itself(client: &str, after: Millis) -> bool {
+fn is_automatic(client: &str, after: Millis) -> bool {
     client.starts_with("codex") && after < Millis(400)
 }
 
@@ -62,30 +62,39 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_a_person_said_counts() {
-        let said = |action: &str| meaning_of_json(&json!({"action": action}));
-        assert_eq!(said("accept"), Some(Reply::Said(Answer::Yes)));
-        assert_eq!(said("decline"), Some(Reply::Said(Answer::No)));
-        assert_eq!(said("cancel"), Some(Reply::Nobody));
-        assert_eq!(said("perhaps"), None);
-        assert_eq!(meaning_of_json(&json!("accept")), None);
+    fn accept_and_decline_are_answers_and_cancel_is_none() {
+        let reply = |action: &str| interpret_json(&json!({"action": action}));
         assert_eq!(
-            meaning_of_json(&json!({"action": "accept", "content": {}, "_meta": null})),
-            Some(Reply::Said(Answer::Yes))
+            reply("accept"),
+            Some(ElicitationReply::Answered(Answer::Yes))
+        );
+        assert_eq!(
+            reply("decline"),
+            Some(ElicitationReply::Answered(Answer::No))
+        );
+        assert_eq!(reply("cancel"), Some(ElicitationReply::NoPerson));
+        assert_eq!(reply("perhaps"), None);
+        assert_eq!(interpret_json(&json!("accept")), None);
+        assert_eq!(
+            interpret_json(&json!({"action": "accept", "content": {}, "_meta": null})),
+            Some(ElicitationReply::Answered(Answer::Yes))
         );
     }
 
     #[test]
-    fn a_policy_is_not_a_person() {
-        for (action, said) in [
+    fn fast_reply_of_codex_is_not_an_answer() {
+        for (action, reply) in [
             (ElicitationAction::Decline, Answer::No),
             (ElicitationAction::Accept, Answer::Yes),
         ] {
             let answer = ElicitResult::new(action);
-            let after = |client, millis| meaning(&answer, client, Millis(millis));
-            assert_eq!(after("codex-mcp-client", 3), Reply::Nobody);
-            assert_eq!(after("codex-mcp-client", 900), Reply::Said(said));
-            assert_eq!(after("some-client", 3), Reply::Said(said));
+            let after = |client, millis| interpret(&answer, client, Millis(millis));
+            assert_eq!(after("codex-mcp-client", 3), ElicitationReply::NoPerson);
+            assert_eq!(
+                after("codex-mcp-client", 900),
+                ElicitationReply::Answered(reply)
+            );
+            assert_eq!(after("some-client", 3), ElicitationReply::Answered(reply));
         }
     }
 }

@@ -6,7 +6,7 @@ use abide_core::Millis;
 /// Phrases (in lower case) by which clients report an expired timeout: the official libraries for TypeScript
 /// (`Request timed out`), Python (`timed out after 60s`) and Rust (`request timeout`, `maximum total timeout
 /// exceeded`), and the messages of aborted signals and deadlines in other languages.
-const TIME: [&str; 6] = [
+const TIMEOUT_PHRASES: [&str; 6] = [
     "timed out",
     "timeout",
     "timed-out",
@@ -17,24 +17,26 @@ const TIME: [&str; 6] = [
 
 /// Phrases that do not tell a timeout from an interruption. The Rust library sends the first for any dropped
 /// call; Codex 0.166 sends the second both when a person interrupts and when its timeout expires.
-const LET_GO: [&str; 2] = ["abandoned by the caller", "response future dropped"];
+const AMBIGUOUS_PHRASES: [&str; 2] = ["abandoned by the caller", "response future dropped"];
 /// Granularity of usual timeouts. An ambiguous cancellation shortly after a multiple of this is taken for a
 /// timeout, because a command that continues can still be ended, and an ended one cannot continue.
-const USUAL_LIMITS: Millis = Millis::from_secs(5);
+const TIMEOUT_STEP: Millis = Millis::from_secs(5);
 /// Delay after such a multiple within which a cancellation counts as a timeout.
-const LATE: Millis = Millis(250);
+const TIMEOUT_DELAY: Millis = Millis(250);
 
 /// True if a cancellation with this reason, after the call `waited` so long, means that the client's timeout expired.
-pub fn time_ran_out(reason: Option<&str>, waited: Millis) -> bool {
+pub fn is_timeout(reason: Option<&str>, waited: Millis) -> bool {
     let Some(reason) = reason.map(str::to_lowercase) else {
         return false;
     };
-    if TIME.iter().any(|said| reason.contains(said)) {
+    if TIMEOUT_PHRASES.iter().any(|phrase| reason.contains(phrase)) {
         return true;
     }
-    LET_GO.iter().any(|said| reason.contains(said))
-        && waited >= USUAL_LIMITS
-        && waited.0 % USUAL_LIMITS.0 <= LATE.0
+    AMBIGUOUS_PHRASES
+        .iter()
+        .any(|phrase| reason.contains(phrase))
+        && waited >= TIMEOUT_STEP
+        && waited.0 % TIMEOUT_STEP.0 <= TIMEOUT_DELAY.0
 }
 
 #[cfg(test)]
@@ -42,8 +44,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tells_a_person_from_a_clock() {
-        for (reason, time) in [
+    fn timeout_phrases_are_timeouts_and_others_are_not() {
+        for (reason, timeout) in [
             (None, false),
             (Some(""), false),
             (Some("McpError: MCP error -32001: Request timed out"), true),
@@ -63,17 +65,17 @@ mod tests {
             (Some("request abandoned by the caller"), false),
             (Some("MCP response future dropped"), false),
         ] {
-            assert_eq!(time_ran_out(reason, Millis(3_100)), time, "{reason:?}");
+            assert_eq!(is_timeout(reason, Millis(3_100)), timeout, "{reason:?}");
         }
     }
 
     #[test]
-    fn a_call_let_go_of_at_a_usual_limit_ran_out_of_time() {
-        for let_go in [
+    fn ambiguous_cancellation_at_a_usual_limit_is_a_timeout() {
+        for reason in [
             "request abandoned by the caller",
             "MCP response future dropped",
         ] {
-            for (waited, time) in [
+            for (waited, timeout) in [
                 (100, false),
                 (4_900, false),
                 (60_040, true),
@@ -81,7 +83,11 @@ mod tests {
                 (300_100, true),
                 (299_000, false),
             ] {
-                assert_eq!(time_ran_out(Some(let_go), Millis(waited)), time, "{waited}");
+                assert_eq!(
+                    is_timeout(Some(reason), Millis(waited)),
+                    timeout,
+                    "{waited}"
+                );
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Requests that stop the daemon. A front replays the requests that a daemon left unanswered, so a request
 //! that crashes the daemon, or makes it hang until it is killed, would be replayed to every daemon after it.
 //!
-//! After each replay the front asks the daemon to confirm a moment later ([`TRIAL`]) that it is alive. When
+//! After each replay the front asks the daemon to confirm a moment later ([`LIVENESS_DELAY`]) that it is alive. When
 //! several daemons in a row went away without that confirmation, the requests in flight are suspected. A
 //! suspected request is held back until the next daemon has confirmed that it is alive without it, and is
 //! then replayed alone. A request that stops daemon after daemon in this way is given up. A daemon that is
@@ -14,37 +14,37 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::control::Control;
-use super::front_state::{Line, State};
-use super::wire::{answer, refusal};
+use super::front_state::{FrontState, PendingRequest};
+use super::json_line::{answer_line, error_line};
 use abide_engine::entropy;
 
 /// Time that a daemon must live with a replay, in milliseconds. The daemon measures it from the moment when
 /// it has read the replay, so that the time is sufficient on a busy machine too. Fronts draw it at random:
 /// otherwise, of two fronts that share a daemon, the same one would always be suspected when the other's
 /// request stopped the daemon.
-const TRIAL: Range<u64> = 250..750;
-/// Daemons in a row that a request may stop before it is given up. All but the first [`SUSPECT`] of them were
+const LIVENESS_DELAY: Range<u64> = 250..750;
+/// Daemons in a row that a request may stop before it is given up. All but the first [`SUSPECT_AFTER`] of them were
 /// alive until the request was replayed to them alone. Daemons that are killed at random moments hardly ever
 /// die so often in a row just then.
-const MOST_STOPS: u32 = 10;
+const STOP_LIMIT: u32 = 10;
 /// Daemons in a row that a request may stop before it is suspected.
-const SUSPECT: u32 = 3;
+const SUSPECT_AFTER: u32 = 3;
 
 /// State of an unanswered request with respect to replaying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replay {
+pub enum ReplayState {
     /// Sent, and the daemon has lived with it.
     Settled,
     /// Sent again over this connection, and the daemon has not yet confirmed that it is alive.
-    Trial,
+    Unconfirmed,
     /// Suspected, and not sent over this connection yet.
-    Held,
+    HeldBack,
 }
 
 /// Control line that asks the daemon to confirm that it is alive.
-pub fn check() -> String {
-    let spread = entropy::bits() % (TRIAL.end - TRIAL.start);
-    Control::Check(TRIAL.start + spread).line()
+pub fn check_line() -> String {
+    let spread = entropy::bits() % (LIVENESS_DELAY.end - LIVENESS_DELAY.start);
+    Control::Check(LIVENESS_DELAY.start + spread).line()
 }
 
 /// Line without the random time in it.
@@ -53,75 +53,75 @@ pub fn without_time(line: &str) -> &str {
     line.split_once("!check ").map_or(line, |_| "!check")
 }
 
-impl State {
+impl FrontState {
     /// Decides which requests are replayed at once: all that are not suspected.
     pub fn choose_replays(&mut self) {
         // Nothing can be replayed without the handshake, so the handshake is never held back.
         let opening = self.opening.as_ref().map(|opening| opening.number);
         for line in &mut self.unanswered {
-            let suspected = line.stops >= SUSPECT && Some(line.number) != opening;
+            let suspected = line.stops >= SUSPECT_AFTER && Some(line.number) != opening;
             line.replay = match suspected {
-                true => Replay::Held,
-                false => Replay::Trial,
+                true => ReplayState::HeldBack,
+                false => ReplayState::Unconfirmed,
             };
         }
     }
 
     /// Notes that the daemon is alive with the replayed requests, and replays the next suspected one.
-    pub fn survived(&mut self) {
+    pub fn daemon_alive(&mut self) {
         self.alive = true;
         for line in &mut self.unanswered {
-            if line.replay == Replay::Trial {
-                (line.replay, line.stops) = (Replay::Settled, 0);
+            if line.replay == ReplayState::Unconfirmed {
+                (line.replay, line.stops) = (ReplayState::Settled, 0);
             }
         }
-        let held = |line: &&mut Line| line.replay == Replay::Held;
-        if let Some(line) = self.unanswered.iter_mut().find(held) {
-            line.replay = Replay::Trial;
-            let mut said = Control::Again(line.number).line().into_bytes();
-            said.extend_from_slice(&line.bytes);
-            said.extend_from_slice(check().as_bytes());
-            self.send(&said);
+        let held_back = |line: &&mut PendingRequest| line.replay == ReplayState::HeldBack;
+        if let Some(line) = self.unanswered.iter_mut().find(held_back) {
+            line.replay = ReplayState::Unconfirmed;
+            let mut lines = Control::Again(line.number).line().into_bytes();
+            lines.extend_from_slice(&line.bytes);
+            lines.extend_from_slice(check_line().as_bytes());
+            self.send(&lines);
         }
     }
 
     /// Notes that the connection is lost, and appends the answers to requests that are given up to `out`.
-    pub fn stopped(&mut self, log: &Path, out: &mut Vec<u8>) {
+    pub fn connection_lost(&mut self, log: &Path, out: &mut Vec<u8>) {
         for line in &mut self.unanswered {
             match line.replay {
-                Replay::Trial => line.stops += 1,
+                ReplayState::Unconfirmed => line.stops += 1,
                 // The daemon went away without having received this request.
-                Replay::Held if !self.alive => line.stops = 0,
-                Replay::Held | Replay::Settled => {}
+                ReplayState::HeldBack if !self.alive => line.stops = 0,
+                ReplayState::HeldBack | ReplayState::Settled => {}
             }
         }
-        let too_often = |line: &mut Line| line.stops >= MOST_STOPS;
-        let given_up: Vec<Line> = self.unanswered.extract_if(.., too_often).collect();
+        let too_often = |line: &mut PendingRequest| line.stops >= STOP_LIMIT;
+        let given_up: Vec<PendingRequest> = self.unanswered.extract_if(.., too_often).collect();
         for line in given_up {
-            let opens = |opening: &mut Line| opening.number == line.number;
+            let opens = |opening: &mut PendingRequest| opening.number == line.number;
             self.opening.take_if(opens);
-            self.tell(&line.id, &line.given_up(log), out);
+            self.append_answer(&line.id, &line.given_up(log), out);
             self.writing = true;
         }
     }
 }
 
-impl Line {
-    /// Answer to a request that stopped [`MOST_STOPS`] daemons.
+impl PendingRequest {
+    /// Answer to a request that stopped [`STOP_LIMIT`] daemons.
     fn given_up(&self, log: &Path) -> Vec<u8> {
-        let asked: Value = serde_json::from_slice(&self.bytes).unwrap_or_default();
-        let params = &asked["params"];
+        let request: Value = serde_json::from_slice(&self.bytes).unwrap_or_default();
+        let params = &request["params"];
         let place = match params["arguments"]["session_id"].as_str() {
             Some(session) => format!("session '{session}' itself goes on"),
             None => "a command that it started goes on, and terminal_session list shows it".into(),
         };
         let sentence = format!(
-            "The abide daemon stopped {MOST_STOPS} times in a row while it worked on this call, so the call \
+            "The abide daemon stopped {STOP_LIMIT} times in a row while it worked on this call, so the call \
              was given up; {place}. Do not repeat this call unchanged. The reason may be in {}.",
             log.display()
         );
-        if asked["method"] != "tools/call" {
-            return refusal(Some(&self.id), -32603, &sentence);
+        if request["method"] != "tools/call" {
+            return error_line(Some(&self.id), -32603, &sentence);
         }
         let mut result = json!({
             "content": [{"type": "text", "text": sentence}],
@@ -131,7 +131,7 @@ impl Line {
         if !params["_meta"]["io.modelcontextprotocol/protocolVersion"].is_null() {
             result["resultType"] = "complete".into();
         }
-        answer(&self.id, "result", &result)
+        answer_line(&self.id, "result", &result)
     }
 }
 
@@ -140,8 +140,8 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    use super::super::hello::Hello;
-    use super::super::scan::Outline;
+    use super::super::front_hello::FrontHello;
+    use super::super::outline::Outline;
     use super::*;
 
     const INITIALIZE: &str = r#"{"id":0,"method":"initialize"}"#;
@@ -152,11 +152,11 @@ mod tests {
     const PING: &str = r#"{"id":3,"method":"ping"}"#;
     const CHECK: &str = "!check";
 
-    fn state(lines: &[&str]) -> State {
-        let mut state = State::new(Hello {
+    fn state(lines: &[&str]) -> FrontState {
+        let mut state = FrontState::new(FrontHello {
             front: "f".into(),
             cwd: "/".into(),
-            ..Hello::default()
+            ..FrontHello::default()
         });
         for line in lines {
             let outline = Outline::of(line.as_bytes());
@@ -166,37 +166,37 @@ mod tests {
     }
 
     /// Lines that the next daemon is sent after the hello.
-    fn connect(state: &mut State) -> Vec<String> {
-        let said = String::from_utf8(state.catch_up()).unwrap();
+    fn connect(state: &mut FrontState) -> Vec<String> {
+        let lines = String::from_utf8(state.replay()).unwrap();
         let line = |line| without_time(line).to_owned();
-        said.lines().skip(1).map(line).collect()
+        lines.lines().skip(1).map(line).collect()
     }
 
     /// Simulates the loss of the daemon; returns the lines that the client is sent.
-    fn stop(state: &mut State) -> String {
+    fn stop(state: &mut FrontState) -> String {
         let mut out = Vec::new();
-        state.stopped(Path::new("the log"), &mut out);
+        state.connection_lost(Path::new("the log"), &mut out);
         String::from_utf8(out).unwrap()
     }
 
     /// Simulates losses of the daemon until all requests in flight are suspected.
-    fn suspect(state: &mut State) {
-        for _ in 0..SUSPECT {
+    fn suspect(state: &mut FrontState) {
+        for _ in 0..SUSPECT_AFTER {
             connect(state);
             assert_eq!(stop(state), "");
         }
     }
 
     /// Simulates the daemon's confirmation that it is alive; returns the lines that the daemon is sent then.
-    fn survive(state: &mut State) -> Vec<String> {
+    fn survive(state: &mut FrontState) -> Vec<String> {
         let (ours, mut daemon) = UnixStream::pair().unwrap();
         state.link = Some(ours);
-        state.survived();
+        state.daemon_alive();
         state.link = None;
-        let mut said = String::new();
-        daemon.read_to_string(&mut said).unwrap();
+        let mut lines = String::new();
+        daemon.read_to_string(&mut lines).unwrap();
         let line = |line| without_time(line).to_owned();
-        said.lines().map(line).collect()
+        lines.lines().map(line).collect()
     }
 
     #[test]
@@ -204,14 +204,14 @@ mod tests {
         let mut state = state(&[INITIALIZE, INITIALIZED, CALL, OTHER]);
         state.unanswered.remove(0);
         suspect(&mut state);
-        let mut said = String::new();
-        for _ in SUSPECT..MOST_STOPS {
-            assert_eq!(said, "");
+        let mut lines = String::new();
+        for _ in SUSPECT_AFTER..STOP_LIMIT {
+            assert_eq!(lines, "");
             assert_eq!(connect(&mut state), [INITIALIZE, INITIALIZED, CHECK]);
             assert_eq!(survive(&mut state), ["!again 1", CALL, CHECK]);
-            said = stop(&mut state);
+            lines = stop(&mut state);
         }
-        let answer: Value = serde_json::from_str(&said).unwrap();
+        let answer: Value = serde_json::from_str(&lines).unwrap();
         assert_eq!(answer["id"], 1);
         assert_eq!(answer["result"]["isError"], true);
         let text = answer["result"]["content"][0]["text"].as_str().unwrap();
@@ -229,15 +229,15 @@ mod tests {
     #[test]
     fn handshake_that_stops_every_daemon_is_given_up() {
         let mut state = state(&[INITIALIZE]);
-        let mut said = String::new();
-        for _ in 0..MOST_STOPS {
-            assert_eq!(said, "");
+        let mut lines = String::new();
+        for _ in 0..STOP_LIMIT {
+            assert_eq!(lines, "");
             assert_eq!(connect(&mut state), [INITIALIZE, CHECK]);
-            said = stop(&mut state);
+            lines = stop(&mut state);
         }
         assert!(
-            said.starts_with(r#"{"jsonrpc":"2.0","id":0,"error":"#),
-            "{said}"
+            lines.starts_with(r#"{"jsonrpc":"2.0","id":0,"error":"#),
+            "{lines}"
         );
         assert_eq!(connect(&mut state), Vec::<String>::new());
     }
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn request_is_not_suspected_when_a_daemon_goes_away_without_it() {
         let mut state = state(&[CALL]);
-        for _ in 0..MOST_STOPS {
+        for _ in 0..STOP_LIMIT {
             suspect(&mut state);
             assert_eq!(connect(&mut state), [CHECK]);
             assert_eq!(stop(&mut state), "");
@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn request_is_not_suspected_when_a_daemon_lives_with_it() {
         let mut state = state(&[CALL]);
-        for _ in 0..MOST_STOPS {
-            for _ in 1..SUSPECT {
+        for _ in 0..STOP_LIMIT {
+            for _ in 1..SUSPECT_AFTER {
                 connect(&mut state);
                 assert_eq!(stop(&mut state), "");
             }

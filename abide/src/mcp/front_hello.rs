@@ -1,4 +1,4 @@
-//! Hello: the first line that a front sends, before MCP. It contains the identity, working directory and
+//! FrontHello: the first line that a front sends, before MCP. It contains the identity, working directory and
 //! environment of the front and, after a reconnect, the numbers of the requests that the front replays.
 
 use std::ffi::{OsStr, OsString};
@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 /// Longest hello in bytes.
-pub const LIMIT: usize = 1 << 20;
+pub const LINE_LIMIT: usize = 1 << 20;
 /// Version of this line. Fields may be added under the same version; a reader ignores unknown ones.
 const VERSION: u64 = 1;
 /// Limit on unanswered requests, which a front may have to replay. The replayed `initialize` comes in addition.
-pub const RESENT: usize = 4_096;
+pub const UNANSWERED_LIMIT: usize = 4_096;
 
 /// Content of the hello.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hello {
+pub struct FrontHello {
     /// Id of this front; it stays the same as long as the front lives.
     pub front: String,
     /// Process id of the front.
@@ -30,28 +30,28 @@ pub struct Hello {
     /// Number of earlier connections of this front.
     pub connection: u32,
     /// Numbers of the replayed requests, in order.
-    pub resent: Vec<u64>,
+    pub replayed: Vec<u64>,
     /// Number of the first request after the replayed ones.
     pub next: u64,
 }
 
-impl Hello {
-    /// Encodes the line, with its newline. If the line exceeds [`LIMIT`], the largest variables are left out.
+impl FrontHello {
+    /// Encodes the line, with its newline. If the line exceeds [`LINE_LIMIT`], the largest variables are left out.
     pub fn line(&self) -> Vec<u8> {
         let mut hello = self.clone();
         loop {
-            let mut line = hello.encoded().to_string().into_bytes();
+            let mut line = hello.to_json().to_string().into_bytes();
             line.push(b'\n');
             let size = |(name, value): &(OsString, OsString)| name.len() + value.len();
             let largest = (0..hello.env.len()).max_by_key(|&i| size(&hello.env[i]));
             match largest {
-                Some(largest) if line.len() > LIMIT => drop(hello.env.swap_remove(largest)),
+                Some(largest) if line.len() > LINE_LIMIT => drop(hello.env.swap_remove(largest)),
                 _ => return line,
             }
         }
     }
 
-    fn encoded(&self) -> Value {
+    fn to_json(&self) -> Value {
         let (mut env, mut env_raw) = (Map::new(), Vec::new());
         for (name, value) in &self.env {
             match (name.to_str(), value.to_str()) {
@@ -70,28 +70,28 @@ impl Hello {
             "env_raw": env_raw,
             "replay": self.connection > 0,
             "connection": self.connection,
-            "resent": self.resent,
+            "resent": self.replayed,
             "next": self.next,
         })
     }
 
     /// Decodes the line. `None`: no hello, or an unknown version.
     pub fn read(line: &[u8]) -> Option<Self> {
-        let said: Value = serde_json::from_slice(line).ok()?;
-        if said.get("abide")?.as_u64()? != VERSION {
+        let decoded: Value = serde_json::from_slice(line).ok()?;
+        if decoded.get("abide")?.as_u64()? != VERSION {
             return None;
         }
-        let text = |field: &str| said.get(field).and_then(Value::as_str);
-        let number = |field: &str| said.get(field).and_then(Value::as_u64);
+        let text = |field: &str| decoded.get(field).and_then(Value::as_str);
+        let number = |field: &str| decoded.get(field).and_then(Value::as_u64);
         let cwd = match text("cwd_raw").and_then(unhex) {
             Some(raw) => raw,
             None => text("cwd")?.into(),
         };
-        let resent = said
+        let replayed = decoded
             .get("resent")
             .and_then(Value::as_array)
             .map_or(&[][..], Vec::as_slice);
-        Some(Hello {
+        Some(FrontHello {
             front: text("front").filter(|id| !id.is_empty())?.into(),
             pid: number("pid")
                 .and_then(|pid| u32::try_from(pid).ok())
@@ -101,13 +101,13 @@ impl Hello {
                 .filter(|agent| !agent.is_empty())
                 .unwrap_or("default")
                 .into(),
-            env: env(&said)?,
+            env: env(&decoded)?,
             connection: number("connection")
                 .and_then(|n| u32::try_from(n).ok())
                 .unwrap_or(0),
-            resent: resent
+            replayed: replayed
                 .iter()
-                .take(RESENT + 1)
+                .take(UNANSWERED_LIMIT + 1)
                 .filter_map(Value::as_u64)
                 .collect(),
             next: number("next").unwrap_or(0),
@@ -115,14 +115,14 @@ impl Hello {
     }
 }
 
-fn env(said: &Value) -> Option<Vec<(OsString, OsString)>> {
+fn env(decoded: &Value) -> Option<Vec<(OsString, OsString)>> {
     let mut env = Vec::new();
-    if let Some(plain) = said.get("env") {
+    if let Some(plain) = decoded.get("env") {
         for (name, value) in plain.as_object()? {
             env.push((name.into(), value.as_str()?.into()));
         }
     }
-    for pair in said
+    for pair in decoded
         .get("env_raw")
         .and_then(Value::as_array)
         .into_iter()
@@ -159,55 +159,57 @@ fn unhex(text: &str) -> Option<OsString> {
 mod tests {
     use super::*;
 
-    fn hello() -> Hello {
-        Hello {
+    fn hello() -> FrontHello {
+        FrontHello {
             front: "f1".into(),
             pid: 7,
             cwd: "/a b".into(),
             agent: "tester".into(),
             env: vec![("A".into(), "1\n\"2".into())],
             connection: 2,
-            resent: vec![3, 5],
+            replayed: vec![3, 5],
             next: 9,
         }
     }
 
     #[test]
-    fn says_what_it_hears() {
+    fn hello_round_trips() {
         let line = hello().line();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
-        assert_eq!(Hello::read(&line), Some(hello()));
+        assert_eq!(FrontHello::read(&line), Some(hello()));
     }
 
     #[test]
-    fn all_that_may_wait_is_said_again_and_how_the_session_began() {
-        let mut said = hello();
-        said.resent = (0..=RESENT as u64).collect();
-        assert_eq!(Hello::read(&said.line()), Some(said));
+    fn hello_holds_as_many_numbers_as_may_be_replayed() {
+        let mut decoded = hello();
+        decoded.replayed = (0..=UNANSWERED_LIMIT as u64).collect();
+        assert_eq!(FrontHello::read(&decoded.line()), Some(decoded));
     }
 
     #[test]
-    fn bytes_that_are_not_text_survive() {
+    fn bytes_that_are_not_unicode_round_trip() {
         let odd = OsString::from_vec(vec![b'x', 0xff, 0x80]);
-        let mut said = hello();
-        said.cwd = PathBuf::from(&odd);
-        said.env = vec![(odd.clone(), "v".into()), ("N".into(), odd)];
-        assert_eq!(Hello::read(&said.line()), Some(said));
+        let mut decoded = hello();
+        decoded.cwd = PathBuf::from(&odd);
+        decoded.env = vec![(odd.clone(), "v".into()), ("N".into(), odd)];
+        assert_eq!(FrontHello::read(&decoded.line()), Some(decoded));
     }
 
     #[test]
-    fn an_environment_that_does_not_fit_loses_its_largest_first() {
-        let mut said = hello();
-        said.env.push(("HUGE".into(), "x".repeat(2 * LIMIT).into()));
-        let line = said.line();
-        assert!(line.len() <= LIMIT);
-        assert_eq!(Hello::read(&line), Some(hello()));
+    fn largest_variables_are_left_out_over_the_limit() {
+        let mut decoded = hello();
+        decoded
+            .env
+            .push(("HUGE".into(), "x".repeat(2 * LINE_LIMIT).into()));
+        let line = decoded.line();
+        assert!(line.len() <= LINE_LIMIT);
+        assert_eq!(FrontHello::read(&line), Some(hello()));
     }
 
     #[test]
-    fn unknown_fields_are_skipped_and_nonsense_is_refused() {
+    fn unknown_fields_are_ignored_and_other_lines_refused() {
         let minimal = br#"{"abide":1,"front":"f","cwd":"/","new":{"a":[]}}"#;
-        let read = Hello::read(minimal).expect("a minimal hello");
+        let read = FrontHello::read(minimal).expect("a minimal hello");
         assert_eq!((read.agent.as_str(), read.next), ("default", 0));
         for line in [
             &b"garbage"[..],
@@ -219,7 +221,12 @@ mod tests {
             br#"{"abide":1,"front":"f","cwd":"/","env_raw":[["4","41"]]}"#,
             br#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#,
         ] {
-            assert_eq!(Hello::read(line), None, "{}", String::from_utf8_lossy(line));
+            assert_eq!(
+                FrontHello::read(line),
+                None,
+                "{}",
+                String::from_utf8_lossy(line)
+            );
         }
     }
 }

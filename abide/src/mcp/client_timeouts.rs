@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use abide_core::Millis;
 
-use super::server::Way;
+use super::server::Transport;
 
 /// `ABIDE_CALL_LIMIT`: the client's timeout for a tool call in seconds, if it differs from the usual one
 /// (`0`: no timeout). Set it in the client's configuration of this server.
@@ -14,70 +14,72 @@ const CLAUDE_CODE: &str = "MCP_TOOL_TIMEOUT";
 
 /// Timeout of a client for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Limit {
+enum ClientTimeout {
     /// Seconds from the start of the call.
-    Secs(u64),
+    Total(u64),
     /// Seconds without a message; a progress notification restarts the timeout.
-    Quiet(u64),
+    SinceProgress(u64),
 }
 
 /// Known timeouts, by prefix of the client's name in lower case.
-const CLIENTS: [(&str, Limit); 7] = [
-    ("claude-code", Limit::Quiet(30 * 60)),
-    ("codex-mcp-client", Limit::Secs(300)),
-    ("gemini-cli", Limit::Secs(600)),
-    ("goose", Limit::Secs(300)),
-    ("opencode", Limit::Quiet(60)),
-    ("visual studio code", Limit::Secs(300)),
-    ("visual-studio-code", Limit::Secs(300)),
+const CLIENTS: [(&str, ClientTimeout); 7] = [
+    ("claude-code", ClientTimeout::SinceProgress(30 * 60)),
+    ("codex-mcp-client", ClientTimeout::Total(300)),
+    ("gemini-cli", ClientTimeout::Total(600)),
+    ("goose", ClientTimeout::Total(300)),
+    ("opencode", ClientTimeout::SinceProgress(60)),
+    ("visual studio code", ClientTimeout::Total(300)),
+    ("visual-studio-code", ClientTimeout::Total(300)),
 ];
 
 /// Claude Code has a shorter timeout for HTTP servers than for those that it starts itself.
-const CLAUDE_CODE_HTTP: Limit = Limit::Quiet(5 * 60);
+const CLAUDE_CODE_HTTP: ClientTimeout = ClientTimeout::SinceProgress(5 * 60);
 /// Timeout of most other clients, and default of the official libraries.
-const UNKNOWN: Limit = Limit::Secs(60);
-/// Limit on the margin. A call is answered before the timeout by a sixth of it, but by no more than this.
-const MARGIN: Millis = Millis::from_secs(20);
+const DEFAULT: ClientTimeout = ClientTimeout::Total(60);
+/// ClientTimeout on the margin. A call is answered before the timeout by a sixth of it, but by no more than this.
+const MARGIN_LIMIT: Millis = Millis::from_secs(20);
 
 /// Time for which a call of this client may wait. `None`: without limit. `progress`: the client receives
 /// progress notifications for this call.
 pub fn standby<'a>(
     client: &str,
-    way: &Way,
+    transport: &Transport,
     progress: bool,
     var: impl Fn(&str) -> Option<&'a OsStr>,
 ) -> Option<Millis> {
     let number = |name: &str| var(name)?.to_str()?.trim().parse::<f64>().ok();
     if let Some(secs) = number(OVERRIDE).filter(|secs| secs.is_finite() && *secs >= 0.0) {
-        return (secs > 0.0).then(|| before(Millis((secs * 1_000.0) as u64)));
+        return (secs > 0.0).then(|| with_margin(Millis((secs * 1_000.0) as u64)));
     }
     let name = client.to_lowercase();
     let known = CLIENTS.iter().find(|(known, _)| name.starts_with(known));
     let claude_code = known.is_some_and(|(known, _)| *known == "claude-code");
     if claude_code && let Some(millis) = number(CLAUDE_CODE).filter(|millis| *millis >= 1.0) {
-        return Some(before(Millis(millis as u64)));
+        return Some(with_margin(Millis(millis as u64)));
     }
-    let limit = match way {
-        Way::Http if claude_code => CLAUDE_CODE_HTTP,
-        Way::Http | Way::Front(_) => known.map_or(UNKNOWN, |(_, limit)| *limit),
+    let limit = match transport {
+        Transport::Http if claude_code => CLAUDE_CODE_HTTP,
+        Transport::Http | Transport::Front(_) => known.map_or(DEFAULT, |(_, limit)| *limit),
     };
     match limit {
-        Limit::Quiet(_) if progress => None,
-        Limit::Quiet(secs) | Limit::Secs(secs) => Some(before(Millis::from_secs(secs))),
+        ClientTimeout::SinceProgress(_) if progress => None,
+        ClientTimeout::SinceProgress(secs) | ClientTimeout::Total(secs) => {
+            Some(with_margin(Millis::from_secs(secs)))
+        }
     }
 }
 
-fn before(limit: Millis) -> Millis {
+fn with_margin(limit: Millis) -> Millis {
     let limit = limit.min(Millis::MAX);
-    Millis(limit.0 - MARGIN.0.min(limit.0 / 6))
+    Millis(limit.0 - MARGIN_LIMIT.0.min(limit.0 / 6))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn front() -> Way {
-        Way::Front("f".into())
+    fn front() -> Transport {
+        Transport::Front("f".into())
     }
 
     fn plain(client: &str, progress: bool) -> Option<u64> {
@@ -85,15 +87,18 @@ mod tests {
     }
 
     #[test]
-    fn over_http_claude_code_waits_less_long() {
-        let quiet = |client| standby(client, &Way::Http, false, |_| None);
+    fn claude_code_over_http_has_a_shorter_timeout() {
+        let quiet = |client| standby(client, &Transport::Http, false, |_| None);
         assert_eq!(quiet("claude-code"), Some(Millis(280_000)));
         assert_eq!(quiet("some-client"), Some(Millis(50_000)));
-        assert_eq!(standby("claude-code", &Way::Http, true, |_| None), None);
+        assert_eq!(
+            standby("claude-code", &Transport::Http, true, |_| None),
+            None
+        );
     }
 
     #[test]
-    fn each_client_is_answered_before_its_own_limit() {
+    fn call_is_answered_before_the_timeout_of_its_client() {
         for (client, silent, with_progress) in [
             ("some-client", Some(50_000), Some(50_000)),
             ("", Some(50_000), Some(50_000)),
@@ -115,21 +120,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_counts_for_every_client() {
-        let said =
+    fn override_applies_to_every_client() {
+        let variable =
             |value: &'static str| move |name: &str| (name == OVERRIDE).then_some(OsStr::new(value));
         assert_eq!(
-            standby("claude-code", &front(), true, said("3")),
+            standby("claude-code", &front(), true, variable("3")),
             Some(Millis(2_500))
         );
         assert_eq!(
-            standby("codex-mcp-client", &front(), false, said("1200.5")),
+            standby("codex-mcp-client", &front(), false, variable("1200.5")),
             Some(Millis(1_180_500))
         );
-        assert_eq!(standby("any", &front(), false, said("0")), None);
+        assert_eq!(standby("any", &front(), false, variable("0")), None);
         for nonsense in ["", "soon", "-1", "NaN", "inf"] {
             assert_eq!(
-                standby("any", &front(), false, said(nonsense)),
+                standby("any", &front(), false, variable(nonsense)),
                 Some(Millis(50_000)),
                 "{nonsense}"
             );
@@ -137,14 +142,14 @@ mod tests {
     }
 
     #[test]
-    fn claude_code_says_its_limit_in_the_environment() {
-        let said = |name: &str| (name == CLAUDE_CODE).then_some(OsStr::new("120000"));
+    fn claude_code_timeout_is_read_from_the_environment() {
+        let variable = |name: &str| (name == CLAUDE_CODE).then_some(OsStr::new("120000"));
         assert_eq!(
-            standby("claude-code", &front(), true, said),
+            standby("claude-code", &front(), true, variable),
             Some(Millis(100_000))
         );
         assert_eq!(
-            standby("codex-mcp-client", &front(), true, said),
+            standby("codex-mcp-client", &front(), true, variable),
             Some(Millis(280_000))
         );
     }

@@ -9,13 +9,13 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::scan::{Outline, Scanner};
+use super::outline::{Outline, Scanner};
 
 /// Bytes read at once.
-const READ: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
 
 /// Buffer that splits what is read into lines.
-pub struct Lines {
+pub struct LineSplitter {
     limit: usize,
     buffer: Vec<u8>,
     /// Bytes of `buffer` that have been returned as lines.
@@ -26,19 +26,19 @@ pub struct Lines {
     skipping: Option<Scanner>,
 }
 
-pub enum Piece<'a> {
+pub enum SplitLine<'a> {
     /// Line with its newline.
     Line(&'a [u8]),
     /// Outline of a line over the limit; the line itself was discarded.
     TooLong(Outline),
 }
 
-impl Lines {
+impl LineSplitter {
     /// Splitter for lines of at most `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Lines {
+        LineSplitter {
             limit,
-            buffer: Vec::with_capacity(READ),
+            buffer: Vec::with_capacity(READ_BYTES),
             used: 0,
             searched: 0,
             skipping: None,
@@ -70,19 +70,19 @@ impl Lines {
     /// Reads once. Returns false at the end of input.
     pub fn fill(&mut self, from: &File) -> io::Result<bool> {
         self.drop_used();
-        self.buffer.reserve(READ);
+        self.buffer.reserve(READ_BYTES);
         loop {
             match rustix::io::read(from, spare_capacity(&mut self.buffer)) {
                 Ok(count) => return Ok(count > 0),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => until(from.as_fd(), PollFlags::IN)?,
+                Err(Errno::AGAIN) => wait_ready(from.as_fd(), PollFlags::IN)?,
                 Err(e) => return Err(e.into()),
             }
         }
     }
 
     /// Next line. At the `end` of input, the remaining bytes count as one.
-    pub fn next(&mut self, end: bool) -> Option<Piece<'_>> {
+    pub fn next(&mut self, end: bool) -> Option<SplitLine<'_>> {
         let from = self.used;
         match memchr(b'\n', &self.buffer[self.searched..]) {
             Some(at) => self.used = self.searched + at + 1,
@@ -103,18 +103,18 @@ impl Lines {
         self.searched = self.used;
         let line = &self.buffer[from..self.used];
         match self.skipping.take() {
-            None if line.len() <= self.limit => Some(Piece::Line(line)),
+            None if line.len() <= self.limit => Some(SplitLine::Line(line)),
             skipped => {
                 let mut scanner = skipped.unwrap_or_default();
                 scanner.feed(line);
-                Some(Piece::TooLong(scanner.finish()))
+                Some(SplitLine::TooLong(scanner.finish()))
             }
         }
     }
 }
 
 /// Waits until a file descriptor is ready.
-pub fn until(fd: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
+pub fn wait_ready(fd: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
     match poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(e) => Err(e.into()),
@@ -130,43 +130,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_however_they_come() {
+    fn lines_are_split_across_reads() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let ours = File::from(OwnedFd::from(ours));
-        let mut lines = Lines::new(40);
-        let mut got = Vec::new();
+        let mut lines = LineSplitter::new(40);
+        let mut lines_read = Vec::new();
         let long = format!(r#"{{"params":"{}","id":9,"method":"m"}}"#, "x".repeat(200));
         for piece in ["a\nb", "b\n\nc", &format!("\n{long}\nd"), "e"] {
             theirs.write_all(piece.as_bytes()).unwrap();
             assert!(lines.fill(&ours).unwrap());
-            take_all(&mut lines, false, &mut got);
+            take_all(&mut lines, false, &mut lines_read);
         }
         drop(theirs);
         assert!(!lines.fill(&ours).unwrap());
-        take_all(&mut lines, true, &mut got);
-        assert_eq!(got, ["a\n", "bb\n", "\n", "c\n", "too long: 9", "de\n"]);
+        take_all(&mut lines, true, &mut lines_read);
+        assert_eq!(
+            lines_read,
+            ["a\n", "bb\n", "\n", "c\n", "too long: 9", "de\n"]
+        );
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_one_without_its_end_too() {
+    fn long_line_without_newline_is_reported_at_the_end() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let ours = File::from(OwnedFd::from(ours));
-        let mut lines = Lines::new(10);
-        let mut got = Vec::new();
+        let mut lines = LineSplitter::new(10);
+        let mut lines_read = Vec::new();
         theirs.write_all(br#"{"id":9,"method":"m"}"#).unwrap();
         drop(theirs);
         assert!(lines.fill(&ours).unwrap());
-        take_all(&mut lines, false, &mut got);
-        assert!(got.is_empty() && !lines.fill(&ours).unwrap());
-        take_all(&mut lines, true, &mut got);
-        assert_eq!(got, ["too long: 9"]);
+        take_all(&mut lines, false, &mut lines_read);
+        assert!(lines_read.is_empty() && !lines.fill(&ours).unwrap());
+        take_all(&mut lines, true, &mut lines_read);
+        assert_eq!(lines_read, ["too long: 9"]);
     }
 
-    fn take_all(lines: &mut Lines, end: bool, got: &mut Vec<String>) {
+    fn take_all(lines: &mut LineSplitter, end: bool, lines_read: &mut Vec<String>) {
         while let Some(piece) = lines.next(end) {
-            got.push(match piece {
-                Piece::Line(line) => String::from_utf8_lossy(line).into(),
-                Piece::TooLong(outline) => {
+            lines_read.push(match piece {
+                SplitLine::Line(line) => String::from_utf8_lossy(line).into(),
+                SplitLine::TooLong(outline) => {
                     format!(
                         "too long: {}",
                         String::from_utf8_lossy(&outline.id.unwrap_or_default())

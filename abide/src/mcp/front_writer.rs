@@ -1,6 +1,6 @@
 //! Writer of the daemon for one connection of a front.
 //!
-//! A client that reads slowly slows down its own calls only. While too much is unsent ([`BACKLOG`]), no call
+//! A client that reads slowly slows down its own calls only. While too much is unsent ([`BACKLOG_LIMIT`]), no call
 //! of this client begins and no answer is rendered for it; its commands keep running.
 
 use std::io;
@@ -12,24 +12,24 @@ use rmcp::model::ServerJsonRpcMessage;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use super::wire::encode;
+use super::json_line::encode;
 use abide_engine::stream::Stream;
 use abide_session::crash_point;
 
 /// Unsent bytes from which on no further answer is rendered.
-const BACKLOG: usize = 4 << 20;
+const BACKLOG_LIMIT: usize = 4 << 20;
 /// Limit on answers of one connection that are rendered at the same time.
-const RENDERED: usize = 8;
+const RENDER_LIMIT: usize = 8;
 /// Unsent bytes from which on the connection is closed. Answers wait long before that, and a front stops reading from a
 /// client that does not read, so only a connection that does not behave like a front is closed.
 const UNSENT_LIMIT: usize = 64 << 20;
 
 /// Writer of one connection. A line is written at once if the socket has room; the rest follows in order.
-pub struct Out {
+pub struct FrontWriter {
     stream: Arc<Stream>,
-    state: Mutex<State>,
-    turns: Arc<Semaphore>,
-    /// Notified when the unsent bytes fall below [`BACKLOG`].
+    state: Mutex<WriterState>,
+    permits: Arc<Semaphore>,
+    /// Notified when the unsent bytes fall below [`BACKLOG_LIMIT`].
     drained: Notify,
     /// Cancelled when the connection is lost.
     pub lost: CancellationToken,
@@ -37,20 +37,20 @@ pub struct Out {
 
 /// Permit to render one answer, held until the answer is pushed.
 #[derive(Debug)]
-pub struct Turn(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
+pub struct RenderPermit(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     unsent: BytesMut,
 }
 
-impl Out {
+impl FrontWriter {
     /// Writer of this connection.
     pub fn new(stream: Arc<Stream>) -> Arc<Self> {
-        Arc::new(Out {
+        Arc::new(FrontWriter {
             stream,
             state: Mutex::default(),
-            turns: Arc::new(Semaphore::new(RENDERED)),
+            permits: Arc::new(Semaphore::new(RENDER_LIMIT)),
             drained: Notify::new(),
             lost: CancellationToken::new(),
         })
@@ -58,11 +58,11 @@ impl Out {
 
     /// True if another answer may be rendered now.
     pub fn has_room(&self) -> bool {
-        self.state().unsent.len() < BACKLOG
+        self.state().unsent.len() < BACKLOG_LIMIT
     }
 
     /// Waits until another answer may be rendered. `false`: the connection is lost.
-    pub async fn room(&self) -> bool {
+    pub async fn wait_for_room(&self) -> bool {
         loop {
             let mut drained = pin!(self.drained.notified());
             drained.as_mut().enable();
@@ -77,12 +77,12 @@ impl Out {
     }
 
     /// Waits for a permit to render an answer. `None`: the connection is lost.
-    pub async fn turn(&self) -> Option<Turn> {
-        let turn = self.turns.clone().acquire_owned().await.ok()?;
-        self.room().await.then_some(Turn(turn))
+    pub async fn render_permit(&self) -> Option<RenderPermit> {
+        let permit = self.permits.clone().acquire_owned().await.ok()?;
+        self.wait_for_room().await.then_some(RenderPermit(permit))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().expect("no holder panics")
     }
 
@@ -110,13 +110,13 @@ impl Out {
     }
 
     /// Sends a control line.
-    pub fn tell_front(self: &Arc<Self>, line: &str) {
+    pub fn send_control(self: &Arc<Self>, line: &str) {
         let mut state = self.state();
         // The task that reads the connection notices if it is broken.
         let _ = self.push(&mut state, line.into());
     }
 
-    fn push(self: &Arc<Self>, state: &mut State, mut line: Vec<u8>) -> io::Result<()> {
+    fn push(self: &Arc<Self>, state: &mut WriterState, mut line: Vec<u8>) -> io::Result<()> {
         let unsent = &mut state.unsent;
         if !unsent.is_empty() {
             if unsent.len() > UNSENT_LIMIT {
@@ -144,7 +144,7 @@ impl Out {
             let before = state.unsent.len();
             state.unsent.advance(sent);
             let left = state.unsent.len();
-            if before >= BACKLOG && left < BACKLOG {
+            if before >= BACKLOG_LIMIT && left < BACKLOG_LIMIT {
                 self.drained.notify_waiters();
             }
             if left == 0 {

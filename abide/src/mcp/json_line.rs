@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// Limit on the size of a client's message, in bytes.
 pub const MESSAGE_LIMIT: usize = 8 << 20;
 /// Error sentence for a request whose id is in use. The front searches for it in answers.
-pub const TWICE: &str =
+pub const ID_IN_USE: &str =
     "a request under this id has not been answered yet; give each an id of its own";
 
 /// Encodes a message, with its newline.
@@ -19,13 +19,13 @@ pub fn encode(message: &ServerJsonRpcMessage) -> serde_json::Result<Vec<u8>> {
 }
 
 /// Line that answers a request with an error.
-pub fn refusal(id: Option<&[u8]>, code: i32, sentence: &str) -> Vec<u8> {
+pub fn error_line(id: Option<&[u8]>, code: i32, sentence: &str) -> Vec<u8> {
     let error = json!({"code": code, "message": sentence});
-    answer(id.unwrap_or(b"null"), "error", &error)
+    answer_line(id.unwrap_or(b"null"), "error", &error)
 }
 
 /// Line that answers a request; `field` is "result" or "error".
-pub fn answer(id: &[u8], field: &str, value: &Value) -> Vec<u8> {
+pub fn answer_line(id: &[u8], field: &str, value: &Value) -> Vec<u8> {
     let mut line = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
     line.extend_from_slice(id);
     line.extend_from_slice(format!(",\"{field}\":{value}}}\n").as_bytes());
