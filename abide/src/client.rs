@@ -332,7 +332,7 @@ async fn refusal(response: Response<Body>) -> ClientError {
     }
 }
 
-/// ResponseStream that is still being received.
+/// Response whose body is still being received.
 pub struct ResponseStream {
     body: Body,
     buffer: BytesMut,

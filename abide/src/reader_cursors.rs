@@ -18,7 +18,7 @@ const FURTHEST: &str = "*";
 /// Limit on clients whose cursors are stored; the oldest is forgotten first.
 const READER_LIMIT: usize = 32;
 
-/// SessionReader of a session.
+/// Reader of a session.
 #[derive(Clone, Copy)]
 pub struct SessionReader<'a> {
     /// Connection of the client, if the caller has one.

@@ -1,4 +1,4 @@
-//! PassedSockets that the parent process has opened for this one, and the notification that this process is ready,
+//! Sockets that the parent process has opened for this one, and the notification that this process is ready,
 //! as in systemd's socket activation.
 
 use std::io;

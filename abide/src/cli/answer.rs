@@ -8,69 +8,75 @@ use serde_json::{Value, json};
 
 use super::args::{Answer, YesNo};
 use super::client::{self, Client, ClientError};
-use super::patience::{self, Listener, Patience};
-use super::prompt::{Prompt, Said};
+use super::error::CliError;
+use super::prompt::{Prompt, PromptAnswer};
+use super::reconnect::{self, LineHandler, Reconnect};
 use super::show;
-use super::show::say;
-use super::trouble::Trouble;
+use super::show::outln;
 use crate::cli::terminal::Terminal;
 
-pub async fn answer(client: Client, args: Answer) -> Result<u8, Trouble> {
+pub async fn answer(client: Client, args: Answer) -> Result<u8, CliError> {
     if let (Some(question), Some(answer)) = (&args.question, args.answer) {
-        return give(&client, question, answer, args.json.json).await;
+        return send_answer(&client, question, answer, args.json.json).await;
     }
     let open = client.get("/v1/questions").await?;
     let open = open["questions"].as_array().cloned().unwrap_or_default();
-    let seated = super::person_reads() && std::io::IsTerminal::is_terminal(&std::io::stdin());
+    let at_terminal =
+        super::stdout_is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
     if args.json.json {
         return if args.follow {
-            lines(&client).await
+            follow_json(&client).await
         } else {
-            listed(&open)
+            print_json(&open)
         };
     }
     if open.is_empty() && !args.follow {
-        say!("No open questions.");
+        outln!("No open questions.");
         return Ok(0);
     }
-    match Terminal::in_front().filter(|_| seated) {
+    match Terminal::foreground().filter(|_| at_terminal) {
         Some(terminal) => {
-            let left = if args.follow { None } else { Some(open.len()) };
-            Asking::new(client, terminal, left).ask().await
+            let remaining = if args.follow { None } else { Some(open.len()) };
+            AnswerLoop::new(client, terminal, remaining).run().await
         }
-        None if args.follow => Err(Trouble::new("there is no terminal to answer at")
+        None if args.follow => Err(CliError::new("there is no terminal to answer at")
             .next("`abide answer --follow --json` prints questions as they come")),
         None => {
             for question in &open {
                 let id = question["question_id"].as_str().unwrap_or_default();
                 let text = question["text"].as_str().unwrap_or_default();
-                say!("{id}: {text}");
+                outln!("{id}: {text}");
             }
-            say!("\nAnswer with `abide answer QUESTION yes` or `no`.");
+            outln!("\nAnswer with `abide answer QUESTION yes` or `no`.");
             Ok(0)
         }
     }
 }
 
-fn listed(open: &[Value]) -> Result<u8, Trouble> {
+fn print_json(open: &[Value]) -> Result<u8, CliError> {
     show::json(&json!({"questions": open}));
     Ok(0)
 }
 
-async fn give(client: &Client, question: &str, answer: YesNo, json: bool) -> Result<u8, Trouble> {
+async fn send_answer(
+    client: &Client,
+    question: &str,
+    answer: YesNo,
+    json: bool,
+) -> Result<u8, CliError> {
     let word = match answer {
         YesNo::Yes => "yes",
         YesNo::No => "no",
     };
-    let answered = client.answer(super::name(question)?, word).await;
+    let answered = client.answer(super::check_id(question)?, word).await;
     let answered = answered.map_err(|error| match error {
-        ClientError::Refused { detail, .. } => Trouble::new(detail),
+        ClientError::Refused { detail, .. } => CliError::new(detail),
         other => other.into(),
     })?;
     if json {
         show::json(&answered);
     } else {
-        say!("{}", done(word));
+        outln!("{}", done(word));
     }
     Ok(0)
 }
@@ -83,19 +89,19 @@ fn done(word: &str) -> &'static str {
 }
 
 /// Prints a line for each question that is opened or closed.
-async fn lines(client: &Client) -> Result<u8, Trouble> {
-    patience::follow(client, &mut Told::default()).await?;
+async fn follow_json(client: &Client) -> Result<u8, CliError> {
+    reconnect::follow(client, &mut KnownQuestions::default()).await?;
     Ok(0)
 }
 
 /// Ids of questions that were reported as open and not yet as closed.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct KnownQuestions(Vec<String>);
 
-impl Told {
-    fn note(&mut self, line: &Value) {
+impl KnownQuestions {
+    fn update(&mut self, line: &Value) {
         let id = line["question_id"].as_str().unwrap_or_default();
-        self.0.retain(|told| told != id);
+        self.0.retain(|known| known != id);
         if line["event"] == "asked" {
             self.0.push(id.to_owned());
         }
@@ -111,47 +117,47 @@ impl Told {
     }
 }
 
-impl Listener for Told {
+impl LineHandler for KnownQuestions {
     fn path(&self) -> String {
-        Told::path(self)
+        KnownQuestions::path(self)
     }
 
-    fn hear(&mut self, line: Value) -> Result<bool, Trouble> {
-        self.note(&line);
+    fn handle_line(&mut self, line: Value) -> Result<bool, CliError> {
+        self.update(&line);
         super::print(format!("{line}\n").as_bytes())
     }
 }
 
 /// Person at a terminal who answers questions one by one.
-struct Asking {
+struct AnswerLoop {
     client: Client,
     terminal: Terminal,
-    waiting: VecDeque<Value>,
+    queue: VecDeque<Value>,
     shown: Option<Prompt>,
-    told: Told,
+    known: KnownQuestions,
     /// Number of questions until the program ends; `None`: it runs until interrupted.
-    left: Option<usize>,
+    remaining: Option<usize>,
 }
 
-impl Asking {
-    fn new(client: Client, terminal: Terminal, left: Option<usize>) -> Self {
-        Asking {
+impl AnswerLoop {
+    fn new(client: Client, terminal: Terminal, remaining: Option<usize>) -> Self {
+        AnswerLoop {
             client,
             terminal,
-            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
             shown: None,
-            told: Told::default(),
-            left,
+            known: KnownQuestions::default(),
+            remaining,
         }
     }
 
-    async fn ask(mut self) -> Result<u8, Trouble> {
-        if self.left.is_none() {
-            say!("Waiting for questions. Press Ctrl-C to quit.");
+    async fn run(mut self) -> Result<u8, CliError> {
+        if self.remaining.is_none() {
+            outln!("Waiting for questions. Press Ctrl-C to quit.");
         }
-        let mut patience = Patience::new();
+        let mut reconnect = Reconnect::new();
         loop {
-            let path = self.told.path();
+            let path = self.known.path();
             // While this stream is open, the daemon counts this person as available for questions.
             let followed = match self.client.stream(Method::GET, &path, Bytes::new()).await {
                 Ok(stream) => self.follow(stream).await,
@@ -160,21 +166,21 @@ impl Asking {
             match followed {
                 Ok(()) => return Ok(0),
                 // The daemon went away; the next one reports what became of the known questions.
-                Err(ClientError::Broken(_)) if patience.goes_on(path != self.told.path()).await => {
-                }
+                Err(ClientError::Broken(_))
+                    if reconnect.should_retry(path != self.known.path()).await => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
     async fn follow(&mut self, mut stream: client::ResponseStream) -> Result<(), ClientError> {
-        while self.left != Some(0) {
+        while self.remaining != Some(0) {
             if self.shown.is_none()
-                && let Some(question) = self.waiting.pop_front()
+                && let Some(question) = self.queue.pop_front()
             {
                 self.shown = Some(Prompt::show(&self.terminal, &question, false));
             }
-            let said = async {
+            let answer = async {
                 match &mut self.shown {
                     Some(prompt) => prompt.answer(&self.terminal).await,
                     None => std::future::pending().await,
@@ -182,27 +188,27 @@ impl Asking {
             };
             tokio::select! {
                 line = stream.line() => match line? {
-                    Some(line) => self.hear(line),
+                    Some(line) => self.handle_event(line),
                     None => return Err(ClientError::Broken("in the middle".into())),
                 },
-                said = said => self.said(said).await?,
+                answer = answer => self.handle_answer(answer).await?,
             }
         }
         Ok(())
     }
 
-    fn hear(&mut self, line: Value) {
-        self.told.note(&line);
+    fn handle_event(&mut self, line: Value) {
+        self.known.update(&line);
         let id = line["question_id"].as_str().unwrap_or_default();
         let shown = self
             .shown
             .as_ref()
             .is_some_and(|prompt| prompt.question == id);
         match line["event"].as_str() {
-            Some("asked") if !shown => self.waiting.push_back(line),
+            Some("asked") if !shown => self.queue.push_back(line),
             Some("closed") => {
-                let before = self.waiting.len();
-                self.waiting
+                let before = self.queue.len();
+                self.queue
                     .retain(|question| question["question_id"] != line["question_id"]);
                 if shown && let Some(prompt) = self.shown.take() {
                     let why = match line["closing"].as_str() {
@@ -212,22 +218,22 @@ impl Asking {
                     };
                     prompt.withdraw(&self.terminal, why);
                 }
-                if shown || self.waiting.len() < before {
-                    self.one_less();
+                if shown || self.queue.len() < before {
+                    self.question_done();
                 }
             }
             _ => {}
         }
     }
 
-    async fn said(&mut self, said: Said) -> Result<(), ClientError> {
+    async fn handle_answer(&mut self, answer: PromptAnswer) -> Result<(), ClientError> {
         let Some(prompt) = self.shown.take() else {
             return Ok(());
         };
-        let word = match said {
-            Said::Yes => "yes",
-            Said::No => "no",
-            Said::Interrupt => return Ok(()),
+        let word = match answer {
+            PromptAnswer::Yes => "yes",
+            PromptAnswer::No => "no",
+            PromptAnswer::Interrupt => return Ok(()),
         };
         let line = match self.client.answer(&prompt.question, word).await {
             Ok(_) => done(word).to_owned(),
@@ -240,13 +246,13 @@ impl Asking {
             }
         };
         let _ = self.terminal.write(format!("{line}\n").as_bytes());
-        self.one_less();
+        self.question_done();
         Ok(())
     }
 
-    fn one_less(&mut self) {
-        if let Some(left) = &mut self.left {
-            *left = left.saturating_sub(1);
+    fn question_done(&mut self) {
+        if let Some(remaining) = &mut self.remaining {
+            *remaining = remaining.saturating_sub(1);
         }
     }
 }

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use abide_core::Millis;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-mod setting;
+mod setup;
 mod waiting;
 
-pub use setting::{ClientName, Doctor, SchemaOf, Setup, Top};
+pub use setup::{ClientName, Doctor, SchemaOf, Setup, Top};
 pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
 
-use super::span::{self, Limit};
+use super::duration::{self, DurationLimit};
 
 /// Runs commands and terminals for AI agents and people, and waits for them.
 #[derive(Debug, Parser)]
@@ -24,7 +24,7 @@ use super::span::{self, Limit};
     disable_help_subcommand = true,
     max_term_width = 100
 )]
-pub struct Line {
+pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
@@ -131,10 +131,10 @@ Exit codes:
 #[command(after_long_help = RUN_HELP, after_help = "`abide run --help` has examples and the exit codes.")]
 pub struct Run {
     /// Ask after this long without output, or `never` [default: 60s, with --pty never]
-    #[arg(long, value_name = "TIME", value_parser = span::parse_limit)]
-    pub idle: Option<Limit>,
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_limit)]
+    pub idle: Option<DurationLimit>,
     /// Hard limit: end the command and everything it started after this long
-    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Millis>,
     /// Run it in this directory
     #[arg(long, value_name = "DIR")]
@@ -239,8 +239,8 @@ pub struct Start {
     #[arg(long, default_value_t = 40)]
     pub rows: u16,
     /// Close it after this long without output, input or a reader, or `never`
-    #[arg(long, value_name = "TIME", value_parser = span::parse_limit, default_value = "5m")]
-    pub inactivity: Limit,
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_limit, default_value = "5m")]
+    pub inactivity: DurationLimit,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]
@@ -439,10 +439,10 @@ pub struct Extend {
     /// Session id
     pub session: String,
     /// End it this long from now
-    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub timeout: Option<Millis>,
     /// Ask after this long without output
-    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub idle: Option<Millis>,
     #[command(flatten)]
     pub agent: Agent,

@@ -7,26 +7,28 @@ use serde_json::{Value, json};
 
 use super::args::Call;
 use super::client::{Client, ClientError};
+use super::error::CliError;
 use super::show;
-use super::trouble::Trouble;
 use crate::xml;
 
 /// Longest text that is read, in bytes.
 const TEXT_LIMIT: u64 = 16 << 20;
 
-pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
+pub async fn call(client: Client, call: Call) -> Result<u8, CliError> {
     let mut text = String::new();
     let read = match &call.file {
         Some(path) => std::fs::File::open(path)
             .and_then(|file| file.take(TEXT_LIMIT).read_to_string(&mut text)),
         None => std::io::stdin().take(TEXT_LIMIT).read_to_string(&mut text),
     };
-    read.map_err(|fault| Trouble::new(format!("cannot read the text: {fault}")).code(2))?;
-    let blocks = xml::parse(&text).map_err(|fault| Trouble::new(fault.to_string()).code(2))?;
+    read.map_err(|fault| CliError::new(format!("cannot read the text: {fault}")).code(2))?;
+    let blocks = xml::parse(&text).map_err(|fault| CliError::new(fault.to_string()).code(2))?;
     if blocks.is_empty() {
-        return Err(Trouble::new("the text contains no <tool name=\"…\"> block")
-            .next("`abide tools --format xml` prints how to write one")
-            .code(2));
+        return Err(
+            CliError::new("the text contains no <tool name=\"…\"> block")
+                .next("`abide tools --format xml` prints how to write one")
+                .code(2),
+        );
     }
     let mut code = 0;
     for block in blocks {
@@ -46,7 +48,7 @@ pub async fn call(client: Client, call: Call) -> Result<u8, Trouble> {
         } else {
             let text = result["text"].as_str().unwrap_or_default();
             // A model wrote the call, and the result may repeat it: remove control sequences for a terminal.
-            let text = match super::person_reads() {
+            let text = match super::stdout_is_terminal() {
                 true => Sanitizer::default().clean(text.as_bytes()),
                 false => text.to_owned(),
             };

@@ -5,16 +5,16 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::show;
-use super::show::say;
-use super::trouble::{OWN, Trouble};
+use super::show::outln;
 use crate::cli::process_exit::Process;
 use crate::connect::{self, DaemonSocket};
 use crate::http;
 use crate::{daemon_process, serve};
 use abide_engine::config::{self, Config, Paths, SocketActivation};
 
-pub fn serve(paths: Paths, background: bool) -> Result<(), Trouble> {
+pub fn serve(paths: Paths, background: bool) -> Result<(), CliError> {
     let ready = background
         .then(|| daemon_process::ready_pipe(&paths))
         .flatten();
@@ -33,7 +33,7 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), Trouble> {
         .with(lines)
         .with(worth)
         .init();
-    let own = |sentence: String| Trouble::new(sentence).code(OWN);
+    let own = |sentence: String| CliError::new(sentence).code(EXIT_ABIDE_ERROR);
     let config = log.map_err(|fault| fault.to_string());
     let config = config
         .and_then(|()| Config::load(&paths.config).map_err(|fault| fault.to_string()))
@@ -51,12 +51,12 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), Trouble> {
 }
 
 /// Stops the daemon and waits until its process has exited. Succeeds if no daemon is running.
-pub fn stop(paths: &Paths, as_json: bool) -> Result<(), Trouble> {
+pub fn stop(paths: &Paths, as_json: bool) -> Result<(), CliError> {
     if connect::connect_running(paths, DaemonSocket::Http).is_err() {
         if as_json {
             show::json(&json!({"stopped": false}));
         } else {
-            say!("No daemon is running.");
+            outln!("No daemon is running.");
         }
         return Ok(());
     }
@@ -67,21 +67,22 @@ pub fn stop(paths: &Paths, as_json: bool) -> Result<(), Trouble> {
         .ok()
         .and_then(|status| status["daemon"]["pid"].as_i64());
     let pid = pid.and_then(|pid| i32::try_from(pid).ok());
-    let process = pid.and_then(Process::numbered);
-    http::stop_daemon(&paths.http_socket())
-        .map_err(|fault| Trouble::new(format!("the daemon did not stop: {fault}")).code(OWN))?;
+    let process = pid.and_then(Process::open);
+    http::stop_daemon(&paths.http_socket()).map_err(|fault| {
+        CliError::new(format!("the daemon did not stop: {fault}")).code(EXIT_ABIDE_ERROR)
+    })?;
     if let Some(process) = process {
         process.wait();
     }
     if as_json {
         show::json(&json!({"stopped": true}));
     } else {
-        say!("The daemon has stopped. Sessions continue; the next command starts it again.");
+        outln!("The daemon has stopped. Sessions continue; the next command starts it again.");
     }
     Ok(())
 }
 
-pub fn mcp(paths: &Paths, agent: &str) -> Result<(), Trouble> {
+pub fn mcp(paths: &Paths, agent: &str) -> Result<(), CliError> {
     crate::mcp::front(paths, agent.to_owned())
-        .map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
+        .map_err(|fault| CliError::new(fault.to_string()).code(EXIT_ABIDE_ERROR))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::client::{Client, ClientError};
-use super::trouble::Trouble;
+use super::error::CliError;
 use crate::lock;
 use abide_engine::clients::ClientKind;
 use abide_engine::clock::pause;
@@ -18,23 +18,23 @@ const WAKE: u8 = 2;
 /// Standby time of one call, in seconds; the call is repeated.
 const STANDBY: u64 = 3_600;
 /// Pause before a request to a daemon that went away is repeated.
-const BREATH: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Waits for messages, prints them and wakes the agent. Returns at once if no message can arrive, or if
 /// another hook of the same session already waits: the client starts one at the end of every turn.
-pub async fn wait(paths: &Paths, agent: String) -> Result<u8, Trouble> {
-    let said = said();
-    let session = session_of(&said);
-    let Some(_only) = lock::try_lock_file(paths, &format!("hook-{session}"))? else {
+pub async fn wait(paths: &Paths, agent: String) -> Result<u8, CliError> {
+    let input = hook_input();
+    let session = session_name(&input);
+    let Some(_lock) = lock::try_lock_file(paths, &format!("hook-{session}"))? else {
         return Ok(0);
     };
     let client = Client::new(paths.clone(), Some(agent));
-    let client = match said["session_id"].as_str() {
+    let client = match input["session_id"].as_str() {
         Some(session) => client.in_conversation(&ClientKind::ClaudeCode.conversation(session)),
         None => client,
     };
     loop {
-        if !may_come(&client).await? {
+        if !messages_possible(&client).await? {
             return Ok(0);
         }
         let arguments = json!({"timeout_seconds": STANDBY});
@@ -46,14 +46,14 @@ pub async fn wait(paths: &Paths, agent: String) -> Result<u8, Trouble> {
                 writeln!(std::io::stderr(), "{text}")?;
                 return Ok(WAKE);
             }
-            Err(ClientError::Broken(_)) => pause(BREATH).await,
+            Err(ClientError::Broken(_)) => pause(RETRY_PAUSE).await,
             Err(other) => return Err(other.into()),
         }
     }
 }
 
 /// JSON input that the client passes to its hook; null without any.
-fn said() -> Value {
+fn hook_input() -> Value {
     let mut input = std::io::stdin();
     let mut text = String::new();
     if input.is_terminal() || input.read_to_string(&mut text).is_err() {
@@ -63,8 +63,8 @@ fn said() -> Value {
 }
 
 /// Session name, reduced to characters that are safe in a file name.
-fn session_of(said: &Value) -> String {
-    let name = said["session_id"].as_str().unwrap_or("none");
+fn session_name(input: &Value) -> String {
+    let name = input["session_id"].as_str().unwrap_or("none");
     let plain = name
         .chars()
         .filter(|c| c.is_ascii_alphanumeric() || *c == '-');
@@ -73,7 +73,7 @@ fn session_of(said: &Value) -> String {
 
 /// Returns `true` if there is a message, or a timer or session that could send one. Messages are
 /// queried last: a timer or session that ends in between has sent its message by then.
-async fn may_come(client: &Client) -> Result<bool, Trouble> {
+async fn messages_possible(client: &Client) -> Result<bool, CliError> {
     for (path, list) in [
         ("/v1/timers", "timers"),
         ("/v1/sessions", "sessions"),

@@ -9,49 +9,49 @@ use serde_json::{Value, json};
 
 use super::args::Logs;
 use super::client::{Client, ClientError, ResponseStream};
-use super::patience::Patience;
-use super::show::complain;
-use super::trouble::Trouble;
+use super::error::CliError;
+use super::reconnect::Reconnect;
+use super::show::errln;
 use crate::http::frame::{Frame, Stream};
 
-pub async fn logs(client: Client, logs: Logs) -> Result<u8, Trouble> {
-    let mut reading = Reading {
+pub async fn logs(client: Client, logs: Logs) -> Result<u8, CliError> {
+    let mut printer = LogPrinter {
         sanitizers: Default::default(),
         at: logs.from,
         time: 0,
         logs,
     };
-    let mut patience = Patience::new();
+    let mut reconnect = Reconnect::new();
     loop {
-        let from = reading.at;
-        match reading.pass(&client).await {
+        let from = printer.at;
+        match printer.print_stream(&client).await {
             Ok(()) => return Ok(0),
-            Err(Stopped::ClientError(ClientError::Broken(_)))
-                if patience.goes_on(reading.at > from).await => {}
-            Err(Stopped::ClientError(error)) => return Err(error.into()),
-            Err(Stopped::Trouble(trouble)) => return Err(trouble),
+            Err(LogError::Client(ClientError::Broken(_)))
+                if reconnect.should_retry(printer.at > from).await => {}
+            Err(LogError::Client(error)) => return Err(error.into()),
+            Err(LogError::Cli(error)) => return Err(error),
         }
     }
 }
 
-enum Stopped {
-    ClientError(ClientError),
-    Trouble(Trouble),
+enum LogError {
+    Client(ClientError),
+    Cli(CliError),
 }
 
-impl From<ClientError> for Stopped {
+impl From<ClientError> for LogError {
     fn from(error: ClientError) -> Self {
-        Stopped::ClientError(error)
+        LogError::Client(error)
     }
 }
 
-impl From<Trouble> for Stopped {
-    fn from(trouble: Trouble) -> Self {
-        Stopped::Trouble(trouble)
+impl From<CliError> for LogError {
+    fn from(error: CliError) -> Self {
+        LogError::Cli(error)
     }
 }
 
-struct Reading {
+struct LogPrinter {
     logs: Logs,
     at: u64,
     /// Arrival time of the output that is printed next, in Unix milliseconds.
@@ -60,9 +60,9 @@ struct Reading {
     sanitizers: [Sanitizer; 3],
 }
 
-impl Reading {
+impl LogPrinter {
     /// Prints from the current offset to the end, or until the daemon goes away.
-    async fn pass(&mut self, client: &Client) -> Result<(), Stopped> {
+    async fn print_stream(&mut self, client: &Client) -> Result<(), LogError> {
         let stream = match (self.logs.stdout, self.logs.stderr) {
             (true, _) => "stdout",
             (_, true) => "stderr",
@@ -70,7 +70,7 @@ impl Reading {
         };
         let path = format!(
             "/v1/sessions/{}/log?format=frames&from={}&stream={stream}&follow={}",
-            super::name(&self.logs.session)?,
+            super::check_id(&self.logs.session)?,
             self.at,
             self.logs.follow
         );
@@ -94,7 +94,7 @@ impl Reading {
         }
     }
 
-    fn print(&mut self, stream: Stream, bytes: &[u8]) -> Result<bool, Trouble> {
+    fn print(&mut self, stream: Stream, bytes: &[u8]) -> Result<bool, CliError> {
         if self.logs.json.json {
             return super::print(format!("{}\n", self.line(stream, bytes)).as_bytes());
         }
@@ -119,11 +119,11 @@ impl Reading {
         line
     }
 
-    fn gap(&mut self, bytes: u64) -> Result<(), Trouble> {
+    fn gap(&mut self, bytes: u64) -> Result<(), CliError> {
         if self.logs.json.json {
             super::print(format!("{}\n", json!({"gap": bytes})).as_bytes())?;
         } else {
-            complain!("abide: {bytes} bytes were not kept: the log's quota or the disk was full");
+            errln!("abide: {bytes} bytes were not kept: the log's quota or the disk was full");
         }
         Ok(())
     }

@@ -5,47 +5,47 @@ use serde_json::{Value, json};
 
 use super::args::{self, Hook, Messages, MessagesAct};
 use super::client::Client;
-use super::patience::{self, Listener};
-use super::show::say;
-use super::trouble::Trouble;
+use super::error::CliError;
+use super::reconnect::{self, LineHandler};
+use super::show::outln;
 use super::{hook, show};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{self, Paths};
 
 /// Indentation of the reason of a failed delivery, in columns.
-const INSET: usize = 4;
+const INDENT: usize = 4;
 
 pub async fn messages(
     client: &dyn Fn(args::Agent) -> Client,
     paths: &Paths,
     args: Messages,
-) -> Result<u8, Trouble> {
+) -> Result<u8, CliError> {
     if let Some(Hook::ClaudeCode) = args.hook {
         let agent = args.agent.name().unwrap_or_else(config::agent_from_env);
         return hook::wait(paths, agent).await;
     }
     if let Some(MessagesAct::Resend(resend)) = args.act {
-        let path = format!("/v1/messages/{}/wake", super::name(&resend.message)?);
+        let path = format!("/v1/messages/{}/wake", super::check_id(&resend.message)?);
         let person = client(args::Agent::none());
         let message = person.post(&path, &json!({})).await?;
         if resend.json.json {
             show::json(&message);
         } else {
-            say!("Sending it again; `abide messages --deliveries` shows the result.");
+            outln!("Sending it again; `abide messages --deliveries` shows the result.");
         }
         return Ok(0);
     }
     let path = format!("/v1/messages?unseen={}&limit={}", args.unseen, args.limit);
     let client = client(args.agent);
     if args.follow {
-        let mut following = Following {
+        let mut follower = MessageFollower {
             path: format!("{path}&follow=true"),
             last: newest(&client).await?,
             begun: false,
             json: args.json.json,
             deliveries: args.deliveries,
         };
-        patience::follow(&client, &mut following).await?;
+        reconnect::follow(&client, &mut follower).await?;
         return Ok(0);
     }
     let listed = client.get(&path).await?;
@@ -55,7 +55,7 @@ pub async fn messages(
     }
     let all = listed["messages"].as_array().cloned().unwrap_or_default();
     if all.is_empty() {
-        say!("No messages.");
+        outln!("No messages.");
     }
     // Newest last, next to the prompt.
     for message in all.iter().rev() {
@@ -65,14 +65,14 @@ pub async fn messages(
 }
 
 /// Id of the newest message. Messages after it are new, even if the daemon goes away before it has sent any.
-async fn newest(client: &Client) -> Result<Option<String>, Trouble> {
+async fn newest(client: &Client) -> Result<Option<String>, CliError> {
     let newest = client.get("/v1/messages?limit=1").await?;
     let id = newest["messages"][0]["message_id"].as_str();
     Ok(id.map(str::to_owned))
 }
 
 /// State of `--follow`.
-struct Following {
+struct MessageFollower {
     /// Path of the first request, until a daemon has answered.
     path: String,
     /// Last message that was printed, or the newest message at the start.
@@ -83,7 +83,7 @@ struct Following {
     deliveries: bool,
 }
 
-impl Listener for Following {
+impl LineHandler for MessageFollower {
     fn path(&self) -> String {
         match (&self.last, self.begun) {
             (_, false) => self.path.clone(),
@@ -93,13 +93,13 @@ impl Listener for Following {
         }
     }
 
-    fn begun(&mut self) {
+    fn connected(&mut self) {
         self.begun = true;
     }
 
-    fn hear(&mut self, message: Value) -> Result<bool, Trouble> {
+    fn handle_line(&mut self, message: Value) -> Result<bool, CliError> {
         match self.json {
-            true => say!("{message}"),
+            true => outln!("{message}"),
             false => print(&message, self.deliveries),
         }
         self.last = message["message_id"].as_str().map(str::to_owned);
@@ -118,7 +118,7 @@ fn print(message: &Value, with_deliveries: bool) {
         "not seen yet"
     };
     let (bold, faint) = (show::HEADING, show::FAINT);
-    say!(
+    outln!(
         "{bold}{}{bold:#} {faint}to {}, {age} ago, {seen}{faint:#}",
         text("message_id"),
         one_line(text("agent")),
@@ -130,7 +130,7 @@ fn print(message: &Value, with_deliveries: bool) {
         }
     }
     for line in text("text").lines() {
-        say!("  {}", one_line(line));
+        outln!("  {}", one_line(line));
     }
 }
 
@@ -155,10 +155,10 @@ fn print_delivery(delivery: &Value, now: u64) {
         ("seen", _) => (show::FAINT, "seen before", String::new()),
         ("given_up", _) => (show::BAD, "given up", String::new()),
         (_, Some(_)) => (show::BAD, "failed", next),
-        (_, None) => (show::CARE, "waiting", next),
+        (_, None) => (show::WARN, "waiting", next),
     };
-    say!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{next}");
-    for line in fault.iter().flat_map(|fault| show::wrapped(fault, INSET)) {
-        say!("{:<INSET$}{line}", "");
+    outln!("  {colour}{waker}: {word}{colour:#}, {tries}{last}{next}");
+    for line in fault.iter().flat_map(|fault| show::wrapped(fault, INDENT)) {
+        outln!("{:<INDENT$}{line}", "");
     }
 }

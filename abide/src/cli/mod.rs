@@ -7,13 +7,15 @@ mod attach;
 mod call;
 mod daemon;
 mod doctor;
+mod duration;
+mod error;
 mod hook;
 mod logs;
 mod messages;
 mod open;
-mod patience;
 mod process_exit;
 mod prompt;
+mod reconnect;
 mod reference;
 mod replace_file;
 mod run;
@@ -21,14 +23,12 @@ mod schema;
 mod sessions;
 mod setup;
 mod show;
-mod span;
 mod status;
-mod talk;
 mod terminal;
+mod terminal_session;
 mod timers;
 mod tools;
 mod top;
-mod trouble;
 mod wait;
 
 use std::ffi::OsString;
@@ -41,77 +41,72 @@ use serde_json::json;
 
 use crate::client;
 use abide_engine::config::{self, Paths};
-use args::{Command, Line, Session};
+use args::{Cli, Command, Session};
 use client::Client;
-use show::say;
-use trouble::{OWN, Trouble};
+use error::{CliError, EXIT_ABIDE_ERROR};
+use show::outln;
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let line = match Line::try_parse() {
+    let line = match Cli::try_parse() {
         Ok(line) => line,
-        Err(said) => {
-            match unexpected_option(&said) {
+        Err(error) => {
+            match unexpected_option(&error) {
                 Some(sentence) => drop(writeln!(std::io::stderr(), "{sentence}")),
-                None => drop(said.print()),
+                None => drop(error.print()),
             }
-            return ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2));
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    match obey(line.command) {
+    match run_command(line.command) {
         Ok(code) => ExitCode::from(code),
-        Err(trouble) => {
-            let _ = writeln!(std::io::stderr(), "{trouble}");
-            ExitCode::from(trouble.code)
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{error}");
+            ExitCode::from(error.code)
         }
     }
 }
 
 /// Error text for an unknown option, with the option that was probably meant.
-fn unexpected_option(said: &clap::Error) -> Option<String> {
-    if said.kind() != ErrorKind::UnknownArgument {
+fn unexpected_option(error: &clap::Error) -> Option<String> {
+    if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
-    let ContextValue::String(given) = said.get(ContextKind::InvalidArg)? else {
+    let ContextValue::String(given) = error.get(ContextKind::InvalidArg)? else {
         return None;
     };
     if !given.starts_with('-') {
         return None;
     }
     let mut sentence = format!("unexpected option '{given}'");
-    if let Some(ContextValue::String(meant)) = said.get(ContextKind::SuggestedArg) {
+    if let Some(ContextValue::String(meant)) = error.get(ContextKind::SuggestedArg) {
         sentence.push_str(&format!("; did you mean '{meant}'?"));
     }
     // Clap suggests `--` if a value would be accepted at this position.
-    if said.get(ContextKind::Suggested).is_some() {
+    if error.get(ContextKind::Suggested).is_some() {
         sentence.push_str("\n  words after `--` are not treated as options");
     }
-    if let Some(usage) = said.get(ContextKind::Usage) {
+    if let Some(usage) = error.get(ContextKind::Usage) {
         sentence.push_str(&format!("\n\n{usage}"));
     }
     let safe = abide_output::sanitizer::Sanitizer::default().clean(sentence.as_bytes());
     Some(format!("error: {safe}"))
 }
 
-fn obey(command: Command) -> Result<u8, Trouble> {
+fn run_command(command: Command) -> Result<u8, CliError> {
     match command {
         Command::Tools(tools) => tools::print(tools.format),
         Command::Completions(completions) => {
             let mut script = Vec::new();
-            clap_complete::generate(
-                completions.shell,
-                &mut Line::command(),
-                "abide",
-                &mut script,
-            );
+            clap_complete::generate(completions.shell, &mut Cli::command(), "abide", &mut script);
             print(&script)?;
         }
         Command::Man(man) => {
             if let Some(dir) = man.dir {
                 std::fs::create_dir_all(&dir)?;
-                clap_mangen::generate_to(Line::command(), &dir)?;
+                clap_mangen::generate_to(Cli::command(), &dir)?;
             } else {
-                say!("{}", reference::commands(Line::command()).trim_end());
+                outln!("{}", reference::commands(Cli::command()).trim_end());
             }
         }
         Command::Version(version) => {
@@ -119,7 +114,7 @@ fn obey(command: Command) -> Result<u8, Trouble> {
             if version.json.json {
                 show::json(&json!({"version": number}));
             } else {
-                say!("abide {number}");
+                outln!("abide {number}");
             }
         }
         Command::Schema(args) => schema::schema(&args)?,
@@ -141,13 +136,13 @@ fn obey(command: Command) -> Result<u8, Trouble> {
         | Command::Call(_)
         | Command::Open(_)
         | Command::Top(_)
-        | Command::Status(_) => return talk(command),
+        | Command::Status(_) => return run_with_daemon(command),
     }
     Ok(0)
 }
 
 /// Runs a command that needs the daemon.
-fn talk(command: Command) -> Result<u8, Trouble> {
+fn run_with_daemon(command: Command) -> Result<u8, CliError> {
     let paths = paths()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -168,25 +163,25 @@ fn talk(command: Command) -> Result<u8, Trouble> {
                 logs::logs(client(logs.agent.clone()), logs).await
             }
             Command::Session(Session::Start(start)) => {
-                talk::start(client(start.agent.clone()), start).await
+                terminal_session::start(client(start.agent.clone()), start).await
             }
             Command::Session(Session::Attach(attach)) => {
                 attach::attach(client(attach.agent.clone()), attach).await
             }
             Command::Session(Session::Send(send)) => {
-                talk::send(client(send.agent.clone()), send).await
+                terminal_session::send(client(send.agent.clone()), send).await
             }
             Command::Session(Session::Screen(screen)) => {
-                talk::screen(client(screen.agent.clone()), screen).await
+                terminal_session::screen(client(screen.agent.clone()), screen).await
             }
             Command::Session(Session::Search(search)) => {
-                talk::search(client(search.agent.clone()), search).await
+                terminal_session::search(client(search.agent.clone()), search).await
             }
             Command::Session(Session::Resize(resize)) => {
-                talk::resize(client(resize.agent.clone()), resize).await
+                terminal_session::resize(client(resize.agent.clone()), resize).await
             }
             Command::Session(Session::Signal(signal)) => {
-                talk::signal(client(signal.agent.clone()), signal).await
+                terminal_session::signal(client(signal.agent.clone()), signal).await
             }
             Command::Session(Session::List(list)) => {
                 sessions::list(client(list.agent.clone()), list).await
@@ -217,7 +212,9 @@ fn talk(command: Command) -> Result<u8, Trouble> {
             | Command::Schema(_)
             | Command::Completions(_)
             | Command::Man(_)
-            | Command::Version(_) => unreachable!("`obey` carries these out without a daemon"),
+            | Command::Version(_) => {
+                unreachable!("`run_command` carries these out without a daemon")
+            }
         }
     });
     // A blocking thread may still wait for input that is no longer needed.
@@ -225,12 +222,12 @@ fn talk(command: Command) -> Result<u8, Trouble> {
     done
 }
 
-fn paths() -> Result<Paths, Trouble> {
-    Paths::from_env().map_err(|fault| Trouble::new(fault.to_string()).code(OWN))
+fn paths() -> Result<Paths, CliError> {
+    Paths::from_env().map_err(|fault| CliError::new(fault.to_string()).code(EXIT_ABIDE_ERROR))
 }
 
 /// Writes to standard output. `false`: the reader has closed the pipe, which is not an error.
-fn print(bytes: &[u8]) -> Result<bool, Trouble> {
+fn print(bytes: &[u8]) -> Result<bool, CliError> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
@@ -240,18 +237,18 @@ fn print(bytes: &[u8]) -> Result<bool, Trouble> {
 }
 
 /// Returns `true` if standard output is a terminal.
-fn person_reads() -> bool {
+fn stdout_is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
 /// Checks an id from the command line, which is inserted into a URL path without escaping.
-fn name(id: &str) -> Result<&str, Trouble> {
+fn check_id(id: &str) -> Result<&str, CliError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if !id.is_empty() && id.chars().all(plain) {
         return Ok(id);
     }
     let shown = abide_output::printable::one_line(id);
-    Err(Trouble::new(format!("'{shown}' is not a valid id"))
+    Err(CliError::new(format!("'{shown}' is not a valid id"))
         .next("ids look like session_k3v9x2bc; `abide session list --all` shows them"))
 }
 
@@ -271,9 +268,9 @@ pub fn mcp_agent(mut words: impl Iterator<Item = OsString>) -> Option<String> {
 pub fn front(agent: &str) -> ExitCode {
     match paths().and_then(|paths| daemon::mcp(&paths, agent)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(trouble) => {
-            let _ = writeln!(std::io::stderr(), "{trouble}");
-            ExitCode::from(trouble.code)
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "{error}");
+            ExitCode::from(error.code)
         }
     }
 }

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::args::Open;
 use super::client::Client;
+use super::error::CliError;
 use super::show;
-use super::show::{complain, say};
-use super::trouble::Trouble;
+use super::show::{errln, outln};
 
 /// Program that opens a link on a desktop.
 const OPENER: &str = "xdg-open";
 
-pub async fn open(client: Client, args: Open) -> Result<u8, Trouble> {
+pub async fn open(client: Client, args: Open) -> Result<u8, CliError> {
     let offer = client.post_retrying("/v1/logins", &json!({})).await?;
     let link = offer["url"].as_str().unwrap_or_default();
     let opened = !args.print && !args.json.json && has_a_display() && start_browser(link);
@@ -22,7 +22,7 @@ pub async fn open(client: Client, args: Open) -> Result<u8, Trouble> {
         show::json(&offer);
         return Ok(0);
     }
-    say!("{link}");
+    outln!("{link}");
     if !args.print {
         let seconds = offer["expires_in"].as_u64().unwrap_or(0);
         let faint = show::FAINT;
@@ -30,7 +30,7 @@ pub async fn open(client: Client, args: Open) -> Result<u8, Trouble> {
             true => "opened in your browser",
             false => "open it in a browser on this machine",
         };
-        complain!("{faint}{what}; the link works once, within {seconds} seconds{faint:#}");
+        errln!("{faint}{what}; the link works once, within {seconds} seconds{faint:#}");
     }
     Ok(0)
 }

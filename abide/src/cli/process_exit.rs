@@ -11,7 +11,7 @@ pub struct Process(OwnedFd);
 
 impl Process {
     /// Opens the process with this pid; `None`: it has already exited.
-    pub fn numbered(pid: i32) -> Option<Self> {
+    pub fn open(pid: i32) -> Option<Self> {
         let pid = Pid::from_raw(pid)?;
         pidfd_open(pid, PidfdFlags::empty()).ok().map(Process)
     }
@@ -19,8 +19,8 @@ impl Process {
     /// Blocks until the process has exited.
     pub fn wait(&self) {
         loop {
-            let mut gone = [PollFd::new(&self.0, PollFlags::IN)];
-            match rustix::event::poll(&mut gone, None) {
+            let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, None) {
                 Err(Errno::INTR) => {}
                 _ => return,
             }

@@ -9,7 +9,7 @@ use abide_engine::config;
 
 /// Answer of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum PromptAnswer {
     /// Continue waiting.
     Yes,
     /// Stop waiting.
@@ -22,26 +22,26 @@ pub enum Said {
 pub struct Prompt {
     /// Question id.
     pub question: String,
-    keys: bool,
+    raw_keys: bool,
     typed: Vec<u8>,
-    ends: u32,
+    eof_count: u32,
 }
 
 const ASK: &str = "Continue waiting? [Y/n] ";
 /// Number of end-of-file reads after which the terminal counts as gone.
-const END_LIMIT: u32 = 16;
+const EOF_LIMIT: u32 = 16;
 /// Longest answer line, in bytes.
 const ANSWER_LIMIT: usize = 1 << 10;
 
 impl Prompt {
     /// Shows the question. With `keys` the terminal is in raw mode, and a single key answers.
-    pub fn show(terminal: &Terminal, facts: &Value, keys: bool) -> Self {
+    pub fn show(terminal: &Terminal, facts: &Value, raw_keys: bool) -> Self {
         let text = facts["text"].as_str().unwrap_or_default();
         let prompt = Prompt {
             question: facts["question_id"].as_str().unwrap_or_default().to_owned(),
-            keys,
+            raw_keys,
             typed: Vec::new(),
-            ends: 0,
+            eof_count: 0,
         };
         let (question, rest) = text.split_once('\n').unwrap_or((text, ""));
         // Bold, to stand out from the command's output.
@@ -49,8 +49,8 @@ impl Prompt {
             true => show::HEADING,
             false => Style::new(),
         };
-        terminal.forget_typed();
-        prompt.say(
+        terminal.discard_input();
+        prompt.write(
             terminal,
             &format!("{bold}{question}{bold:#}\n{rest}\n{ASK}"),
         );
@@ -58,40 +58,42 @@ impl Prompt {
     }
 
     /// Waits for an answer. Cancel safe: no input is lost if the future is dropped.
-    pub async fn answer(&mut self, terminal: &Terminal) -> Said {
+    pub async fn answer(&mut self, terminal: &Terminal) -> PromptAnswer {
         loop {
             let mut room = [0; 256];
             match terminal.read(&mut room).await {
-                Ok(0) if self.ends < END_LIMIT => {
-                    self.ends += 1;
-                    self.say(terminal, &format!("\n{ASK}"));
+                Ok(0) if self.eof_count < EOF_LIMIT => {
+                    self.eof_count += 1;
+                    self.write(terminal, &format!("\n{ASK}"));
                 }
                 // The terminal is gone, so there will be no answer.
                 Ok(0) | Err(_) => std::future::pending().await,
                 Ok(read) => {
                     self.typed.extend_from_slice(&room[..read]);
-                    if let Some(said) = self.judge(terminal) {
-                        return said;
+                    if let Some(answer) = self.parse_typed(terminal) {
+                        return answer;
                     }
                 }
             }
         }
     }
 
-    fn judge(&mut self, terminal: &Terminal) -> Option<Said> {
-        if self.keys {
-            let said = std::mem::take(&mut self.typed).into_iter().find_map(key);
-            if said.is_some() {
-                self.say(terminal, "\n");
+    fn parse_typed(&mut self, terminal: &Terminal) -> Option<PromptAnswer> {
+        if self.raw_keys {
+            let answer = std::mem::take(&mut self.typed)
+                .into_iter()
+                .find_map(parse_key);
+            if answer.is_some() {
+                self.write(terminal, "\n");
             }
-            return said;
+            return answer;
         }
         while let Some(end) = self.typed.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.typed.drain(..=end).collect();
-            if let Some(said) = word(&line) {
-                return Some(said);
+            if let Some(answer) = parse_line(&line) {
+                return Some(answer);
             }
-            self.say(terminal, &format!("Please answer y or n. {ASK}"));
+            self.write(terminal, &format!("Please answer y or n. {ASK}"));
         }
         self.typed.truncate(ANSWER_LIMIT);
         None
@@ -99,16 +101,16 @@ impl Prompt {
 
     /// Asks once more, because the answer was not delivered.
     pub fn ask_again(&self, terminal: &Terminal) {
-        self.say(terminal, &format!("(the answer was not delivered) {ASK}"));
+        self.write(terminal, &format!("(the answer was not delivered) {ASK}"));
     }
 
     /// Withdraws the question and says why.
     pub fn withdraw(self, terminal: &Terminal, why: &str) {
-        self.say(terminal, &format!("\n({why})\n"));
+        self.write(terminal, &format!("\n({why})\n"));
     }
 
-    fn say(&self, terminal: &Terminal, text: &str) {
-        let shown = if self.keys {
+    fn write(&self, terminal: &Terminal, text: &str) {
+        let shown = if self.raw_keys {
             text.replace('\n', "\r\n")
         } else {
             text.to_owned()
@@ -117,20 +119,20 @@ impl Prompt {
     }
 }
 
-fn word(line: &[u8]) -> Option<Said> {
+fn parse_line(line: &[u8]) -> Option<PromptAnswer> {
     let line = String::from_utf8_lossy(line).trim().to_ascii_lowercase();
     match line.as_str() {
-        "" | "y" | "yes" => Some(Said::Yes),
-        "n" | "no" => Some(Said::No),
+        "" | "y" | "yes" => Some(PromptAnswer::Yes),
+        "n" | "no" => Some(PromptAnswer::No),
         _ => None,
     }
 }
 
-fn key(key: u8) -> Option<Said> {
+fn parse_key(key: u8) -> Option<PromptAnswer> {
     match key {
-        b'y' | b'Y' | b'\r' | b'\n' => Some(Said::Yes),
-        b'n' | b'N' => Some(Said::No),
-        3 => Some(Said::Interrupt),
+        b'y' | b'Y' | b'\r' | b'\n' => Some(PromptAnswer::Yes),
+        b'n' | b'N' => Some(PromptAnswer::No),
+        3 => Some(PromptAnswer::Interrupt),
         _ => None,
     }
 }
@@ -140,13 +142,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_is_an_answer() {
-        assert_eq!(word(b"\n"), Some(Said::Yes));
-        assert_eq!(word(b" Yes \n"), Some(Said::Yes));
-        assert_eq!(word(b"NO\n"), Some(Said::No));
-        assert_eq!(word(b"nope\n"), None);
-        assert_eq!(word(b"\xff\n"), None);
-        assert_eq!(key(b'x'), None);
-        assert_eq!(key(3), Some(Said::Interrupt));
+    fn only_yes_no_and_interrupt_are_answers() {
+        assert_eq!(parse_line(b"\n"), Some(PromptAnswer::Yes));
+        assert_eq!(parse_line(b" Yes \n"), Some(PromptAnswer::Yes));
+        assert_eq!(parse_line(b"NO\n"), Some(PromptAnswer::No));
+        assert_eq!(parse_line(b"nope\n"), None);
+        assert_eq!(parse_line(b"\xff\n"), None);
+        assert_eq!(parse_key(b'x'), None);
+        assert_eq!(parse_key(3), Some(PromptAnswer::Interrupt));
     }
 }

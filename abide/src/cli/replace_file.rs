@@ -7,9 +7,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read, in bytes: a longer one is not a configuration file.
-const LONGEST: u64 = 64 << 20;
+const FILE_LIMIT: u64 = 64 << 20;
 /// Permissions of new files.
-const PRIVATE: u32 = 0o600;
+const PRIVATE_MODE: u32 = 0o600;
 
 /// Text of a file; `None`: it does not exist.
 pub fn read(path: &Path) -> io::Result<Option<String>> {
@@ -22,8 +22,8 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
         return Err(io::Error::other("it is not a file"));
     }
     let mut bytes = Vec::new();
-    let read = file.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if read as u64 > LONGEST {
+    let read = file.take(FILE_LIMIT + 1).read_to_end(&mut bytes)?;
+    if read as u64 > FILE_LIMIT {
         return Err(io::Error::other("it is too long"));
     }
     let text = String::from_utf8(bytes);
@@ -45,15 +45,16 @@ pub fn may_change(path: &Path) -> io::Result<()> {
 /// Replaces `before` with `after`; `None` means no file. A symbolic link is followed and kept. Fails
 /// without a change if the file is no longer `before`.
 pub fn replace(path: &Path, before: Option<&str>, after: Option<&str>) -> io::Result<()> {
-    let place = target(path)?;
-    if read(&place)?.as_deref() != before {
+    let target_path = target(path)?;
+    if read(&target_path)?.as_deref() != before {
         return Err(io::Error::other("it has changed meanwhile; run this again"));
     }
     let Some(after) = after else {
-        return std::fs::remove_file(place);
+        return std::fs::remove_file(target_path);
     };
-    let mode = std::fs::metadata(&place).map_or(PRIVATE, |found| found.permissions().mode());
-    write(&place, after, mode)
+    let mode =
+        std::fs::metadata(&target_path).map_or(PRIVATE_MODE, |found| found.permissions().mode());
+    write(&target_path, after, mode)
 }
 
 /// Writes a copy next to a file, with the same permissions.
@@ -73,7 +74,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut file = File::options()
         .create_new(true)
         .write(true)
-        .mode(PRIVATE)
+        .mode(PRIVATE_MODE)
         .open(&new)?;
     let written = file
         .write_all(text.as_bytes())

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
 use super::args::SchemaOf;
-use super::show::{self, say};
-use super::trouble::Trouble;
+use super::error::CliError;
+use super::show::{self, outln};
 
 /// Function that generates a schema.
 type Schema = fn() -> Value;
@@ -67,7 +67,7 @@ const PLAIN: [(&str, &str); 6] = [
     ("man", "it prints and writes pages for people"),
 ];
 
-pub fn schema(args: &SchemaOf) -> Result<(), Trouble> {
+pub fn schema(args: &SchemaOf) -> Result<(), CliError> {
     let wanted = args.command.join(" ");
     if wanted.is_empty() {
         let all: Map<String, Value> = COMMANDS
@@ -82,11 +82,11 @@ pub fn schema(args: &SchemaOf) -> Result<(), Trouble> {
         let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
         let plain = PLAIN.iter().find(|(name, _)| *name == wanted);
         let why = plain.map_or(String::new(), |(_, why)| format!(": {why}"));
-        Trouble::new(format!("'{shown}' prints no JSON{why}"))
+        CliError::new(format!("'{shown}' prints no JSON{why}"))
             .next(format!("these do: {}", names.join(", ")))
             .code(2)
     })?;
-    say!("{found:#}");
+    outln!("{found:#}");
     Ok(())
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
-    use crate::cli::args::Line;
+    use crate::cli::args::Cli;
 
     /// Collects every command by its words, and a flag for `--json`.
     fn commands(command: &clap::Command, typed: &str, all: &mut Vec<(String, bool)>) {
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn every_command_has_a_schema_or_a_reason_to_have_none() {
         let mut all = Vec::new();
-        commands(&Line::command(), "", &mut all);
+        commands(&Cli::command(), "", &mut all);
         for (name, json) in &all {
             assert_eq!(of(name).is_some(), *json, "{name}");
             let reason = PLAIN.iter().any(|(plain, _)| plain == name);

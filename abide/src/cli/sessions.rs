@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::args::{Extend, Kill, List};
 use super::client::Client;
-use super::show::{self, Row, say};
-use super::trouble::Trouble;
+use super::error::CliError;
+use super::show::{self, Row, outln};
 use abide_engine::clock::{Clock, SystemClock};
 
 /// Page size of list requests.
 const PAGE: usize = 1_000;
 
-pub async fn list(client: Client, list: List) -> Result<u8, Trouble> {
+pub async fn list(client: Client, list: List) -> Result<u8, CliError> {
     let mut sessions = Vec::new();
     let mut after = String::new();
     loop {
@@ -33,9 +33,9 @@ pub async fn list(client: Client, list: List) -> Result<u8, Trouble> {
     if list.json.json {
         show::json(&json!({"sessions": sessions}));
     } else if sessions.is_empty() && list.all {
-        say!("No sessions.");
+        outln!("No sessions.");
     } else if sessions.is_empty() {
-        say!("No sessions are running; --all shows those that have ended.");
+        outln!("No sessions are running; --all shows those that have ended.");
     } else {
         let now = SystemClock.now().wall.0;
         let rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
@@ -88,13 +88,13 @@ fn state(session: &Value) -> (String, anstyle::Style) {
     }
 }
 
-pub async fn kill(client: Client, kill: Kill) -> Result<u8, Trouble> {
-    let path = format!("/v1/sessions/{}/kill", super::name(&kill.session)?);
+pub async fn kill(client: Client, kill: Kill) -> Result<u8, CliError> {
+    let path = format!("/v1/sessions/{}/kill", super::check_id(&kill.session)?);
     let session = client.post_retrying(&path, &json!({})).await?;
     if kill.json.json {
         show::json(&session);
     } else {
-        say!("{}", killed(&kill.session, &session));
+        outln!("{}", killed(&kill.session, &session));
     }
     Ok(0)
 }
@@ -109,8 +109,8 @@ pub(super) fn killed(id: &str, session: &Value) -> String {
     }
 }
 
-pub async fn extend(client: Client, extend: Extend) -> Result<u8, Trouble> {
-    let path = format!("/v1/sessions/{}/extend", super::name(&extend.session)?);
+pub async fn extend(client: Client, extend: Extend) -> Result<u8, CliError> {
+    let path = format!("/v1/sessions/{}/extend", super::check_id(&extend.session)?);
     let seconds = |span: Option<Millis>| span.map(|span| span.0 as f64 / 1_000.0);
     let body = json!({"timeout": seconds(extend.timeout), "idle": seconds(extend.idle)});
     let session = client.post_retrying(&path, &body).await?;
@@ -119,10 +119,10 @@ pub async fn extend(client: Client, extend: Extend) -> Result<u8, Trouble> {
         return Ok(0);
     }
     if let Some(timeout) = extend.timeout {
-        say!("{} ends in {timeout} at the latest.", extend.session);
+        outln!("{} ends in {timeout} at the latest.", extend.session);
     }
     if let Some(idle) = extend.idle {
-        say!(
+        outln!(
             "{}: you will be asked after {idle} without output.",
             extend.session
         );

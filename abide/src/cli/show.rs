@@ -8,25 +8,25 @@ use anstyle::{AnsiColor, Style};
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::trouble::OWN;
+use super::error::EXIT_ABIDE_ERROR;
 use crate::cli::terminal::size_of;
 
 /// Prints a line to standard output. If the reader has closed the pipe, the program exits silently.
-macro_rules! say {
+macro_rules! outln {
     ($($text:tt)*) => {
         $crate::cli::show::line(anstream::stdout(), format_args!($($text)*))
     };
 }
 
 /// Prints a line to standard error.
-macro_rules! complain {
+macro_rules! errln {
     ($($text:tt)*) => {{
         use std::io::Write;
         let _ = writeln!(anstream::stderr(), $($text)*);
     }};
 }
 
-pub(super) use {complain, say};
+pub(super) use {errln, outln};
 
 /// Exit code after a broken pipe: 128 + `SIGPIPE`.
 pub const BROKEN_PIPE: u8 = 141;
@@ -38,8 +38,8 @@ pub fn line(mut out: impl Write, text: std::fmt::Arguments<'_>) {
             std::process::exit(BROKEN_PIPE.into());
         }
         Err(fault) => {
-            complain!("abide: cannot write the output: {fault}");
-            std::process::exit(OWN.into());
+            errln!("abide: cannot write the output: {fault}");
+            std::process::exit(EXIT_ABIDE_ERROR.into());
         }
     }
 }
@@ -51,28 +51,28 @@ pub const FAINT: Style = Style::new().dimmed();
 /// Style of success.
 pub const GOOD: Style = AnsiColor::Green.on_default();
 /// Style of warnings.
-pub const CARE: Style = AnsiColor::Yellow.on_default();
+pub const WARN: Style = AnsiColor::Yellow.on_default();
 /// Style of errors.
 pub const BAD: Style = AnsiColor::Red.on_default();
 
 /// Prints a JSON value, indented if standard output is a terminal.
 pub fn json(value: &Value) {
     if std::io::stdout().is_terminal() {
-        say!("{}", spelled(&format!("{value:#}")));
+        outln!("{}", escape_controls(&format!("{value:#}")));
     } else {
-        say!("{value}");
+        outln!("{value}");
     }
 }
 
 /// JSON in which DEL and the C1 control characters are escaped: JSON allows them, but a terminal would
 /// interpret them.
-fn spelled(json: &str) -> String {
-    let spell = |c: char| match c {
+fn escape_controls(json: &str) -> String {
+    let escape = |c: char| match c {
         '\u{7f}'..='\u{9f}' => format!("\\u{:04x}", u32::from(c)),
         c => c.to_string(),
     };
     match json.contains(|c| matches!(c, '\u{7f}'..='\u{9f}')) {
-        true => json.chars().map(spell).collect(),
+        true => json.chars().map(escape).collect(),
         false => json.to_owned(),
     }
 }
@@ -91,14 +91,14 @@ pub fn table(head: &[&str], rows: &[Row]) {
     let widths: Vec<usize> = (0..head.len())
         .map(|column| all.iter().map(|row| width(row, column)).max().unwrap_or(0))
         .collect();
-    let room = room();
+    let room = terminal_width();
     for row in &all {
         let mut line = String::new();
         let mut used = 0;
         for (column, (text, style)) in row.iter().enumerate() {
             let last = column + 1 == row.len();
             let text = match room {
-                Some(room) if last => cut(text, room.saturating_sub(used).max(8)),
+                Some(room) if last => truncate(text, room.saturating_sub(used).max(8)),
                 _ => text.clone(),
             };
             line.push_str(&format!("{style}{text}{style:#}"));
@@ -108,12 +108,12 @@ pub fn table(head: &[&str], rows: &[Row]) {
                 used += widths[column] + 2;
             }
         }
-        say!("{line}");
+        outln!("{line}");
     }
 }
 
 /// Width of the terminal; `None` if standard output is not a terminal, and then nothing is truncated.
-pub fn room() -> Option<usize> {
+pub fn terminal_width() -> Option<usize> {
     let stdout = std::io::stdout();
     stdout
         .is_terminal()
@@ -126,10 +126,10 @@ fn columns(text: &str) -> usize {
 }
 
 /// Number of characters that are examined per column.
-const MARKS_PER_COLUMN: usize = 8;
+const CHARS_PER_COLUMN: usize = 8;
 
 /// Text truncated to at most `most` columns, with an ellipsis.
-pub fn cut(text: &str, most: usize) -> String {
+pub fn truncate(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
     }
@@ -137,7 +137,7 @@ pub fn cut(text: &str, most: usize) -> String {
     let mut short = String::new();
     // Characters may be wider together than alone, so the whole prefix is measured. There may also be
     // many characters of width zero, so their number is limited.
-    for c in text.chars().take(MARKS_PER_COLUMN * most) {
+    for c in text.chars().take(CHARS_PER_COLUMN * most) {
         short.push(c);
         if columns(&short) > room {
             short.pop();
@@ -151,13 +151,13 @@ pub fn cut(text: &str, most: usize) -> String {
 /// Text wrapped to the width that is left beside `beside` columns; one line without a terminal. A word
 /// that is longer than a line, such as a path, is split.
 pub fn wrapped(text: &str, beside: usize) -> Vec<String> {
-    match room() {
-        Some(room) => in_lines(text, room.saturating_sub(beside).max(20)),
+    match terminal_width() {
+        Some(room) => wrap(text, room.saturating_sub(beside).max(20)),
         None => vec![text.to_owned()],
     }
 }
 
-fn in_lines(text: &str, room: usize) -> Vec<String> {
+fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut used = 0;
     for word in text.split(' ') {
@@ -211,16 +211,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_have_at_most_two_units() {
+    fn durations_have_at_most_two_units() {
         assert_eq!(short(Millis(450)), "0s");
         assert_eq!(short(Millis(61_500)), "1m1s");
         assert_eq!(short(Millis(90_061_000)), "1d1h");
     }
 
     #[test]
-    fn json_says_the_same_and_steers_no_terminal() {
+    fn escaped_json_has_the_same_value_without_control_characters() {
         let value = serde_json::json!({"a": "\u{9b}6n\u{9d}0;t\u{7}\u{7f}é\u{a0}"});
-        let shown = spelled(&format!("{value:#}"));
+        let shown = escape_controls(&format!("{value:#}"));
         assert!(
             !shown.contains(|c: char| c.is_control() && c != '\n'),
             "{shown:?}"
@@ -229,24 +229,24 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_between_words_and_long_words_go_on() {
-        assert_eq!(in_lines("a bc def", 4), ["a bc", "def"]);
+    fn text_wraps_between_words_and_long_words_are_split() {
+        assert_eq!(wrap("a bc def", 4), ["a bc", "def"]);
         assert_eq!(
-            in_lines("to /a/long/path x", 6),
+            wrap("to /a/long/path x", 6),
             ["to", "/a/lon", "g/path", "x"]
         );
-        assert_eq!(in_lines("日本語", 5), ["日本", "語"]);
-        assert_eq!(in_lines("", 5), [""]);
+        assert_eq!(wrap("日本語", 5), ["日本", "語"]);
+        assert_eq!(wrap("", 5), [""]);
     }
 
     #[test]
-    fn text_is_cut_at_a_character() {
-        assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!(cut("äöüß", 3), "äö…");
-        assert_eq!(cut("日本語", 5), "日本…");
-        assert_eq!(cut("日本語", 4), "日…");
+    fn text_is_truncated_at_a_character() {
+        assert_eq!(truncate("äöü", 3), "äöü");
+        assert_eq!(truncate("äöüß", 3), "äö…");
+        assert_eq!(truncate("日本語", 5), "日本…");
+        assert_eq!(truncate("日本語", 4), "日…");
         // A character and its variation selector are wider together.
         let signs = "⚠\u{fe0f}".repeat(5);
-        assert_eq!(cut(&signs, 6), "⚠\u{fe0f}⚠\u{fe0f}⚠…");
+        assert_eq!(truncate(&signs, 6), "⚠\u{fe0f}⚠\u{fe0f}⚠…");
     }
 }

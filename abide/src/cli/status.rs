@@ -3,12 +3,12 @@
 use abide_output::printable::one_line;
 
 use super::client::Client;
+use super::error::CliError;
 use super::show;
-use super::show::say;
-use super::trouble::Trouble;
+use super::show::outln;
 use abide_engine::clock::{Clock, SystemClock};
 
-pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
+pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
     let status = client.get("/v1/status").await?;
     if as_json {
         show::json(&status);
@@ -57,18 +57,18 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, Trouble> {
     ];
     let heading = show::HEADING;
     for (name, value) in lines {
-        say!("{heading}{name:<10}{heading:#} {value}");
+        outln!("{heading}{name:<10}{heading:#} {value}");
     }
     if let Some(trouble) = status["database"]["trouble"].as_str() {
         let bad = show::BAD;
-        say!(
+        outln!(
             "{heading}{:<10}{heading:#} {bad}{}{bad:#}",
             "database",
             one_line(trouble)
         );
     }
     if number(&status["questions"]["open"]) > 0 {
-        say!("\n`abide answer` shows the questions.");
+        outln!("\n`abide answer` shows the questions.");
     }
     Ok(0)
 }
@@ -84,8 +84,8 @@ fn sessions(counts: &serde_json::Value) -> String {
     }
 }
 
-fn http(door: &serde_json::Value) -> String {
-    let text = |field: &str| door[field].as_str();
+fn http(listener: &serde_json::Value) -> String {
+    let text = |field: &str| listener[field].as_str();
     match (text("address"), text("error")) {
         (Some(address), _) => format!(
             "http://{address}, token in {}",

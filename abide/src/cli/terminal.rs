@@ -11,15 +11,15 @@ use rustix::termios::{self, OptionalActions, QueueSelector, Termios};
 use tokio::io::unix::AsyncFd;
 
 /// Default size, for a terminal that does not report one.
-const SIZE: (u16, u16) = (80, 24);
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
 /// True if the descriptor becomes readable within this time; the end of file counts.
-pub fn comes_within(input: impl AsFd, patience: Duration) -> bool {
-    let Ok(patience) = Timespec::try_from(patience) else {
+pub fn is_readable_within(input: impl AsFd, timeout: Duration) -> bool {
+    let Ok(timeout) = Timespec::try_from(timeout) else {
         return false;
     };
-    let mut wanted = [PollFd::new(&input, PollFlags::IN)];
-    rustix::event::poll(&mut wanted, Some(&patience)).is_ok_and(|ready| ready > 0)
+    let mut fds = [PollFd::new(&input, PollFlags::IN)];
+    rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 /// Controlling terminal of this process.
@@ -30,11 +30,11 @@ pub struct Terminal {
 impl Terminal {
     /// Opens the terminal if this process is in its foreground process group; otherwise the person
     /// there cannot be asked. Must be called within a Tokio runtime.
-    pub fn in_front() -> Option<Self> {
+    pub fn foreground() -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let device = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
-        let front = termios::tcgetpgrp(&device).ok()?;
-        if front != rustix::process::getpgrp() {
+        let group = termios::tcgetpgrp(&device).ok()?;
+        if group != rustix::process::getpgrp() {
             return None;
         }
         // SAFETY: the registration owns the file descriptor and closes it when it is dropped.
@@ -48,10 +48,10 @@ impl Terminal {
     }
 
     /// Reads input: whole lines, or single keys in raw mode. Zero bytes mean end of file (Ctrl-D).
-    pub async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.device.readable().await?;
-            match ready.try_io(|device| Ok(rustix::io::read(device, &mut *room)?)) {
+            match ready.try_io(|device| Ok(rustix::io::read(device, &mut *buffer)?)) {
                 Ok(read) => return read,
                 Err(_) => continue,
             }
@@ -65,8 +65,8 @@ impl Terminal {
                 Ok(written) => bytes = &bytes[written..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    let mut wanted = [PollFd::new(&self.device, PollFlags::OUT)];
-                    match rustix::event::poll(&mut wanted, None) {
+                    let mut fds = [PollFd::new(&self.device, PollFlags::OUT)];
+                    match rustix::event::poll(&mut fds, None) {
                         Ok(_) | Err(Errno::INTR) => {}
                         Err(fault) => return Err(fault.into()),
                     }
@@ -78,39 +78,39 @@ impl Terminal {
     }
 
     /// Discards input that was typed before now: it cannot be an answer to a question that is shown now.
-    pub fn forget_typed(&self) {
+    pub fn discard_input(&self) {
         let _ = termios::tcflush(&self.device, QueueSelector::IFlush);
     }
 
     /// Switches to raw mode until the guard is dropped.
-    pub fn raw(&self) -> io::Result<Raw> {
+    pub fn raw(&self) -> io::Result<RawMode> {
         let device = rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?;
         let before = termios::tcgetattr(&device)?;
         let mut raw = before.clone();
         raw.make_raw();
         termios::tcsetattr(&device, OptionalActions::Now, &raw)?;
-        Ok(Raw { device, before })
+        Ok(RawMode { device, before })
     }
 }
 
 /// Guard that restores the terminal mode when it is dropped.
-pub struct Raw {
+pub struct RawMode {
     device: OwnedFd,
     before: Termios,
 }
 
-impl Raw {
+impl RawMode {
     /// Second guard for the same terminal, for example for a panic hook; the first that is dropped
     /// restores the mode.
-    pub fn twin(&self) -> io::Result<Self> {
-        Ok(Raw {
+    pub fn duplicate(&self) -> io::Result<Self> {
+        Ok(RawMode {
             device: rustix::io::fcntl_dupfd_cloexec(&self.device, 0)?,
             before: self.before.clone(),
         })
     }
 }
 
-impl Drop for Raw {
+impl Drop for RawMode {
     fn drop(&mut self) {
         let _ = termios::tcsetattr(&self.device, OptionalActions::Now, &self.before);
     }
@@ -120,6 +120,6 @@ impl Drop for Raw {
 pub fn size_of(device: BorrowedFd<'_>) -> (u16, u16) {
     match termios::tcgetwinsize(device) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
-        _ => SIZE,
+        _ => DEFAULT_SIZE,
     }
 }

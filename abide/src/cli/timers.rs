@@ -6,31 +6,37 @@ use serde_json::{Value, json};
 
 use super::args::{self, Timer, TimerAct, TimerStart};
 use super::client::{Client, ClientError};
-use super::patience::Patience;
-use super::show::{self, Row, say};
-use super::trouble::Trouble;
-use super::wait::{Bar, noticing};
+use super::error::CliError;
+use super::reconnect::Reconnect;
+use super::show::{self, Row, outln};
+use super::wait::{ProgressBar, with_file_state};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::entropy;
 
 /// Page size of list requests.
 const PAGE: usize = 1_000;
 
-pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, Trouble> {
+pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, CliError> {
     match timer {
         Timer::Start(new) => start(client(new.agent.clone()), new).await,
         Timer::Read(read) => match read.timer {
             Some(timer) => {
-                let path = format!("/v1/timers/{}", super::name(&timer)?);
+                let path = format!("/v1/timers/{}", super::check_id(&timer)?);
                 let timer = client(read.agent).get(&path).await?;
-                said(&timer, read.json.json);
+                print_timer(&timer, read.json.json);
                 Ok(0)
             }
-            None => open(&client(read.agent), read.json.json).await,
+            None => list_active(&client(read.agent), read.json.json).await,
         },
-        Timer::Stop(args) => act(client(args.agent.clone()), "stop", args, json!({})).await,
-        Timer::Cancel(args) => act(client(args.agent.clone()), "cancel", args, json!({})).await,
-        Timer::Resume(args) => act(client(args.agent.clone()), "resume", args, json!({})).await,
+        Timer::Stop(args) => {
+            timer_action(client(args.agent.clone()), "stop", args, json!({})).await
+        }
+        Timer::Cancel(args) => {
+            timer_action(client(args.agent.clone()), "cancel", args, json!({})).await
+        }
+        Timer::Resume(args) => {
+            timer_action(client(args.agent.clone()), "resume", args, json!({})).await
+        }
         Timer::Pause(pause) => {
             let more = json!({"pause_duration": seconds(pause.time)});
             let args = TimerAct {
@@ -39,13 +45,13 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
                 agent: pause.agent.clone(),
                 json: pause.json,
             };
-            act(client(pause.agent), "pause", args, more).await
+            timer_action(client(pause.agent), "pause", args, more).await
         }
-        Timer::List(list) => open(&client(list.agent), list.json.json).await,
+        Timer::List(list) => list_active(&client(list.agent), list.json.json).await,
         Timer::History(history) => {
             let path = format!("/v1/timers/history?limit={}", history.limit);
             let timers = client(history.agent).get(&path).await?;
-            table(&timers, history.json.json, "No timers have ended yet.");
+            print_table(&timers, history.json.json, "No timers have ended yet.");
             Ok(0)
         }
         Timer::Stats(stats) => {
@@ -61,9 +67,9 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
 }
 
 /// Prints the active timers.
-async fn open(client: &Client, as_json: bool) -> Result<u8, Trouble> {
+async fn list_active(client: &Client, as_json: bool) -> Result<u8, CliError> {
     let timers = every_page(client).await?;
-    table(
+    print_table(
         &json!({"timers": timers}),
         as_json,
         "No active timers; `abide timer history` shows past ones.",
@@ -72,7 +78,7 @@ async fn open(client: &Client, as_json: bool) -> Result<u8, Trouble> {
 }
 
 /// All active timers, from all pages.
-async fn every_page(client: &Client) -> Result<Vec<Value>, Trouble> {
+async fn every_page(client: &Client) -> Result<Vec<Value>, CliError> {
     let mut timers = Vec::new();
     let mut after = String::new();
     loop {
@@ -89,13 +95,13 @@ async fn every_page(client: &Client) -> Result<Vec<Value>, Trouble> {
     }
 }
 
-async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
+async fn start(client: Client, new: TimerStart) -> Result<u8, CliError> {
     let client = match &new.until {
-        Some(until) => noticing(client, until),
+        Some(until) => with_file_state(client, until),
         None => client,
     };
-    let asking = make(&client, &new);
-    let bar = Bar {
+    let waiting = create(&client, &new);
+    let bar = ProgressBar {
         total: new.total,
         standby: new.standby,
         purpose: new
@@ -104,8 +110,8 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
             .or_else(|| new.mission.clone())
             .unwrap_or_default(),
     };
-    let timer = bar.beside(asking).await?;
-    said(&timer, new.json.json);
+    let timer = bar.show_during(waiting).await?;
+    print_timer(&timer, new.json.json);
     Ok(match timer["status"].as_str() {
         Some("completed") => 0,
         _ if timer["timeout"] == true => 1,
@@ -116,7 +122,7 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, Trouble> {
 
 /// Creates a timer and stands by on it. If the daemon goes away, the request is repeated with the
 /// standby time that is left.
-async fn make(client: &Client, new: &TimerStart) -> Result<Value, ClientError> {
+async fn create(client: &Client, new: &TimerStart) -> Result<Value, ClientError> {
     let mut body = json!({
         "total_duration": seconds(new.total),
         "timeout_duration": new.standby.map(seconds),
@@ -127,10 +133,10 @@ async fn make(client: &Client, new: &TimerStart) -> Result<Value, ClientError> {
         "idempotency_key": format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
     });
     let began = SystemClock.now().boot.0;
-    let mut patience = Patience::new();
+    let mut reconnect = Reconnect::new();
     loop {
         match client.post("/v1/timers", &body).await {
-            Err(ClientError::Broken(_)) if patience.goes_on(false).await => {
+            Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {
                 let passed = SystemClock.now().boot.0 - began;
                 let left = |time: Millis| Millis(time.0.saturating_sub(passed).max(1));
                 body["timeout_duration"] = json!(new.standby.map(left).map(seconds));
@@ -140,23 +146,28 @@ async fn make(client: &Client, new: &TimerStart) -> Result<Value, ClientError> {
     }
 }
 
-async fn act(client: Client, act: &str, args: TimerAct, mut body: Value) -> Result<u8, Trouble> {
-    let path = format!("/v1/timers/{}/{act}", super::name(&args.timer)?);
+async fn timer_action(
+    client: Client,
+    act: &str,
+    args: TimerAct,
+    mut body: Value,
+) -> Result<u8, CliError> {
+    let path = format!("/v1/timers/{}/{act}", super::check_id(&args.timer)?);
     body["reason"] = json!(args.reason);
     let timer = client.post_once(&path, &body).await?;
-    said(&timer, args.json.json);
+    print_timer(&timer, args.json.json);
     Ok(0)
 }
 
-fn said(timer: &Value, as_json: bool) {
+fn print_timer(timer: &Value, as_json: bool) {
     if as_json {
         show::json(timer);
         return;
     }
     // The last lines tell an agent what to do next; a person does not need them.
     let text = timer["text"].as_str().unwrap_or_default();
-    for line in text.lines().filter(|line| !for_agents(line)) {
-        say!("{}", one_line(&for_people(line)));
+    for line in text.lines().filter(|line| !is_for_agents(line)) {
+        outln!("{}", one_line(&for_people(line)));
     }
 }
 
@@ -166,16 +177,16 @@ fn for_people(line: &str) -> String {
         .replace("resume_timer", "`abide timer resume`")
 }
 
-fn for_agents(line: &str) -> bool {
+fn is_for_agents(line: &str) -> bool {
     line.starts_with("To go on waiting") || line.starts_with("End your turn")
 }
 
-fn table(timers: &Value, as_json: bool, none: &str) {
+fn print_table(timers: &Value, as_json: bool, none: &str) {
     let all = timers["timers"].as_array().cloned().unwrap_or_default();
     if as_json {
         show::json(&json!({"timers": all}));
     } else if all.is_empty() {
-        say!("{none}");
+        outln!("{none}");
     } else {
         let rows: Vec<Row> = all.iter().map(row).collect();
         show::table(
@@ -234,7 +245,7 @@ fn print_stats(stats: &Value) {
         ("waited", format!("{} in all", span("elapsed_total"))),
         ("latest", format!("{} late", span("latest"))),
     ] {
-        say!("{heading}{name:<10}{heading:#} {value}");
+        outln!("{heading}{name:<10}{heading:#} {value}");
     }
 }
 

@@ -11,8 +11,8 @@ pub fn print(format: Format) {
         Format::Mcp => show::json(&json!({"tools": each(mcp)})),
         Format::Openai => show::json(&each(openai)),
         Format::Anthropic => show::json(&each(anthropic)),
-        Format::Xml => show::say!("{}", xml().trim_end()),
-        Format::Markdown => show::say!("{}", reference::tools(all()).trim_end()),
+        Format::Xml => show::outln!("{}", xml().trim_end()),
+        Format::Markdown => show::outln!("{}", reference::tools(all()).trim_end()),
     }
 }
 

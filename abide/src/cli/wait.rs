@@ -11,42 +11,42 @@ use serde_json::{Map, Value, json};
 
 use super::args::Wait;
 use super::client::{Client, ClientError};
-use super::patience::Patience;
-use super::show::{self, complain, say};
-use super::trouble::Trouble;
+use super::error::CliError;
+use super::reconnect::Reconnect;
+use super::show::{self, errln, outln};
 use crate::cli::terminal::size_of;
 use crate::http::headers::{FILES_HEADER, FilesBefore};
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::probe::Fingerprint;
 
-pub async fn wait(client: Client, wait: Wait) -> Result<u8, Trouble> {
+pub async fn wait(client: Client, wait: Wait) -> Result<u8, CliError> {
     let until = condition(&wait)?;
-    let purpose = words(&until);
-    let client = noticing(client, &until);
-    let asking = ask(&client, &until, wait.time);
-    let bar = Bar {
+    let purpose = describe(&until);
+    let client = with_file_state(client, &until);
+    let waiting = wait_for(&client, &until, wait.time);
+    let bar = ProgressBar {
         total: wait.time,
         standby: None,
         purpose,
     };
-    let result = bar.beside(asking).await?;
-    let held = result["held"] == true;
+    let result = bar.show_during(waiting).await?;
+    let met = result["held"] == true;
     if wait.json.json {
         show::json(&result);
     } else {
         let seen = result["seen"].as_str().unwrap_or_default();
         if result["impossible"] == true {
-            complain!("abide: the condition can no longer be met: {}", lines(seen));
+            errln!("abide: the condition can no longer be met: {}", lines(seen));
             return Ok(1);
         }
         let seen = one_line(seen);
-        if held {
-            say!("{seen}");
+        if met {
+            outln!("{seen}");
         } else {
-            complain!("abide: not met within {}: {seen}", wait.time);
+            errln!("abide: not met within {}: {seen}", wait.time);
         }
     }
-    Ok(u8::from(!held))
+    Ok(u8::from(!met))
 }
 
 /// Text with every line made safe to print.
@@ -55,16 +55,16 @@ fn lines(text: &str) -> String {
 }
 
 /// Waits through restarts of the daemon: each request gets the time that is left.
-async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, ClientError> {
+async fn wait_for(client: &Client, until: &Value, time: Millis) -> Result<Value, ClientError> {
     let began = SystemClock.now().boot.0;
-    let mut patience = Patience::new();
+    let mut reconnect = Reconnect::new();
     loop {
         let passed = SystemClock.now().boot.0 - began;
         // At least 1 ms, so that the condition is checked once more.
         let left = time.0.saturating_sub(passed).max(1);
         let body = json!({"until": until, "for": left as f64 / 1_000.0});
         match client.post("/v1/wait", &body).await {
-            Err(ClientError::Broken(_)) if patience.goes_on(false).await => {}
+            Err(ClientError::Broken(_)) if reconnect.should_retry(false).await => {}
             answer => return answer,
         }
     }
@@ -72,19 +72,19 @@ async fn ask(client: &Client, until: &Value, time: Millis) -> Result<Value, Clie
 
 /// Client that sends the current state of the files in the condition, so that a restarted daemon
 /// detects changes since now.
-pub fn noticing(client: Client, until: &Value) -> Client {
+pub fn with_file_state(client: Client, until: &Value) -> Client {
     let mut files = FilesBefore::new();
-    add_changing(until, &mut files);
+    add_changed_files(until, &mut files);
     match files.is_empty() {
         true => client,
         false => client.with_header(FILES_HEADER, &files),
     }
 }
 
-fn add_changing(until: &Value, files: &mut FilesBefore) {
+fn add_changed_files(until: &Value, files: &mut FilesBefore) {
     for part in [&until["all"], &until["any"]] {
         let parts = part.as_array().into_iter().flatten();
-        parts.for_each(|part| add_changing(part, files));
+        parts.for_each(|part| add_changed_files(part, files));
     }
     // The daemon resolves `~`.
     if until["is"] == "changed"
@@ -97,16 +97,16 @@ fn add_changing(until: &Value, files: &mut FilesBefore) {
 }
 
 /// Path as UTF-8 text, which a condition requires.
-fn in_text(path: &Path) -> Result<&str, Trouble> {
+fn path_text(path: &Path) -> Result<&str, CliError> {
     path.to_str().ok_or_else(|| {
         let shown = path.to_string_lossy();
-        Trouble::new(format!("'{shown}' is not UTF-8"))
+        CliError::new(format!("'{shown}' is not UTF-8"))
             .next("use --command 'test -e …' instead")
             .code(2)
     })
 }
 
-fn condition(wait: &Wait) -> Result<Value, Trouble> {
+fn condition(wait: &Wait) -> Result<Value, CliError> {
     let mut all: Vec<Value> = Vec::new();
     let mut add = |fields: &[(&str, Option<Value>)]| {
         if fields[0].1.is_some() {
@@ -119,10 +119,10 @@ fn condition(wait: &Wait) -> Result<Value, Trouble> {
     let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
     let file = match &wait.file {
         None => None,
-        Some(file) => Some(json!(in_text(&std::path::absolute(file)?)?)),
+        Some(file) => Some(json!(path_text(&std::path::absolute(file)?)?)),
     };
     if wait.every.is_some() && wait.port.is_none() && wait.url.is_none() && wait.command.is_none() {
-        return Err(Trouble::new("--every needs --port, --url or --command").code(2));
+        return Err(CliError::new("--every needs --port, --url or --command").code(2));
     }
     let every = wait.every.map(|every| json!(every.0 as f64 / 1_000.0));
     add(&[("port", text(&wait.port)), ("every", every.clone())]);
@@ -150,10 +150,10 @@ fn condition(wait: &Wait) -> Result<Value, Trouble> {
 }
 
 /// Short description of the condition.
-fn words(until: &Value) -> String {
+fn describe(until: &Value) -> String {
     let joined = |all: &Value, between: &str| {
         let all = all.as_array().into_iter().flatten();
-        all.map(words).collect::<Vec<_>>().join(between)
+        all.map(describe).collect::<Vec<_>>().join(between)
     };
     for (name, value) in until.as_object().into_iter().flatten() {
         match (name.as_str(), value) {
@@ -169,11 +169,11 @@ fn words(until: &Value) -> String {
 }
 
 /// Interval between two updates of the progress bar.
-const FRAME: Duration = Duration::from_millis(200);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 const WIDTH: u64 = 24;
 
 /// Progress bar on standard error, if that is a terminal.
-pub struct Bar {
+pub struct ProgressBar {
     /// Total duration.
     pub total: Millis,
     /// Duration of this call's wait.
@@ -182,9 +182,9 @@ pub struct Bar {
     pub purpose: String,
 }
 
-impl Bar {
+impl ProgressBar {
     /// Updates the progress bar while `what` is pending.
-    pub async fn beside<T>(self, what: impl Future<Output = T>) -> T {
+    pub async fn show_during<T>(self, what: impl Future<Output = T>) -> T {
         if !std::io::stderr().is_terminal() {
             return what.await;
         }
@@ -195,7 +195,7 @@ impl Bar {
             tokio::select! {
                 biased;
                 done = &mut what => break done,
-                () = pause(FRAME) => {}
+                () = pause(UPDATE_INTERVAL) => {}
             }
         };
         let _ = write!(std::io::stderr(), "\r\x1b[K");
@@ -206,7 +206,7 @@ impl Bar {
         let mut err = std::io::stderr();
         // One column less than the width: a full line would wrap, and the next update would not erase it.
         let room = usize::from(size_of(err.as_fd()).0).saturating_sub(1);
-        let line = show::cut(&self.line(passed), room);
+        let line = show::truncate(&self.line(passed), room);
         let _ = write!(err, "\r\x1b[K{line}");
         let _ = err.flush();
     }
@@ -237,8 +237,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bar_fills() {
-        let bar = Bar {
+    fn progress_bar_shows_the_elapsed_share() {
+        let bar = ProgressBar {
             total: Millis::from_secs(100),
             standby: Some(Millis::from_secs(60)),
             purpose: "the build\u{1b}[2J".into(),
@@ -259,10 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_is_said_in_a_few_words() {
+    fn condition_is_described_in_a_few_words() {
         let until = json!({"any": [{"port": 3000}, {"all": [{"file": "/x", "is": "gone"}, {"command": "true"}]}]});
-        assert_eq!(words(&until), "port 3000 or /x and true");
-        assert_eq!(words(&json!({"port": "db:5432"})), "port db:5432");
-        assert_eq!(words(&json!({"new": 1})), r#"{"new":1}"#);
+        assert_eq!(describe(&until), "port 3000 or /x and true");
+        assert_eq!(describe(&json!({"port": "db:5432"})), "port db:5432");
+        assert_eq!(describe(&json!({"new": 1})), r#"{"new":1}"#);
     }
 }

@@ -132,7 +132,7 @@ impl AccessCheck {
         }
     }
 
-    /// Checks the credential. A token, if present, must be correct; a cookie counts single_header without a token.
+    /// Checks the credential. A token, if present, must be correct; a cookie counts only without a token.
     fn check_credential(&self, request: &Request, origin: Origin) -> Result<Credential, Problem> {
         let (method, headers) = (request.method(), request.headers());
         let path = request.uri().path();

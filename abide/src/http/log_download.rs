@@ -132,7 +132,7 @@ impl StoredRanges {
     }
 }
 
-/// RangeRequest of the file that the `Range` header requests.
+/// Part of the file that the `Range` header requests.
 #[derive(Debug, PartialEq, Eq)]
 enum RangeRequest {
     /// The whole file: the header is malformed or requests several ranges.

@@ -1,4 +1,4 @@
-//! LoginStore of browsers. A person gets a single-use code that expires after a minute; the browser
+//! Logins of browsers. A person gets a single-use code that expires after a minute; the browser
 //! exchanges it for a secret of its own. The daemon stores only a hash of the secret, in a file that
 //! only its user can read, so that a login survives a restart.
 
@@ -57,7 +57,7 @@ pub struct LoginStore {
 
 #[derive(Default)]
 struct LoginTable {
-    /// LoginStore with their expiry, oldest first.
+    /// Logins with their expiry, oldest first.
     logins: Vec<(Hash, Wall)>,
     codes: VecDeque<(Hash, Mono)>,
     wrong: u32,

@@ -227,7 +227,7 @@ fn people_routes(api: ApiRouter) -> ApiRouter {
     .post(
         "/v1/questions/{id}/answer",
         questions::answer,
-        operation("JsonResponse a question (person only); the first answer counts")
+        operation("Answer a question (person only); the first answer counts")
             .json_body::<abide_api::QuestionAnswer>()
             .returns::<abide_api::Answered>(),
     )

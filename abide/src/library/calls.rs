@@ -260,7 +260,7 @@ impl Abide {
         Call::new(self, "execute_command").with("command", command)
     }
 
-    /// StartsCommand a program in a terminal. Use [`Abide::session`] to interact with it.
+    /// Starts a program in a terminal. Use [`Abide::session`] to interact with it.
     pub fn start(&self, command: &str) -> Call<Start> {
         Call::new(self, "terminal_session")
             .with("action", "start")

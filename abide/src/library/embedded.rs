@@ -29,7 +29,7 @@ use abide_engine::config::{self, Config, Paths};
 pub struct EmbeddedEngine {
     runtime: Runtime,
     abide: Abide,
-    /// EmbeddedEngine as long as the engine runs: there is one engine per folder.
+    /// Held as long as the engine runs: there is one engine per folder.
     _lock: File,
 }
 

@@ -36,7 +36,7 @@ const CLIENTS: [(&str, ClientTimeout); 7] = [
 const CLAUDE_CODE_HTTP: ClientTimeout = ClientTimeout::SinceProgress(5 * 60);
 /// Timeout of most other clients, and default of the official libraries.
 const DEFAULT: ClientTimeout = ClientTimeout::Total(60);
-/// ClientTimeout on the margin. A call is answered before the timeout by a sixth of it, but by no more than this.
+/// Limit on the margin. A call is answered before the timeout by a sixth of it, but by no more than this.
 const MARGIN_LIMIT: Millis = Millis::from_secs(20);
 
 /// Time for which a call of this client may wait. `None`: without limit. `progress`: the client receives

@@ -1,4 +1,4 @@
-//! FrontHello: the first line that a front sends, before MCP. It contains the identity, working directory and
+//! Hello: the first line that a front sends, before MCP. It contains the identity, working directory and
 //! environment of the front and, after a reconnect, the numbers of the requests that the front replays.
 
 use std::ffi::{OsStr, OsString};

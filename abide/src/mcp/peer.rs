@@ -146,7 +146,7 @@ impl Peer {
     }
 }
 
-/// OutgoingRequests of the daemon that a client has not answered.
+/// Requests of the daemon that a client has not answered.
 pub struct OutgoingRequests(Mutex<OutgoingTable>);
 
 struct OutgoingTable {

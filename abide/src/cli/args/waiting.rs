@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use abide_core::Millis;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::super::span;
+use super::super::duration;
 use super::{Agent, Json};
 
 /// Start and control timers; they survive restarts and reboots
@@ -45,7 +45,7 @@ abide timer start <TIME> --reason <TEXT> [OPTIONS]
 #[group(id = "purpose", required = true, multiple = false, args = ["reason", "mission"])]
 pub struct TimerStart {
     /// Total duration
-    #[arg(value_name = "TIME", value_parser = span::parse)]
+    #[arg(value_name = "TIME", value_parser = duration::parse)]
     pub total: Millis,
     /// Reason for waiting; the command waits
     #[arg(long, value_name = "TEXT")]
@@ -54,7 +54,7 @@ pub struct TimerStart {
     #[arg(long, value_name = "TEXT")]
     pub mission: Option<String>,
     /// Wait for at most this long; the timer continues
-    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub standby: Option<Millis>,
     /// Complete early when this condition is met (JSON, as for the tool)
     #[arg(long, value_name = "JSON", value_parser = condition)]
@@ -100,7 +100,7 @@ pub struct TimerPause {
     /// Timer id
     pub timer: String,
     /// Duration of the pause
-    #[arg(value_name = "TIME", value_parser = span::parse)]
+    #[arg(value_name = "TIME", value_parser = duration::parse)]
     pub time: Millis,
     /// Reason, shown to the waiting agent
     #[arg(long, value_name = "TEXT")]
@@ -191,13 +191,13 @@ pub struct Wait {
     #[arg(long, value_name = "COMMAND")]
     pub command: Option<String>,
     /// With --port, --url or --command: time between two checks
-    #[arg(long, value_name = "TIME", value_parser = span::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub every: Option<Millis>,
     /// This condition is met (JSON, as for the timer tool)
     #[arg(long, value_name = "JSON", value_parser = condition)]
     pub until: Option<serde_json::Value>,
     /// Maximum time to wait
-    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = span::parse)]
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = duration::parse)]
     pub time: Millis,
     #[command(flatten)]
     pub agent: Agent,

@@ -12,46 +12,46 @@ use crate::cli::replace_file;
 use abide_engine::config::{self, Config, WakerConfig, WakerKind};
 
 /// Checks, for every client with an abide entry, that the entry starts this version of abide.
-pub fn look() -> Vec<Finding> {
+pub fn check() -> Vec<Finding> {
     let path = search_path();
     let found: Vec<Finding> = ClientName::ALL
         .into_iter()
-        .filter_map(|client| one(client, &path))
+        .filter_map(|client| check_client(client, &path))
         .collect();
     if found.is_empty() {
         let names: Vec<&str> = ClientName::ALL.map(ClientName::word).to_vec();
-        let says = format!(
+        let sentence = format!(
             "none is set up; `abide setup` supports {}",
             names.join(", ")
         );
-        return vec![Finding::good("clients", says)];
+        return vec![Finding::good("clients", sentence)];
     }
     found
 }
 
 /// Checks one client; `None`: it has no abide entry.
-fn one(client: ClientName, path: &OsString) -> Option<Finding> {
+fn check_client(client: ClientName, path: &OsString) -> Option<Finding> {
     let topic = client.word();
     let file = client.file(None);
     let shown = file.display();
     let text = match replace_file::read(&file) {
         Ok(text) => text?,
         Err(fault) => {
-            let says = format!("{shown} cannot be read: {fault}");
+            let sentence = format!("{shown} cannot be read: {fault}");
             return Some(Finding::warning(
                 topic,
-                says,
+                sentence,
                 "fix the permissions of the file",
             ));
         }
     };
-    let command = match client.form().command(&text) {
+    let command = match client.format().command(&text) {
         Ok(command) => command?,
         Err(fault) => {
-            let says = format!("{shown} is invalid: {}", one_line(&fault.0));
+            let sentence = format!("{shown} is invalid: {}", one_line(&fault.0));
             return Some(Finding::warning(
                 topic,
-                says,
+                sentence,
                 "fix the file; abide does not change it",
             ));
         }
@@ -59,8 +59,8 @@ fn one(client: ClientName, path: &OsString) -> Option<Finding> {
     let again = format!("`abide setup {topic}` writes the right one");
     let named = one_line(&command);
     let Some(program) = system::program(&command, path) else {
-        let says = format!("{shown} starts {named}, which does not exist");
-        return Some(Finding::trouble(topic, says, again));
+        let sentence = format!("{shown} starts {named}, which does not exist");
+        return Some(Finding::trouble(topic, sentence, again));
     };
     if is_this(&program) {
         return Some(Finding::good(topic, format!("set up in {shown}")));
@@ -94,17 +94,17 @@ fn is_this(program: &Path) -> bool {
 /// Checks that the programs of the wakers can be executed.
 pub fn wakers(config: &Config) -> Vec<Finding> {
     if config.wakers.is_empty() {
-        let says = "none; agents get messages with their next call";
-        return vec![Finding::good("wakers", says)];
+        let sentence = "none; agents get messages with their next call";
+        return vec![Finding::good("wakers", sentence)];
     }
     let path = search_path();
     let mut found = Vec::new();
     for waker in &config.wakers {
         let finding = match &waker.kind {
-            WakerKind::Command(words) => runs(&words[0], &path),
-            WakerKind::ClaudeCode => runs("claude", &path),
-            WakerKind::Codex => runs("codex", &path),
-            WakerKind::Desktop => runs("notify-send", &path),
+            WakerKind::Command(words) => check_program(&words[0], &path),
+            WakerKind::ClaudeCode => check_program("claude", &path),
+            WakerKind::Codex => check_program("codex", &path),
+            WakerKind::Desktop => check_program("notify-send", &path),
             WakerKind::Webhook(hook) => hook.secret.bytes().err().map(|why| {
                 Finding::trouble(
                     "wakers",
@@ -124,7 +124,7 @@ pub fn wakers(config: &Config) -> Vec<Finding> {
 }
 
 /// Finding for a program that is missing; `None`: it exists.
-fn runs(program: &str, path: &OsStr) -> Option<Finding> {
+fn check_program(program: &str, path: &OsStr) -> Option<Finding> {
     if system::program(program, path).is_some() {
         return None;
     }

@@ -15,17 +15,17 @@ use abide_engine::config::Paths;
 use abide_engine::store;
 
 /// Number of bytes that are read from the end of the daemon's log.
-const LOG: u64 = 256 << 10;
+const LOG_BYTES: u64 = 256 << 10;
 /// Tolerated difference between wall clock and boot-time clock, in milliseconds.
-const JUMP: i64 = 5_000;
+const CLOCK_TOLERANCE: i64 = 5_000;
 
-pub fn look(paths: &Paths) -> Vec<Finding> {
+pub fn check(paths: &Paths) -> Vec<Finding> {
     let mut findings = Vec::new();
     let status = match connect::connect_running(paths, DaemonSocket::Http) {
         Ok(_) => http::daemon_status(&paths.http_socket()),
         Err(_) => {
-            let says = "not running; the next command starts it";
-            findings.push(Finding::good("daemon", says));
+            let sentence = "not running; the next command starts it";
+            findings.push(Finding::good("daemon", sentence));
             findings.push(database(paths, None, store::wal_is_damaged));
             return findings
                 .into_iter()
@@ -100,20 +100,23 @@ fn version(daemon: &Value) -> Finding {
     let ours = env!("CARGO_PKG_VERSION");
     let theirs = daemon["version"].as_str().unwrap_or("unknown");
     let number = |field: &str| daemon[field].as_u64().unwrap_or(0);
-    let up = show::ago(SystemClock.now().wall.0, number("started_at"));
-    let says = format!("version {theirs}, process {}, up for {up}", number("pid"));
+    let uptime = show::ago(SystemClock.now().wall.0, number("started_at"));
+    let sentence = format!(
+        "version {theirs}, process {}, up for {uptime}",
+        number("pid")
+    );
     if theirs == ours {
-        return Finding::good("daemon", says);
+        return Finding::good("daemon", sentence);
     }
     Finding::warning(
         "daemon",
-        format!("{says}; this program is version {ours}"),
+        format!("{sentence}; this program is version {ours}"),
         "run `abide stop`; sessions continue, and the next command starts this version",
     )
 }
 
-fn address(door: &Value) -> Finding {
-    match (door["address"].as_str(), door["error"].as_str()) {
+fn address(listener: &Value) -> Finding {
+    match (listener["address"].as_str(), listener["error"].as_str()) {
         (Some(address), _) => Finding::good("address", format!("http://{address}")),
         (None, Some(error)) => Finding::trouble(
             "address",
@@ -127,7 +130,7 @@ fn address(door: &Value) -> Finding {
 /// Warnings and errors in the log since the last start of the daemon.
 fn log(paths: &Paths) -> Option<Finding> {
     let path = paths.daemon_log();
-    let text = system::tail(&path, LOG).ok()?;
+    let text = system::tail(&path, LOG_BYTES).ok()?;
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines
         .iter()
@@ -154,17 +157,18 @@ fn log(paths: &Paths) -> Option<Finding> {
 
 /// Checks the clock. Timers run on the boot-time clock and are stored with wall-clock times.
 fn clock(status: Option<&Value>) -> Option<Finding> {
-    let moved = status.and_then(|status| moved(&status["daemon"]));
-    if let Some(moved) = moved.filter(|moved| moved.abs() > JUMP) {
-        let span = show::short(abide_core::Millis(moved.unsigned_abs()));
-        let way = if moved > 0 { "ahead" } else { "back" };
+    let clock_shift = status.and_then(|status| clock_shift(&status["daemon"]));
+    if let Some(clock_shift) = clock_shift.filter(|clock_shift| clock_shift.abs() > CLOCK_TOLERANCE)
+    {
+        let span = show::short(abide_core::Millis(clock_shift.unsigned_abs()));
+        let direction = if clock_shift > 0 { "ahead" } else { "back" };
         return Some(Finding::warning(
             "clock",
-            format!("the system clock was set {way} by {span} since the daemon started"),
+            format!("the system clock was set {direction} by {span} since the daemon started"),
             "timers adjust by themselves; earlier timestamps do not match later ones",
         ));
     }
-    Some(match system::clock_is_kept() {
+    Some(match system::clock_is_synchronised() {
         Some(true) => Finding::good("clock", "synchronised"),
         Some(false) => Finding::warning(
             "clock",
@@ -176,9 +180,9 @@ fn clock(status: Option<&Value>) -> Option<Finding> {
 }
 
 /// Change of the wall clock relative to the boot-time clock since the daemon started, in milliseconds.
-fn moved(daemon: &Value) -> Option<i64> {
+fn clock_shift(daemon: &Value) -> Option<i64> {
     let now = SystemClock.now();
-    let began = system::began(i32::try_from(daemon["pid"].as_i64()?).ok()?)?;
+    let began = system::process_start(i32::try_from(daemon["pid"].as_i64()?).ok()?)?;
     let started = daemon["started_at"].as_u64()?;
     let since_boot = now.boot.0.checked_sub(began)?.cast_signed();
     Some(now.wall.0.cast_signed() - started.cast_signed() - since_boot)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Finding;
-use crate::cli::doctor::system::{self, Limit};
+use crate::cli::doctor::system::{self, ProcessLimit};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths};
 
@@ -18,7 +18,7 @@ const DISK_OUT: u64 = 64 << 20;
 /// Number of free inodes below which the check warns.
 const FILES_LOW: u64 = 10_000;
 
-pub fn look(paths: &Paths, config: &Config) -> Vec<Finding> {
+pub fn check(paths: &Paths, config: &Config) -> Vec<Finding> {
     let mut findings = vec![
         containment(config.containment),
         open_files(system::open_files()),
@@ -28,7 +28,7 @@ pub fn look(paths: &Paths, config: &Config) -> Vec<Finding> {
     findings.push(folder(&paths.state));
     findings.extend(sockets(&paths.runtime));
     findings.extend(disk(&paths.state));
-    findings.extend(future(paths));
+    findings.extend(future_files(paths));
     findings
 }
 
@@ -64,63 +64,67 @@ fn containment(wanted: Containment) -> Finding {
     }
 }
 
-fn shown(limit: Option<u64>) -> String {
+fn limit_text(limit: Option<u64>) -> String {
     limit.map_or_else(|| "no limit".into(), |limit| limit.to_string())
 }
 
-fn open_files(limit: Limit) -> Finding {
-    let says = format!("{} open files per process", shown(limit.now));
-    match limit.now {
+fn open_files(limit: ProcessLimit) -> Finding {
+    let sentence = format!("{} open files per process", limit_text(limit.soft));
+    match limit.soft {
         Some(now) if now < OPEN_FILES => Finding::warning(
             "files",
-            format!("only {says}"),
+            format!("only {sentence}"),
             format!(
                 "run `ulimit -n {}` before the daemon starts",
-                limit.most.unwrap_or(65_536)
+                limit.hard.unwrap_or(65_536)
             ),
         ),
-        _ => Finding::good("files", says),
+        _ => Finding::good("files", sentence),
     }
 }
 
 fn processes() -> Finding {
-    let user = system::processes().now;
+    let user = system::processes().soft;
     let group = system::group_processes();
     let left = group.map(|(most, now)| most.saturating_sub(now));
-    let says = match group {
+    let sentence = match group {
         Some((most, now)) => format!(
             "{now} of {most} in this control group, {} for the user",
-            shown(user)
+            limit_text(user)
         ),
-        None => format!("{} for the user", shown(user)),
+        None => format!("{} for the user", limit_text(user)),
     };
     let tight = left.into_iter().chain(user).any(|most| most < PROCESSES);
     if tight {
         return Finding::warning(
             "processes",
-            format!("few left: {says}"),
+            format!("few left: {sentence}"),
             "each session needs one more process than its command; raise `ulimit -u` or TasksMax of the unit",
         );
     }
-    Finding::good("processes", says)
+    Finding::good("processes", sentence)
 }
 
 fn watches() -> Finding {
     let watches = system::number("/proc/sys/fs/inotify/max_user_watches");
     let instances = system::number("/proc/sys/fs/inotify/max_user_instances");
-    let says = format!("{} files, {} watchers", shown(watches), shown(instances));
+    let sentence = format!(
+        "{} files, {} watchers",
+        limit_text(watches),
+        limit_text(instances)
+    );
     let tight = watches.is_some_and(|most| most < WATCHES)
         || instances.is_some_and(|most| most < INSTANCES);
     if tight {
         return Finding::warning(
             "watches",
-            format!("low limit: {says}"),
+            format!("low limit: {sentence}"),
             format!(
                 "sysctl fs.inotify.max_user_watches={WATCHES} fs.inotify.max_user_instances={INSTANCES}"
             ),
         );
     }
-    Finding::good("watches", says)
+    Finding::good("watches", sentence)
 }
 
 fn folder(state: &Path) -> Finding {
@@ -129,19 +133,20 @@ fn folder(state: &Path) -> Finding {
     let access = system::access(state);
     let elsewhere = "choose another directory with ABIDE_DIR";
     if access.is_some_and(|access| !access.folder) {
-        let says = format!(
+        let sentence = format!(
             "{path} is not a directory (symbolic links are not accepted), so the daemon cannot start"
         );
-        return Finding::trouble(topic, says, elsewhere);
+        return Finding::trouble(topic, sentence, elsewhere);
     }
     if let Err((place, fault)) = system::writable(state) {
         let place = place.display();
-        let says = format!("cannot create files in {place}, so the daemon cannot start: {fault}");
-        return Finding::trouble(topic, says, elsewhere);
+        let sentence =
+            format!("cannot create files in {place}, so the daemon cannot start: {fault}");
+        return Finding::trouble(topic, sentence, elsewhere);
     }
     let Some(access) = access else {
-        let says = format!("{path}; the daemon creates it when it starts");
-        return Finding::good(topic, says);
+        let sentence = format!("{path}; the daemon creates it when it starts");
+        return Finding::good(topic, sentence);
     };
     if !access.ours {
         Finding::trouble(topic, format!("{path} belongs to another user"), elsewhere)
@@ -201,7 +206,7 @@ fn disk(state: &Path) -> Option<Finding> {
     } else if disk.free < DISK_LOW || disk.files.is_some_and(|files| files < FILES_LOW) {
         Finding::warning(
             "disk",
-            format!("only {free} and {} files free", shown(disk.files)),
+            format!("only {free} and {} files free", limit_text(disk.files)),
             "free some space, or lower `keep_bytes` and `keep_days` in the configuration",
         )
     } else {
@@ -210,7 +215,7 @@ fn disk(state: &Path) -> Option<Finding> {
 }
 
 /// Finding for files with a modification time in the future: the wall clock was set back.
-fn future(paths: &Paths) -> Option<Finding> {
+fn future_files(paths: &Paths) -> Option<Finding> {
     let now = SystemClock.now().wall.0;
     let written = [paths.database(), paths.daemon_log()];
     let newest = written
@@ -239,17 +244,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_well() {
+    fn sizes_have_a_unit() {
         assert_eq!(size(900 << 10), "900 KiB");
         assert_eq!(size(512 << 20), "512 MiB");
         assert_eq!(size(3 << 29), "1.5 GiB");
     }
 
     #[test]
-    fn few_open_files_are_warned_of() {
-        let limit = |now| Limit {
-            now,
-            most: Some(4_096),
+    fn low_open_file_limit_is_a_warning() {
+        let limit = |soft| ProcessLimit {
+            soft,
+            hard: Some(4_096),
         };
         assert_eq!(
             open_files(limit(Some(256))).level,

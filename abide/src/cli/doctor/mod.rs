@@ -9,12 +9,12 @@ mod system;
 use serde_json::{Value, json};
 
 use super::args::Doctor;
-use super::show::{self, say};
-use super::trouble::Trouble;
+use super::error::CliError;
+use super::show::{self, outln};
 use abide_engine::config::{Config, ConfigError, Paths};
 
 /// Columns that level and topic take.
-const BESIDE: usize = 24;
+const LEFT_COLUMNS: usize = 24;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,8 +85,8 @@ impl Finding {
     }
 }
 
-pub fn doctor(args: Doctor, paths: Result<Paths, ConfigError>) -> Result<u8, Trouble> {
-    let findings = look(paths);
+pub fn doctor(args: Doctor, paths: Result<Paths, ConfigError>) -> Result<u8, CliError> {
+    let findings = check(paths);
     let worst = findings.iter().map(|finding| finding.level).max();
     let worst = worst.unwrap_or(Level::Ok);
     if args.json.json {
@@ -102,7 +102,7 @@ pub fn doctor(args: Doctor, paths: Result<Paths, ConfigError>) -> Result<u8, Tro
     Ok(u8::from(worst == Level::Trouble))
 }
 
-fn look(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
+fn check(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
     let paths = match paths {
         Ok(paths) => paths,
         Err(fault) => {
@@ -112,11 +112,11 @@ fn look(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
     };
     let config = Config::load(&paths.config);
     let mut findings = vec![configuration(&paths, &config)];
-    findings.extend(daemon::look(&paths));
+    findings.extend(daemon::check(&paths));
     findings.push(daemon::page());
     let usable = config.unwrap_or_default();
-    findings.extend(machine::look(&paths, &usable));
-    findings.extend(clients::look());
+    findings.extend(machine::check(&paths, &usable));
+    findings.extend(clients::check());
     findings.extend(clients::wakers(&usable));
     findings
 }
@@ -148,19 +148,19 @@ fn print(findings: &[Finding]) {
     for finding in findings {
         let colour = match finding.level {
             Level::Ok => show::GOOD,
-            Level::Warning => show::CARE,
+            Level::Warning => show::WARN,
             Level::Trouble => show::BAD,
         };
         let (word, topic) = (finding.level.word(), finding.topic);
         let bold = show::HEADING;
         let mut lines = wrapped(&finding.says).into_iter();
         let first = lines.next().unwrap_or_default();
-        say!("{colour}{word:<8}{colour:#} {bold}{topic:<14}{bold:#} {first}");
+        outln!("{colour}{word:<8}{colour:#} {bold}{topic:<14}{bold:#} {first}");
         for line in lines {
-            say!("{:<BESIDE$}{line}", "");
+            outln!("{:<LEFT_COLUMNS$}{line}", "");
         }
         for line in finding.next.iter().flat_map(|next| wrapped(next)) {
-            say!("{:<BESIDE$}{faint}{line}{faint:#}", "");
+            outln!("{:<LEFT_COLUMNS$}{faint}{line}{faint:#}", "");
         }
     }
     let count = |level| {
@@ -170,22 +170,22 @@ fn print(findings: &[Finding]) {
             .count()
     };
     match (count(Level::Trouble), count(Level::Warning)) {
-        (0, 0) => say!("\nAll is well."),
-        (0, warnings) => say!("\nIt works. {}", counted(warnings, "warning")),
-        (troubles, warnings) => say!(
+        (0, 0) => outln!("\nAll is well."),
+        (0, warnings) => outln!("\nIt works. {}", plural(warnings, "warning")),
+        (troubles, warnings) => outln!(
             "\n{}, {}",
-            counted(troubles, "trouble").trim_end_matches('.'),
-            counted(warnings, "warning")
+            plural(troubles, "trouble").trim_end_matches('.'),
+            plural(warnings, "warning")
         ),
     }
 }
 
 /// Text wrapped to the width beside the topics; one line if the output is not a terminal.
 fn wrapped(text: &str) -> Vec<String> {
-    show::wrapped(text, BESIDE)
+    show::wrapped(text, LEFT_COLUMNS)
 }
 
-fn counted(count: usize, what: &str) -> String {
+fn plural(count: usize, what: &str) -> String {
     match count {
         1 => format!("1 {what}."),
         count => format!("{count} {what}s."),

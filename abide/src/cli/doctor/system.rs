@@ -14,34 +14,34 @@ use abide_session::facts;
 use abide_session::proc;
 
 /// Time-out for a program that prints its version, in seconds.
-const PATIENCE: i64 = 5;
+const VERSION_TIMEOUT: i64 = 5;
 /// Longest version text, in bytes.
-const ANSWER: u64 = 4 << 10;
+const VERSION_LIMIT: u64 = 4 << 10;
 
 /// Soft and hard limit of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct ProcessLimit {
     /// Soft limit; `None`: unlimited.
-    pub now: Option<u64>,
+    pub soft: Option<u64>,
     /// Hard limit; `None`: unlimited.
-    pub most: Option<u64>,
+    pub hard: Option<u64>,
 }
 
 /// Limit of open files per process.
-pub fn open_files() -> Limit {
+pub fn open_files() -> ProcessLimit {
     limit(Resource::Nofile)
 }
 
 /// Limit of processes of this user.
-pub fn processes() -> Limit {
+pub fn processes() -> ProcessLimit {
     limit(Resource::Nproc)
 }
 
-fn limit(of: Resource) -> Limit {
+fn limit(of: Resource) -> ProcessLimit {
     let limit = rustix::process::getrlimit(of);
-    Limit {
-        now: limit.current,
-        most: limit.maximum,
+    ProcessLimit {
+        soft: limit.current,
+        hard: limit.maximum,
     }
 }
 
@@ -54,7 +54,7 @@ pub fn number(path: impl AsRef<Path>) -> Option<u64> {
 pub fn group_processes() -> Option<(u64, u64)> {
     let own = cgroup::own_folder()
         .into_iter()
-        .chain(first_version("pids"));
+        .chain(cgroup_v1_folder("pids"));
     own.flat_map(|folder| {
         let groups: Vec<PathBuf> = folder.ancestors().map(Path::to_owned).collect();
         groups
@@ -69,7 +69,7 @@ pub fn group_processes() -> Option<(u64, u64)> {
 }
 
 /// Directory of this process in a cgroup v1 controller.
-fn first_version(controller: &str) -> Option<PathBuf> {
+fn cgroup_v1_folder(controller: &str) -> Option<PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| {
         let (names, path) = line.split_once(':')?.1.split_once(':')?;
@@ -158,7 +158,7 @@ pub fn writable(folder: &Path) -> Result<(), (&Path, io::Error)> {
 }
 
 /// True if the clock is synchronized over the network; `None`: unknown.
-pub fn clock_is_kept() -> Option<bool> {
+pub fn clock_is_synchronised() -> Option<bool> {
     // SAFETY: all zero is a valid value of this struct, and without modes the call only reads.
     let mut time: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the struct is valid for the duration of the call.
@@ -167,7 +167,7 @@ pub fn clock_is_kept() -> Option<bool> {
 }
 
 /// Start time of a process, in milliseconds since boot.
-pub fn began(pid: i32) -> Option<u64> {
+pub fn process_start(pid: i32) -> Option<u64> {
     Some(proc::stat(pid)?.start_ticks * 1_000 / facts::ticks_per_second())
 }
 
@@ -223,25 +223,24 @@ pub fn version_of(program: &Path) -> io::Result<String> {
     let ended = Pid::from_raw(child.id().cast_signed())
         .and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok())
         .is_some_and(|process| {
-            let mut gone = [PollFd::new(&process, PollFlags::IN)];
-            let patience = Timespec {
-                tv_sec: PATIENCE,
+            let mut fds = [PollFd::new(&process, PollFlags::IN)];
+            let timeout = Timespec {
+                tv_sec: VERSION_TIMEOUT,
                 tv_nsec: 0,
             };
-            let ended =
-                rustix::event::poll(&mut gone, Some(&patience)).is_ok_and(|ready| ready > 0);
+            let ended = rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0);
             if !ended {
                 let _ = rustix::process::pidfd_send_signal(&process, Signal::KILL);
             }
             ended
         });
-    let mut said = String::new();
+    let mut output = String::new();
     if ended && let Some(out) = child.stdout.take() {
-        out.take(ANSWER).read_to_string(&mut said)?;
+        out.take(VERSION_LIMIT).read_to_string(&mut output)?;
     }
     let status = child.wait()?;
     match ended && status.success() {
-        true => Ok(said.trim().to_owned()),
+        true => Ok(output.trim().to_owned()),
         false => Err(io::Error::other("it does not say its version")),
     }
 }

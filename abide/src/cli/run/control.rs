@@ -11,13 +11,13 @@ use tokio::task::JoinHandle;
 
 use super::input;
 use crate::cli::client::{Client, ClientError};
-use crate::cli::prompt::{Prompt, Said};
-use crate::cli::terminal::{Raw, Terminal};
+use crate::cli::prompt::{Prompt, PromptAnswer};
+use crate::cli::terminal::{RawMode, Terminal};
 use crate::http::run_request::{RunBody, StdinKind};
 use abide_engine::entropy;
 
 /// Capacity of the queue of key input on its way to the command.
-const KEYS: usize = 1_024;
+const KEY_QUEUE: usize = 1_024;
 /// Byte that a terminal sends for Ctrl-C.
 const CTRL_C: u8 = 0x03;
 
@@ -30,14 +30,14 @@ pub struct Control {
     /// Question that was answered last. The daemon may send it once more before it has processed the answer.
     answered: Option<String>,
     /// Raw mode of the terminal; `Some` while keys go to the command.
-    raw: Option<Raw>,
+    raw: Option<RawMode>,
     keys: Option<mpsc::Sender<Bytes>>,
     source: Option<input::Source>,
-    feeding: Option<JoinHandle<()>>,
+    input_task: Option<JoinHandle<()>>,
     session: Option<String>,
     interrupts: u32,
     /// Number of consecutive Ctrl-C bytes, while keys go to the command.
-    presses: usize,
+    ctrl_c_count: usize,
     interrupted_at_prompt: bool,
     /// Set if the cursor is not at the beginning of a line.
     mid_line: bool,
@@ -50,35 +50,35 @@ struct Signals {
 }
 
 /// Input event from the person or the terminal.
-pub enum Happened {
-    Signal(Sent),
+pub enum InputEvent {
+    Signal(ForwardedSignal),
     Resized,
-    Said(Said),
+    Answered(PromptAnswer),
     Typed(Bytes),
 }
 
 /// Signal to forward to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
+pub enum ForwardedSignal {
     Interrupt,
     Terminate,
 }
 
 impl Control {
     pub fn new(client: Client, terminal: Option<Terminal>, body: &RunBody) -> io::Result<Self> {
-        let types = body.pty.is_some() && io::IsTerminal::is_terminal(&io::stdin());
+        let reads_terminal = body.pty.is_some() && io::IsTerminal::is_terminal(&io::stdin());
         let mut keys = None;
         let source = match body.stdin {
             StdinKind::None => None,
-            StdinKind::Open if types => {
-                let (sender, typed) = mpsc::channel(KEYS);
+            StdinKind::Open if reads_terminal => {
+                let (sender, typed) = mpsc::channel(KEY_QUEUE);
                 keys = Some(sender);
                 Some(input::Source::Keys(typed))
             }
             StdinKind::Open => Some(input::Source::Stdin),
         };
         let raw = match &terminal {
-            Some(terminal) if types => Some(terminal.raw()?),
+            Some(terminal) if reads_terminal => Some(terminal.raw()?),
             _ => None,
         };
         Ok(Control {
@@ -94,10 +94,10 @@ impl Control {
             raw,
             keys,
             source,
-            feeding: None,
+            input_task: None,
             session: None,
             interrupts: 0,
-            presses: 0,
+            ctrl_c_count: 0,
             interrupted_at_prompt: false,
             mid_line: false,
         })
@@ -110,17 +110,17 @@ impl Control {
         };
         self.session = Some(id.to_owned());
         if let Some(source) = self.source.take() {
-            let feeding = input::feed(self.client.clone(), id.to_owned(), source);
-            self.feeding = Some(tokio::spawn(feeding));
+            let input_task = input::forward(self.client.clone(), id.to_owned(), source);
+            self.input_task = Some(tokio::spawn(input_task));
         }
         if self.interrupts > 0 && self.interrupts < 3 {
             self.interrupts -= 1;
-            self.signalled(Sent::Interrupt);
+            self.signalled(ForwardedSignal::Interrupt);
         }
     }
 
     /// Waits for the next input event. Cancel safe: no input is lost if the future is dropped.
-    pub async fn next(&mut self) -> Happened {
+    pub async fn next(&mut self) -> InputEvent {
         let Control {
             signals,
             terminal,
@@ -130,12 +130,14 @@ impl Control {
         } = self;
         let typed = async {
             match (terminal, prompt) {
-                (Some(terminal), Some(prompt)) => Happened::Said(prompt.answer(terminal).await),
+                (Some(terminal), Some(prompt)) => {
+                    InputEvent::Answered(prompt.answer(terminal).await)
+                }
                 (Some(terminal), None) if raw.is_some() => {
                     let mut room = [0; 4 << 10];
                     match terminal.read(&mut room).await {
                         Ok(read) if read > 0 => {
-                            Happened::Typed(Bytes::copy_from_slice(&room[..read]))
+                            InputEvent::Typed(Bytes::copy_from_slice(&room[..read]))
                         }
                         _ => std::future::pending().await,
                     }
@@ -144,47 +146,47 @@ impl Control {
             }
         };
         tokio::select! {
-            Some(()) = signals.winch.recv() => Happened::Resized,
-            sent = next_signal(&mut signals.int, &mut signals.term) => Happened::Signal(sent),
+            Some(()) = signals.winch.recv() => InputEvent::Resized,
+            sent = next_signal(&mut signals.int, &mut signals.term) => InputEvent::Signal(sent),
             typed = typed => typed,
         }
     }
 
     /// Waits for the next signal only.
-    pub async fn signal(&mut self) -> Sent {
+    pub async fn signal(&mut self) -> ForwardedSignal {
         next_signal(&mut self.signals.int, &mut self.signals.term).await
     }
 
     /// Handles an input event. `false` means that the person has given up waiting (third interrupt).
-    pub async fn handle(&mut self, happened: Happened) -> bool {
-        match happened {
-            Happened::Signal(sent) => {
+    pub async fn handle(&mut self, event: InputEvent) -> bool {
+        match event {
+            InputEvent::Signal(sent) => {
                 self.signalled(sent);
                 if self.interrupts > 2 && !self.interrupted_at_prompt {
-                    self.leave();
+                    self.stop();
                     return false;
                 }
             }
-            Happened::Resized => self.resized(),
-            Happened::Said(said) => self.said(said).await,
-            Happened::Typed(bytes) => self.typed(bytes).await,
+            InputEvent::Resized => self.resized(),
+            InputEvent::Answered(answer) => self.answer_prompt(answer).await,
+            InputEvent::Typed(bytes) => self.typed(bytes).await,
         }
         true
     }
 
     /// Forwards a signal. The first interrupt goes to the command and the second kills the session.
     /// While a question is shown, the first interrupt kills the session.
-    pub fn signalled(&mut self, sent: Sent) {
-        if sent == Sent::Terminate {
-            return self.act("signal", signal_body("TERM"));
+    pub fn signalled(&mut self, sent: ForwardedSignal) {
+        if sent == ForwardedSignal::Terminate {
+            return self.request("signal", signal_body("TERM"));
         }
         self.interrupts += 1;
         if self.prompt.is_some() {
             return self.interrupt_at_prompt();
         }
         match self.interrupts {
-            1 => self.act("signal", signal_body("INT")),
-            2 => self.act("kill", json!({})),
+            1 => self.request("signal", signal_body("INT")),
+            2 => self.request("kill", json!({})),
             _ => {}
         }
     }
@@ -194,20 +196,20 @@ impl Control {
             self.interrupts = self.interrupts.max(2);
             self.interrupted_at_prompt = true;
             self.line("");
-            self.act("kill", json!({}));
+            self.request("kill", json!({}));
         }
     }
 
     /// Sends keys to the command. A second Ctrl-C in a row kills the session, unless the program reads
     /// keys: for an editor or a shell, Ctrl-C is a key like any other.
     async fn typed(&mut self, bytes: Bytes) {
-        self.presses = match bytes.iter().all(|byte| *byte == CTRL_C) {
-            true => self.presses.saturating_add(bytes.len()),
+        self.ctrl_c_count = match bytes.iter().all(|byte| *byte == CTRL_C) {
+            true => self.ctrl_c_count.saturating_add(bytes.len()),
             false => 0,
         };
-        if self.presses >= 2 && !self.takes_keys().await {
+        if self.ctrl_c_count >= 2 && !self.reads_keys().await {
             self.interrupts = self.interrupts.max(2);
-            return self.act("kill", json!({}));
+            return self.request("kill", json!({}));
         }
         if let Some(keys) = &self.keys {
             let _ = keys.send(bytes).await;
@@ -216,24 +218,24 @@ impl Control {
 
     /// Returns `true` if the program uses the alternate screen or waits for input, and also if the
     /// daemon cannot tell.
-    async fn takes_keys(&self) -> bool {
+    async fn reads_keys(&self) -> bool {
         let Some(id) = &self.session else {
             return true;
         };
-        let look = json!({"action": "screen", "session_id": id});
+        let request = json!({"action": "screen", "session_id": id});
         let client = self.client.of_person();
-        let Ok(seen) = client.post("/v1/tools/terminal_session", &look).await else {
+        let Ok(screen) = client.post("/v1/tools/terminal_session", &request).await else {
             return true;
         };
-        let says = |fact: &str| seen[fact] == json!(true);
-        says("alternate_screen") || says("waiting_for_input")
+        let is_true = |fact: &str| screen[fact] == json!(true);
+        is_true("alternate_screen") || is_true("waiting_for_input")
     }
 
-    async fn said(&mut self, said: Said) {
-        let answer = match said {
-            Said::Interrupt => return self.interrupt_at_prompt(),
-            Said::Yes => "yes",
-            Said::No => "no",
+    async fn answer_prompt(&mut self, answer: PromptAnswer) {
+        let answer = match answer {
+            PromptAnswer::Interrupt => return self.interrupt_at_prompt(),
+            PromptAnswer::Yes => "yes",
+            PromptAnswer::No => "no",
         };
         let Some(prompt) = self.prompt.take() else {
             return;
@@ -282,7 +284,7 @@ impl Control {
     }
 
     /// Records if the cursor is at the beginning of a line after this output.
-    pub fn wrote(&mut self, bytes: &[u8]) {
+    pub fn track_cursor(&mut self, bytes: &[u8]) {
         if let Some(last) = bytes.last() {
             self.mid_line = *last != b'\n';
         }
@@ -294,31 +296,31 @@ impl Control {
     }
 
     /// Sends `SIGPIPE` to the command, as the kernel would, because the reader of our output is gone.
-    pub async fn nobody_reads(&mut self) {
+    pub async fn output_closed(&mut self) {
         if let Some(id) = &self.session {
             let path = format!("/v1/sessions/{id}/signal");
             let _ = self.client.post(&path, &signal_body("PIPE")).await;
         }
-        self.leave();
+        self.stop();
     }
 
     /// Restores the terminal and stops forwarding input.
-    pub fn leave(&mut self) {
+    pub fn stop(&mut self) {
         self.raw = None;
-        if let Some(feeding) = self.feeding.take() {
-            feeding.abort();
+        if let Some(input_task) = self.input_task.take() {
+            input_task.abort();
         }
     }
 
     fn resized(&mut self) {
         if let (Some(terminal), Some(_)) = (&self.terminal, &self.raw) {
             let (cols, rows) = terminal.size();
-            self.act("resize", json!({"cols": cols, "rows": rows}));
+            self.request("resize", json!({"cols": cols, "rows": rows}));
         }
     }
 
     /// Requests an action on the session without waiting for the response.
-    fn act(&self, what: &str, body: Value) {
+    fn request(&self, what: &str, body: Value) {
         let Some(id) = &self.session else { return };
         let path = format!("/v1/sessions/{id}/{what}");
         let client = self.client.of_person();
@@ -342,9 +344,9 @@ fn signal_body(signal: &str) -> Value {
     json!({"signal": signal, "key": key})
 }
 
-async fn next_signal(int: &mut Signal, term: &mut Signal) -> Sent {
+async fn next_signal(int: &mut Signal, term: &mut Signal) -> ForwardedSignal {
     tokio::select! {
-        Some(()) = int.recv() => Sent::Interrupt,
-        Some(()) = term.recv() => Sent::Terminate,
+        Some(()) = int.recv() => ForwardedSignal::Interrupt,
+        Some(()) = term.recv() => ForwardedSignal::Terminate,
     }
 }

@@ -9,7 +9,7 @@ use crate::cli::client::{Client, ClientError};
 use abide_engine::entropy;
 
 /// Largest number of bytes sent in one request.
-const PART: usize = 64 << 10;
+const CHUNK: usize = 64 << 10;
 /// Number of attempts to send a chunk while the connection to the daemon breaks.
 const ATTEMPTS: u32 = 5;
 
@@ -22,19 +22,19 @@ pub enum Source {
 }
 
 /// Forwards input until it ends or the session no longer accepts it.
-pub async fn feed(client: Client, session: String, source: Source) {
+pub async fn forward(client: Client, session: String, source: Source) {
     let _ = match source {
-        Source::Stdin => feed_stdin(&client, &session).await,
-        Source::Keys(keys) => feed_keys(&client, &session, keys).await,
+        Source::Stdin => forward_stdin(&client, &session).await,
+        Source::Keys(keys) => forward_keys(&client, &session, keys).await,
     };
 }
 
-async fn feed_stdin(client: &Client, session: &str) -> Result<(), ClientError> {
+async fn forward_stdin(client: &Client, session: &str) -> Result<(), ClientError> {
     loop {
-        let part = tokio::task::spawn_blocking(read).await;
-        let part = part.unwrap_or_default();
-        let last = part.is_empty();
-        send(client, session, part, last).await?;
+        let chunk = tokio::task::spawn_blocking(read).await;
+        let chunk = chunk.unwrap_or_default();
+        let last = chunk.is_empty();
+        send(client, session, chunk, last).await?;
         if last {
             return Ok(());
         }
@@ -43,18 +43,18 @@ async fn feed_stdin(client: &Client, session: &str) -> Result<(), ClientError> {
 
 /// Reads the next chunk of standard input. A read error counts as end of file.
 fn read() -> Bytes {
-    let mut part = vec![0; PART];
+    let mut chunk = vec![0; CHUNK];
     let read = loop {
-        match std::io::stdin().read(&mut part) {
+        match std::io::stdin().read(&mut chunk) {
             Err(fault) if fault.kind() == std::io::ErrorKind::Interrupted => {}
             read => break read.unwrap_or(0),
         }
     };
-    part.truncate(read);
-    Bytes::from(part)
+    chunk.truncate(read);
+    Bytes::from(chunk)
 }
 
-async fn feed_keys(
+async fn forward_keys(
     client: &Client,
     session: &str,
     mut keys: mpsc::Receiver<Bytes>,
@@ -65,15 +65,15 @@ async fn feed_keys(
     Ok(())
 }
 
-async fn send(client: &Client, session: &str, part: Bytes, last: bool) -> Result<(), ClientError> {
+async fn send(client: &Client, session: &str, chunk: Bytes, last: bool) -> Result<(), ClientError> {
     // Idempotency key: a retry is not written twice.
     let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
     let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
     for _ in 1..ATTEMPTS {
-        match client.post_bytes(&path, part.clone()).await {
+        match client.post_bytes(&path, chunk.clone()).await {
             Err(ClientError::Broken(_)) => {}
             answer => return answer.map(drop),
         }
     }
-    client.post_bytes(&path, part).await.map(drop)
+    client.post_bytes(&path, chunk).await.map(drop)
 }

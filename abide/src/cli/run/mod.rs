@@ -3,9 +3,9 @@
 //! at the offset that was written last.
 
 mod control;
-mod ending;
 pub(super) mod input;
-mod screen;
+mod outcome;
+mod output;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -19,10 +19,10 @@ use serde_json::Value;
 
 use super::args::Run;
 use super::client::{Client, ClientError, ResponseStream};
-use super::patience::Patience;
+use super::duration::DurationLimit;
+use super::error::{CliError, EXIT_ABIDE_ERROR};
+use super::reconnect::Reconnect;
 use super::show::BROKEN_PIPE;
-use super::span::Limit;
-use super::trouble::{OWN, Trouble};
 use crate::cli::terminal::Terminal;
 use crate::http::frame::Frame;
 use crate::http::headers::{INHERITED_LIMITS_HEADER, InheritedLimits, ResourceLimit};
@@ -31,89 +31,91 @@ use abide_engine::config;
 use abide_engine::entropy;
 use abide_session::inherited_limits;
 use control::Control;
-use screen::{Gone, Screen};
+use output::{RunOutput, WriteError};
 
-pub async fn run(client: Client, args: Run) -> Result<u8, Trouble> {
+pub async fn run(client: Client, args: Run) -> Result<u8, CliError> {
     let terminal = terminal();
     let mut body = body(&args, terminal.as_ref())?;
-    let mut screen = Screen::new(args.json);
+    let mut output = RunOutput::new(args.json);
     let mut control = Control::new(client.clone(), terminal, &body)?;
-    let mut patience = Patience::new();
+    let mut reconnect = Reconnect::new();
     let client = client.with_header(INHERITED_LIMITS_HEADER, &inherited_limits());
     let ended = loop {
-        body.from = screen.at;
-        let request = serde_json::to_vec(&body).map_err(|fault| own(fault.to_string()))?;
+        body.from = output.at;
+        let request = serde_json::to_vec(&body).map_err(|fault| abide_error(fault.to_string()))?;
         let answer = client
             .stream(Method::POST, "/v1/runs", Bytes::from(request))
             .await;
         let followed = match answer {
-            Ok(mut answer) => follow(&mut answer, &mut control, &mut screen).await,
-            Err(ClientError::Broken(why)) => Err(Stopped::Broken(why)),
-            Err(error) => return Err(Trouble::from(error).code(OWN)),
+            Ok(mut answer) => follow(&mut answer, &mut control, &mut output).await,
+            Err(ClientError::Broken(why)) => Err(StreamError::Broken(why)),
+            Err(error) => return Err(CliError::from(error).code(EXIT_ABIDE_ERROR)),
         };
         match followed {
             Ok(ended) => break ended,
-            Err(Stopped::Left) => return Ok(ending::INTERRUPTED),
-            Err(Stopped::Gone(Gone::Nobody)) => return Ok(BROKEN_PIPE),
-            Err(Stopped::Gone(Gone::Fault(fault))) => return Err(own(fault.to_string())),
-            Err(Stopped::Broken(why)) => {
-                if !patience.goes_on(screen.at > body.from).await {
-                    return Err(own(format!(
+            Err(StreamError::GaveUp) => return Ok(outcome::INTERRUPTED),
+            Err(StreamError::Write(WriteError::Closed)) => return Ok(BROKEN_PIPE),
+            Err(StreamError::Write(WriteError::Fault(fault))) => {
+                return Err(abide_error(fault.to_string()));
+            }
+            Err(StreamError::Broken(why)) => {
+                if !reconnect.should_retry(output.at > body.from).await {
+                    return Err(abide_error(format!(
                         "the daemon stopped and does not restart: {why}"
                     )));
                 }
             }
         }
     };
-    control.leave();
-    Ok(ending::tell(&ended, control.cancelled(), &args, screen))
+    control.stop();
+    Ok(outcome::report(&ended, control.cancelled(), &args, output))
 }
 
 /// Reason why a stream was not followed to its end.
-enum Stopped {
+enum StreamError {
     /// The connection to the daemon broke.
     Broken(String),
     /// Our output could not be written.
-    Gone(Gone),
+    Write(WriteError),
     /// The person gave up waiting.
-    Left,
+    GaveUp,
 }
 
 /// Follows one stream of frames up to the frame with the outcome.
 async fn follow(
     answer: &mut ResponseStream,
     control: &mut Control,
-    screen: &mut Screen,
-) -> Result<Value, Stopped> {
+    output: &mut RunOutput,
+) -> Result<Value, StreamError> {
     loop {
         let frame = tokio::select! {
             frame = answer.frame() => frame,
-            happened = control.next() => {
-                if control.handle(happened).await {
+            event = control.next() => {
+                if control.handle(event).await {
                     continue;
                 }
-                return Err(Stopped::Left);
+                return Err(StreamError::GaveUp);
             }
         };
         let frame = match frame {
             Ok(Some(frame)) => frame,
-            Ok(None) => return Err(Stopped::Broken("in the middle".into())),
-            Err(ClientError::Broken(why)) => return Err(Stopped::Broken(why)),
-            Err(_) => return Err(Stopped::Broken("in the middle".into())),
+            Ok(None) => return Err(StreamError::Broken("in the middle".into())),
+            Err(ClientError::Broken(why)) => return Err(StreamError::Broken(why)),
+            Err(_) => return Err(StreamError::Broken("in the middle".into())),
         };
         match frame {
             Frame::Accepted(facts) => control.accepted(&facts),
             Frame::Output(stream, bytes) => {
                 control.withdraw("new output: the question is withdrawn");
-                let shown = screen.output(stream, &bytes, control).await;
-                if let Err(Gone::Nobody) = shown {
-                    control.nobody_reads().await;
+                let written = output.write(stream, &bytes, control).await;
+                if let Err(WriteError::Closed) = written {
+                    control.output_closed().await;
                 }
-                shown.map_err(Stopped::Gone)?;
+                written.map_err(StreamError::Write)?;
             }
-            Frame::Offset(offset) => screen.at = offset,
+            Frame::Offset(offset) => output.at = offset,
             Frame::Time(_) => {}
-            Frame::Gap(bytes) => screen.gap(bytes),
+            Frame::Gap(bytes) => output.gap(bytes),
             Frame::Question(facts) => control.ask(&facts),
             Frame::Closed(facts) => control.closed(&facts),
             Frame::Ended(facts) => {
@@ -127,19 +129,19 @@ async fn follow(
 /// Controlling terminal, if this process is in its foreground process group and at least one standard
 /// stream is a terminal. Without the latter another program runs this one, and there is no person to ask.
 fn terminal() -> Option<Terminal> {
-    let seen = std::io::stdin().is_terminal()
+    let has_terminal = std::io::stdin().is_terminal()
         || std::io::stdout().is_terminal()
         || std::io::stderr().is_terminal();
-    seen.then(Terminal::in_front).flatten()
+    has_terminal.then(Terminal::foreground).flatten()
 }
 
-fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
+fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, CliError> {
     let (command, argv) = command(&args.command)?;
     let idle = match (args.idle, args.pty) {
         (Some(limit), _) => limit,
         // A person at the command's own terminal sees if the command is idle.
-        (None, true) => Limit::Never,
-        (None, false) => Limit::After(IDLE_DEFAULT),
+        (None, true) => DurationLimit::Never,
+        (None, false) => DurationLimit::After(IDLE_DEFAULT),
     };
     let pty = args.pty.then(|| {
         let (cols, rows) = terminal.map_or((80, 24), Terminal::size);
@@ -168,23 +170,23 @@ fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, Trouble> {
 
 /// Command line and argument vector: a single word is a command line for the shell; several words are
 /// executed as they are.
-pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>), Trouble> {
+pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>), CliError> {
     if let [line] = words {
         let line = line.to_str().ok_or_else(|| {
-            own("a command line must be UTF-8".into())
+            abide_error("a command line must be UTF-8".into())
                 .next("pass the command as several words, which may be any bytes")
         })?;
         if line.trim().is_empty() {
-            return Err(own("the command is empty".into()).next("abide run -- COMMAND"));
+            return Err(abide_error("the command is empty".into()).next("abide run -- COMMAND"));
         }
         return Ok((line.to_owned(), None));
     }
-    let shown: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let written: Vec<String> = words.iter().map(|word| quoted(word)).collect();
     let argv = words
         .iter()
         .map(|word| OsText::from(word.as_os_str()))
         .collect();
-    Ok((shown.join(" "), Some(argv)))
+    Ok((written.join(" "), Some(argv)))
 }
 
 /// Word quoted for a shell.
@@ -197,16 +199,18 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn folder(args: &Run) -> Result<PathBuf, Trouble> {
+fn folder(args: &Run) -> Result<PathBuf, CliError> {
     let here = std::env::current_dir()
-        .map_err(|fault| own(format!("cannot use this directory: {fault}")))?;
+        .map_err(|fault| abide_error(format!("cannot use this directory: {fault}")))?;
     let folder = args
         .cwd
         .as_ref()
         .map_or_else(|| here.clone(), |cwd| here.join(cwd));
     if !folder.is_dir() {
-        return Err(own(format!("{} is not a directory", folder.display()))
-            .next("--cwd needs an existing directory"));
+        return Err(
+            abide_error(format!("{} is not a directory", folder.display()))
+                .next("--cwd needs an existing directory"),
+        );
     }
     Ok(folder)
 }
@@ -236,8 +240,8 @@ pub(super) fn inherited_limits() -> InheritedLimits {
     }
 }
 
-fn own(sentence: String) -> Trouble {
-    Trouble::new(sentence).code(OWN)
+fn abide_error(sentence: String) -> CliError {
+    CliError::new(sentence).code(EXIT_ABIDE_ERROR)
 }
 
 #[cfg(test)]
@@ -245,10 +249,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_shown_as_one_would_type_them() {
+    fn words_are_quoted_for_a_shell() {
         let words = ["cargo", "test", "a b", "", "it's", "$HOME"].map(OsString::from);
-        let (shown, argv) = command(&words).unwrap();
-        assert_eq!(shown, r"cargo test 'a b' '' 'it'\''s' '$HOME'");
+        let (written, argv) = command(&words).unwrap();
+        assert_eq!(written, r"cargo test 'a b' '' 'it'\''s' '$HOME'");
         assert_eq!(argv.unwrap().len(), 6);
         assert_eq!(
             command(&["a && b".into()]).unwrap(),
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_given_takes_the_place_of_the_inherited_one() {
+    fn given_variable_replaces_the_inherited_one() {
         let env = environment(&[("PATH".into(), "/x".into()), ("PATH".into(), "/y".into())]);
         let path: Vec<_> = env
             .iter()

@@ -10,14 +10,14 @@ const CONTEXT: usize = 3;
 
 /// Line of a diff: its mark and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct DiffLine {
     mark: char,
     text: String,
 }
 
-impl Line {
+impl DiffLine {
     /// Line with its colour, truncated to the width of the terminal.
-    pub fn coloured(&self, room: Option<usize>) -> String {
+    pub fn coloured(&self, width: Option<usize>) -> String {
         let style = match self.mark {
             '+' => show::GOOD,
             '-' => show::BAD,
@@ -25,15 +25,15 @@ impl Line {
             _ => Style::new(),
         };
         let text = self.to_string();
-        let text = match room {
-            Some(room) => show::cut(&text, room.max(8)),
+        let text = match width {
+            Some(width) => show::truncate(&text, width.max(8)),
             None => text,
         };
         format!("{style}{text}{style:#}")
     }
 }
 
-impl std::fmt::Display for Line {
+impl std::fmt::Display for DiffLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.mark {
             '@' => f.write_str(&self.text),
@@ -43,7 +43,7 @@ impl std::fmt::Display for Line {
 }
 
 /// Diff as a single hunk: the lines between the first and the last difference, with context around them.
-pub fn lines(before: &str, after: &str) -> Vec<Line> {
+pub fn lines(before: &str, after: &str) -> Vec<DiffLine> {
     if before == after {
         return Vec::new();
     }
@@ -57,7 +57,7 @@ pub fn lines(before: &str, after: &str) -> Vec<Line> {
     let from = same_begin.saturating_sub(CONTEXT);
     let until = (old_end + CONTEXT).min(old.len());
     let shown = until - from;
-    let mut lines = vec![Line {
+    let mut lines = vec![DiffLine {
         mark: '@',
         text: format!(
             "@@ -{},{shown} +{},{} @@",
@@ -67,7 +67,7 @@ pub fn lines(before: &str, after: &str) -> Vec<Line> {
         ),
     }];
     let mut add = |mark: char, some: &[&str]| {
-        lines.extend(some.iter().map(|text| Line {
+        lines.extend(some.iter().map(|text| DiffLine {
             mark,
             text: one_line(&text.replace('\t', "    ")),
         }));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changes_and_its_neighbours_are_shown() {
+    fn diff_shows_changed_lines_with_context() {
         let before = "1\n2\n3\n4\n5\n6\n7\n8\n";
         let after = before.replace("5\n", "five\nand a half\n");
         assert_eq!(
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_holds_cannot_steer_the_terminal() {
+    fn control_characters_are_escaped_in_the_diff() {
         assert!(!shown("", "\u{1b}]0;x\u{7}").contains('\u{1b}'));
     }
 }

@@ -14,9 +14,9 @@ const INDENT: &str = "  ";
 
 /// Parse error with its position, as a phrase that follows the name of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault(pub String);
+pub struct EditError(pub String);
 
-type Result<T> = std::result::Result<T, Fault>;
+type Result<T> = std::result::Result<T, EditError>;
 
 /// Value at `path`, if any.
 pub fn get(text: &str, path: &[&str]) -> Result<Option<Value>> {
@@ -38,7 +38,7 @@ pub fn set(text: &str, path: &[&str], value: &impl Serialize) -> Result<String> 
         Some(_) => text.to_owned(),
         None => format!("{}{{}}\n", text.trim_end_matches([' ', '\t'])),
     };
-    let mut node = parse(&text)?.ok_or_else(|| Fault("it is empty".into()))?;
+    let mut node = parse(&text)?.ok_or_else(|| EditError("it is empty".into()))?;
     for (depth, name) in path.iter().enumerate() {
         node.object(name)?;
         match node.member(name) {
@@ -51,7 +51,7 @@ pub fn set(text: &str, path: &[&str], value: &impl Serialize) -> Result<String> 
             None => return insert(&text, &node, &path[depth..], value),
         }
     }
-    Err(Fault("there is no member to set".into()))
+    Err(EditError("there is no member to set".into()))
 }
 
 /// Text without the member at `path`; unchanged if there is none.
@@ -103,7 +103,7 @@ fn insert(text: &str, node: &Node, path: &[&str], value: &impl Serialize) -> Res
     let style = Style::of(text, node);
     let (name, deeper) = path
         .split_first()
-        .ok_or_else(|| Fault("nothing to insert".into()))?;
+        .ok_or_else(|| EditError("nothing to insert".into()))?;
     let mut new = style.render(value, &nested(&style, deeper.len()))?;
     for (depth, name) in deeper.iter().enumerate().rev() {
         let (outer, inner) = (nested(&style, depth), nested(&style, depth + 1));
@@ -186,13 +186,13 @@ impl Style {
     fn render(&self, value: &impl Serialize, indent: &str) -> Result<String> {
         if !self.spread {
             let compact = serde_json::to_string(value);
-            return compact.map_err(|fault| Fault(fault.to_string()));
+            return compact.map_err(|fault| EditError(fault.to_string()));
         }
         let mut bytes = Vec::new();
         let pretty = PrettyFormatter::with_indent(self.unit.as_bytes());
         value
             .serialize(&mut Serializer::with_formatter(&mut bytes, pretty))
-            .map_err(|fault| Fault(fault.to_string()))?;
+            .map_err(|fault| EditError(fault.to_string()))?;
         let text = String::from_utf8_lossy(&bytes);
         Ok(text.replace('\n', &format!("{}{indent}", self.line)))
     }
@@ -239,7 +239,7 @@ impl Node {
         if self.is_object {
             return Ok(());
         }
-        Err(Fault(format!(
+        Err(EditError(format!(
             "what should hold \"{wanted}\" is not an object"
         )))
     }
@@ -248,7 +248,7 @@ impl Node {
 /// Value of a node, after comments and trailing commas are removed.
 fn plain(text: &str, node: &Node) -> Result<Value> {
     let bare = Bare::of(&text[node.span.clone()]);
-    serde_json::from_str(&bare).map_err(|fault| Fault(fault.to_string()))
+    serde_json::from_str(&bare).map_err(|fault| EditError(fault.to_string()))
 }
 
 /// Removal of comments and trailing commas from a text that was parsed before.
@@ -313,12 +313,12 @@ impl Reader<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    fn fault(&self, what: &str) -> Fault {
+    fn fault(&self, what: &str) -> EditError {
         let line = self.text[..self.at.min(self.text.len())]
             .matches('\n')
             .count()
             + 1;
-        Fault(format!("line {line}: {what}"))
+        EditError(format!("line {line}: {what}"))
     }
 
     /// Skips white space and comments.
@@ -519,7 +519,7 @@ mod tests {
             ("/* x", "line 1"),
             ("{\"a\": 1e}", "line 1"),
         ] {
-            let Fault(why) = set(text, &["servers", "abide"], &1).unwrap_err();
+            let EditError(why) = set(text, &["servers", "abide"], &1).unwrap_err();
             assert!(why.contains(line), "{text}: {why}");
         }
         assert!(set("{\"servers\": 3}", &["servers", "abide"], &1).is_err());

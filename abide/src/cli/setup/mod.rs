@@ -1,9 +1,9 @@
 //! `abide setup`: adds abide to the configuration file of a client. The change is shown first, the rest
 //! of the file is kept, and the change can be undone.
 
+pub mod clients;
 mod diff;
 mod jsonc;
-pub mod server;
 mod toml;
 
 use std::io::{IsTerminal, Write};
@@ -14,40 +14,45 @@ use serde_json::{Value, json};
 use toml_edit::Table;
 
 use super::args::Setup;
-use super::show::{self, say};
-use super::trouble::Trouble;
+use super::error::CliError;
+use super::show::{self, outln};
 use crate::cli::{replace_file, terminal};
 use crate::connect::{self, DaemonSocket};
 use abide_engine::config::Paths;
-use jsonc::Fault;
-use server::{Form, Server};
+use clients::{ConfigFormat, ServerEntry};
+use jsonc::EditError;
 
 /// Time-out for an answer from a pipe. A program that answers has its answer ready; a pipe without a
 /// writer must not block a script for ever.
-const PIPED: Duration = Duration::from_secs(2);
+const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub fn setup(args: Setup, paths: &Paths) -> Result<u8, Trouble> {
+pub fn setup(args: Setup, paths: &Paths) -> Result<u8, CliError> {
     let agent = args.agent.clone().name();
     let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
     if agent.chars().any(char::is_control) {
-        return Err(Trouble::new("an agent name must not contain control characters").code(2));
+        return Err(CliError::new("an agent name must not contain control characters").code(2));
     }
     let mut changes = Vec::new();
     for (file, edit) in edits(&args, paths, &agent)? {
         let change = Change::read(file, edit)?;
         changes.push(match args.undo {
-            false => change.made()?,
-            true => change.undone()?,
+            false => change.with_edit()?,
+            true => change.without_edit()?,
         });
     }
-    let wanted: Vec<&Change> = changes.iter().filter(|change| change.is_one()).collect();
-    let may_write = !args.print && !wanted.is_empty();
+    let pending: Vec<&Change> = changes
+        .iter()
+        .filter(|change| change.changes_file())
+        .collect();
+    let may_write = !args.print && !pending.is_empty();
     if may_write {
-        wanted.iter().try_for_each(|change| change.allowed())?;
+        pending
+            .iter()
+            .try_for_each(|change| change.check_writable())?;
     }
-    let written = may_write && (args.yes || (!args.json.json && agreed(&wanted)?));
+    let written = may_write && (args.yes || (!args.json.json && confirm(&pending)?));
     if written {
-        for change in &wanted {
+        for change in &pending {
             change.write()?;
         }
     }
@@ -55,24 +60,24 @@ pub fn setup(args: Setup, paths: &Paths) -> Result<u8, Trouble> {
         show::json(&facts(&args, &agent, &changes, written));
         return Ok(0);
     }
-    tell(&args, &agent, &wanted, written);
+    print_result(&args, &agent, &pending, written);
     if written {
-        remind(&wanted, paths);
+        print_reload_note(&pending, paths);
     }
     Ok(u8::from(may_write && !written))
 }
 
 /// Edits to make, each with its file.
-fn edits(args: &Setup, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)>, Trouble> {
+fn edits(args: &Setup, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)>, CliError> {
     let project = match args.project {
         true => Some(std::env::current_dir()?),
         false => None,
     };
     let server = args.client.server(&program()?, agent, args.project);
     let file = args.client.file(project.as_deref());
-    let mut edits = vec![(file, Edit::Server(args.client.form(), server))];
-    if let Some(way) = args.client.waker() {
-        let waker = toml::waker(agent, way);
+    let mut edits = vec![(file, Edit::Server(args.client.format(), server))];
+    if let Some(kind) = args.client.waker() {
+        let waker = toml::waker(agent, kind);
         edits.push((paths.config.clone(), Edit::Waker(waker)));
     }
     Ok(edits)
@@ -80,48 +85,48 @@ fn edits(args: &Setup, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)
 
 /// Addition to a file.
 enum Edit {
-    Server(Form, Server),
+    Server(ConfigFormat, ServerEntry),
     Waker(Table),
 }
 
 impl Edit {
-    fn is_in(&self, text: &str) -> Result<bool, Fault> {
+    fn is_in(&self, text: &str) -> Result<bool, EditError> {
         match self {
-            Edit::Server(form, _) => form.has_server(text),
+            Edit::Server(format, _) => format.has_server(text),
             Edit::Waker(waker) => toml::has_waker(text, waker),
         }
     }
 
     /// Returns `true` if the entry in the file comes from an earlier setup, even if for another agent
     /// or program.
-    fn looks_set_up(&self, text: &str) -> Result<bool, Fault> {
+    fn is_from_setup(&self, text: &str) -> Result<bool, EditError> {
         match self {
-            Edit::Server(form, _) => form.has_own(text),
+            Edit::Server(format, _) => format.is_from_setup(text),
             Edit::Waker(waker) => toml::has_waker(text, waker),
         }
     }
 
-    fn put_into(&self, text: &str) -> Result<String, Fault> {
+    fn apply(&self, text: &str) -> Result<String, EditError> {
         match self {
-            Edit::Server(form, server) => form.add(text, server),
+            Edit::Server(format, server) => format.add(text, server),
             Edit::Waker(waker) => toml::add_waker(text, waker),
         }
     }
 
-    fn take_out_of(&self, text: &str, before: Option<&str>) -> Result<String, Fault> {
+    fn remove(&self, text: &str, before: Option<&str>) -> Result<String, EditError> {
         match self {
-            Edit::Server(form, _) => form.take_out(text, before),
-            Edit::Waker(waker) => toml::take_out_waker(text, waker),
+            Edit::Server(format, _) => format.remove(text, before),
+            Edit::Waker(waker) => toml::remove_waker(text, waker),
         }
     }
 }
 
 /// Path of this program, as text that a client can start.
-fn program() -> Result<String, Trouble> {
+fn program() -> Result<String, CliError> {
     let program = std::env::current_exe()?;
     let usable = program.exists().then(|| program.to_str()).flatten();
     usable.map(str::to_owned).ok_or_else(|| {
-        Trouble::new(format!(
+        CliError::new(format!(
             "{} cannot be written into a configuration file",
             program.display()
         ))
@@ -131,14 +136,14 @@ fn program() -> Result<String, Trouble> {
 
 /// Shows the changes and asks for confirmation at the terminal. Without a terminal the answer may come
 /// from a pipe; otherwise the answer is no.
-fn agreed(changes: &[&Change]) -> Result<bool, Trouble> {
+fn confirm(changes: &[&Change]) -> Result<bool, CliError> {
     show_changes(changes);
     let stdin = std::io::stdin();
     let mut out = std::io::stdout();
     if stdin.is_terminal() && out.is_terminal() {
         write!(out, "\nWrite this? [y/N] ")?;
         out.flush()?;
-    } else if stdin.is_terminal() || !terminal::comes_within(&stdin, PIPED) {
+    } else if stdin.is_terminal() || !terminal::is_readable_within(&stdin, PIPE_TIMEOUT) {
         return Ok(false);
     }
     let mut answer = String::new();
@@ -155,19 +160,19 @@ fn show_changes(changes: &[&Change]) {
             "remove" => " (removed)",
             _ => "",
         };
-        say!("{heading}{}{heading:#}{what}", change.path.display());
+        outln!("{heading}{}{heading:#}{what}", change.path.display());
         for line in diff::lines(change.text(), change.new_text()) {
-            say!("{}", line.coloured(show::room()));
+            outln!("{}", line.coloured(show::terminal_width()));
         }
     }
 }
 
-fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
+fn print_result(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
     let client = args.client.title();
     if changes.is_empty() {
         match args.undo {
-            true => say!("{client} is not set up; nothing to undo."),
-            false => say!("{client} is already set up as agent {agent}."),
+            true => outln!("{client} is not set up; nothing to undo."),
+            false => outln!("{client} is already set up as agent {agent}."),
         }
         return;
     }
@@ -178,35 +183,35 @@ fn tell(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
         return;
     }
     if !written {
-        say!("\nNothing was written; --yes writes it without asking.");
+        outln!("\nNothing was written; --yes writes it without asking.");
     } else if args.undo {
-        say!("\n{client} is restored to what it was.");
+        outln!("\n{client} is restored to what it was.");
     } else {
-        say!("\n{client} is set up as agent {agent}. Restart it to load abide.");
+        outln!("\n{client} is set up as agent {agent}. Restart it to load abide.");
         let has_waker = |change: &&Change| matches!(change.edit, Edit::Waker(_));
         let waker = changes.iter().copied().find(has_waker);
         let waker = waker.and_then(|_| args.client.waker_note());
         for note in [waker, args.client.hint()].into_iter().flatten() {
             show::wrapped(note, 0)
                 .iter()
-                .for_each(|line| say!("{line}"));
+                .for_each(|line| outln!("{line}"));
         }
         for change in changes.iter().filter(|change| change.backup().exists()) {
-            say!("Copy of the original file: {}", change.backup().display());
+            outln!("Copy of the original file: {}", change.backup().display());
         }
         let project = if args.project { " --project" } else { "" };
         let word = args.client.word();
-        say!("`abide setup {word}{project} --undo` removes it again.");
+        outln!("`abide setup {word}{project} --undo` removes it again.");
     }
 }
 
 /// Reminds the person that a running daemon still uses its old configuration.
-fn remind(changes: &[&Change], paths: &Paths) {
+fn print_reload_note(changes: &[&Change], paths: &Paths) {
     let changed = changes
         .iter()
         .any(|change| matches!(change.edit, Edit::Waker(_)));
     if changed && connect::connect_running(paths, DaemonSocket::Http).is_ok() {
-        say!("Run `abide stop` to reload the daemon's configuration; sessions continue.");
+        outln!("Run `abide stop` to reload the daemon's configuration; sessions continue.");
     }
 }
 
@@ -226,12 +231,12 @@ struct Change {
     edit: Edit,
     before: Option<String>,
     after: Option<String>,
-    copy: Copy,
+    backup_action: BackupAction,
 }
 
 /// Action on the backup of the original file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Copy {
+enum BackupAction {
     /// Leave the backup as it is.
     Keep,
     /// Create the backup from the current file.
@@ -241,20 +246,21 @@ enum Copy {
 }
 
 impl Change {
-    fn read(path: PathBuf, edit: Edit) -> Result<Self, Trouble> {
-        let before = replace_file::read(&path).map_err(|fault| cannot(&path, "read", &fault))?;
+    fn read(path: PathBuf, edit: Edit) -> Result<Self, CliError> {
+        let before =
+            replace_file::read(&path).map_err(|fault| file_error(&path, "read", &fault))?;
         Ok(Change {
             after: before.clone(),
             before,
             path,
             edit,
-            copy: Copy::Keep,
+            backup_action: BackupAction::Keep,
         })
     }
 
     /// Change with the edit applied.
-    fn made(mut self) -> Result<Self, Trouble> {
-        let new = self.edit.put_into(self.text());
+    fn with_edit(mut self) -> Result<Self, CliError> {
+        let new = self.edit.apply(self.text());
         let new = new.map_err(|fault| self.unreadable(&fault))?;
         if new == self.text() {
             return Ok(self);
@@ -263,48 +269,52 @@ impl Change {
         // before abide.
         let was_in = self.edit.is_in(self.text());
         let was_in = was_in.map_err(|fault| self.unreadable(&fault))?;
-        let by_setup = self.edit.looks_set_up(self.text());
+        let by_setup = self.edit.is_from_setup(self.text());
         let by_setup = by_setup.map_err(|fault| self.unreadable(&fault))?;
-        let keep = self.before.is_none() || by_setup || (was_in && self.copied()?.is_some());
-        self.copy = if keep { Copy::Keep } else { Copy::Make };
+        let keep = self.before.is_none() || by_setup || (was_in && self.backup_text()?.is_some());
+        self.backup_action = if keep {
+            BackupAction::Keep
+        } else {
+            BackupAction::Make
+        };
         self.after = Some(new);
         Ok(self)
     }
 
     /// Change that restores the state before setup: exactly the backup if nothing else has changed
     /// since, otherwise the current text without the additions of setup.
-    fn undone(mut self) -> Result<Self, Trouble> {
+    fn without_edit(mut self) -> Result<Self, CliError> {
         let is_in = self.edit.is_in(self.text());
         if !is_in.map_err(|fault| self.unreadable(&fault))? {
             return Ok(self);
         }
-        let copied = self.copied()?;
-        let added = self.edit.put_into(copied.as_deref().unwrap_or_default());
+        let backup = self.backup_text()?;
+        let added = self.edit.apply(backup.as_deref().unwrap_or_default());
         let untouched = added.is_ok_and(|added| added == self.text());
-        self.after = match (untouched, &copied) {
-            (true, Some(copied)) => Some(copied.clone()),
+        self.after = match (untouched, &backup) {
+            (true, Some(backup)) => Some(backup.clone()),
             (true, None) => None,
             (false, _) => {
-                let rest = self.edit.take_out_of(self.text(), copied.as_deref());
+                let rest = self.edit.remove(self.text(), backup.as_deref());
                 let rest = rest.map_err(|fault| self.unreadable(&fault))?;
                 // A file that setup created and that is now empty is removed.
-                let needless = copied.is_none() && matches!(rest.trim(), "" | "{}");
+                let needless = backup.is_none() && matches!(rest.trim(), "" | "{}");
                 (!needless).then_some(rest)
             }
         };
-        if copied.is_some() {
-            self.copy = Copy::Remove;
+        if backup.is_some() {
+            self.backup_action = BackupAction::Remove;
         }
         Ok(self)
     }
 
     /// Text of the backup.
-    fn copied(&self) -> Result<Option<String>, Trouble> {
+    fn backup_text(&self) -> Result<Option<String>, CliError> {
         let copy = self.backup();
-        replace_file::read(&copy).map_err(|fault| cannot(&copy, "read", &fault))
+        replace_file::read(&copy).map_err(|fault| file_error(&copy, "read", &fault))
     }
 
-    fn is_one(&self) -> bool {
+    fn changes_file(&self) -> bool {
         self.before != self.after
     }
 
@@ -322,26 +332,27 @@ impl Change {
     }
 
     /// Checks that the file may be changed, before the person is asked.
-    fn allowed(&self) -> Result<(), Trouble> {
-        replace_file::may_change(&self.path).map_err(|fault| cannot(&self.path, "write", &fault))
+    fn check_writable(&self) -> Result<(), CliError> {
+        replace_file::may_change(&self.path)
+            .map_err(|fault| file_error(&self.path, "write", &fault))
     }
 
-    fn write(&self) -> Result<(), Trouble> {
+    fn write(&self) -> Result<(), CliError> {
         let copy = self.backup();
-        if let (Copy::Make, Some(before)) = (self.copy, &self.before) {
+        if let (BackupAction::Make, Some(before)) = (self.backup_action, &self.before) {
             replace_file::copy_beside(&self.path, &copy, before)
-                .map_err(|fault| cannot(&copy, "write", &fault))?;
+                .map_err(|fault| file_error(&copy, "write", &fault))?;
         }
         replace_file::replace(&self.path, self.before.as_deref(), self.after.as_deref())
-            .map_err(|fault| cannot(&self.path, "write", &fault))?;
-        if self.copy == Copy::Remove {
+            .map_err(|fault| file_error(&self.path, "write", &fault))?;
+        if self.backup_action == BackupAction::Remove {
             std::fs::remove_file(copy)?;
         }
         Ok(())
     }
 
-    fn unreadable(&self, Fault(why): &Fault) -> Trouble {
-        Trouble::new(format!(
+    fn unreadable(&self, EditError(why): &EditError) -> CliError {
+        CliError::new(format!(
             "{} was not changed because it cannot be parsed: {why}",
             self.path.display()
         ))
@@ -351,7 +362,7 @@ impl Change {
     /// Kind of change, in one word.
     fn word(&self) -> &'static str {
         match (&self.before, &self.after) {
-            _ if !self.is_one() => "none",
+            _ if !self.changes_file() => "none",
             (None, _) => "create",
             (_, None) => "remove",
             _ => "update",
@@ -371,6 +382,6 @@ impl Change {
     }
 }
 
-fn cannot(path: &Path, verb: &str, fault: &std::io::Error) -> Trouble {
-    Trouble::new(format!("cannot {verb} {}: {fault}", path.display()))
+fn file_error(path: &Path, verb: &str, fault: &std::io::Error) -> CliError {
+    CliError::new(format!("cannot {verb} {}: {fault}", path.display()))
 }

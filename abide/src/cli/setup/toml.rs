@@ -2,20 +2,20 @@
 
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, value};
 
-use super::jsonc::Fault;
-use super::server::Server;
+use super::clients::ServerEntry;
+use super::jsonc::EditError;
 
 /// Name of the table of servers in the Codex configuration.
 const SERVERS: &str = "mcp_servers";
 
-type Result<T> = std::result::Result<T, Fault>;
+type Result<T> = std::result::Result<T, EditError>;
 
 fn parse(text: &str) -> Result<DocumentMut> {
     text.parse().map_err(|fault: toml_edit::TomlError| {
         let line = fault.span().map_or(1, |span| {
             text[..span.start.min(text.len())].matches('\n').count() + 1
         });
-        Fault(format!(
+        EditError(format!(
             "line {line}: {}",
             fault.message().replace('\n', ", ")
         ))
@@ -65,7 +65,7 @@ pub fn args_of(text: &str, name: &str) -> Result<Option<Vec<String>>> {
 }
 
 /// Text with this server.
-pub fn add_server(text: &str, name: &str, server: &Server) -> Result<String> {
+pub fn add_server(text: &str, name: &str, server: &ServerEntry) -> Result<String> {
     let mut document = parse(text)?;
     let all = document.entry(SERVERS).or_insert_with(|| {
         let mut all = Table::new();
@@ -75,7 +75,7 @@ pub fn add_server(text: &str, name: &str, server: &Server) -> Result<String> {
     let inline = all.is_inline_table();
     let all = all
         .as_table_like_mut()
-        .ok_or_else(|| Fault(format!("`{SERVERS}` is not a table")))?;
+        .ok_or_else(|| EditError(format!("`{SERVERS}` is not a table")))?;
     if let Some(found) = all.get_mut(name).and_then(Item::as_table_like_mut) {
         fill(found, server);
     } else if inline {
@@ -91,12 +91,12 @@ pub fn add_server(text: &str, name: &str, server: &Server) -> Result<String> {
 }
 
 /// Sets the fields of the entry; other fields, which the person has added, are kept.
-fn fill(table: &mut dyn TableLike, server: &Server) {
+fn fill(table: &mut dyn TableLike, server: &ServerEntry) {
     let mut put = |name: &str, new: toml_edit::Value| {
         let same = table
             .get(name)
             .and_then(Item::as_value)
-            .is_some_and(|old| plain(old) == plain(&new));
+            .is_some_and(|old| formatted(old) == formatted(&new));
         if !same {
             table.insert(name, value(new));
         }
@@ -111,9 +111,9 @@ fn fill(table: &mut dyn TableLike, server: &Server) {
     fill_env(table, server);
 }
 
-fn fill_env(table: &mut dyn TableLike, server: &Server) {
+fn fill_env(table: &mut dyn TableLike, server: &ServerEntry) {
     if let Some(env) = table.get_mut("env").and_then(Item::as_table_like_mut) {
-        for name in server.unwanted() {
+        for name in server.stale_variables() {
             env.remove(name);
         }
         for (name, text) in &server.env {
@@ -128,7 +128,7 @@ fn fill_env(table: &mut dyn TableLike, server: &Server) {
 }
 
 /// Value without the white space and comments around it.
-fn plain(of: &toml_edit::Value) -> String {
+fn formatted(of: &toml_edit::Value) -> String {
     let mut of = of.clone();
     of.decor_mut().clear();
     if let Some(list) = of.as_array_mut() {
@@ -141,7 +141,7 @@ fn plain(of: &toml_edit::Value) -> String {
 }
 
 /// Text without this server, or with the entry that `before` had.
-pub fn take_out_server(text: &str, name: &str, before: Option<&str>) -> Result<String> {
+pub fn remove_server(text: &str, name: &str, before: Option<&str>) -> Result<String> {
     let mut document = parse(text)?;
     let old = before.map(parse).transpose()?;
     let old = old.as_ref().and_then(servers).and_then(|all| all.get(name));
@@ -166,7 +166,7 @@ pub fn add_waker(text: &str, waker: &Table) -> Result<String> {
         .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let all = all
         .as_array_of_tables_mut()
-        .ok_or_else(|| Fault("`wakers` is not a list of [[wakers]] tables".into()))?;
+        .ok_or_else(|| EditError("`wakers` is not a list of [[wakers]] tables".into()))?;
     if all.iter().any(|known| same(known, waker)) {
         return Ok(text.to_owned());
     }
@@ -182,7 +182,7 @@ pub fn has_waker(text: &str, waker: &Table) -> Result<bool> {
 }
 
 /// Text without this waker.
-pub fn take_out_waker(text: &str, waker: &Table) -> Result<String> {
+pub fn remove_waker(text: &str, waker: &Table) -> Result<String> {
     let mut document = parse(text)?;
     if let Some(all) = document
         .get_mut("wakers")
@@ -203,7 +203,7 @@ fn same(left: &Table, right: &Table) -> bool {
             .map(|(name, item)| {
                 (
                     name.to_owned(),
-                    item.as_value().map(plain).unwrap_or_default(),
+                    item.as_value().map(formatted).unwrap_or_default(),
                 )
             })
             .collect();
@@ -214,10 +214,10 @@ fn same(left: &Table, right: &Table) -> bool {
 }
 
 /// Waker entry that resumes the last session of this client for this agent.
-pub fn waker(agent: &str, way: &str) -> Table {
+pub fn waker(agent: &str, kind: &str) -> Table {
     let mut table = Table::new();
     table.insert("agent", value(agent));
-    table.insert(way, value(true));
+    table.insert(kind, value(true));
     table
 }
 
@@ -225,8 +225,8 @@ pub fn waker(agent: &str, way: &str) -> Table {
 mod tests {
     use super::*;
 
-    fn server() -> Server {
-        Server {
+    fn server() -> ServerEntry {
+        ServerEntry {
             command: "/bin/abide".into(),
             args: vec!["mcp".into()],
             env: vec![("A".into(), "b".into())],
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_stays() {
+    fn other_entries_and_comments_are_kept() {
         let text =
             "# mine\nmodel = \"x\" # fast\n\n[mcp_servers.other]\ncommand = 'y'\n\n[tui]\na = 1\n";
         let with = add_server(text, "abide", &server()).unwrap();
@@ -247,17 +247,17 @@ mod tests {
         assert!(with.contains("[mcp_servers.abide]\ncommand = \"/bin/abide\"\nargs = [\"mcp\"]\ntool_timeout_sec = 60\nenv = { A = \"b\" }\n"), "{with}");
         assert!(with.contains("[tui]\na = 1\n"));
         assert_eq!(add_server(&with, "abide", &server()).unwrap(), with);
-        assert_eq!(take_out_server(&with, "abide", None).unwrap(), text);
+        assert_eq!(remove_server(&with, "abide", None).unwrap(), text);
         assert!(has_server(&with, "abide").unwrap() && !has_server(text, "abide").unwrap());
     }
 
     #[test]
-    fn what_stood_there_before_comes_back() {
+    fn removing_restores_the_entry_before_setup() {
         let before = "[mcp_servers.abide]\ncommand = \"old\"\nenabled = false\n";
         let with = add_server(before, "abide", &server()).unwrap();
         assert!(with.contains("enabled = false"), "{with}");
         let later = format!("{with}\n[later]\nx = 1\n");
-        let back = take_out_server(&later, "abide", Some(before)).unwrap();
+        let back = remove_server(&later, "abide", Some(before)).unwrap();
         assert!(
             back.contains("command = \"old\"") && back.contains("[later]"),
             "{back}"
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_set_besides_stays() {
+    fn settings_added_by_the_person_are_kept() {
         for text in [
             "[mcp_servers.abide]\nurl = \"http://old\"\nenv = { MINE = \"1\", ABIDE_DIR = \"/old\" }\n",
             "[mcp_servers.abide]\n\n[mcp_servers.abide.env]\nMINE = \"1\"\nABIDE_DIR = \"/old\"\n",
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn wakers_come_and_go_beside_others() {
+    fn waker_is_added_and_removed_beside_others() {
         let ours = waker("codex", "codex");
         let text = "# mine\nmax_output = 5\n\n[[wakers]] # the pager\ndesktop = true\n";
         let with = add_waker(text, &ours).unwrap();
@@ -295,17 +295,17 @@ mod tests {
         );
         assert_eq!(add_waker(&with, &ours).unwrap(), with);
         assert!(has_waker(&with, &ours).unwrap() && !has_waker(text, &ours).unwrap());
-        assert_eq!(take_out_waker(&with, &ours).unwrap(), text);
+        assert_eq!(remove_waker(&with, &ours).unwrap(), text);
         assert!(add_waker("wakers = 1\n", &ours).is_err());
     }
 
     #[test]
-    fn other_shapes_are_understood_or_refused() {
+    fn inline_tables_are_edited_and_other_types_refused() {
         let inline = "mcp_servers = { other = { command = \"y\" } }\n";
         let with = add_server(inline, "abide", &server()).unwrap();
         assert!(has_server(&with, "abide").unwrap(), "{with}");
         assert!(add_server("mcp_servers = 3\n", "abide", &server()).is_err());
-        let Fault(why) = add_server("a = 1\nb = \n", "abide", &server()).unwrap_err();
+        let EditError(why) = add_server("a = 1\nb = \n", "abide", &server()).unwrap_err();
         assert!(why.starts_with("line 2"), "{why}");
         let windows = "a = 1\r\n";
         assert!(

@@ -1,5 +1,5 @@
 //! Data of `abide top`. Events from the daemon say that something has changed, and the lists are then
-//! read again, at most once per [`GATHER`]. No request is made while nothing changes.
+//! read again, at most once per [`READ_DELAY`]. No request is made while nothing changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::http::frame::Frame;
 use abide_engine::clock::{SystemClock, pause, sleep_until};
 
 /// Largest number of rows that are read of a list.
-const MOST: usize = 200;
+const ROW_LIMIT: usize = 200;
 /// Number of messages that are read.
-const MESSAGES: usize = 50;
+const MESSAGE_LIMIT: usize = 50;
 /// Delay between an event and reading the lists, to combine events that arrive together.
-const GATHER: Duration = Duration::from_millis(200);
+const READ_DELAY: Duration = Duration::from_millis(200);
 /// Back-off before the next request to a daemon that does not answer or does not serve events.
-const LEAVE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Capacity of the queue of updates to be drawn.
-const WAITING: usize = 64;
+const QUEUE: usize = 64;
 /// Number of bytes that are shown from the end of a log.
 const LOG_TAIL: u64 = 64 << 10;
 
@@ -53,11 +53,11 @@ pub async fn load(client: &Client) -> Result<Lists, ClientError> {
     let status = client.get("/v1/status").await?;
     let questions = client.get("/v1/questions").await?;
     let sessions = client
-        .get(&format!("/v1/sessions?limit={MOST}&tails=true"))
+        .get(&format!("/v1/sessions?limit={ROW_LIMIT}&tails=true"))
         .await?;
-    let timers = client.get(&format!("/v1/timers?limit={MOST}")).await?;
+    let timers = client.get(&format!("/v1/timers?limit={ROW_LIMIT}")).await?;
     let messages = client
-        .get(&format!("/v1/messages?limit={MESSAGES}"))
+        .get(&format!("/v1/messages?limit={MESSAGE_LIMIT}"))
         .await?;
     let mut messages = rows(messages, "messages");
     messages.sort_by_key(|message| std::cmp::Reverse(message["created_at"].as_u64()));
@@ -100,49 +100,49 @@ pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String
 }
 
 /// Update from the daemon.
-pub enum News {
+pub enum FeedUpdate {
     /// All lists, read again.
     Lists(Box<Lists>),
     /// Output and resource usage of one session.
     Output(Value),
     /// The daemon does not answer.
-    Trouble(String),
+    Unreachable(String),
 }
 
 /// Stream of updates. Dropping it stops the task that follows the events.
 pub struct Feed {
-    news: mpsc::Receiver<News>,
-    wanted: Arc<Notify>,
-    following: JoinHandle<()>,
+    updates: mpsc::Receiver<FeedUpdate>,
+    reload: Arc<Notify>,
+    task: JoinHandle<()>,
 }
 
 impl Feed {
     /// Starts the task that follows the events.
     pub fn open(client: Client) -> Self {
-        let (sender, news) = mpsc::channel(WAITING);
-        let wanted = Arc::new(Notify::new());
+        let (sender, updates) = mpsc::channel(QUEUE);
+        let reload = Arc::new(Notify::new());
         let follower = Follower {
             client,
-            wanted: wanted.clone(),
-            news: sender,
+            reload: reload.clone(),
+            updates: sender,
             due: None,
         };
         Feed {
-            news,
-            wanted,
-            following: tokio::spawn(follower.follow()),
+            updates,
+            reload,
+            task: tokio::spawn(follower.follow()),
         }
     }
 
     /// Requests that the lists are read again soon.
-    pub fn look_again(&self) {
-        self.wanted.notify_one();
+    pub fn request_reload(&self) {
+        self.reload.notify_one();
     }
 
     /// Waits for the next update. Cancel safe: no update is lost if the future is dropped.
-    pub async fn next(&mut self) -> News {
-        match self.news.recv().await {
-            Some(news) => news,
+    pub async fn next(&mut self) -> FeedUpdate {
+        match self.updates.recv().await {
+            Some(updates) => updates,
             None => std::future::pending().await,
         }
     }
@@ -150,14 +150,14 @@ impl Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        self.following.abort();
+        self.task.abort();
     }
 }
 
 struct Follower {
     client: Client,
-    wanted: Arc<Notify>,
-    news: mpsc::Sender<News>,
+    reload: Arc<Notify>,
+    updates: mpsc::Sender<FeedUpdate>,
     /// Time at which the lists are to be read again.
     due: Option<Mono>,
 }
@@ -167,40 +167,43 @@ impl Follower {
         loop {
             let path = "/v1/events?tails=true";
             let stream = self.client.stream(Method::GET, path, Bytes::new()).await;
-            let told = match stream {
+            let sent = match stream {
                 Ok(mut stream) => {
                     // Changes before the stream was open sent no event; they are found in the lists.
-                    self.look_after(GATHER);
-                    self.hear(&mut stream).await
+                    self.read_after(READ_DELAY);
+                    self.follow_events(&mut stream).await
                 }
                 // A daemon that refuses the event stream is polled every second.
                 Err(ClientError::Refused { .. }) => self.read().await,
-                Err(error) => self.tell(News::Trouble(super::sentence(error))).await,
+                Err(error) => {
+                    self.send(FeedUpdate::Unreachable(super::sentence(error)))
+                        .await
+                }
             };
-            if told.is_none() {
+            if sent.is_none() {
                 return;
             }
-            pause(LEAVE).await;
+            pause(RETRY_DELAY).await;
         }
     }
 
-    fn look_after(&mut self, span: Duration) {
+    fn read_after(&mut self, span: Duration) {
         let now = SystemClock.mono().0;
         let at = Mono(now + u64::try_from(span.as_millis()).unwrap_or(0));
         self.due.get_or_insert(at);
     }
 
     /// Handles events until the stream ends. `None`: the receiver of the updates is gone.
-    async fn hear(&mut self, stream: &mut ResponseStream) -> Option<()> {
+    async fn follow_events(&mut self, stream: &mut ResponseStream) -> Option<()> {
         loop {
             tokio::select! {
                 event = stream.event() => match event {
-                    Ok(Some((name, data))) if name == "output" => self.tell(News::Output(data)).await?,
+                    Ok(Some((name, data))) if name == "output" => self.send(FeedUpdate::Output(data)).await?,
                     Ok(Some((name, _))) if name == "hello" => {}
-                    Ok(Some(_)) => self.look_after(GATHER),
+                    Ok(Some(_)) => self.read_after(READ_DELAY),
                     Ok(None) | Err(_) => return Some(()),
                 },
-                () = self.wanted.notified() => self.look_after(GATHER),
+                () = self.reload.notified() => self.read_after(READ_DELAY),
                 () = sleep_until(&SystemClock, self.due) => {
                     self.due = None;
                     self.read().await?;
@@ -210,14 +213,14 @@ impl Follower {
     }
 
     async fn read(&self) -> Option<()> {
-        let news = match load(&self.client).await {
-            Ok(lists) => News::Lists(Box::new(lists)),
-            Err(error) => News::Trouble(super::sentence(error)),
+        let updates = match load(&self.client).await {
+            Ok(lists) => FeedUpdate::Lists(Box::new(lists)),
+            Err(error) => FeedUpdate::Unreachable(super::sentence(error)),
         };
-        self.tell(news).await
+        self.send(updates).await
     }
 
-    async fn tell(&self, news: News) -> Option<()> {
-        self.news.send(news).await.ok()
+    async fn send(&self, updates: FeedUpdate) -> Option<()> {
+        self.updates.send(updates).await.ok()
     }
 }

@@ -1,11 +1,11 @@
 //! `abide top`: a live view of questions, sessions, timers and messages in the terminal, with keys to
 //! act on them.
 
-mod draw;
 mod feed;
-mod keys;
+mod full_screen;
+mod key_decoder;
 mod model;
-mod screen;
+mod render;
 
 use abide_core::Mono;
 use serde_json::{Value, json};
@@ -13,16 +13,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::args::Top;
+use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::sessions::killed;
 use super::show;
-use super::trouble::{OWN, Trouble};
 use crate::cli::terminal::Terminal;
 use crate::client::{Client, ClientError};
 use abide_engine::clock::{Clock, SystemClock, sleep_until};
-use feed::{Feed, News};
-use keys::{Key, Keys};
-use model::{Deed, Model, Wish};
-use screen::Screen;
+use feed::{Feed, FeedUpdate};
+use full_screen::FullScreen;
+use key_decoder::{Key, KeyDecoder};
+use model::{KeyEffect, Model, TopRequest};
 
 /// Interval, in milliseconds, at which ages and progress bars are redrawn.
 const TICK: u64 = 1_000;
@@ -31,25 +31,25 @@ fn next_tick() -> Mono {
     Mono(SystemClock.mono().0 + TICK)
 }
 
-pub async fn top(client: Client, args: Top) -> Result<u8, Trouble> {
+pub async fn top(client: Client, args: Top) -> Result<u8, CliError> {
     if args.json {
         let lists = feed::load(&client).await?;
         show::json(&lists.snapshot());
         return Ok(0);
     }
-    let terminal = Terminal::in_front().filter(|_| super::person_reads());
+    let terminal = Terminal::foreground().filter(|_| super::stdout_is_terminal());
     let terminal = terminal.ok_or_else(|| {
-        Trouble::new("there is no terminal to draw on")
+        CliError::new("there is no terminal to draw on")
             .next("run it at a terminal; `abide top --json` prints what it would show")
-            .code(OWN)
+            .code(EXIT_ABIDE_ERROR)
     })?;
     let lists = feed::load(&client).await?;
     let model = Model::new(lists, SystemClock.now().wall.0);
-    let view = View {
+    let view = TopView {
         feed: Feed::open(client.clone()),
-        screen: Screen::enter(terminal)?,
-        acts: JoinSet::new(),
-        keys: Keys::default(),
+        screen: FullScreen::enter(terminal)?,
+        requests: JoinSet::new(),
+        keys: KeyDecoder::default(),
         client,
         model,
     };
@@ -57,22 +57,22 @@ pub async fn top(client: Client, args: Top) -> Result<u8, Trouble> {
 }
 
 /// Signals that end the program.
-struct Ends {
+struct EndSignals {
     term: Signal,
     hang_up: Signal,
     interrupt: Signal,
 }
 
-impl Ends {
+impl EndSignals {
     fn new() -> std::io::Result<Self> {
-        Ok(Ends {
+        Ok(EndSignals {
             term: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    async fn come(&mut self) {
+    async fn received(&mut self) {
         tokio::select! {
             _ = self.term.recv() => {}
             _ = self.hang_up.recv() => {}
@@ -82,24 +82,24 @@ impl Ends {
 }
 
 /// Result of an action, or the lines of a log that was read.
-struct Done {
-    said: Result<String, String>,
+struct RequestDone {
+    notice: Result<String, String>,
     log: Option<(String, Vec<String>)>,
 }
 
-struct View {
+struct TopView {
     client: Client,
     feed: Feed,
     model: Model,
-    screen: Screen,
-    keys: Keys,
-    acts: JoinSet<Done>,
+    screen: FullScreen,
+    keys: KeyDecoder,
+    requests: JoinSet<RequestDone>,
 }
 
-impl View {
-    async fn run(mut self) -> Result<u8, Trouble> {
+impl TopView {
+    async fn run(mut self) -> Result<u8, CliError> {
         let mut resized = signal(SignalKind::window_change())?;
-        let mut ends = Ends::new()?;
+        let mut end_signals = EndSignals::new()?;
         let mut room = [0; 256];
         let mut tick = next_tick();
         loop {
@@ -108,7 +108,7 @@ impl View {
                 typed = self.screen.read(&mut room) => match typed {
                     Ok(0) | Err(_) => return Ok(0),
                     Ok(read) => {
-                        let typed = self.keys.typed(&room[..read]);
+                        let typed = self.keys.decode(&room[..read]);
                         for key in typed {
                             if self.press(key) {
                                 return Ok(0);
@@ -116,10 +116,10 @@ impl View {
                         }
                     }
                 },
-                _ = resized.recv() => self.screen.forget(),
-                () = ends.come() => return Ok(0),
-                news = self.feed.next() => self.hear(news),
-                Some(Ok(done)) = self.acts.join_next() => self.done(done),
+                _ = resized.recv() => self.screen.invalidate(),
+                () = end_signals.received() => return Ok(0),
+                update = self.feed.next() => self.apply(update),
+                Some(Ok(done)) = self.requests.join_next() => self.done(done),
                 () = sleep_until(&SystemClock, Some(tick)) => {
                     tick = next_tick();
                     self.tick();
@@ -131,91 +131,97 @@ impl View {
     fn draw(&mut self) -> std::io::Result<()> {
         let (cols, rows) = self.screen.size();
         self.model.now = SystemClock.now().wall.0;
-        let lines = draw::frame(&mut self.model, cols.into(), rows.into());
+        let lines = render::frame(&mut self.model, cols.into(), rows.into());
         self.screen.show(&lines)
     }
 
     /// Handles a key; `true` quits.
     fn press(&mut self, key: Key) -> bool {
         match self.model.press(key) {
-            Wish::Nothing => {}
-            Wish::Quit => return true,
-            Wish::Act(deed) => {
+            KeyEffect::Nothing => {}
+            KeyEffect::Quit => return true,
+            KeyEffect::Request(request) => {
                 let client = self.client.clone();
-                self.acts.spawn(async move { act(&client, deed).await });
+                self.requests
+                    .spawn(async move { perform(&client, request).await });
             }
         }
         false
     }
 
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Lists(lists) => self.model.take(*lists),
-            News::Output(output) => self.model.output(&output),
-            News::Trouble(why) => self.model.notice = Some(why),
+    fn apply(&mut self, update: FeedUpdate) {
+        match update {
+            FeedUpdate::Lists(lists) => self.model.set_lists(*lists),
+            FeedUpdate::Output(output) => self.model.output(&output),
+            FeedUpdate::Unreachable(why) => self.model.notice = Some(why),
         }
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: RequestDone) {
         if let Some((session, lines)) = done.log {
-            self.model.log_came(&session, lines);
+            self.model.set_log(&session, lines);
             return;
         }
-        let (Ok(said) | Err(said)) = done.said;
-        self.model.notice = Some(said);
-        self.feed.look_again();
+        let (Ok(notice) | Err(notice)) = done.notice;
+        self.model.notice = Some(notice);
+        self.feed.request_reload();
     }
 
     /// Reads the log that is shown again, once per tick.
     fn tick(&mut self) {
-        if let Some(deed) = self.model.log_wanted() {
+        if let Some(request) = self.model.log_request() {
             let client = self.client.clone();
-            self.acts.spawn(async move { act(&client, deed).await });
+            self.requests
+                .spawn(async move { perform(&client, request).await });
         }
     }
 }
 
-async fn act(client: &Client, deed: Deed) -> Done {
-    let (path, body, said) = match &deed {
-        Deed::Log { session, pty } => {
+async fn perform(client: &Client, request: TopRequest) -> RequestDone {
+    let (path, body, notice) = match &request {
+        TopRequest::Log { session, pty } => {
             let lines = feed::log(client, session, *pty).await;
             let lines = lines.unwrap_or_else(|error| vec![sentence(error)]);
-            return Done {
-                said: Ok(String::new()),
+            return RequestDone {
+                notice: Ok(String::new()),
                 log: Some((session.clone(), lines)),
             };
         }
-        Deed::Answer { question, yes } => {
+        TopRequest::Answer { question, yes } => {
             let word = if *yes { "yes" } else { "no" };
-            let said = match yes {
+            let notice = match yes {
                 true => "Yes: continuing to wait.",
                 false => "No: the command is being ended.",
             };
             let path = format!("/v1/questions/{question}/answer");
-            (path, json!({"answer": word}), said.to_owned())
+            (path, json!({"answer": word}), notice.to_owned())
         }
-        Deed::Kill { session } => {
+        TopRequest::Kill { session } => {
             let path = format!("/v1/sessions/{session}/kill");
-            let said = match client.post(&path, &json!({})).await {
+            let notice = match client.post(&path, &json!({})).await {
                 Ok(ended) => Ok(killed(session, &ended)),
                 Err(error) => Err(sentence(error)),
             };
-            return Done { said, log: None };
+            return RequestDone { notice, log: None };
         }
-        Deed::Timer { timer, act, body } => {
-            let said = format!("{timer}: {}", done_word(act));
-            (format!("/v1/timers/{timer}/{act}"), body.clone(), said)
+        TopRequest::Timer {
+            timer,
+            action,
+            body,
+        } => {
+            let notice = format!("{timer}: {}", done_word(action));
+            (format!("/v1/timers/{timer}/{action}"), body.clone(), notice)
         }
     };
-    let said = match client.post(&path, &body).await {
-        Ok(_) => Ok(said),
+    let notice = match client.post(&path, &body).await {
+        Ok(_) => Ok(notice),
         Err(error) => Err(sentence(error)),
     };
-    Done { said, log: None }
+    RequestDone { notice, log: None }
 }
 
-fn done_word(act: &str) -> &'static str {
-    match act {
+fn done_word(action: &str) -> &'static str {
+    match action {
         "stop" => "stopped",
         "pause" => "paused",
         _ => "resumed",

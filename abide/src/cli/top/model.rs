@@ -4,53 +4,53 @@
 use serde_json::{Value, json};
 
 use super::feed::Lists;
-use super::keys::Key;
+use super::key_decoder::Key;
 
 /// Duration, in seconds, for which `p` pauses a timer.
-const PAUSE: u64 = 600;
+const PAUSE_SECONDS: u64 = 600;
 /// Number of rows that a page key moves.
-const PAGE: usize = 10;
+const PAGE_ROWS: usize = 10;
 
 /// Section of the screen, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Section {
     Questions,
     Sessions,
     Timers,
     Messages,
 }
 
-impl Part {
+impl Section {
     /// All sections from top to bottom.
-    pub const ALL: [Part; 4] = [
-        Part::Questions,
-        Part::Sessions,
-        Part::Timers,
-        Part::Messages,
+    pub const ALL: [Section; 4] = [
+        Section::Questions,
+        Section::Sessions,
+        Section::Timers,
+        Section::Messages,
     ];
 }
 
 /// Overlay that hides the sections or asks for confirmation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum Overlay {
     Help,
     /// Confirmation of an action that cannot be undone.
-    Sure {
+    Confirm {
         ask: String,
-        deed: Deed,
+        request: TopRequest,
     },
     /// End of a session's log, and the number of lines by which it is scrolled up.
     Log {
         session: String,
         pty: bool,
         lines: Vec<String>,
-        up: usize,
+        scrolled: usize,
     },
 }
 
 /// Request to be sent to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum TopRequest {
     Answer {
         question: String,
         yes: bool,
@@ -60,7 +60,7 @@ pub enum Deed {
     },
     Timer {
         timer: String,
-        act: &'static str,
+        action: &'static str,
         body: Value,
     },
     Log {
@@ -71,10 +71,10 @@ pub enum Deed {
 
 /// Effect of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum KeyEffect {
     Nothing,
     Quit,
-    Act(Deed),
+    Request(TopRequest),
 }
 
 /// State of the screen.
@@ -86,11 +86,11 @@ pub struct Model {
     /// Current time, in Unix milliseconds.
     pub now: u64,
     /// Selected section, which receives the keys.
-    pub part: Part,
+    pub section: Section,
     /// Selected row of each section.
-    pub chosen: [usize; 4],
+    pub selected: [usize; 4],
     /// Overlay, if any.
-    pub over: Option<Over>,
+    pub overlay: Option<Overlay>,
     /// Last notice in the footer; the next key clears it.
     pub notice: Option<String>,
 }
@@ -98,60 +98,60 @@ pub struct Model {
 impl Model {
     /// Initial state: the questions are selected if there are any.
     pub fn new(lists: Lists, now: u64) -> Self {
-        let part = match lists.questions.is_empty() {
-            true => Part::Sessions,
-            false => Part::Questions,
+        let section = match lists.questions.is_empty() {
+            true => Section::Sessions,
+            false => Section::Questions,
         };
         Model {
             lists,
             read_at: now,
             now,
-            part,
-            chosen: [0; 4],
-            over: None,
+            section,
+            selected: [0; 4],
+            overlay: None,
             notice: None,
         }
     }
 
     /// Rows of a section.
-    pub fn rows(&self, part: Part) -> &[Value] {
-        match part {
-            Part::Questions => &self.lists.questions,
-            Part::Sessions => &self.lists.sessions,
-            Part::Timers => &self.lists.timers,
-            Part::Messages => &self.lists.messages,
+    pub fn rows(&self, section: Section) -> &[Value] {
+        match section {
+            Section::Questions => &self.lists.questions,
+            Section::Sessions => &self.lists.sessions,
+            Section::Timers => &self.lists.timers,
+            Section::Messages => &self.lists.messages,
         }
     }
 
     /// Selected row of a section.
-    pub fn row(&self, part: Part) -> usize {
-        self.chosen[part as usize].min(self.rows(part).len().saturating_sub(1))
+    pub fn row(&self, section: Section) -> usize {
+        self.selected[section as usize].min(self.rows(section).len().saturating_sub(1))
     }
 
-    fn id(&self, part: Part, field: &str) -> Option<String> {
-        let row = self.rows(part).get(self.row(part))?;
+    fn id(&self, section: Section, field: &str) -> Option<String> {
+        let row = self.rows(section).get(self.row(section))?;
         Some(row[field].as_str()?.to_owned())
     }
 
     /// Replaces the lists. Each selection follows its row by id.
-    pub fn take(&mut self, lists: Lists) {
+    pub fn set_lists(&mut self, lists: Lists) {
         const IDS: [&str; 4] = ["question_id", "session_id", "timer_id", "message_id"];
-        let before: Vec<Option<String>> = Part::ALL
+        let before: Vec<Option<String>> = Section::ALL
             .iter()
-            .map(|part| self.id(*part, IDS[*part as usize]))
+            .map(|section| self.id(*section, IDS[*section as usize]))
             .collect();
         self.lists = lists;
         self.read_at = self.now;
-        for part in Part::ALL {
-            let (place, id) = (part as usize, IDS[part as usize]);
+        for section in Section::ALL {
+            let (place, id) = (section as usize, IDS[section as usize]);
             let found = before[place].as_ref().and_then(|before| {
-                let rows = self.rows(part);
+                let rows = self.rows(section);
                 rows.iter().position(|row| row[id].as_str() == Some(before))
             });
-            self.chosen[place] = found.unwrap_or_else(|| self.row(part));
+            self.selected[place] = found.unwrap_or_else(|| self.row(section));
         }
-        if self.part == Part::Questions && self.lists.questions.is_empty() {
-            self.part = Part::Sessions;
+        if self.section == Section::Questions && self.lists.questions.is_empty() {
+            self.section = Section::Sessions;
         }
     }
 
@@ -180,8 +180,8 @@ impl Model {
     }
 
     /// Shows the lines of a log that was requested, if that log is still open.
-    pub fn log_came(&mut self, of: &str, new: Vec<String>) {
-        if let Some(Over::Log { session, lines, .. }) = &mut self.over
+    pub fn set_log(&mut self, of: &str, new: Vec<String>) {
+        if let Some(Overlay::Log { session, lines, .. }) = &mut self.overlay
             && session == of
         {
             *lines = new;
@@ -189,9 +189,9 @@ impl Model {
     }
 
     /// Request to read the open log again.
-    pub fn log_wanted(&self) -> Option<Deed> {
-        match &self.over {
-            Some(Over::Log { session, pty, .. }) => Some(Deed::Log {
+    pub fn log_request(&self) -> Option<TopRequest> {
+        match &self.overlay {
+            Some(Overlay::Log { session, pty, .. }) => Some(TopRequest::Log {
                 session: session.clone(),
                 pty: *pty,
             }),
@@ -200,163 +200,167 @@ impl Model {
     }
 
     /// Applies a key and returns its effect.
-    pub fn press(&mut self, key: Key) -> Wish {
+    pub fn press(&mut self, key: Key) -> KeyEffect {
         self.notice = None;
         if key == Key::Interrupt {
-            return Wish::Quit;
+            return KeyEffect::Quit;
         }
-        match self.over.take() {
-            Some(over) => self.press_over(over, key),
+        match self.overlay.take() {
+            Some(overlay) => self.press_overlay(overlay, key),
             None => self.press_list(key),
         }
     }
 
-    fn press_over(&mut self, over: Over, key: Key) -> Wish {
-        match over {
+    fn press_overlay(&mut self, overlay: Overlay, key: Key) -> KeyEffect {
+        match overlay {
             // Any key closes the help.
-            Over::Help => Wish::Nothing,
-            Over::Sure { deed, .. } => match key {
-                Key::Char('y' | 'Y') => Wish::Act(deed),
-                _ => Wish::Nothing,
+            Overlay::Help => KeyEffect::Nothing,
+            Overlay::Confirm { request, .. } => match key {
+                Key::Char('y' | 'Y') => KeyEffect::Request(request),
+                _ => KeyEffect::Nothing,
             },
-            Over::Log {
+            Overlay::Log {
                 session,
                 pty,
                 lines,
-                up,
+                scrolled,
             } => {
                 let most = lines.len().saturating_sub(1);
-                let up = match key {
-                    Key::Escape | Key::Enter | Key::Char('q') => return Wish::Nothing,
-                    Key::Up | Key::Char('k') => up + 1,
-                    Key::Down | Key::Char('j') => up.saturating_sub(1),
-                    Key::PageUp => up + PAGE,
-                    Key::PageDown | Key::Char(' ') => up.saturating_sub(PAGE),
+                let scrolled = match key {
+                    Key::Escape | Key::Enter | Key::Char('q') => return KeyEffect::Nothing,
+                    Key::Up | Key::Char('k') => scrolled + 1,
+                    Key::Down | Key::Char('j') => scrolled.saturating_sub(1),
+                    Key::PageUp => scrolled + PAGE_ROWS,
+                    Key::PageDown | Key::Char(' ') => scrolled.saturating_sub(PAGE_ROWS),
                     Key::First => most,
                     Key::Last => 0,
-                    _ => up,
+                    _ => scrolled,
                 };
-                self.over = Some(Over::Log {
+                self.overlay = Some(Overlay::Log {
                     session,
                     pty,
                     lines,
-                    up: up.min(most),
+                    scrolled: scrolled.min(most),
                 });
-                Wish::Nothing
+                KeyEffect::Nothing
             }
         }
     }
 
-    fn press_list(&mut self, key: Key) -> Wish {
+    fn press_list(&mut self, key: Key) -> KeyEffect {
         match key {
-            Key::Char('q') => return Wish::Quit,
-            Key::Char('?' | 'h') => self.over = Some(Over::Help),
-            Key::Next => self.turn(1),
-            Key::Previous => self.turn(Part::ALL.len() - 1),
-            Key::Up | Key::Char('k') => self.choose(|row| row.saturating_sub(1)),
-            Key::Down | Key::Char('j') => self.choose(|row| row + 1),
-            Key::PageUp => self.choose(|row| row.saturating_sub(PAGE)),
-            Key::PageDown => self.choose(|row| row + PAGE),
-            Key::First | Key::Char('g') => self.choose(|_| 0),
-            Key::Last | Key::Char('G') => self.choose(|_| usize::MAX),
-            Key::Enter => return self.look(),
+            Key::Char('q') => return KeyEffect::Quit,
+            Key::Char('?' | 'h') => self.overlay = Some(Overlay::Help),
+            Key::Next => self.next_section(1),
+            Key::Previous => self.next_section(Section::ALL.len() - 1),
+            Key::Up | Key::Char('k') => self.select(|row| row.saturating_sub(1)),
+            Key::Down | Key::Char('j') => self.select(|row| row + 1),
+            Key::PageUp => self.select(|row| row.saturating_sub(PAGE_ROWS)),
+            Key::PageDown => self.select(|row| row + PAGE_ROWS),
+            Key::First | Key::Char('g') => self.select(|_| 0),
+            Key::Last | Key::Char('G') => self.select(|_| usize::MAX),
+            Key::Enter => return self.open_log(),
             Key::Char('y') => return self.answer(true),
             Key::Char('n') => return self.answer(false),
             Key::Char('K' | 'x') => self.kill(),
             Key::Char('s') => self.stop(),
-            Key::Char('p') => return self.timer("pause", json!({"pause_duration": PAUSE})),
+            Key::Char('p') => return self.timer("pause", json!({"pause_duration": PAUSE_SECONDS})),
             Key::Char('r') => return self.timer("resume", json!({})),
             Key::Escape | Key::Interrupt | Key::Char(_) => {}
         }
-        Wish::Nothing
+        KeyEffect::Nothing
     }
 
-    fn turn(&mut self, by: usize) {
-        self.part = Part::ALL[(self.part as usize + by) % Part::ALL.len()];
+    fn next_section(&mut self, by: usize) {
+        self.section = Section::ALL[(self.section as usize + by) % Section::ALL.len()];
     }
 
-    fn choose(&mut self, to: impl Fn(usize) -> usize) {
-        let last = self.rows(self.part).len().saturating_sub(1);
-        let row = to(self.row(self.part)).min(last);
-        self.chosen[self.part as usize] = row;
+    fn select(&mut self, to: impl Fn(usize) -> usize) {
+        let last = self.rows(self.section).len().saturating_sub(1);
+        let row = to(self.row(self.section)).min(last);
+        self.selected[self.section as usize] = row;
     }
 
-    fn answer(&mut self, yes: bool) -> Wish {
-        let question = match self.part {
-            Part::Questions => self.id(Part::Questions, "question_id"),
+    fn answer(&mut self, yes: bool) -> KeyEffect {
+        let question = match self.section {
+            Section::Questions => self.id(Section::Questions, "question_id"),
             _ => None,
         };
         match question {
-            Some(question) => Wish::Act(Deed::Answer { question, yes }),
-            None => self.say("select a question first (Tab)"),
+            Some(question) => KeyEffect::Request(TopRequest::Answer { question, yes }),
+            None => self.notify("select a question first (Tab)"),
         }
     }
 
     /// Session of the selected row.
     fn session(&self) -> Option<String> {
-        match self.part {
-            Part::Questions | Part::Sessions => self.id(self.part, "session_id"),
-            Part::Timers | Part::Messages => None,
+        match self.section {
+            Section::Questions | Section::Sessions => self.id(self.section, "session_id"),
+            Section::Timers | Section::Messages => None,
         }
     }
 
     fn kill(&mut self) {
         match self.session() {
             Some(session) => {
-                self.over = Some(Over::Sure {
+                self.overlay = Some(Overlay::Confirm {
                     ask: format!("End {session} and everything it started?"),
-                    deed: Deed::Kill { session },
+                    request: TopRequest::Kill { session },
                 });
             }
-            None => drop(self.say("select a session first (Tab)")),
+            None => drop(self.notify("select a session first (Tab)")),
         }
     }
 
     fn stop(&mut self) {
-        match self.wish("stop", json!({})) {
-            Some(deed @ Deed::Timer { .. }) => {
-                let timer = self.id(Part::Timers, "timer_id").unwrap_or_default();
-                self.over = Some(Over::Sure {
+        match self.timer_request("stop", json!({})) {
+            Some(request @ TopRequest::Timer { .. }) => {
+                let timer = self.id(Section::Timers, "timer_id").unwrap_or_default();
+                self.overlay = Some(Overlay::Confirm {
                     ask: format!("Stop {timer} for good? Nobody is notified."),
-                    deed,
+                    request,
                 });
             }
-            _ => drop(self.say("select a timer first (Tab)")),
+            _ => drop(self.notify("select a timer first (Tab)")),
         }
     }
 
-    fn wish(&self, act: &'static str, body: Value) -> Option<Deed> {
-        let timer = self.id(Part::Timers, "timer_id")?;
-        (self.part == Part::Timers).then_some(Deed::Timer { timer, act, body })
+    fn timer_request(&self, action: &'static str, body: Value) -> Option<TopRequest> {
+        let timer = self.id(Section::Timers, "timer_id")?;
+        (self.section == Section::Timers).then_some(TopRequest::Timer {
+            timer,
+            action,
+            body,
+        })
     }
 
-    fn timer(&mut self, act: &'static str, body: Value) -> Wish {
-        match self.wish(act, body) {
-            Some(deed) => Wish::Act(deed),
-            None => self.say("select a timer first (Tab)"),
+    fn timer(&mut self, action: &'static str, body: Value) -> KeyEffect {
+        match self.timer_request(action, body) {
+            Some(request) => KeyEffect::Request(request),
+            None => self.notify("select a timer first (Tab)"),
         }
     }
 
-    fn look(&mut self) -> Wish {
+    fn open_log(&mut self) -> KeyEffect {
         let Some(session) = self.session() else {
-            return self.say("select a session first (Tab)");
+            return self.notify("select a session first (Tab)");
         };
         let known = self.lists.sessions.iter();
         let pty = known
             .filter(|known| known["session_id"].as_str() == Some(&session))
             .any(|known| known["pty"] == true);
-        self.over = Some(Over::Log {
+        self.overlay = Some(Overlay::Log {
             session: session.clone(),
             pty,
             lines: Vec::new(),
-            up: 0,
+            scrolled: 0,
         });
-        Wish::Act(Deed::Log { session, pty })
+        KeyEffect::Request(TopRequest::Log { session, pty })
     }
 
-    fn say(&mut self, what: &str) -> Wish {
+    fn notify(&mut self, what: &str) -> KeyEffect {
         self.notice = Some(what.to_owned());
-        Wish::Nothing
+        KeyEffect::Nothing
     }
 }
 
@@ -377,83 +381,88 @@ mod tests {
         Model::new(lists, 0)
     }
 
-    fn answer(yes: bool) -> Wish {
+    fn answer(yes: bool) -> KeyEffect {
         let question = "question_a".to_owned();
-        Wish::Act(Deed::Answer { question, yes })
+        KeyEffect::Request(TopRequest::Answer { question, yes })
     }
 
     #[test]
-    fn a_question_is_answered_only_where_it_is_chosen() {
+    fn question_is_answered_only_in_its_section() {
         let mut model = model();
         assert_eq!(model.press(Key::Char('y')), answer(true));
         assert_eq!(model.press(Key::Char('n')), answer(false));
         model.press(Key::Next);
-        assert_eq!(model.press(Key::Char('n')), Wish::Nothing);
+        assert_eq!(model.press(Key::Char('n')), KeyEffect::Nothing);
         assert!(model.notice.is_some());
     }
 
     #[test]
-    fn what_cannot_be_taken_back_is_asked_first() {
+    fn kill_and_stop_ask_for_confirmation() {
         let mut model = model();
         model.press(Key::Next);
         model.press(Key::Down);
-        let kill = Deed::Kill {
+        let kill = TopRequest::Kill {
             session: "session_b".into(),
         };
         for (key, wish) in [
-            (Key::Enter, Wish::Nothing),
-            (Key::Char('n'), Wish::Nothing),
-            (Key::Escape, Wish::Nothing),
-            (Key::Char('y'), Wish::Act(kill)),
+            (Key::Enter, KeyEffect::Nothing),
+            (Key::Char('n'), KeyEffect::Nothing),
+            (Key::Escape, KeyEffect::Nothing),
+            (Key::Char('y'), KeyEffect::Request(kill)),
         ] {
-            assert_eq!(model.press(Key::Char('K')), Wish::Nothing);
-            assert!(matches!(model.over, Some(Over::Sure { .. })));
+            assert_eq!(model.press(Key::Char('K')), KeyEffect::Nothing);
+            assert!(matches!(model.overlay, Some(Overlay::Confirm { .. })));
             assert_eq!(model.press(key), wish);
-            assert!(model.over.is_none());
+            assert!(model.overlay.is_none());
         }
         model.press(Key::Next);
-        assert_eq!(model.press(Key::Char('s')), Wish::Nothing);
+        assert_eq!(model.press(Key::Char('s')), KeyEffect::Nothing);
         assert!(matches!(
             model.press(Key::Char('y')),
-            Wish::Act(Deed::Timer { act: "stop", .. })
+            KeyEffect::Request(TopRequest::Timer { action: "stop", .. })
         ));
         assert!(matches!(
             model.press(Key::Char('p')),
-            Wish::Act(Deed::Timer { act: "pause", .. })
+            KeyEffect::Request(TopRequest::Timer {
+                action: "pause",
+                ..
+            })
         ));
     }
 
     #[test]
-    fn the_chosen_row_stays_chosen() {
+    fn selection_follows_its_row_by_id() {
         let mut model = model();
         model.press(Key::Next);
         model.press(Key::Last);
-        assert_eq!(model.row(Part::Sessions), 1);
+        assert_eq!(model.row(Section::Sessions), 1);
         let mut lists = model.lists.clone();
         lists
             .sessions
             .insert(0, json!({"session_id": "session_new"}));
         lists.questions.clear();
-        model.take(lists.clone());
-        assert_eq!(model.row(Part::Sessions), 2);
+        model.set_lists(lists.clone());
+        assert_eq!(model.row(Section::Sessions), 2);
         lists.sessions.truncate(1);
-        model.take(lists);
-        assert_eq!(model.row(Part::Sessions), 0);
+        model.set_lists(lists);
+        assert_eq!(model.row(Section::Sessions), 0);
     }
 
     #[test]
-    fn the_log_is_scrolled_and_left() {
+    fn log_overlay_scrolls_and_closes() {
         let mut model = model();
         assert!(matches!(
             model.press(Key::Enter),
-            Wish::Act(Deed::Log { pty: true, .. })
+            KeyEffect::Request(TopRequest::Log { pty: true, .. })
         ));
-        model.log_came("session_a", vec!["x".into(); 30]);
-        model.log_came("session_b", Vec::new());
+        model.set_log("session_a", vec!["x".into(); 30]);
+        model.set_log("session_b", Vec::new());
         model.press(Key::PageUp);
-        assert!(matches!(&model.over, Some(Over::Log { up: 10, lines, .. }) if lines.len() == 30));
+        assert!(
+            matches!(&model.overlay, Some(Overlay::Log { scrolled: 10, lines, .. }) if lines.len() == 30)
+        );
         model.press(Key::Escape);
-        assert!(model.over.is_none() && model.log_wanted().is_none());
-        assert_eq!(model.press(Key::Char('q')), Wish::Quit);
+        assert!(model.overlay.is_none() && model.log_request().is_none());
+        assert_eq!(model.press(Key::Char('q')), KeyEffect::Quit);
     }
 }

@@ -120,7 +120,7 @@ impl EventBacklog {
                 into.push_back(entry.bytes.clone());
             }
         }
-        // OutputEvent events carry the number of the newest event as their id. A client that is further
+        // Output events carry the number of the newest event as their id. A client that is further
         // behind gets them later; otherwise it would skip events when it resumes from that id.
         if cursor.tails && cursor.event == self.last && cursor.output < self.version {
             let newer = self.outputs.values();

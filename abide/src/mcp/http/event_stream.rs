@@ -40,7 +40,7 @@ const COMMON: u64 = 0;
 
 /// Events of one response, or of a session's stream for messages that belong to no request.
 pub struct EventStream {
-    /// ReplayPosition among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
+    /// Position among the streams of a session. `None`: the stream cannot be resumed, and its events have no ids.
     position: Option<ReplayPosition>,
     /// Cancelled when the session has ended, or the client of a single request is gone.
     pub lost: CancellationToken,

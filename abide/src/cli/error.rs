@@ -8,21 +8,21 @@ use hyper::StatusCode;
 use crate::client::ClientError;
 
 /// Exit code for an error of abide itself, as opposed to one of the command it runs.
-pub const OWN: u8 = 125;
+pub const EXIT_ABIDE_ERROR: u8 = 125;
 
 /// Error of a CLI command.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct CliError {
     sentence: String,
     next: Option<String>,
     /// Exit code of the program.
     pub code: u8,
 }
 
-impl Trouble {
+impl CliError {
     /// Error with this sentence and exit code 1.
     pub fn new(sentence: impl Into<String>) -> Self {
-        Trouble {
+        CliError {
             sentence: sentence.into(),
             next: None,
             code: 1,
@@ -30,7 +30,7 @@ impl Trouble {
     }
 
     /// Returns `true` if the sentence begins with this word.
-    pub fn is_about(&self, word: &str) -> bool {
+    pub fn starts_with(&self, word: &str) -> bool {
         self.sentence.starts_with(word)
     }
 
@@ -47,7 +47,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The text may contain a path or a name from elsewhere: remove control sequences.
         let safe = |text: &str| Sanitizer::default().clean(text.as_bytes());
@@ -59,32 +59,32 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl From<std::io::Error> for Trouble {
+impl From<std::io::Error> for CliError {
     fn from(fault: std::io::Error) -> Self {
-        Trouble::new(fault.to_string())
+        CliError::new(fault.to_string())
     }
 }
 
-impl From<ClientError> for Trouble {
+impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused { status, detail } => {
-                let trouble = match status {
+                let error = match status {
                     // The same exit code as for a command line that cannot be parsed.
-                    StatusCode::BAD_REQUEST => Trouble::new(detail).code(2),
-                    _ => Trouble::new(detail),
+                    StatusCode::BAD_REQUEST => CliError::new(detail).code(2),
+                    _ => CliError::new(detail),
                 };
-                if status == StatusCode::NOT_FOUND && trouble.is_about("Session") {
-                    return trouble.next("`abide session list --all` shows the sessions there are");
+                if status == StatusCode::NOT_FOUND && error.starts_with("Session") {
+                    return error.next("`abide session list --all` shows the sessions there are");
                 }
-                trouble
+                error
             }
-            ClientError::Broken(why) => Trouble::new(format!("the daemon stopped: {why}"))
+            ClientError::Broken(why) => CliError::new(format!("the daemon stopped: {why}"))
                 .next("run the command again; the daemon's log says why it stopped")
-                .code(OWN),
-            ClientError::NoDaemon(why) => Trouble::new(why)
+                .code(EXIT_ABIDE_ERROR),
+            ClientError::NoDaemon(why) => CliError::new(why)
                 .next("`abide serve` runs it in the foreground and shows the error")
-                .code(OWN),
+                .code(EXIT_ABIDE_ERROR),
         }
     }
 }
@@ -94,10 +94,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_it_repeats_steers_no_terminal() {
+    fn control_sequences_are_removed_from_the_error() {
         let path = "/tmp/\u{1b}]52;c;QQ==\u{7}\u{9b}2J\u{202e}x";
-        let trouble = Trouble::new(format!("{path} is not a folder\nas said")).next(path);
-        let shown = trouble.to_string();
+        let error = CliError::new(format!("{path} is not a folder\nas said")).next(path);
+        let shown = error.to_string();
         assert!(
             !shown.contains(|c: char| c.is_control() && c != '\n'),
             "{shown:?}"

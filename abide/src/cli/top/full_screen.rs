@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use crate::cli::terminal::{Raw, Terminal};
+use crate::cli::terminal::{RawMode, Terminal};
 
 /// Switches to the alternate screen, hides the cursor, disables line wrapping, clears the screen.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
@@ -12,28 +12,33 @@ const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J";
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// Terminal in full-screen mode.
-pub struct Screen {
+pub struct FullScreen {
     terminal: Arc<Terminal>,
-    raw: Option<Raw>,
+    raw: Option<RawMode>,
     /// Lines that are on the screen now.
     shown: Vec<String>,
 }
 
-impl Screen {
+impl FullScreen {
     /// Switches the terminal to full-screen mode and installs a panic hook that restores it.
     pub fn enter(terminal: Terminal) -> io::Result<Self> {
         let raw = terminal.raw()?;
         let terminal = Arc::new(terminal);
-        let (again, spare) = (terminal.clone(), Mutex::new(Some(raw.twin()?)));
+        let (hook_terminal, hook_raw) = (terminal.clone(), Mutex::new(Some(raw.duplicate()?)));
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             // Restore the terminal first, so that the panic message stays readable.
-            let _ = again.write(LEAVE);
-            drop(spare.lock().ok().and_then(|mut spare| spare.take()));
+            let _ = hook_terminal.write(LEAVE);
+            drop(
+                hook_raw
+                    .lock()
+                    .ok()
+                    .and_then(|mut hook_raw| hook_raw.take()),
+            );
             before(panic);
         }));
         terminal.write(ENTER)?;
-        Ok(Screen {
+        Ok(FullScreen {
             terminal,
             raw: Some(raw),
             shown: Vec::new(),
@@ -46,12 +51,12 @@ impl Screen {
     }
 
     /// Reads the bytes that were typed.
-    pub async fn read(&self, room: &mut [u8]) -> io::Result<usize> {
-        self.terminal.read(room).await
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.terminal.read(buffer).await
     }
 
     /// Forces a full redraw, because the size has changed.
-    pub fn forget(&mut self) {
+    pub fn invalidate(&mut self) {
         self.shown.clear();
     }
 
@@ -78,7 +83,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for FullScreen {
     fn drop(&mut self) {
         drop(self.raw.take());
         let _ = self.terminal.write(LEAVE);

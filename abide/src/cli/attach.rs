@@ -12,19 +12,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::Attach;
+use super::check_id;
 use super::client::{Client, ClientError, ResponseStream};
-use super::name;
-use super::patience::Patience;
+use super::error::{CliError, EXIT_ABIDE_ERROR};
+use super::reconnect::Reconnect;
 use super::run::input::{self, Source};
-use super::show::{self, complain};
-use super::trouble::{OWN, Trouble};
-use crate::cli::terminal::{Raw, Terminal};
+use super::show::{self, errln};
+use crate::cli::terminal::{RawMode, Terminal};
 use crate::http::frame::Frame;
 
 /// Key that detaches: Ctrl-].
-const LEAVE: u8 = 0x1d;
+const DETACH_KEY: u8 = 0x1d;
 /// Capacity of the queue of key input on its way to the program.
-const KEYS: usize = 1_024;
+const KEY_QUEUE: usize = 1_024;
 /// Reverts terminal modes that a program may have set, and moves to a new line.
 const RESTORE: &[u8] =
     b"\x1b[?1049l\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\
@@ -32,77 +32,81 @@ const RESTORE: &[u8] =
 /// Clears the screen before the session's screen is drawn.
 const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
 
-pub async fn attach(client: Client, attach: Attach) -> Result<u8, Trouble> {
-    let id = name(&attach.session)?.to_owned();
-    let terminal = Terminal::in_front().ok_or_else(|| {
-        Trouble::new("there is no terminal to attach to")
+pub async fn attach(client: Client, attach: Attach) -> Result<u8, CliError> {
+    let id = check_id(&attach.session)?.to_owned();
+    let terminal = Terminal::foreground().ok_or_else(|| {
+        CliError::new("there is no terminal to attach to")
             .next("run it at a terminal; `abide session read` and `screen` show a session anywhere")
-            .code(OWN)
+            .code(EXIT_ABIDE_ERROR)
     })?;
     let session = client.get(&format!("/v1/sessions/{id}")).await?;
     if session["status"] != json!("running") {
-        return Err(Trouble::new(format!("Session '{id}' has ended"))
+        return Err(CliError::new(format!("Session '{id}' has ended"))
             .next(format!("`abide session read {id}` shows its output")));
     }
     if session["pty"] != json!(true) {
         return Err(
-            Trouble::new(format!("Session '{id}' has no terminal")).next(format!(
+            CliError::new(format!("Session '{id}' has no terminal")).next(format!(
                 "`abide session read {id} --follow` shows its output"
             )),
         );
     }
-    let (keys, typed) = mpsc::channel(KEYS);
+    let (keys, typed) = mpsc::channel(KEY_QUEUE);
     let raw = terminal.raw()?;
-    tokio::spawn(input::feed(client.clone(), id.clone(), Source::Keys(typed)));
-    let mut seat = Seat {
+    tokio::spawn(input::forward(
+        client.clone(),
+        id.clone(),
+        Source::Keys(typed),
+    ));
+    let mut attachment = Attachment {
         client,
         id,
         terminal,
         keys,
         filter: TerminalFilter::new(attach.unfiltered),
-        fits: !attach.keep_size,
+        resizes: !attach.keep_size,
         at: 0,
         _raw: raw,
     };
-    let left = seat.sit().await;
-    let _ = seat.terminal.write(RESTORE);
-    let (id, client) = (seat.id.clone(), seat.client.clone());
+    let end = attachment.run().await;
+    let _ = attachment.terminal.write(RESTORE);
+    let (id, client) = (attachment.id.clone(), attachment.client.clone());
     // Dropping this restores the terminal mode, so that the following lines end normally.
-    drop(seat);
-    let left = left?;
+    drop(attachment);
+    let end = end?;
     if attach.json {
         let mut session = client.get(&format!("/v1/sessions/{id}")).await?;
-        session["left"] = json!(matches!(left, Left::Detached));
+        session["left"] = json!(matches!(end, AttachEnd::Detached));
         show::json(&session);
         return Ok(0);
     }
-    match left {
-        Left::Detached => {
-            complain!(
+    match end {
+        AttachEnd::Detached => {
+            errln!(
                 "[detached from {id}; it is still running. `abide session attach {id}` attaches again]"
             )
         }
-        Left::Ended(facts) => complain!("{}", ending(&id, &facts)),
+        AttachEnd::Ended(facts) => errln!("{}", ending(&id, &facts)),
     }
     Ok(0)
 }
 
 /// Reason why the person is no longer attached.
-enum Left {
+enum AttachEnd {
     Detached,
     Ended(Value),
 }
 
 /// Signals: a change of the terminal's size, and those that end this program after the terminal is restored.
-struct Outside {
+struct AttachSignals {
     resized: Signal,
     term: Signal,
     hang_up: Signal,
 }
 
-impl Outside {
+impl AttachSignals {
     fn new() -> std::io::Result<Self> {
-        Ok(Outside {
+        Ok(AttachSignals {
             resized: signal(SignalKind::window_change())?,
             term: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
@@ -111,24 +115,24 @@ impl Outside {
 }
 
 /// Attached terminal.
-struct Seat {
+struct Attachment {
     client: Client,
     id: String,
     terminal: Terminal,
     keys: mpsc::Sender<Bytes>,
     filter: TerminalFilter,
     /// Set if the session's terminal is resized to this one.
-    fits: bool,
+    resizes: bool,
     at: u64,
-    _raw: Raw,
+    _raw: RawMode,
 }
 
-impl Seat {
-    async fn sit(&mut self) -> Result<Left, Trouble> {
-        let mut outside = Outside::new()?;
-        self.fit().await?;
-        self.paint().await?;
-        let mut patience = Patience::new();
+impl Attachment {
+    async fn run(&mut self) -> Result<AttachEnd, CliError> {
+        let mut signals = AttachSignals::new()?;
+        self.resize_session().await?;
+        self.draw_snapshot().await?;
+        let mut reconnect = Reconnect::new();
         loop {
             let path = format!(
                 "/v1/sessions/{}/log?from={}&follow=true&format=frames&attach=true",
@@ -137,12 +141,12 @@ impl Seat {
             let before = self.at;
             let stream = self.client.stream(Method::GET, &path, Bytes::new()).await;
             let followed = match stream {
-                Ok(mut answer) => self.follow(&mut answer, &mut outside).await,
+                Ok(mut answer) => self.follow(&mut answer, &mut signals).await,
                 Err(error) => Err(error),
             };
             match followed {
-                Ok(left) => return Ok(left),
-                Err(ClientError::Broken(_)) if patience.goes_on(self.at > before).await => {}
+                Ok(end) => return Ok(end),
+                Err(ClientError::Broken(_)) if reconnect.should_retry(self.at > before).await => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -152,16 +156,16 @@ impl Seat {
     async fn follow(
         &mut self,
         answer: &mut ResponseStream,
-        outside: &mut Outside,
-    ) -> Result<Left, ClientError> {
+        signals: &mut AttachSignals,
+    ) -> Result<AttachEnd, ClientError> {
         let mut room = [0; 4 << 10];
         loop {
             tokio::select! {
                 frame = answer.frame() => match frame? {
-                    Some(Frame::Output(_, bytes)) => self.show(&bytes),
+                    Some(Frame::Output(_, bytes)) => self.write_output(&bytes),
                     Some(Frame::Offset(offset)) => self.at = offset,
                     Some(Frame::Gap(bytes)) => self.at += bytes,
-                    Some(Frame::Ended(facts)) => return Ok(Left::Ended(facts)),
+                    Some(Frame::Ended(facts)) => return Ok(AttachEnd::Ended(facts)),
                     Some(Frame::Time(_) | Frame::Accepted(_)) => {}
                     Some(Frame::Question(_) | Frame::Closed(_)) => {}
                     None => return Err(ClientError::Broken("in the middle".into())),
@@ -170,33 +174,33 @@ impl Seat {
                     let typed = &room[..read.unwrap_or(0)];
                     // End of input: the terminal is gone.
                     if typed.is_empty() {
-                        return Ok(Left::Detached);
+                        return Ok(AttachEnd::Detached);
                     }
-                    let leave = typed.iter().position(|key| *key == LEAVE);
-                    let typed = &typed[..leave.unwrap_or(typed.len())];
+                    let detach = typed.iter().position(|key| *key == DETACH_KEY);
+                    let typed = &typed[..detach.unwrap_or(typed.len())];
                     if !typed.is_empty() {
                         let _ = self.keys.send(Bytes::copy_from_slice(typed)).await;
                     }
-                    if leave.is_some() {
-                        return Ok(Left::Detached);
+                    if detach.is_some() {
+                        return Ok(AttachEnd::Detached);
                     }
                 },
-                _ = outside.resized.recv() => self.fit().await?,
-                _ = outside.term.recv() => return Ok(Left::Detached),
-                _ = outside.hang_up.recv() => return Ok(Left::Detached),
+                _ = signals.resized.recv() => self.resize_session().await?,
+                _ = signals.term.recv() => return Ok(AttachEnd::Detached),
+                _ = signals.hang_up.recv() => return Ok(AttachEnd::Detached),
             }
         }
     }
 
-    fn show(&mut self, bytes: &[u8]) {
+    fn write_output(&mut self, bytes: &[u8]) {
         self.at += bytes.len() as u64;
         let _ = self.terminal.write(&self.filter.pass(bytes));
         let _ = std::io::stdout().flush();
     }
 
     /// Resizes the session's terminal to the size of this one.
-    async fn fit(&self) -> Result<(), ClientError> {
-        if self.fits {
+    async fn resize_session(&self) -> Result<(), ClientError> {
+        if self.resizes {
             let (cols, rows) = self.terminal.size();
             let path = format!("/v1/sessions/{}/resize", self.id);
             let size = json!({"cols": cols, "rows": rows});
@@ -206,14 +210,14 @@ impl Seat {
     }
 
     /// Draws a snapshot of the session's screen and sets the log offset to continue from.
-    async fn paint(&mut self) -> Result<(), ClientError> {
+    async fn draw_snapshot(&mut self) -> Result<(), ClientError> {
         let path = format!("/v1/sessions/{}/paint", self.id);
-        let painted = self.client.get(&path).await?;
-        let bytes = painted["paint"].as_str().unwrap_or_default().as_bytes();
+        let snapshot = self.client.get(&path).await?;
+        let bytes = snapshot["paint"].as_str().unwrap_or_default().as_bytes();
         let _ = self.terminal.write(CLEAR);
         let shown = self.filter.pass(bytes);
         let _ = self.terminal.write(&shown);
-        self.at = painted["offset"].as_u64().unwrap_or(0);
+        self.at = snapshot["offset"].as_u64().unwrap_or(0);
         Ok(())
     }
 }

@@ -5,18 +5,18 @@ use std::io::{self, IsTerminal, Write};
 use bytes::Bytes;
 
 use super::control::Control;
-use crate::cli::show::complain;
+use crate::cli::show::errln;
 use crate::http::frame::Stream;
 
 /// Largest number of bytes of each stream in the JSON object; the session's log has all of them.
-const KEPT: usize = 1 << 20;
+const COLLECT_LIMIT: usize = 1 << 20;
 
 /// Output side of a run.
-pub struct Screen {
+pub struct RunOutput {
     /// Offset in the session's log up to which everything was written or collected.
     pub at: u64,
     /// Collected output with `--json`; `None` if output is written directly.
-    pub kept: Option<Kept>,
+    pub collected: Option<CollectedOutput>,
     stdout_is_terminal: bool,
     stderr_is_terminal: bool,
     /// Bytes that are missing from the log.
@@ -25,7 +25,7 @@ pub struct Screen {
 
 /// Output for the JSON object.
 #[derive(Default)]
-pub struct Kept {
+pub struct CollectedOutput {
     /// Standard output, or the output of a pseudo-terminal.
     pub stdout: Vec<u8>,
     /// Standard error.
@@ -35,18 +35,18 @@ pub struct Kept {
 }
 
 /// Reason why output could not be written.
-pub enum Gone {
+pub enum WriteError {
     /// The reader closed the pipe.
-    Nobody,
+    Closed,
     /// Any other write error.
     Fault(io::Error),
 }
 
-impl Screen {
-    pub fn new(keep: bool) -> Self {
-        Screen {
+impl RunOutput {
+    pub fn new(collect: bool) -> Self {
+        RunOutput {
             at: 0,
-            kept: keep.then(Kept::default),
+            collected: collect.then(CollectedOutput::default),
             stdout_is_terminal: io::stdout().is_terminal(),
             stderr_is_terminal: io::stderr().is_terminal(),
             missing: 0,
@@ -55,31 +55,31 @@ impl Screen {
 
     /// Writes or collects output. Signals are handled meanwhile, so that the person can interrupt even
     /// if the reader of our output does not read.
-    pub async fn output(
+    pub async fn write(
         &mut self,
         stream: Stream,
         bytes: &Bytes,
         control: &mut Control,
-    ) -> Result<(), Gone> {
-        if let Some(kept) = &mut self.kept {
-            kept.keep(stream, bytes);
+    ) -> Result<(), WriteError> {
+        if let Some(collected) = &mut self.collected {
+            collected.add(stream, bytes);
         } else {
             let (written, terminal) = match stream {
                 Stream::Stdout | Stream::Pty => {
-                    let written = write(io::stdout(), bytes, control).await;
+                    let written = write_blocking(io::stdout(), bytes, control).await;
                     (written, self.stdout_is_terminal)
                 }
                 Stream::Stderr => {
-                    let written = write(io::stderr(), bytes, control).await;
+                    let written = write_blocking(io::stderr(), bytes, control).await;
                     (written, self.stderr_is_terminal)
                 }
             };
             written.map_err(|fault| match fault.kind() {
-                io::ErrorKind::BrokenPipe => Gone::Nobody,
-                _ => Gone::Fault(fault),
+                io::ErrorKind::BrokenPipe => WriteError::Closed,
+                _ => WriteError::Fault(fault),
             })?;
             if terminal {
-                control.wrote(bytes);
+                control.track_cursor(bytes);
             }
         }
         self.at += bytes.len() as u64;
@@ -90,12 +90,12 @@ impl Screen {
     pub fn gap(&mut self, bytes: u64) {
         self.missing += bytes;
         self.at += bytes;
-        complain!("abide: {bytes} bytes are not shown: the log's quota or the disk was full");
+        errln!("abide: {bytes} bytes are not shown: the log's quota or the disk was full");
     }
 }
 
 /// Writes on a blocking thread, so that a reader that does not read cannot block the handling of signals.
-async fn write(
+async fn write_blocking(
     mut to: impl Write + Send + 'static,
     bytes: &Bytes,
     control: &mut Control,
@@ -114,14 +114,16 @@ async fn write(
     }
 }
 
-impl Kept {
-    fn keep(&mut self, stream: Stream, bytes: &[u8]) {
-        let kept = match stream {
+impl CollectedOutput {
+    fn add(&mut self, stream: Stream, bytes: &[u8]) {
+        let collected = match stream {
             Stream::Stdout | Stream::Pty => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
         };
-        let room = KEPT.saturating_sub(kept.len()).min(bytes.len());
-        kept.extend_from_slice(&bytes[..room]);
+        let room = COLLECT_LIMIT
+            .saturating_sub(collected.len())
+            .min(bytes.len());
+        collected.extend_from_slice(&bytes[..room]);
         self.truncated |= room < bytes.len();
     }
 }

@@ -10,70 +10,70 @@ use hyper::Method;
 use serde_json::Value;
 
 use super::client::{Client, ClientError};
-use super::trouble::Trouble;
+use super::error::CliError;
 use abide_engine::clock::{SystemClock, pause};
 
 /// Consecutive streams that may break without any data; the client gives up at one more.
 const ATTEMPTS: u32 = 5;
 /// Lifetime after which a stream counts as successful, even without any data.
-const STOOD: Millis = Millis::from_secs(10);
+const STABLE_AFTER: Millis = Millis::from_secs(10);
 /// Unit of the back-off: it is multiplied by the number of failures, and used from the second failure on.
-const BREATH: Duration = Duration::from_millis(50);
+const BACKOFF: Duration = Duration::from_millis(50);
 
 /// Back-off state of one stream: consecutive failures, and the start of the current attempt.
-pub struct Patience {
-    vain: u32,
-    began: Mono,
+pub struct Reconnect {
+    failures: u32,
+    attempt_start: Mono,
 }
 
-impl Patience {
+impl Reconnect {
     /// Starts without failures.
     pub fn new() -> Self {
-        Patience {
-            vain: 0,
-            began: SystemClock.mono(),
+        Reconnect {
+            failures: 0,
+            attempt_start: SystemClock.mono(),
         }
     }
 
     /// Records that a stream broke; `came` says if it had delivered data. Waits for the back-off, then
     /// returns `true` if the caller should reconnect. There is no wait after the first failure in a row.
-    pub async fn goes_on(&mut self, came: bool) -> bool {
-        let stood = SystemClock.mono().since(self.began);
-        self.vain = match came || stood >= STOOD {
+    pub async fn should_retry(&mut self, received: bool) -> bool {
+        let lifetime = SystemClock.mono().since(self.attempt_start);
+        self.failures = match received || lifetime >= STABLE_AFTER {
             true => 0,
-            false => self.vain + 1,
+            false => self.failures + 1,
         };
-        if self.vain > 1 {
-            pause(BREATH * self.vain).await;
+        if self.failures > 1 {
+            pause(BACKOFF * self.failures).await;
         }
-        self.began = SystemClock.mono();
-        self.vain <= ATTEMPTS
+        self.attempt_start = SystemClock.mono();
+        self.failures <= ATTEMPTS
     }
 }
 
 /// Consumer of a stream of JSON lines that survives a restart of the daemon.
-pub trait Listener {
+pub trait LineHandler {
     /// Path for the next request. It contains the cursor, so that no line is lost or repeated after a reconnect.
     fn path(&self) -> String;
 
     /// Called when the daemon has accepted the request, before its first line.
-    fn begun(&mut self) {}
+    fn connected(&mut self) {}
 
     /// Handles a line. `false` ends the stream.
-    fn hear(&mut self, line: Value) -> Result<bool, Trouble>;
+    fn handle_line(&mut self, line: Value) -> Result<bool, CliError>;
 }
 
 /// Feeds lines to the listener until it wants no more, and reconnects when the daemon goes away.
-pub async fn follow(client: &Client, listener: &mut impl Listener) -> Result<(), Trouble> {
-    let mut patience = Patience::new();
+pub async fn follow(client: &Client, handler: &mut impl LineHandler) -> Result<(), CliError> {
+    let mut reconnect = Reconnect::new();
     loop {
-        let mut came = false;
-        let broken = match pass(client, listener, &mut came).await? {
+        let mut received = false;
+        let broken = match read_stream(client, handler, &mut received).await? {
             Ok(()) => return Ok(()),
             Err(ClientError::Broken(why)) => ClientError::Broken(why),
             Err(error) => return Err(error.into()),
         };
-        if !patience.goes_on(came).await {
+        if !reconnect.should_retry(received).await {
             return Err(broken.into());
         }
     }
@@ -81,22 +81,22 @@ pub async fn follow(client: &Client, listener: &mut impl Listener) -> Result<(),
 
 /// Reads one stream to its end. The inner result says if the stream broke; the outer error comes from
 /// the listener.
-async fn pass(
+async fn read_stream(
     client: &Client,
-    listener: &mut impl Listener,
-    came: &mut bool,
-) -> Result<Result<(), ClientError>, Trouble> {
-    let path = listener.path();
+    handler: &mut impl LineHandler,
+    received: &mut bool,
+) -> Result<Result<(), ClientError>, CliError> {
+    let path = handler.path();
     let mut stream = match client.stream(Method::GET, &path, Bytes::new()).await {
         Ok(stream) => stream,
         Err(error) => return Ok(Err(error)),
     };
-    listener.begun();
+    handler.connected();
     loop {
         match stream.line().await {
             Ok(Some(line)) => {
-                *came = true;
-                if !listener.hear(line)? {
+                *received = true;
+                if !handler.handle_line(line)? {
                     return Ok(Ok(()));
                 }
             }

@@ -7,25 +7,25 @@ use anstyle::{AnsiColor, Effects, Style};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::model::{Model, Over, Part};
+use super::model::{Model, Overlay, Section};
 use crate::cli::show;
 
 /// Columns of a timer's progress bar.
-const BAR: usize = 16;
+const BAR_COLUMNS: usize = 16;
 /// Narrowest screen that shows a session's last output line beside its command.
-const WIDE: usize = 100;
+const WIDE_COLUMNS: usize = 100;
 /// Narrowest screen that shows all columns. A narrower one leaves some out in favour of the command and
 /// the reason.
-const ROOMY: usize = 76;
+const FULL_COLUMNS: usize = 76;
 /// Minimum number of lines of a section: its heading and one row.
-const LEAST: usize = 2;
+const SECTION_MINIMUM: usize = 2;
 
 const PLAIN: Style = Style::new();
 const TITLE: Style = Style::new().effects(Effects::INVERT);
 const HEAD: Style = Style::new().bold();
 const FAINT: Style = Style::new().dimmed();
 const GOOD: Style = AnsiColor::Green.on_default();
-const CARE: Style = AnsiColor::Yellow.on_default();
+const WARN: Style = AnsiColor::Yellow.on_default();
 
 const HELP: &str = "\
 Tab, Shift-Tab     next and previous section
@@ -39,22 +39,29 @@ r                  resume a paused timer
 q, Ctrl-C          quit; sessions and timers continue";
 
 /// Line as a list of spans, each with its style.
-type Line = Vec<(String, Style)>;
+type StyledLine = Vec<(String, Style)>;
 
 /// Renders the whole screen.
 pub fn frame(model: &mut Model, cols: usize, rows: usize) -> Vec<String> {
     let inside = rows.saturating_sub(2);
-    let mut lines = vec![fill(title(model), cols, TITLE)];
-    let body = match &model.over {
-        Some(Over::Help) => help(inside),
-        Some(Over::Log {
-            session, lines, up, ..
-        }) => log(session, lines, *up, inside),
-        Some(Over::Sure { .. }) | None => parts(model, cols, inside),
+    let mut lines = vec![filled(title(model), cols, TITLE)];
+    let body = match &model.overlay {
+        Some(Overlay::Help) => help(inside),
+        Some(Overlay::Log {
+            session,
+            lines,
+            scrolled,
+            ..
+        }) => log(session, lines, *scrolled, inside),
+        Some(Overlay::Confirm { .. }) | None => sections(model, cols, inside),
     };
-    lines.extend(body.into_iter().take(inside).map(|line| paint(&line, cols)));
+    lines.extend(
+        body.into_iter()
+            .take(inside)
+            .map(|line| styled(&line, cols)),
+    );
     lines.resize(rows.saturating_sub(1), String::new());
-    lines.push(fill(foot(model), cols, TITLE));
+    lines.push(filled(footer(model), cols, TITLE));
     lines.truncate(rows);
     lines
 }
@@ -75,33 +82,33 @@ fn title(model: &Model) -> String {
     )
 }
 
-fn foot(model: &Model) -> String {
-    match (&model.over, &model.notice) {
-        (Some(Over::Sure { ask, .. }), _) => format!(" {ask} y/N"),
-        (Some(Over::Log { .. }), _) => " arrows scroll  Esc goes back".to_owned(),
-        (Some(Over::Help), _) => " any key goes back".to_owned(),
+fn footer(model: &Model) -> String {
+    match (&model.overlay, &model.notice) {
+        (Some(Overlay::Confirm { ask, .. }), _) => format!(" {ask} y/N"),
+        (Some(Overlay::Log { .. }), _) => " arrows scroll  Esc goes back".to_owned(),
+        (Some(Overlay::Help), _) => " any key goes back".to_owned(),
         (None, Some(notice)) => format!(" {notice}"),
-        (None, None) => match model.part {
-            Part::Questions => " y continue  n end it  Enter log  Tab next  ? help  q quit",
-            Part::Sessions => " Enter log  K kill  Tab next  ? help  q quit",
-            Part::Timers => " p pause  r resume  s stop  Tab next  ? help  q quit",
-            Part::Messages => " Tab next  ? help  q quit",
+        (None, None) => match model.section {
+            Section::Questions => " y continue  n end it  Enter log  Tab next  ? help  q quit",
+            Section::Sessions => " Enter log  K kill  Tab next  ? help  q quit",
+            Section::Timers => " p pause  r resume  s stop  Tab next  ? help  q quit",
+            Section::Messages => " Tab next  ? help  q quit",
         }
         .to_owned(),
     }
 }
 
-fn help(rows: usize) -> Vec<Line> {
+fn help(rows: usize) -> Vec<StyledLine> {
     let mut lines = vec![Vec::new()];
     lines.extend(HELP.lines().map(|line| vec![(format!("  {line}"), PLAIN)]));
     lines.truncate(rows);
     lines
 }
 
-fn log(session: &str, lines: &[String], up: usize, rows: usize) -> Vec<Line> {
+fn log(session: &str, lines: &[String], scrolled: usize, rows: usize) -> Vec<StyledLine> {
     let mut shown = vec![vec![(one_line(session), HEAD)]];
     let room = rows.saturating_sub(1);
-    let end = lines.len().saturating_sub(up);
+    let end = lines.len().saturating_sub(scrolled);
     let from = end.saturating_sub(room);
     let text = |line: &String| vec![(one_line(&line.replace('\t', "    ")), PLAIN)];
     shown.extend(lines[from..end].iter().map(text));
@@ -112,21 +119,21 @@ fn log(session: &str, lines: &[String], up: usize, rows: usize) -> Vec<Line> {
 }
 
 /// Number of lines for each section: all that it needs, or a fair share, with the selected section first.
-fn shares(needs: [usize; 4], chosen: Part, rows: usize) -> [usize; 4] {
-    let mut shares = needs.map(|need| need.min(LEAST));
+fn shares(needs: [usize; 4], selected: Section, rows: usize) -> [usize; 4] {
+    let mut shares = needs.map(|need| need.min(SECTION_MINIMUM));
     let mut left = rows.saturating_sub(shares.iter().sum());
     let order = [
-        chosen as usize,
-        Part::Questions as usize,
-        Part::Sessions as usize,
-        Part::Timers as usize,
-        Part::Messages as usize,
+        selected as usize,
+        Section::Questions as usize,
+        Section::Sessions as usize,
+        Section::Timers as usize,
+        Section::Messages as usize,
     ];
     while left > 0 {
         let before = left;
-        for part in order {
-            if shares[part] < needs[part] && left > 0 {
-                shares[part] += 1;
+        for section in order {
+            if shares[section] < needs[section] && left > 0 {
+                shares[section] += 1;
                 left -= 1;
             }
         }
@@ -137,30 +144,31 @@ fn shares(needs: [usize; 4], chosen: Part, rows: usize) -> [usize; 4] {
     shares
 }
 
-fn parts(model: &Model, cols: usize, rows: usize) -> Vec<Line> {
-    let height = |part: Part| if part == Part::Questions { 2 } else { 1 };
-    let needs = Part::ALL.map(|part| 1 + (model.rows(part).len() * height(part)).max(1));
-    let shares = shares(needs, model.part, rows);
+fn sections(model: &Model, cols: usize, rows: usize) -> Vec<StyledLine> {
+    let height = |section: Section| if section == Section::Questions { 2 } else { 1 };
+    let needs =
+        Section::ALL.map(|section| 1 + (model.rows(section).len() * height(section)).max(1));
+    let shares = shares(needs, model.section, rows);
     let mut lines = Vec::new();
-    for part in Part::ALL {
-        let share = shares[part as usize];
+    for section in Section::ALL {
+        let share = shares[section as usize];
         if share == 0 {
             continue;
         }
-        let head = heading(part, cols);
-        let here = model.part == part;
+        let head = heading(section, cols);
+        let here = model.section == section;
         lines.push(vec![(head, if here { HEAD.underline() } else { HEAD })]);
-        let rows = model.rows(part);
+        let rows = model.rows(section);
         if rows.is_empty() {
-            lines.push(vec![(format!("  {}", nothing(part)), FAINT)]);
+            lines.push(vec![(format!("  {}", empty_text(section)), FAINT)]);
             continue;
         }
-        let room = ((share - 1) / height(part)).max(1);
-        let row = model.row(part);
+        let room = ((share - 1) / height(section)).max(1);
+        let row = model.row(section);
         let from = row.saturating_sub(room.saturating_sub(1));
         for (at, value) in rows.iter().enumerate().skip(from).take(room) {
             let mark = if here && at == row { "> " } else { "  " };
-            for mut line in one(model, part, value, cols) {
+            for mut line in row_lines(model, section, value, cols) {
                 line.insert(0, (mark.to_owned(), HEAD));
                 lines.push(line);
             }
@@ -169,33 +177,33 @@ fn parts(model: &Model, cols: usize, rows: usize) -> Vec<Line> {
     lines
 }
 
-fn heading(part: Part, cols: usize) -> String {
-    match part {
-        Part::Questions => "QUESTIONS".into(),
-        Part::Sessions if cols < ROOMY => {
+fn heading(section: Section, cols: usize) -> String {
+    match section {
+        Section::Questions => "QUESTIONS".into(),
+        Section::Sessions if cols < FULL_COLUMNS => {
             format!("{:<20}{:<12}{:>7}  COMMAND", "SESSIONS", "STATE", "QUIET")
         }
-        Part::Timers if cols < ROOMY => {
+        Section::Timers if cols < FULL_COLUMNS => {
             format!("{:<20}{:<12}{:>7}  FOR", "TIMERS", "STATE", "LEFT")
         }
-        Part::Sessions => format!(
+        Section::Sessions => format!(
             "{:<20}{:<12}{:>7}{:>7}{:>6}{:>7}  COMMAND",
             "SESSIONS", "STATE", "AGE", "QUIET", "CPU", "MEM"
         ),
-        Part::Timers => format!(
-            "{:<20}{:<12}{:>7}{:>9}  {:<BAR$}  FOR",
+        Section::Timers => format!(
+            "{:<20}{:<12}{:>7}{:>9}  {:<BAR_COLUMNS$}  FOR",
             "TIMERS", "STATE", "LEFT", "OF", ""
         ),
-        Part::Messages => "MESSAGES".into(),
+        Section::Messages => "MESSAGES".into(),
     }
 }
 
-fn nothing(part: Part) -> &'static str {
-    match part {
-        Part::Questions => "no questions",
-        Part::Sessions => "no running sessions",
-        Part::Timers => "no timers",
-        Part::Messages => "no messages",
+fn empty_text(section: Section) -> &'static str {
+    match section {
+        Section::Questions => "no questions",
+        Section::Sessions => "no running sessions",
+        Section::Timers => "no timers",
+        Section::Messages => "no messages",
     }
 }
 
@@ -203,16 +211,16 @@ fn text(value: &Value, field: &str) -> String {
     one_line(value[field].as_str().unwrap_or_default())
 }
 
-fn one(model: &Model, part: Part, value: &Value, cols: usize) -> Vec<Line> {
-    match part {
-        Part::Questions => question(model, value),
-        Part::Sessions => vec![session(model, value, cols)],
-        Part::Timers => vec![timer(model, value, cols)],
-        Part::Messages => vec![message(model, value)],
+fn row_lines(model: &Model, section: Section, value: &Value, cols: usize) -> Vec<StyledLine> {
+    match section {
+        Section::Questions => question(model, value),
+        Section::Sessions => vec![session(model, value, cols)],
+        Section::Timers => vec![timer(model, value, cols)],
+        Section::Messages => vec![message(model, value)],
     }
 }
 
-fn question(model: &Model, value: &Value) -> Vec<Line> {
+fn question(model: &Model, value: &Value) -> Vec<StyledLine> {
     // The command continues to run while the question is open.
     let asked = value["asked_at"].as_u64().unwrap_or(model.now);
     let before = value["running_for"].as_f64().unwrap_or(0.0) * 1_000.0;
@@ -220,7 +228,7 @@ fn question(model: &Model, value: &Value) -> Vec<Line> {
     let doing = text(value, "doing");
     vec![
         vec![
-            (text(value, "question"), CARE.bold()),
+            (text(value, "question"), WARN.bold()),
             (format!("  {}", text(value, "command")), PLAIN),
         ],
         vec![
@@ -230,11 +238,11 @@ fn question(model: &Model, value: &Value) -> Vec<Line> {
     ]
 }
 
-fn session(model: &Model, value: &Value, cols: usize) -> Line {
+fn session(model: &Model, value: &Value, cols: usize) -> StyledLine {
     let moment = |field: &str| value[field].as_u64().unwrap_or(model.now);
     let waits = value["waiting_for_input"] == true;
     let (state, colour) = match value["status"].as_str() {
-        _ if waits => ("wants input", CARE),
+        _ if waits => ("wants input", WARN),
         Some("running") => ("running", GOOD),
         _ => ("background", FAINT),
     };
@@ -243,7 +251,7 @@ fn session(model: &Model, value: &Value, cols: usize) -> Line {
         None => "-".into(),
     };
     let quiet = show::ago(model.now, moment("last_activity"));
-    let facts = if cols < ROOMY {
+    let facts = if cols < FULL_COLUMNS {
         format!("{quiet:>7}  ")
     } else {
         let age = show::ago(model.now, moment("created_at"));
@@ -259,7 +267,7 @@ fn session(model: &Model, value: &Value, cols: usize) -> Line {
         (facts, PLAIN),
     ];
     let room = cols.saturating_sub(61);
-    if cols < WIDE || last.is_empty() {
+    if cols < WIDE_COLUMNS || last.is_empty() {
         line.push((command, PLAIN));
     } else {
         line.push((padded(&command, room / 2), PLAIN));
@@ -277,7 +285,7 @@ fn memory(bytes: Option<u64>) -> String {
     }
 }
 
-fn timer(model: &Model, value: &Value, cols: usize) -> Line {
+fn timer(model: &Model, value: &Value, cols: usize) -> StyledLine {
     let millis = |field: &str| (value[field].as_f64().unwrap_or(0.0) * 1_000.0) as u64;
     let status = text(value, "status");
     let total = millis("total_duration");
@@ -285,16 +293,16 @@ fn timer(model: &Model, value: &Value, cols: usize) -> Line {
     let runs = status != "paused";
     let left = millis("remaining_time").saturating_sub(if runs { since } else { 0 });
     let (state, colour) = match status.as_str() {
-        "paused" => ("paused", CARE),
+        "paused" => ("paused", WARN),
         "running_background" => ("background", GOOD),
         _ => ("running", GOOD),
     };
-    let full =
-        usize::try_from((total - left.min(total)) * BAR as u64 / total.max(1)).unwrap_or(BAR);
+    let full = usize::try_from((total - left.min(total)) * BAR_COLUMNS as u64 / total.max(1))
+        .unwrap_or(BAR_COLUMNS);
     let bar = format!(
         "{}{}",
-        "█".repeat(full.min(BAR)),
-        "░".repeat(BAR - full.min(BAR))
+        "█".repeat(full.min(BAR_COLUMNS)),
+        "░".repeat(BAR_COLUMNS - full.min(BAR_COLUMNS))
     );
     let purpose = match value["mission"].is_string() {
         true => "mission",
@@ -305,7 +313,7 @@ fn timer(model: &Model, value: &Value, cols: usize) -> Line {
         (padded(&text(value, "timer_id"), 18), PLAIN),
         (padded(state, 12), colour),
     ];
-    if cols < ROOMY {
+    if cols < FULL_COLUMNS {
         line.push((format!("{left:>7}"), PLAIN));
     } else {
         line.push((format!("{left:>7}{total:>9}  "), PLAIN));
@@ -315,7 +323,7 @@ fn timer(model: &Model, value: &Value, cols: usize) -> Line {
     line
 }
 
-fn message(model: &Model, value: &Value) -> Line {
+fn message(model: &Model, value: &Value) -> StyledLine {
     let age = show::ago(model.now, value["created_at"].as_u64().unwrap_or(model.now));
     let seen = value["seen_at"].is_u64();
     let whole = value["text"].as_str().unwrap_or_default();
@@ -334,42 +342,46 @@ fn message(model: &Model, value: &Value) -> Line {
 
 /// Text truncated or padded to exactly `cols` columns.
 fn padded(text: &str, cols: usize) -> String {
-    let cut = fitted(text, cols.saturating_sub(1));
+    let cut = truncated(text, cols.saturating_sub(1));
     let missing = cols.saturating_sub(cut.width());
     format!("{cut}{}", " ".repeat(missing))
 }
 
 /// Text truncated to at most `cols` columns.
-fn fitted(text: &str, cols: usize) -> String {
+fn truncated(text: &str, cols: usize) -> String {
     match cols {
         0 => String::new(),
-        cols => show::cut(text, cols),
+        cols => show::truncate(text, cols),
     }
 }
 
 /// Line with its styles, truncated to the width of the screen.
-fn paint(line: &Line, cols: usize) -> String {
+fn styled(line: &StyledLine, cols: usize) -> String {
     let mut left = cols;
-    let mut painted = String::new();
+    let mut out = String::new();
     for (text, style) in line {
-        let text = fitted(text, left);
+        let text = truncated(text, left);
         left = left.saturating_sub(text.width());
         if !text.is_empty() {
-            painted.push_str(&format!("{}{text}{:#}", coloured(*style), coloured(*style)));
+            out.push_str(&format!(
+                "{}{text}{:#}",
+                without_disabled_colours(*style),
+                without_disabled_colours(*style)
+            ));
         }
     }
-    painted
+    out
 }
 
 /// Line padded to the width of the screen.
-fn fill(text: String, cols: usize, style: Style) -> String {
-    let text = fitted(&one_line(&text), cols);
+fn filled(text: String, cols: usize, style: Style) -> String {
+    let text = truncated(&one_line(&text), cols);
     let missing = cols.saturating_sub(text.width());
     format!("{style}{text}{}{style:#}", " ".repeat(missing))
 }
 
 /// Style without its colours if colours are disabled; bold and inverse remain.
-fn coloured(style: Style) -> Style {
+fn without_disabled_colours(style: Style) -> Style {
     match abide_engine::config::colour_enabled() {
         true => style,
         false => style.fg_color(None).bg_color(None),
@@ -417,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn it_fits_every_screen_and_smuggles_nothing() {
+    fn frame_fits_every_screen_and_escapes_control_characters() {
         for (cols, rows) in [
             (80, 24),
             (120, 40),
@@ -427,9 +439,9 @@ mod tests {
             (40, 2),
             (0, 0),
         ] {
-            for over in [None, Some(Over::Help)] {
+            for overlay in [None, Some(Overlay::Help)] {
                 let mut model = model();
-                model.over = over;
+                model.overlay = overlay;
                 let lines = frame(&mut model, cols, rows);
                 assert!(lines.len() <= rows, "{cols}x{rows}");
                 for line in plain(&lines) {
@@ -444,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_that_are_wider_together_than_one_by_one_fit_too() {
+    fn wide_character_sequences_fit_the_screen() {
         let signs = "⚠\u{fe0f}".repeat(60);
         for cols in [0, 1, 2, 20, 100, 120, 133] {
             let mut model = model();
@@ -461,10 +473,10 @@ mod tests {
     }
 
     #[test]
-    fn every_part_is_seen_and_the_chosen_row_too() {
+    fn every_section_and_the_selected_row_are_shown() {
         let mut model = model();
-        model.part = Part::Sessions;
-        model.chosen[Part::Sessions as usize] = 29;
+        model.section = Section::Sessions;
+        model.selected[Section::Sessions as usize] = 29;
         let shown = plain(&frame(&mut model, 120, 24)).join("\n");
         for wanted in [
             "QUESTIONS",
@@ -481,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_screen_shows_what_is_run_and_waited_for() {
+    fn narrow_screen_shows_command_and_reason() {
         let mut model = model();
         let shown = plain(&frame(&mut model, 60, 40)).join("\n");
         assert!(shown.contains("the build"), "{shown}");
@@ -490,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn time_goes_on_between_two_readings() {
+    fn times_advance_between_two_reads() {
         let mut model = model();
         model.lists.questions[0]["asked_at"] = json!(model.now);
         model.now += 25_000;

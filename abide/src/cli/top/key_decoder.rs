@@ -18,29 +18,29 @@ pub enum Key {
 }
 
 /// Longest escape sequence of a key, in bytes.
-const LONGEST: usize = 16;
+const SEQUENCE_LIMIT: usize = 16;
 
 /// Decoder state: the beginning of a sequence whose rest has not arrived.
 #[derive(Default)]
-pub struct Keys {
-    begun: Vec<u8>,
+pub struct KeyDecoder {
+    incomplete: Vec<u8>,
 }
 
-impl Keys {
+impl KeyDecoder {
     /// Decodes the keys in these bytes. A lone escape byte at the end is the Escape key, because a
     /// terminal sends the sequence of one key at once.
-    pub fn typed(&mut self, bytes: &[u8]) -> Vec<Key> {
-        self.begun.extend_from_slice(bytes);
+    pub fn decode(&mut self, bytes: &[u8]) -> Vec<Key> {
+        self.incomplete.extend_from_slice(bytes);
         let mut keys = Vec::new();
-        while !self.begun.is_empty() {
-            let (used, key) = take(&self.begun);
+        while !self.incomplete.is_empty() {
+            let (used, key) = decode_first(&self.incomplete);
             if used == 0 {
-                if self.begun.len() > LONGEST {
-                    self.begun.clear();
+                if self.incomplete.len() > SEQUENCE_LIMIT {
+                    self.incomplete.clear();
                 }
                 break;
             }
-            self.begun.drain(..used);
+            self.incomplete.drain(..used);
             keys.extend(key);
         }
         keys
@@ -48,7 +48,7 @@ impl Keys {
 }
 
 /// Decodes the first key and returns the number of bytes that it used. Zero bytes: the sequence is incomplete.
-fn take(bytes: &[u8]) -> (usize, Option<Key>) {
+fn decode_first(bytes: &[u8]) -> (usize, Option<Key>) {
     match bytes {
         [0x1b] => (1, Some(Key::Escape)),
         [0x1b, b'[' | b'O', rest @ ..] => {
@@ -88,10 +88,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_known_whole_or_in_pieces() {
-        let mut keys = Keys::default();
+    fn keys_decode_from_whole_and_split_sequences() {
+        let mut keys = KeyDecoder::default();
         assert_eq!(
-            keys.typed(b"j\x1b[A\x1bOB\t\x1b[Z\r"),
+            keys.decode(b"j\x1b[A\x1bOB\t\x1b[Z\r"),
             [
                 Key::Char('j'),
                 Key::Up,
@@ -101,10 +101,10 @@ mod tests {
                 Key::Enter
             ]
         );
-        assert_eq!(keys.typed(b"\x1b[5"), []);
-        assert_eq!(keys.typed(b"~q"), [Key::PageUp, Key::Char('q')]);
-        assert_eq!(keys.typed(b"\x1b"), [Key::Escape]);
-        assert_eq!(keys.typed(b"\x03"), [Key::Interrupt]);
-        assert_eq!(keys.typed("é\x1b[99;5u".as_bytes()), []);
+        assert_eq!(keys.decode(b"\x1b[5"), []);
+        assert_eq!(keys.decode(b"~q"), [Key::PageUp, Key::Char('q')]);
+        assert_eq!(keys.decode(b"\x1b"), [Key::Escape]);
+        assert_eq!(keys.decode(b"\x03"), [Key::Interrupt]);
+        assert_eq!(keys.decode("é\x1b[99;5u".as_bytes()), []);
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 
-use super::jsonc::{self, Fault};
+use super::jsonc::{self, EditError};
 use super::toml;
 use crate::cli::args::ClientName;
 use abide_engine::config::clients;
@@ -17,11 +17,11 @@ pub const NAME: &str = "abide";
 
 /// Time-out for tool calls, in seconds, for clients that have such a setting and would otherwise give
 /// up after minutes. abide gets the same limit and answers before it.
-const CALL_LIMIT: u64 = 3_600;
+const CALL_TIMEOUT: u64 = 3_600;
 
 /// Entry that tells a client to start abide.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerEntry {
     /// Path of the program.
     pub command: String,
     /// Arguments.
@@ -32,20 +32,20 @@ pub struct Server {
     pub call_limit: Option<u64>,
 }
 
-impl Server {
+impl ServerEntry {
     /// Environment variables of abide that must not be set in the entry: one that is left from an
     /// earlier setup would select another abide instance.
-    pub fn unwanted(&self) -> impl Iterator<Item = &'static str> {
-        let wanted = |name: &str| self.env.iter().any(|(set, _)| set == name);
+    pub fn stale_variables(&self) -> impl Iterator<Item = &'static str> {
+        let expected = |name: &str| self.env.iter().any(|(set, _)| set == name);
         clients::OWN_VARIABLES
             .into_iter()
-            .filter(move |name| !wanted(name))
+            .filter(move |name| !expected(name))
     }
 }
 
 /// Format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ConfigFormat {
     /// JSON, with an object that contains the servers.
     Json {
         /// Name of that object, such as `mcpServers`.
@@ -108,13 +108,13 @@ impl ClientName {
     }
 
     /// Format of the configuration file.
-    pub fn form(self) -> Form {
-        let json = |key, typed, limit| Form::Json { key, typed, limit };
+    pub fn format(self) -> ConfigFormat {
+        let json = |key, typed, limit| ConfigFormat::Json { key, typed, limit };
         match self {
             ClientName::ClaudeCode | ClientName::Cursor => json("mcpServers", true, false),
             ClientName::Vscode => json("servers", true, false),
             ClientName::Gemini => json("mcpServers", false, true),
-            ClientName::Codex => Form::Codex,
+            ClientName::Codex => ConfigFormat::Codex,
         }
     }
 
@@ -165,12 +165,12 @@ impl ClientName {
     fn call_limit(self) -> Option<u64> {
         // Claude Code waits while it receives progress notifications; Cursor and Visual Studio Code
         // have no such setting.
-        matches!(self, ClientName::Codex | ClientName::Gemini).then_some(CALL_LIMIT)
+        matches!(self, ClientName::Codex | ClientName::Gemini).then_some(CALL_TIMEOUT)
     }
 
     /// Entry for the client's file. A project file is shared with other people, so it contains nothing
     /// specific to this machine.
-    pub fn server(self, program: &str, agent: &str, project: bool) -> Server {
+    pub fn server(self, program: &str, agent: &str, project: bool) -> ServerEntry {
         let mut env = if project {
             Vec::new()
         } else {
@@ -180,7 +180,7 @@ impl ClientName {
         if let Some(limit) = call_limit {
             env.push(("ABIDE_CALL_LIMIT".into(), limit.to_string()));
         }
-        Server {
+        ServerEntry {
             command: if project { NAME.into() } else { program.into() },
             args: vec!["mcp".into(), "--agent".into(), agent.into()],
             env,
@@ -189,35 +189,35 @@ impl ClientName {
     }
 }
 
-impl Form {
+impl ConfigFormat {
     /// Returns `true` if the text has an entry for abide.
-    pub fn has_server(self, text: &str) -> Result<bool, Fault> {
+    pub fn has_server(self, text: &str) -> Result<bool, EditError> {
         match self {
-            Form::Json { key, .. } => Ok(jsonc::get(text, &[key, NAME])?.is_some()),
-            Form::Codex => toml::has_server(text, NAME),
+            ConfigFormat::Json { key, .. } => Ok(jsonc::get(text, &[key, NAME])?.is_some()),
+            ConfigFormat::Codex => toml::has_server(text, NAME),
         }
     }
 
     /// Program of the entry for abide.
-    pub fn command(self, text: &str) -> Result<Option<String>, Fault> {
+    pub fn command(self, text: &str) -> Result<Option<String>, EditError> {
         match self {
-            Form::Json { key, .. } => {
+            ConfigFormat::Json { key, .. } => {
                 let command = jsonc::get(text, &[key, NAME, "command"])?;
                 Ok(command.and_then(|command| Some(command.as_str()?.to_owned())))
             }
-            Form::Codex => toml::command_of(text, NAME),
+            ConfigFormat::Codex => toml::command_of(text, NAME),
         }
     }
 
     /// Returns `true` if the entry for abide has the arguments that setup writes.
-    pub fn has_own(self, text: &str) -> Result<bool, Fault> {
+    pub fn is_from_setup(self, text: &str) -> Result<bool, EditError> {
         let command = self.command(text)?.unwrap_or_default();
         let args = match self {
-            Form::Json { key, .. } => {
+            ConfigFormat::Json { key, .. } => {
                 let args = jsonc::get(text, &[key, NAME, "args"])?;
                 args.and_then(|args| serde_json::from_value(args).ok())
             }
-            Form::Codex => toml::args_of(text, NAME)?,
+            ConfigFormat::Codex => toml::args_of(text, NAME)?,
         };
         let args: Vec<String> = args.unwrap_or_default();
         let ours = matches!(&args[..], [mcp, agent, _] if mcp == "mcp" && agent == "--agent");
@@ -225,10 +225,10 @@ impl Form {
     }
 
     /// Text with the entry for abide.
-    pub fn add(self, text: &str, server: &Server) -> Result<String, Fault> {
+    pub fn add(self, text: &str, server: &ServerEntry) -> Result<String, EditError> {
         match self {
-            Form::Json { key, typed, limit } => {
-                let entry = Entry {
+            ConfigFormat::Json { key, typed, limit } => {
+                let entry = JsonEntry {
                     server,
                     typed,
                     limit,
@@ -240,14 +240,14 @@ impl Form {
                     _ => jsonc::set(text, &[key, NAME], &entry),
                 }
             }
-            Form::Codex => toml::add_server(text, NAME, server),
+            ConfigFormat::Codex => toml::add_server(text, NAME, server),
         }
     }
 
     /// Text without the entry for abide, or with the entry that `before` had.
-    pub fn take_out(self, text: &str, before: Option<&str>) -> Result<String, Fault> {
-        let Form::Json { key, .. } = self else {
-            return toml::take_out_server(text, NAME, before);
+    pub fn remove(self, text: &str, before: Option<&str>) -> Result<String, EditError> {
+        let ConfigFormat::Json { key, .. } = self else {
+            return toml::remove_server(text, NAME, before);
         };
         let old = |path: &[&str]| match before {
             Some(before) => jsonc::get(before, path),
@@ -266,24 +266,29 @@ impl Form {
 }
 
 /// Entry in a JSON file, with its fields in the conventional order.
-struct Entry<'a> {
-    server: &'a Server,
+struct JsonEntry<'a> {
+    server: &'a ServerEntry,
     typed: bool,
     limit: bool,
 }
 
-impl Entry<'_> {
+impl JsonEntry<'_> {
     /// Updates an existing entry; fields that the person has added are kept.
-    fn amend(&self, text: &str, key: &str, found: &Map<String, Value>) -> Result<String, Fault> {
-        let wanted = serde_json::to_value(self).map_err(|fault| Fault(fault.to_string()))?;
+    fn amend(
+        &self,
+        text: &str,
+        key: &str,
+        found: &Map<String, Value>,
+    ) -> Result<String, EditError> {
+        let expected = serde_json::to_value(self).map_err(|fault| EditError(fault.to_string()))?;
         let mut text = text.to_owned();
-        for (name, value) in wanted.as_object().into_iter().flatten() {
+        for (name, value) in expected.as_object().into_iter().flatten() {
             if name != "env" && found.get(name) != Some(value) {
                 text = jsonc::set(&text, &[key, NAME, name], value)?;
             }
         }
         let old = |name: &str| found.get("env").and_then(|env| env.get(name)?.as_str());
-        for name in self.server.unwanted() {
+        for name in self.server.stale_variables() {
             if old(name).is_some() {
                 text = jsonc::remove(&text, &[key, NAME, "env", name])?;
             }
@@ -297,7 +302,7 @@ impl Entry<'_> {
     }
 }
 
-impl Serialize for Entry<'_> {
+impl Serialize for JsonEntry<'_> {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         if self.typed {

@@ -4,47 +4,47 @@ use abide_core::Millis;
 
 /// Limit on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum DurationLimit {
     /// No limit.
     Never,
     /// Limit of this duration.
     After(Millis),
 }
 
-impl Limit {
+impl DurationLimit {
     /// Limit in seconds, if there is one.
     pub fn seconds(self) -> Option<f64> {
         match self {
-            Limit::Never => None,
-            Limit::After(span) => Some(span.0 as f64 / 1_000.0),
+            DurationLimit::Never => None,
+            DurationLimit::After(duration) => Some(duration.0 as f64 / 1_000.0),
         }
     }
 }
 
-const HOW: &str = "write it as 60s, 1m30s, 2h, 3d, or as a number of seconds";
+const FORMATS: &str = "write it as 60s, 1m30s, 2h, 3d, or as a number of seconds";
 
 /// Parses a duration greater than zero.
 pub fn parse(text: &str) -> Result<Millis, String> {
-    let span = sum(text.trim()).ok_or_else(|| format!("not a duration; {HOW}"))?;
-    match span {
+    let duration = parse_units(text.trim()).ok_or_else(|| format!("not a duration; {FORMATS}"))?;
+    match duration {
         Millis(0) => Err("must be greater than zero".into()),
-        span if span > Millis::MAX => Err("must be at most 100 years".into()),
-        span => Ok(span),
+        duration if duration > Millis::MAX => Err("must be at most 100 years".into()),
+        duration => Ok(duration),
     }
 }
 
 /// Parses a duration or `never`.
-pub fn parse_limit(text: &str) -> Result<Limit, String> {
+pub fn parse_limit(text: &str) -> Result<DurationLimit, String> {
     match text.trim() {
-        "never" | "0" | "0s" => Ok(Limit::Never),
+        "never" | "0" | "0s" => Ok(DurationLimit::Never),
         text => match parse(text) {
-            Ok(span) => Ok(Limit::After(span)),
+            Ok(duration) => Ok(DurationLimit::After(duration)),
             Err(why) => Err(format!("{why}, or `never`")),
         },
     }
 }
 
-fn sum(text: &str) -> Option<Millis> {
+fn parse_units(text: &str) -> Option<Millis> {
     if let Ok(seconds) = text.parse::<f64>()
         && !text.contains(['e', 'E', 'n', 'i'])
     {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_with_units_parse() {
         for (text, millis) in [
             ("60s", 60_000),
             ("1m30s", 90_000),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_refused() {
         for text in [
             "",
             "s",
@@ -135,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_can_be_none_at_all() {
-        assert_eq!(parse_limit("never"), Ok(Limit::Never));
-        assert_eq!(parse_limit("0"), Ok(Limit::Never));
-        assert_eq!(parse_limit("5s"), Ok(Limit::After(Millis(5_000))));
+    fn limit_accepts_never() {
+        assert_eq!(parse_limit("never"), Ok(DurationLimit::Never));
+        assert_eq!(parse_limit("0"), Ok(DurationLimit::Never));
+        assert_eq!(parse_limit("5s"), Ok(DurationLimit::After(Millis(5_000))));
         assert!(parse_limit("soon").is_err());
     }
 }

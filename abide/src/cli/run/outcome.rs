@@ -4,10 +4,10 @@ use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::screen::Screen;
+use super::output::RunOutput;
 use crate::cli::args::Run;
-use crate::cli::show::{self, complain};
-use crate::cli::trouble::OWN;
+use crate::cli::error::EXIT_ABIDE_ERROR;
+use crate::cli::show::{self, errln};
 
 /// Exit code: the deadline was reached, or the person declined to wait longer.
 const TIMED_OUT: u8 = 124;
@@ -19,13 +19,13 @@ const NOT_FOUND: u8 = 127;
 pub const INTERRUPTED: u8 = 130;
 
 /// Prints the outcome and returns the exit code.
-pub fn tell(ended: &Value, cancelled: bool, args: &Run, screen: Screen) -> u8 {
-    let (code, sentence) = judge(ended, cancelled, args);
-    if let Some(kept) = screen.kept {
+pub fn report(ended: &Value, cancelled: bool, args: &Run, output: RunOutput) -> u8 {
+    let (code, sentence) = exit_code_and_sentence(ended, cancelled, args);
+    if let Some(collected) = output.collected {
         let mut facts = ended.clone();
-        facts["stdout"] = json!(String::from_utf8_lossy(&kept.stdout));
-        facts["stderr"] = json!(String::from_utf8_lossy(&kept.stderr));
-        facts["truncated"] = json!(kept.truncated || screen.missing > 0);
+        facts["stdout"] = json!(String::from_utf8_lossy(&collected.stdout));
+        facts["stderr"] = json!(String::from_utf8_lossy(&collected.stderr));
+        facts["truncated"] = json!(collected.truncated || output.missing > 0);
         facts["return_code"] = json!(code);
         if let Some(sentence) = &sentence {
             facts["error"] = json!(sentence);
@@ -34,19 +34,21 @@ pub fn tell(ended: &Value, cancelled: bool, args: &Run, screen: Screen) -> u8 {
         return code;
     }
     if let Some(sentence) = sentence {
-        complain!("abide: {sentence}");
+        errln!("abide: {sentence}");
     }
     if let Some(left) = leftovers(ended) {
-        complain!("abide: {left}");
+        errln!("abide: {left}");
     }
     code
 }
 
-fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
+fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
     let error = ended["error"].as_str().map(str::to_owned);
     let outcome = ended["outcome"].as_str().unwrap_or_default();
     let end = ended["end"].as_str().unwrap_or_default();
-    let signal = ended["signal"].as_u64().map(|signal| low(128 + signal));
+    let signal = ended["signal"]
+        .as_u64()
+        .map(|signal| to_exit_code(128 + signal));
     let code = ended["exit_code"]
         .as_i64()
         .map(|code| (code & 0xff) as u8)
@@ -60,7 +62,7 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
             let code = match ended["wanted_end"].as_str() {
                 _ if cancelled => INTERRUPTED,
                 Some("deadline" | "idle_declined") => TIMED_OUT,
-                _ => OWN,
+                _ => EXIT_ABIDE_ERROR,
             };
             (code, error)
         }
@@ -84,17 +86,17 @@ fn judge(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
         ),
         (_, "out_of_memory") => {
             let sentence = "the command ran out of memory and was killed by the kernel";
-            (code.unwrap_or(OWN), Some(sentence.into()))
+            (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
         }
         (_, "user" | "agent" | "inactivity") => (
-            code.unwrap_or(OWN),
+            code.unwrap_or(EXIT_ABIDE_ERROR),
             Some(format!("the command was ended by another client ({end})")),
         ),
         _ => match code {
             Some(code) => (code, error),
             None => {
                 let sentence = "the end of the command was not observed; its exit code is unknown";
-                (OWN, error.or_else(|| Some(sentence.into())))
+                (EXIT_ABIDE_ERROR, error.or_else(|| Some(sentence.into())))
             }
         },
     }
@@ -114,11 +116,11 @@ fn start_code(error: &str) -> u8 {
     } else if says(&["no such file", "not found", "not a directory"]) {
         NOT_FOUND
     } else {
-        OWN
+        EXIT_ABIDE_ERROR
     }
 }
 
-fn low(number: u64) -> u8 {
+fn to_exit_code(number: u64) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
@@ -143,56 +145,65 @@ fn leftovers(ended: &Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::args::{Command, Line};
+    use crate::cli::args::{Cli, Command};
     use clap::Parser;
 
-    fn judged(ended: &Value, cancelled: bool) -> u8 {
-        let line = Line::try_parse_from(["abide", "run", "--", "x"]).unwrap();
+    fn exit_code(ended: &Value, cancelled: bool) -> u8 {
+        let line = Cli::try_parse_from(["abide", "run", "--", "x"]).unwrap();
         let Command::Run(args) = line.command else {
             panic!()
         };
-        judge(ended, cancelled, &args).0
+        exit_code_and_sentence(ended, cancelled, &args).0
     }
 
     #[test]
     fn exit_codes_are_those_of_the_help() {
         let ended = |end: &str, code: Value, signal: Value| json!({"outcome": "ended", "end": end, "exit_code": code, "signal": signal});
         let none = Value::Null;
-        assert_eq!(judged(&ended("exited", json!(0), none.clone()), false), 0);
-        assert_eq!(judged(&ended("exited", json!(7), none.clone()), false), 7);
         assert_eq!(
-            judged(&ended("signaled", none.clone(), json!(15)), false),
+            exit_code(&ended("exited", json!(0), none.clone()), false),
+            0
+        );
+        assert_eq!(
+            exit_code(&ended("exited", json!(7), none.clone()), false),
+            7
+        );
+        assert_eq!(
+            exit_code(&ended("signaled", none.clone(), json!(15)), false),
             143
         );
         assert_eq!(
-            judged(&ended("signaled", none.clone(), json!(2)), false),
+            exit_code(&ended("signaled", none.clone(), json!(2)), false),
             130
         );
         assert_eq!(
-            judged(&ended("deadline", none.clone(), json!(9)), false),
+            exit_code(&ended("deadline", none.clone(), json!(9)), false),
             124
         );
-        assert_eq!(judged(&ended("user", none.clone(), json!(9)), true), 130);
-        assert_eq!(judged(&ended("user", none.clone(), json!(9)), false), 137);
-        assert_eq!(judged(&ended("lost", none.clone(), none), false), 125);
-        assert_eq!(judged(&json!({"outcome": "declined"}), false), 124);
+        assert_eq!(exit_code(&ended("user", none.clone(), json!(9)), true), 130);
+        assert_eq!(
+            exit_code(&ended("user", none.clone(), json!(9)), false),
+            137
+        );
+        assert_eq!(exit_code(&ended("lost", none.clone(), none), false), 125);
+        assert_eq!(exit_code(&json!({"outcome": "declined"}), false), 124);
         let undying = |wanted: &str| json!({"outcome": "undying", "wanted_end": wanted});
-        assert_eq!(judged(&undying("deadline"), false), 124);
-        assert_eq!(judged(&undying("idle_declined"), false), 124);
-        assert_eq!(judged(&undying("user"), true), 130);
-        assert_eq!(judged(&undying("agent"), false), 125);
+        assert_eq!(exit_code(&undying("deadline"), false), 124);
+        assert_eq!(exit_code(&undying("idle_declined"), false), 124);
+        assert_eq!(exit_code(&undying("user"), true), 130);
+        assert_eq!(exit_code(&undying("agent"), false), 125);
         let failed = |error: &str| json!({"outcome": "failed", "error": error});
         assert_eq!(
-            judged(
+            exit_code(
                 &failed("cannot execute x: No such file or directory"),
                 false
             ),
             127
         );
         assert_eq!(
-            judged(&failed("cannot execute x: Permission denied"), false),
+            exit_code(&failed("cannot execute x: Permission denied"), false),
             126
         );
-        assert_eq!(judged(&failed("no processes left"), false), 125);
+        assert_eq!(exit_code(&failed("no processes left"), false), 125);
     }
 }

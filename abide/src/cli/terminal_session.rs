@@ -5,43 +5,43 @@ use serde_json::{Map, Value, json};
 
 use super::args::{Resize, Screen, Search, Send, Signal, Start};
 use super::client::Client;
-use super::show::{self, say};
-use super::span::Limit;
-use super::trouble::Trouble;
-use super::{name, run};
+use super::duration::DurationLimit;
+use super::error::CliError;
+use super::show::{self, outln};
+use super::{check_id, run};
 use crate::http::headers::INHERITED_LIMITS_HEADER;
 use crate::http::run_request::OsText;
 use abide_engine::config;
 
 /// Calls the tool; an error result becomes a [`Trouble`].
-async fn call(client: &Client, arguments: Value) -> Result<Value, Trouble> {
+async fn call(client: &Client, arguments: Value) -> Result<Value, CliError> {
     let result = client
         .post_once("/v1/tools/terminal_session", &arguments)
         .await?;
     if result["is_error"] == json!(true) {
         let sentence = result["text"].as_str().unwrap_or("it failed").to_owned();
-        return Err(Trouble::new(sentence));
+        return Err(CliError::new(sentence));
     }
     Ok(result)
 }
 
-async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, Trouble> {
+async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, CliError> {
     let result = call(&client, arguments).await?;
     if as_json {
         show::json(&result);
     } else {
-        say!("{}", result["text"].as_str().unwrap_or_default());
+        outln!("{}", result["text"].as_str().unwrap_or_default());
     }
     Ok(0)
 }
 
-pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
+pub async fn start(client: Client, start: Start) -> Result<u8, CliError> {
     let (command, argv) = run::command(&start.command)?;
     // The words are passed to the shell as a quoted command line, which is only possible if they are text.
     let is_text = |word: &OsText| matches!(word, OsText::Text(_));
     if !argv.iter().flatten().all(is_text) {
         let sentence = "the words of a session's command must be UTF-8";
-        return Err(Trouble::new(sentence)
+        return Err(CliError::new(sentence)
             .next("`abide run` passes words on as they are")
             .code(2));
     }
@@ -55,13 +55,13 @@ pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
         env.insert(name, value.into());
     }
     let inactivity = match start.inactivity {
-        Limit::Never => 0.0,
-        Limit::After(span) => span.0 as f64 / 1_000.0,
+        DurationLimit::Never => 0.0,
+        DurationLimit::After(span) => span.0 as f64 / 1_000.0,
     };
     let arguments = json!({
         "action": "start",
         "command": command,
-        "cwd": cwd.to_str().ok_or_else(|| Trouble::new("this folder's name is not UTF-8"))?,
+        "cwd": cwd.to_str().ok_or_else(|| CliError::new("this folder's name is not UTF-8"))?,
         "env": env,
         "pty": !start.no_pty,
         "cols": start.cols,
@@ -72,26 +72,26 @@ pub async fn start(client: Client, start: Start) -> Result<u8, Trouble> {
     show(client, arguments, start.json.json).await
 }
 
-pub async fn send(client: Client, send: Send) -> Result<u8, Trouble> {
+pub async fn send(client: Client, send: Send) -> Result<u8, CliError> {
     let arguments = json!({
         "action": "send_input",
-        "session_id": name(&send.session)?,
+        "session_id": check_id(&send.session)?,
         "input": send.text,
         "keys": send.keys,
     });
     show(client, arguments, send.json.json).await
 }
 
-pub async fn screen(client: Client, screen: Screen) -> Result<u8, Trouble> {
-    let arguments = json!({"action": "screen", "session_id": name(&screen.session)?});
+pub async fn screen(client: Client, screen: Screen) -> Result<u8, CliError> {
+    let arguments = json!({"action": "screen", "session_id": check_id(&screen.session)?});
     show(client, arguments, screen.json.json).await
 }
 
 /// Searches a session. The exit code is that of grep: 0 with matches, 1 without.
-pub async fn search(client: Client, search: Search) -> Result<u8, Trouble> {
+pub async fn search(client: Client, search: Search) -> Result<u8, CliError> {
     let arguments = json!({
         "action": "search",
-        "session_id": name(&search.session)?,
+        "session_id": check_id(&search.session)?,
         "pattern": search.pattern,
         "context": search.context,
         "max_lines": search.max_lines,
@@ -100,29 +100,29 @@ pub async fn search(client: Client, search: Search) -> Result<u8, Trouble> {
     if search.json.json {
         show::json(&result);
     } else {
-        say!("{}", result["text"].as_str().unwrap_or_default());
+        outln!("{}", result["text"].as_str().unwrap_or_default());
     }
     Ok(u8::from(result["matches"] == json!(0)))
 }
 
-pub async fn resize(client: Client, resize: Resize) -> Result<u8, Trouble> {
+pub async fn resize(client: Client, resize: Resize) -> Result<u8, CliError> {
     let arguments = json!({
         "action": "resize",
-        "session_id": name(&resize.session)?,
+        "session_id": check_id(&resize.session)?,
         "cols": resize.cols,
         "rows": resize.rows,
     });
     show(client, arguments, resize.json.json).await
 }
 
-pub async fn signal(client: Client, signal: Signal) -> Result<u8, Trouble> {
+pub async fn signal(client: Client, signal: Signal) -> Result<u8, CliError> {
     let given = signal
         .signal
         .parse::<i32>()
         .map_or_else(|_| json!(signal.signal), Value::from);
     let arguments = json!({
         "action": "signal",
-        "session_id": name(&signal.session)?,
+        "session_id": check_id(&signal.session)?,
         "signal": given,
     });
     show(client, arguments, signal.json.json).await
