@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Timespec};
 use abide_engine::config::Paths;
 use abide_session::folder::{self, CTL};
 use abide_session::proc::{self, ProcessHandle};
-use abide_session::{FORK_SERVER, START_DAEMON, boot_id, mark, tree};
+use abide_session::{FORK_SERVER, START_DAEMON, boot_id, inherited_fd, mark, tree};
 
 /// File descriptor on which a daemon that its client started reports that it is ready, or an error.
 const READY_FD: i32 = 3;
@@ -69,25 +69,10 @@ fn start_here(paths: &Paths, program: &Path) -> io::Result<String> {
     if let Some(folder) = paths.one_folder() {
         command.env("ABIDE_DIR", folder);
     }
-    let fd = theirs.as_raw_fd();
-    // SAFETY: only setsid, dup2 and fcntl run between fork and exec; all are async-signal-safe.
-    unsafe {
-        command.pre_exec(move || {
-            libc::setsid();
-            let done = if fd == READY_FD {
-                libc::fcntl(fd, libc::F_SETFD, 0)
-            } else {
-                libc::dup2(fd, READY_FD)
-            };
-            if done < 0 {
-                Err(io::Error::last_os_error())
-            } else {
-                Ok(())
-            }
-        });
-    }
+    inherited_fd::pass_in_new_session(&mut command, theirs.into(), READY_FD);
     let mut child = command.spawn()?;
-    drop(theirs);
+    // The command owns this process's copy of the pipe, which must be closed for the report to end.
+    drop(command);
     let mut report = String::new();
     ready.read_to_string(&mut report)?;
     // A client may live long; without this wait an ended daemon would stay a zombie.
@@ -158,10 +143,8 @@ pub(super) fn check_outside(paths: &Paths) -> io::Result<()> {
 
 /// File descriptor on which a daemon that was started in the background reports that it is ready.
 pub fn ready_pipe(paths: &Paths) -> Option<OwnedFd> {
-    // SAFETY: this only checks that the descriptor is open.
-    if unsafe { libc::fcntl(READY_FD, libc::F_GETFD) } >= 0 {
-        // SAFETY: the client that started this process put the descriptor there, and no other code uses it.
-        return Some(unsafe { OwnedFd::from_raw_fd(READY_FD) });
+    if let Some(ready) = inherited_fd::take(READY_FD) {
+        return Some(ready);
     }
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let ready = rustix::fs::open(ready_path(paths), flags, Mode::empty()).ok()?;

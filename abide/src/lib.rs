@@ -19,7 +19,8 @@
 //!
 //! The modules below are the implementation of abide; a program needs only the types that are re-exported here.
 
-mod allocator;
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod client;
 pub mod connect;

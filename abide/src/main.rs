@@ -1,6 +1,8 @@
 //! The one executable: keeper of a command, front for MCP clients, and command line. Keepers and fronts are
 //! started often and must stay small, so they are recognised before anything else.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

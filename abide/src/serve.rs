@@ -10,12 +10,12 @@ use std::sync::Arc;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, HttpListen, Paths, SocketActivation};
 use abide_engine::{Handle, Runtime, entropy, secret, socket};
-use abide_session::{accelerator, descriptors, mark, oom, private_file};
+use abide_session::{accelerator, allocator, descriptors, mark, oom, private_file};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 
 use crate::socket_activation::{self, PassedSockets};
-use crate::{allocator, http, lock, mcp};
+use crate::{http, lock, mcp};
 
 /// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
 pub fn serve(
@@ -29,7 +29,7 @@ pub fn serve(
     oom::protect_this_process();
     secret::set_not_dumpable();
     mark::note_own();
-    allocator::keep_large_blocks_apart();
+    allocator::set_mmap_threshold();
     let sockets = PassedSockets::take(&activation)
         .context("cannot take the sockets that were handed over")?;
     let checked = accelerator::check_switches().map_err(anyhow::Error::msg);

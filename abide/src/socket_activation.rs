@@ -2,13 +2,14 @@
 //! as in systemd's socket activation.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 
-use rustix::io::FdFlags;
+use rustix::io::{Errno, FdFlags};
 
 use abide_engine::config::SocketActivation;
+use abide_session::inherited_fd;
 
 /// First file descriptor that is passed.
 const FIRST_FD: RawFd = 3;
@@ -23,9 +24,7 @@ impl PassedSockets {
     pub fn take(activation: &SocketActivation) -> io::Result<Self> {
         let mut sockets = Vec::new();
         for fd in FIRST_FD..FIRST_FD.saturating_add(activation.sockets) {
-            // SAFETY: the parent process states that it has put this descriptor there for us, and no other
-            // code uses it.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            let fd = inherited_fd::take(fd).ok_or(Errno::BADF)?;
             rustix::io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
             let listens = rustix::net::sockopt::socket_acceptconn(&fd)?;
             let listener = UnixListener::from(fd);

@@ -8,7 +8,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::termios::{self, OptionalActions, QueueSelector, Termios};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use abide_engine::async_fd;
 
 /// Default size, for a terminal that does not report one.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
@@ -37,8 +40,7 @@ impl Terminal {
         if group != rustix::process::getpgrp() {
             return None;
         }
-        // SAFETY: the registration owns the file descriptor and closes it when it is dropped.
-        let device = unsafe { AsyncFd::register(device) }.ok()?;
+        let device = async_fd::register(device, Interest::READABLE).ok()?;
         Some(Terminal { device })
     }
 

@@ -10,7 +10,10 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::async_fd;
 
 /// Source of time. Tests can use one that they move by hand.
 pub trait Clock: Send + Sync {
@@ -135,8 +138,7 @@ impl TimerFd {
 
     fn new(clock: TimerfdClockId) -> io::Result<Self> {
         let fd = timerfd_create(clock, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
-        let fd = unsafe { AsyncFd::register(fd)? };
+        let fd = async_fd::register(fd, Interest::READABLE)?;
         Ok(TimerFd { fd, armed: None })
     }
 

@@ -1,6 +1,7 @@
 //! The inside of abide's daemon: the event loop around [`abide_core`], the effects it carries out, keepers, store,
 //! probes, screens, search and wakers. Knows no protocol: MCP, HTTP and the command line are in the program.
 
+pub mod async_fd;
 pub mod clients;
 pub mod clock;
 pub mod config;

@@ -324,15 +324,18 @@ mod tests {
         let proc = tempfile::tempdir().unwrap();
         assert!(membership(proc.path(), 99, 1).is_some());
         // SAFETY: the child calls nothing but `_exit`.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            // SAFETY: ends this process without running anything else.
-            unsafe { libc::_exit(0) }
-        }
+        let child = unsafe {
+            match libc::fork() {
+                0 => libc::_exit(0),
+                child => child,
+            }
+        };
         let held = ProcessHandle::open(child).unwrap();
-        // SAFETY: `child` is our own child, and a null status is allowed.
-        let reaped = unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
-        assert_eq!(reaped, child);
+        let reaped = rustix::process::waitpid(
+            rustix::process::Pid::from_raw(child),
+            rustix::process::WaitOptions::empty(),
+        );
+        assert!(matches!(reaped, Ok(Some(_))));
         assert_eq!(
             Peer::Process(Some(Arc::new(held))).membership(),
             Some(SessionMembership::Unknown)

@@ -12,6 +12,8 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::async_fd;
+
 /// Connected socket.
 #[derive(Debug)]
 pub struct Stream(AsyncFd<OwnedFd>);
@@ -20,9 +22,7 @@ impl Stream {
     /// Wraps a connected socket.
     pub fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
-        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
-        let fd =
-            unsafe { AsyncFd::register_with_interest(OwnedFd::from(stream), Interest::READABLE)? };
+        let fd = async_fd::register(OwnedFd::from(stream), Interest::READABLE)?;
         Ok(Stream(fd))
     }
 
@@ -61,8 +61,7 @@ impl Stream {
     /// Waits until there is room to write.
     pub async fn writable(&self) -> io::Result<()> {
         let same = self.0.get_ref().try_clone()?;
-        // SAFETY: the copy is ours alone and stays open for as long as it is registered.
-        let room = unsafe { AsyncFd::register_with_interest(same, Interest::WRITABLE)? };
+        let room = async_fd::register(same, Interest::WRITABLE)?;
         room.writable().await?.retain_ready();
         Ok(())
     }

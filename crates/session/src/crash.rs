@@ -4,31 +4,31 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-struct Wish {
+struct CrashRequest {
     name: String,
     countdown: AtomicU64,
 }
 
-static WISH: OnceLock<Option<Wish>> = OnceLock::new();
+static REQUEST: OnceLock<Option<CrashRequest>> = OnceLock::new();
 
 /// Kills this process with SIGKILL if `ABIDE_CRASH_AT` is `name` or `name:n` and this is the n-th call.
 pub fn crash_point(name: &str) {
-    let Some(wish) = WISH.get_or_init(read_wish) else {
+    let Some(request) = REQUEST.get_or_init(read_request) else {
         return;
     };
-    if wish.name == name && wish.countdown.fetch_sub(1, Ordering::Relaxed) == 1 {
-        // SAFETY: sends a signal to this process and touches no memory.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    if request.name == name && request.countdown.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let own = rustix::process::getpid();
+        let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
     }
 }
 
-fn read_wish() -> Option<Wish> {
+fn read_request() -> Option<CrashRequest> {
     let text = std::env::var("ABIDE_CRASH_AT").ok()?;
     let (name, count) = match text.rsplit_once(':') {
         Some((name, count)) => (name, count.parse().ok()?),
         None => (text.as_str(), 1),
     };
-    Some(Wish {
+    Some(CrashRequest {
         name: name.to_owned(),
         countdown: AtomicU64::new(count),
     })

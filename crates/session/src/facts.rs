@@ -380,16 +380,12 @@ fn memory(pid: i32, at: u64, len: usize) -> Option<Vec<u8>> {
 
 /// Size of a page of memory in bytes.
 pub fn page_size() -> u64 {
-    // SAFETY: reads a constant of the system.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4_096)
+    rustix::param::page_size() as u64
 }
 
 /// Kernel ticks per second, in which `/proc` counts CPU time.
 pub fn ticks_per_second() -> u64 {
-    // SAFETY: reads a constant of the system.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
-        .unwrap_or(100)
-        .max(1)
+    rustix::param::clock_ticks_per_second().max(1)
 }
 
 #[cfg(test)]

@@ -7,16 +7,16 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::ptr::null_mut;
 use std::time::Duration;
 
 use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
+use rustix::process::{Rlimit, getrlimit, setrlimit};
 
 use super::cgroup::Leaf;
 use super::launch::ResourceLimit;
 use super::spawn::Failure;
-use super::{mark, oom};
+use super::{inherited_limits, mark, oom, signals};
 
 /// Everything that the child needs between clone and exec, prepared before, because the child may not
 /// allocate.
@@ -285,9 +285,7 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
         for (to, from) in plan.streams.into_iter().enumerate() {
             plan.check(Step::Streams, libc::dup2(from, to as RawFd));
         }
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, null_mut());
+        signals::unblock_all();
         plan.check(Step::Folder, libc::chdir(plan.cwd.as_ptr()));
         plan.limits.iter().for_each(bind);
         mark::set(plan.mark);
@@ -315,33 +313,37 @@ fn bind(bound: &ResourceLimit) {
     if bound.resource == libc::RLIMIT_LOCKS {
         return;
     }
-    // SAFETY: plain system calls about this process, on local structures.
-    unsafe {
-        let mut now: libc::rlimit = std::mem::zeroed();
-        let none = std::ptr::null();
-        if libc::prlimit(0, bound.resource, none, &mut now) < 0 {
-            return;
-        }
-        let hard = bound.hard.min(now.rlim_max);
-        let then = libc::rlimit {
-            rlim_cur: bound.soft.min(hard),
-            rlim_max: hard,
-        };
-        libc::prlimit(0, bound.resource, &then, std::ptr::null_mut());
-    }
+    let Some(resource) = inherited_limits::resource(bound.resource) else {
+        return;
+    };
+    let unlimited = u64::MAX;
+    let hard = bound
+        .hard
+        .min(getrlimit(resource).maximum.unwrap_or(unlimited));
+    let limit = |value: u64| (value != unlimited).then_some(value);
+    let new = Rlimit {
+        current: limit(bound.soft.min(hard)),
+        maximum: limit(hard),
+    };
+    let _ = setrlimit(resource, new);
 }
 
 impl Plan {
     fn check(&self, step: Step, result: i32) {
         if result < 0 {
-            // SAFETY: reads the `errno` of the call that has just failed.
-            self.give_up(step, unsafe { *libc::__errno_location() })
+            let errno = io::Error::last_os_error().raw_os_error();
+            self.give_up(step, errno.unwrap_or(libc::EIO))
         }
     }
 
     fn give_up(&self, step: Step, errno: i32) -> ! {
         self.fault.set(Some((step, errno)));
-        // SAFETY: exits without running any code of the parent.
-        unsafe { libc::_exit(127) }
+        exit_now(127)
     }
+}
+
+/// Exits without running any code that the parent has registered.
+pub(super) fn exit_now(code: libc::c_int) -> ! {
+    // SAFETY: ends this process and touches no memory.
+    unsafe { libc::_exit(code) }
 }

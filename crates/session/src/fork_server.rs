@@ -6,13 +6,14 @@
 use std::ffi::{CStr, OsStr};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use rustix::process::{Signal, WaitOptions};
@@ -22,7 +23,7 @@ use super::connection::Connection;
 use super::fork_exec;
 use super::proc::{self, ProcessHandle};
 use super::resources::ForkServerContext;
-use super::{FORK_SERVER_FD, mark, spawn, tree};
+use super::{FORK_SERVER_FD, inherited_fd, mark, signals, spawn, tree};
 
 /// Process name (`comm`).
 pub const PROCESS_NAME: &CStr = c"abide-fork-srv";
@@ -40,16 +41,13 @@ pub fn main() -> ! {
     // Before the first command starts, because a command could lower the limit of any process of its user.
     mark::note_own();
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-        // SAFETY: no handler is installed.
-        unsafe { libc::signal(signal, libc::SIG_IGN) };
+        signals::ignore(signal);
     }
-    // SAFETY: swaps the mask and back, in a process without threads.
-    let umask = unsafe { libc::umask(0o077) };
-    let Ok(signals) = take_signals() else {
+    let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO).bits();
+    let requests = inherited_fd::take(FORK_SERVER_FD);
+    let (Ok(signals), Some(requests)) = (take_signals(), requests) else {
         std::process::exit(1)
     };
-    // SAFETY: the daemon passes this descriptor; if it did not, every use of it fails.
-    let requests = unsafe { OwnedFd::from_raw_fd(FORK_SERVER_FD) };
     spawn::close_on_exec(requests.as_fd());
     let fork_server = ForkServer {
         context: ForkServerContext::new(umask),
@@ -61,22 +59,10 @@ pub fn main() -> ! {
 /// Becomes a subreaper. Returns the signalfd on which it learns that a child has ended or a daemon is
 /// wanted.
 fn take_signals() -> io::Result<OwnedFd> {
-    // SAFETY: plain system calls in a process without threads; the set is initialised before it is
-    // used, and the new descriptor is owned here.
-    unsafe {
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        // SIGCHLD may be ignored in the process that started this one; an ignored SIGCHLD is never delivered.
-        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        let mut taken: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut taken);
-        libc::sigaddset(&mut taken, libc::SIGCHLD);
-        libc::sigaddset(&mut taken, START_DAEMON.as_raw());
-        libc::sigprocmask(libc::SIG_BLOCK, &taken, std::ptr::null_mut());
-        match libc::signalfd(-1, &taken, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
-    }
+    super::become_subreaper();
+    // SIGCHLD may be ignored in the process that started this one; an ignored SIGCHLD is never delivered.
+    signals::reset(libc::SIGCHLD);
+    signals::open_signalfd(&[libc::SIGCHLD, START_DAEMON.as_raw()])
 }
 
 struct ForkServer {
@@ -91,7 +77,7 @@ impl ForkServer {
         loop {
             let (asked, signalled) = wait(requests.as_ref(), signals);
             if signalled {
-                if read_signals(signals) {
+                if signals::read_signalfd(signals, START_DAEMON.as_raw()) {
                     self.start_daemon();
                 }
                 self.reap();
@@ -143,14 +129,11 @@ impl ForkServer {
         if forked != 0 {
             return;
         }
-        // SAFETY: plain system calls; nothing that is closed here is used afterwards.
-        unsafe {
-            libc::setsid();
-            libc::umask(self.context.umask);
-            libc::close_range(FORK_SERVER_FD as u32, u32::MAX, 0);
-        }
-        super::reset_signals();
-        super::unblock_signals();
+        let _ = rustix::process::setsid();
+        rustix::process::umask(Mode::from_bits_retain(self.context.umask));
+        inherited_fd::close_from(FORK_SERVER_FD);
+        signals::reset_and_block_all();
+        signals::unblock_all();
         #[expect(
             clippy::disallowed_methods,
             reason = "the daemon is started here where a client cannot"
@@ -199,17 +182,6 @@ fn wait(requests: Option<&OwnedFd>, signals: &OwnedFd) -> (bool, bool) {
     while let Err(Errno::INTR) = rustix::event::poll(&mut fds, None) {}
     let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
     (ready(1), ready(0))
-}
-
-/// Reads the pending signals. True if a daemon is wanted.
-fn read_signals(signals: &OwnedFd) -> bool {
-    let mut wanted = false;
-    let mut info = [0; size_of::<libc::signalfd_siginfo>()];
-    while rustix::io::read(signals, &mut info).is_ok() {
-        // The first four bytes are the number of the signal.
-        wanted |= info[..4] == START_DAEMON.as_raw().to_ne_bytes();
-    }
-    wanted
 }
 
 /// Receives a request: a directory and the connection to serve. `None`: the message was no request.

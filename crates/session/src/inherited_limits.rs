@@ -23,6 +23,12 @@ const RESOURCES: [(Resource, u32); 16] = [
     (Resource::Rttime, 15),
 ];
 
+/// Resource with this number; `None`: the kernel has none.
+pub fn resource(number: u32) -> Option<Resource> {
+    let found = RESOURCES.iter().find(|(_, known)| *known == number);
+    found.map(|(resource, _)| *resource)
+}
+
 /// A limit: resource, soft limit, hard limit. `None`: unlimited.
 pub type Limit = (u32, Option<u64>, Option<u64>);
 

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 pub mod accelerator;
+pub mod allocator;
 pub mod cgroup;
 pub mod changed_limits;
 mod child_input;
@@ -30,6 +31,7 @@ mod fork_exec;
 mod fork_server;
 pub mod frame;
 pub mod idempotency_log;
+pub mod inherited_fd;
 pub mod inherited_limits;
 mod launch;
 pub mod log;
@@ -44,9 +46,11 @@ pub mod read_cursors;
 mod resources;
 mod run;
 mod serve;
+mod signals;
 mod spawn;
 pub mod tree;
 
+pub use clock::is_synchronised as clock_is_synchronised;
 pub use crash::crash_point;
 pub use fork_server::{PROCESS_NAME as FORK_SERVER, START_DAEMON, main};
 pub use resources::boot_id;
@@ -77,16 +81,16 @@ fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
 /// the only descriptor beyond the standard three.
 fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
     set_name(c"abide-keeper");
+    let _ = rustix::process::setsid();
+    become_subreaper();
     // SAFETY: plain system calls in a process without threads. The socket is moved to a fixed descriptor before all
     // others behind it are closed, and none of those is used afterwards.
     let socket = unsafe {
-        libc::setsid();
-        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         if libc::dup3(socket.as_raw_fd(), FORK_SERVER_FD, libc::O_CLOEXEC) < 0 {
             return Err(io::Error::last_os_error());
         }
         std::mem::forget(socket);
-        libc::close_range(FORK_SERVER_FD as u32 + 1, u32::MAX, 0);
+        inherited_fd::close_from(FORK_SERVER_FD + 1);
         OwnedFd::from_raw_fd(FORK_SERVER_FD)
     };
     let flags = rustix::fs::OFlags::RDWR;
@@ -95,43 +99,15 @@ fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
     rustix::stdio::dup2_stdout(null.as_fd())?;
     rustix::stdio::dup2_stderr(null.as_fd())?;
     rustix::process::chdir("/")?;
-    reset_signals();
+    signals::reset_and_block_all();
     Ok(socket)
 }
 
-/// Resets every signal to its default action, which the command will inherit, and blocks all that can be
-/// blocked, so that none acts on the keeper.
-fn reset_signals() {
-    // SAFETY: no handler is installed; the structures are initialised before they are used.
-    unsafe {
-        // A direct system call, because libc refuses to change two of the signals. All zeroes is the default action,
-        // no flags and an empty mask.
-        let default = [0_u64; 4];
-        let nothing = std::ptr::null::<u8>();
-        for signal in 1..=64_i64 {
-            libc::syscall(libc::SYS_rt_sigaction, signal, &default, nothing, 8_usize);
-        }
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = libc::SIG_DFL;
-        action.sa_flags = libc::SA_NOCLDSTOP;
-        libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
-    }
-}
-
-/// Unblocks all signals, for a program that is executed next.
-fn unblock_signals() {
-    // SAFETY: the set is initialised before it is used.
-    unsafe {
-        let mut none: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
-    }
-}
-
 fn set_name(name: &std::ffi::CStr) {
-    // SAFETY: the name is a valid string that the kernel copies.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    let _ = rustix::thread::set_name(name);
+}
+
+/// Makes this process the subreaper of its descendants: an orphan gets it as its parent.
+fn become_subreaper() {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }

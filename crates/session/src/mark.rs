@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use abide_core::SessionId;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The upper bits of a mark; the lower ones are those of the session's id.
 const PREFIX: u64 = 0x61_6269 << ID_BITS;
@@ -86,24 +87,17 @@ pub fn value(session: &str) -> u64 {
 
 /// Marks this process and everything that it starts. Makes only system calls, because it runs between fork and exec.
 pub(super) fn set(value: u64) {
-    // SAFETY: plain system calls about this process, on local structures.
-    unsafe {
-        let mut now: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_LOCKS, &mut now) < 0 {
-            return;
-        }
-        // If the limit is already lower, one less still distinguishes a command from the process that started the
-        // daemon.
-        let hard = match now.rlim_max < value {
-            true => now.rlim_max.saturating_sub(1),
-            false => value,
-        };
-        let marked = libc::rlimit {
-            rlim_cur: hard,
-            rlim_max: hard,
-        };
-        libc::setrlimit(libc::RLIMIT_LOCKS, &marked);
-    }
+    // If the limit is already lower, one less still distinguishes a command from the process that started the
+    // daemon.
+    let hard = match getrlimit(Resource::Locks).maximum {
+        Some(now) if now < value => now.saturating_sub(1),
+        _ => value,
+    };
+    let marked = Rlimit {
+        current: Some(hard),
+        maximum: Some(hard),
+    };
+    let _ = setrlimit(Resource::Locks, marked);
 }
 
 #[cfg(test)]

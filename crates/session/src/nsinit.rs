@@ -5,15 +5,19 @@
 //! the rest of the namespace. The command itself stays a child of the keeper, which sees its exit status.
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::pipe::PipeFlags;
-use rustix::process::Signal;
+use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, wait};
+use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
 use super::cgroup::Leaf;
-use super::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, fork_failure, retry_on_eagain};
-use super::set_name;
-use super::spawn::Failure;
+use super::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, exit_now, fork_failure, retry_on_eagain};
+use super::spawn::{self, Failure};
+use super::{inherited_fd, set_name, signals};
 
 /// Pid namespace in which commands can be started.
 pub struct Namespace {
@@ -48,7 +52,7 @@ impl Namespace {
             }
         });
         let pid = match pid {
-            Ok(0) => init(to_report.as_raw_fd(), held.as_raw_fd()),
+            Ok(0) => init(to_report.as_fd(), held.as_fd()),
             Ok(pid) => pid,
             Err(fault) if fault.raw_os_error() == Some(libc::EPERM) => return Err(not_allowed()),
             Err(fault) => return Err(fork_failure("cannot make a process namespace", &fault)),
@@ -62,11 +66,11 @@ impl Namespace {
             leash: Some(leash),
         };
         let made = read_report(&report).and_then(|()| {
-            // SAFETY: changes the namespace of later children, and nothing else.
-            match unsafe { libc::setns(namespace.handle.as_raw_fd(), libc::CLONE_NEWPID) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+            let kind = ThreadNameSpaceType::PROCESS_ID;
+            Ok(move_into_thread_name_spaces(
+                namespace.handle.as_fd(),
+                kind,
+            )?)
         });
         match made {
             Ok(()) => Ok(namespace),
@@ -90,8 +94,7 @@ impl Namespace {
     /// Ends a namespace in which nothing was started.
     pub fn abandon(self) {
         self.kill();
-        // SAFETY: waits for a child of ours and stores nothing.
-        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
+        spawn::reap(self.pid);
     }
 }
 
@@ -121,70 +124,47 @@ fn read_report(report: &OwnedFd) -> io::Result<()> {
 
 /// Main function of the init process. All signals stay blocked, as in a keeper, so that a signal sent to the tree
 /// does not end it; only SIGKILL does.
-fn init(report: RawFd, held: RawFd) -> ! {
+fn init(report: BorrowedFd<'_>, held: BorrowedFd<'_>) -> ! {
     set_name(c"abide-init");
-    // SAFETY: plain system calls in a process without threads.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        let errno: i32 = match own_mounts() {
-            Ok(()) => 0,
-            Err(fault) => fault.raw_os_error().unwrap_or(libc::EIO),
-        };
-        libc::write(report, errno.to_ne_bytes().as_ptr().cast(), 4);
-        // Inherited descriptors would keep the streams and sockets of the session open.
-        libc::dup2(held, 0);
-        libc::close_range(2, u32::MAX, 0);
-        let mut children: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut children);
-        libc::sigaddset(&mut children, libc::SIGCHLD);
-        let fd = libc::signalfd(-1, &children, libc::SFD_NONBLOCK);
-        libc::dup2(fd, 1);
-        libc::close(fd);
-        while held_still() {
-            while libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL | libc::WNOHANG) > 0 {}
-        }
-        // The command is gone, so all remaining processes are descendants of this one.
-        while libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) >= 0
-            || *libc::__errno_location() != libc::ECHILD
-        {}
-        libc::_exit(0)
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let errno: i32 = match own_mounts() {
+        Ok(()) => 0,
+        Err(fault) => fault.raw_os_error().unwrap_or(libc::EIO),
+    };
+    let _ = rustix::io::write(report, &errno.to_ne_bytes());
+    // Inherited descriptors would keep the streams and sockets of the session open.
+    let _ = rustix::stdio::dup2_stdin(held);
+    inherited_fd::close_from(2);
+    if let Ok(signals) = signals::open_signalfd(&[libc::SIGCHLD]) {
+        let _ = rustix::stdio::dup2_stdout(&signals);
     }
+    let all = WaitOptions::from_bits_retain(libc::__WALL.cast_unsigned());
+    while held_still() {
+        while matches!(wait(all | WaitOptions::NOHANG), Ok(Some(_))) {}
+    }
+    // The command is gone, so all remaining processes are descendants of this one.
+    while !matches!(wait(all), Err(Errno::CHILD)) {}
+    exit_now(0)
 }
 
 /// Waits until a child has ended or the keeper has closed its end. True while the end is open.
 fn held_still() -> bool {
-    let watch = |fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut fds = [watch(0), watch(1)];
+    let (held, signals) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+    let mut fds = [
+        PollFd::from_borrowed_fd(held, PollFlags::IN),
+        PollFd::from_borrowed_fd(signals, PollFlags::IN),
+    ];
+    let _ = rustix::event::poll(&mut fds, None);
     let mut signal = [0_u8; size_of::<libc::signalfd_siginfo>()];
-    // SAFETY: both places are valid for what is written to them.
-    unsafe {
-        libc::poll(fds.as_mut_ptr(), 2, -1);
-        libc::read(1, signal.as_mut_ptr().cast(), signal.len());
-    }
-    fds[0].revents == 0
+    let _ = rustix::io::read(signals, &mut signal);
+    fds[0].revents().is_empty()
 }
 
 fn own_mounts() -> io::Result<()> {
-    let mount = |what: &std::ffi::CStr, at: &std::ffi::CStr, flags| {
-        // SAFETY: the strings are valid and the kernel copies them.
-        match unsafe {
-            libc::mount(
-                what.as_ptr(),
-                at.as_ptr(),
-                what.as_ptr(),
-                flags,
-                std::ptr::null(),
-            )
-        } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE)?;
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    mount(c"proc", c"/proc", flags)
+    let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
+    rustix::mount::mount_change(c"/", private)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(rustix::mount::mount(
+        c"proc", c"/proc", c"proc", flags, None,
+    )?)
 }

@@ -4,8 +4,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -17,7 +16,7 @@ use super::cgroup::{self, Leaf};
 use super::folder::{self, CTL, KeeperIdentity, META};
 use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
-use super::{oom, proc};
+use super::{oom, proc, signals};
 
 /// Properties that all keepers of a fork server share, determined once.
 pub struct ForkServerContext {
@@ -133,7 +132,8 @@ impl Resources {
     pub fn make(path: &Path, context: &ForkServerContext) -> Result<Self, Failure> {
         let files = Files::make(path)?;
         let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
-        let signals = signal_file().map_err(|fault| Failure::new("cannot see signals", &fault))?;
+        let signals = signals::open_signalfd(&[libc::SIGCHLD, libc::SIGTERM])
+            .map_err(|fault| Failure::new("cannot see signals", &fault))?;
         Ok(Resources {
             folder: Rc::new(files.folder),
             listener,
@@ -196,18 +196,7 @@ impl Resources {
 
     /// Reads the pending signals. True if one of them is SIGTERM.
     pub fn read_signals(&self) -> bool {
-        // At most one signal of each kind is pending.
-        let mut infos = [const { MaybeUninit::<libc::signalfd_siginfo>::uninit() }; 4];
-        let size = size_of::<libc::signalfd_siginfo>();
-        // SAFETY: the buffer has the given size; only the part that the kernel has filled is read.
-        unsafe {
-            let room = infos.len() * size;
-            let read = libc::read(self.signals.as_raw_fd(), infos.as_mut_ptr().cast(), room);
-            let count = usize::try_from(read).unwrap_or(0) / size;
-            infos[..count]
-                .iter()
-                .any(|info| info.assume_init_ref().ssi_signo == libc::SIGTERM as u32)
-        }
+        signals::read_signalfd(&self.signals, libc::SIGTERM)
     }
 
     /// Removes what only a living keeper needs, and the whole directory if the keeper was idle.
@@ -242,18 +231,4 @@ fn listen(folder: &OwnedFd) -> io::Result<OwnedFd> {
     rustix::net::bind(&socket, &SocketAddrUnix::new(name)?)?;
     rustix::net::listen(&socket, 4)?;
     Ok(socket)
-}
-
-fn signal_file() -> io::Result<OwnedFd> {
-    // SAFETY: the set is initialised before it is used; the descriptor is new and owned here.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGCHLD);
-        libc::sigaddset(&mut set, libc::SIGTERM);
-        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
-    }
 }

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::pipe::PipeFlags;
+use rustix::process::{Pid, WaitOptions};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
@@ -325,8 +326,7 @@ impl Step {
 }
 
 pub(super) fn reap(pid: i32) {
-    // SAFETY: waits for a child of ours and stores nothing.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    let _ = rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::empty());
 }
 
 /// Sets `FD_CLOEXEC`, so that a child does not inherit the descriptor.

@@ -168,7 +168,7 @@ fn clock(status: Option<&Value>) -> Option<Finding> {
             "timers adjust by themselves; earlier timestamps do not match later ones",
         ));
     }
-    Some(match system::clock_is_synchronised() {
+    Some(match abide_session::clock_is_synchronised() {
         Some(true) => Finding::good("clock", "synchronised"),
         Some(false) => Finding::warning(
             "clock",

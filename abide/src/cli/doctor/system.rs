@@ -157,15 +157,6 @@ pub fn writable(folder: &Path) -> Result<(), (&Path, io::Error)> {
     rustix::fs::access(there, wanted).map_err(|fault| (there, fault.into()))
 }
 
-/// True if the clock is synchronized over the network; `None`: unknown.
-pub fn clock_is_synchronised() -> Option<bool> {
-    // SAFETY: all zero is a valid value of this struct, and without modes the call only reads.
-    let mut time: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: the struct is valid for the duration of the call.
-    let state = unsafe { libc::adjtimex(&mut time) };
-    (state >= 0).then_some(time.status & libc::STA_UNSYNC == 0)
-}
-
 /// Start time of a process, in milliseconds since boot.
 pub fn process_start(pid: i32) -> Option<u64> {
     Some(proc::stat(pid)?.start_ticks * 1_000 / facts::ticks_per_second())

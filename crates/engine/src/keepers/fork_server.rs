@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,7 @@ use rustix::process::Signal;
 
 use crate::stream::Stream;
 use abide_session::proc::{self, ProcessHandle};
-use abide_session::{FORK_SERVER_FD, descriptors, oom};
+use abide_session::{FORK_SERVER_FD, descriptors, inherited_fd, oom};
 
 /// Running fork server and the socket that takes its orders.
 pub(super) struct ForkServer {
@@ -48,23 +48,7 @@ impl ForkServer {
             .stderr(Stdio::null());
         descriptors::as_before(&mut command);
         oom::restore_score(&mut command);
-        let fd = theirs.as_raw_fd();
-        // SAFETY: only dup2 and fcntl run between fork and exec; both are async-signal-safe.
-        unsafe {
-            command.pre_exec(move || {
-                // dup2 onto itself would leave close-on-exec set.
-                let done = if fd == FORK_SERVER_FD {
-                    libc::fcntl(fd, libc::F_SETFD, 0)
-                } else {
-                    libc::dup2(fd, FORK_SERVER_FD)
-                };
-                if done < 0 {
-                    Err(io::Error::last_os_error())
-                } else {
-                    Ok(())
-                }
-            });
-        }
+        inherited_fd::pass(&mut command, theirs, FORK_SERVER_FD);
         Ok(ForkServer {
             orders,
             process: command.spawn()?,

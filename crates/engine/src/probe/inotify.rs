@@ -13,6 +13,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
+use crate::async_fd;
 use crate::clock::pause;
 
 /// Names that are created, removed or moved, and permissions that change. These events are rare, even in a busy
@@ -124,8 +125,7 @@ impl Drop for Watch {
 impl Queue {
     fn open() -> Option<Arc<Self>> {
         let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
-        // SAFETY: the descriptor is ours alone and stays open for as long as it is registered.
-        let fd = unsafe { AsyncFd::register(fd).ok()? };
+        let fd = async_fd::register(fd, tokio::io::Interest::READABLE).ok()?;
         let queue = Arc::new(Queue {
             fd,
             watches: Mutex::default(),
