@@ -3,8 +3,6 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
-use serde::ser::SerializeMap;
 use serde_json::{Map, Value};
 
 use super::jsonc::{self, EditError};
@@ -237,7 +235,7 @@ impl ConfigFormat {
                     Some(Value::Object(found)) if found.contains_key("command") => {
                         entry.amend(text, key, &found)
                     }
-                    _ => jsonc::set(text, &[key, NAME], &entry),
+                    _ => jsonc::set_object(text, &[key, NAME], entry.fields()),
                 }
             }
             ConfigFormat::Codex => toml::add_server(text, NAME, server),
@@ -254,7 +252,7 @@ impl ConfigFormat {
             None => Ok(None),
         };
         if let Some(entry) = old(&[key, NAME])? {
-            return jsonc::set(text, &[key, NAME], &entry);
+            return jsonc::set(text, &[key, NAME], entry);
         }
         let rest = jsonc::remove(text, &[key, NAME])?;
         let empty = jsonc::get(&rest, &[key])?.is_some_and(|all| all == serde_json::json!({}));
@@ -273,6 +271,26 @@ struct JsonEntry<'a> {
 }
 
 impl JsonEntry<'_> {
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let server = self.server;
+        let mut fields = Vec::new();
+        if self.typed {
+            fields.push(("type", "stdio".into()));
+        }
+        fields.push(("command", server.command.as_str().into()));
+        fields.push(("args", server.args.clone().into()));
+        if !server.env.is_empty() {
+            let env: Map<_, _> = (server.env.iter())
+                .map(|(name, text)| (name.clone(), text.as_str().into()))
+                .collect();
+            fields.push(("env", env.into()));
+        }
+        if let Some(limit) = server.call_limit.filter(|_| self.limit) {
+            fields.push(("timeout", (limit * 1_000).into()));
+        }
+        fields
+    }
+
     /// Updates an existing entry; fields that the person has added are kept.
     fn amend(
         &self,
@@ -280,10 +298,9 @@ impl JsonEntry<'_> {
         key: &str,
         found: &Map<String, Value>,
     ) -> Result<String, EditError> {
-        let expected = serde_json::to_value(self).map_err(|fault| EditError(fault.to_string()))?;
         let mut text = text.to_owned();
-        for (name, value) in expected.as_object().into_iter().flatten() {
-            if name != "env" && found.get(name) != Some(value) {
+        for (name, value) in self.fields() {
+            if name != "env" && found.get(name) != Some(&value) {
                 text = jsonc::set(&text, &[key, NAME, name], value)?;
             }
         }
@@ -295,33 +312,9 @@ impl JsonEntry<'_> {
         }
         for (name, value) in &self.server.env {
             if old(name) != Some(value) {
-                text = jsonc::set(&text, &[key, NAME, "env", name], value)?;
+                text = jsonc::set(&text, &[key, NAME, "env", name], value.as_str().into())?;
             }
         }
         Ok(text)
-    }
-}
-
-impl Serialize for JsonEntry<'_> {
-    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(None)?;
-        if self.typed {
-            map.serialize_entry("type", "stdio")?;
-        }
-        map.serialize_entry("command", &self.server.command)?;
-        map.serialize_entry("args", &self.server.args)?;
-        if !self.server.env.is_empty() {
-            let env: Map<_, _> = self
-                .server
-                .env
-                .iter()
-                .map(|(name, text)| (name.clone(), text.as_str().into()))
-                .collect();
-            map.serialize_entry("env", &env)?;
-        }
-        if let Some(limit) = self.server.call_limit.filter(|_| self.limit) {
-            map.serialize_entry("timeout", &(limit * 1_000))?;
-        }
-        map.end()
     }
 }
