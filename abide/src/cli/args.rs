@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use abide_core::Millis;
+use abide_core::{Millis, limit};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod setup;
@@ -233,13 +233,13 @@ pub struct Start {
     #[arg(long)]
     pub no_pty: bool,
     /// Width of the terminal
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = limit::COLS_DEFAULT)]
     pub cols: u16,
     /// Height of the terminal
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = limit::ROWS_DEFAULT)]
     pub rows: u16,
     /// Close it after this long without output, input or a reader, or `never`
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_limit, default_value = "5m")]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse_limit, default_value_t = DurationLimit::After(limit::INACTIVITY_DEFAULT))]
     pub inactivity: DurationLimit,
     #[command(flatten)]
     pub agent: Agent,
@@ -327,8 +327,8 @@ pub struct Search {
     #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
     pub context: u64,
     /// Maximum number of matching lines
-    #[arg(long, value_name = "LINES", default_value_t = 100)]
-    pub max_lines: u64,
+    #[arg(long, value_name = "LINES", default_value_t = limit::LINES_DEFAULT)]
+    pub max_lines: usize,
     #[command(flatten)]
     pub agent: Agent,
     #[command(flatten)]

@@ -21,6 +21,15 @@ impl DurationLimit {
     }
 }
 
+impl std::fmt::Display for DurationLimit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DurationLimit::Never => f.write_str("never"),
+            DurationLimit::After(duration) => duration.fmt(f),
+        }
+    }
+}
+
 const FORMATS: &str = "write it as 60s, 1m30s, 2h, 3d, or as a number of seconds";
 
 /// Parses a duration greater than zero.

@@ -21,6 +21,12 @@ pub const ASK_BEFORE_CUT: Millis = Millis::from_secs(2);
 pub const INACTIVITY_DEFAULT: Millis = Millis::from_secs(300);
 /// Deadline of `shell` if none is given.
 pub const DEADLINE_DEFAULT: Millis = Millis::from_secs(100);
+/// Size of a terminal if none is given.
+pub const COLS_DEFAULT: u16 = 120;
+/// Rows of that size.
+pub const ROWS_DEFAULT: u16 = 40;
+/// Lines that `read_output` and `search` return if no number is given.
+pub const LINES_DEFAULT: usize = 100;
 /// Time after the deadline at which the daemon itself kills a session whose keeper does not answer.
 pub const FORCE_AFTER_DEADLINE: Millis = Millis(500);
 /// Time after a kill request at which the daemon itself kills a session whose keeper does not answer.

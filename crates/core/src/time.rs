@@ -11,6 +11,11 @@ impl Millis {
     /// Maximum duration in a request: a hundred years.
     pub const MAX: Millis = Millis(100 * 365 * 86_400 * 1_000);
 
+    /// Duration in whole seconds, rounded down.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1_000
+    }
+
     /// Duration of a whole number of seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Millis(secs.saturating_mul(1_000))

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use abide_core::SessionId;
+use abide_core::{SessionId, limit};
 use tokio::sync::broadcast;
 
 use super::clock::pause;
@@ -30,8 +30,8 @@ const MAX_PAINTED: u64 = 1 << 20;
 const MAX_INLINE_CELLS: u64 = 2 << 20;
 /// Size of a terminal if none is known.
 const DEFAULT_SIZE: Size = Size {
-    cols: 120,
-    rows: 40,
+    cols: limit::COLS_DEFAULT,
+    rows: limit::ROWS_DEFAULT,
 };
 /// Delay before new output is painted. A program that queries its terminal waits longer.
 const PAINT_DELAY: Duration = Duration::from_millis(2);

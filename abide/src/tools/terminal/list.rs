@@ -5,11 +5,11 @@ use abide_api::{
     Id, ListedSession, SessionList, SessionState, TerminalSessionResult, ToolOutput, ToolResult,
 };
 use abide_core::session::Phase;
-use abide_core::{Exit, Millis};
+use abide_core::{Exit, Millis, limit};
 use abide_output::printable::one_line;
 
 use super::Desk;
-use super::search::{LINES, MOST_LINES};
+use super::search::MOST_LINES;
 use crate::tools::report::{code_of, in_seconds, signal_of};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
@@ -40,7 +40,7 @@ impl Desk {
         let mut views = self.handle.published().sessions();
         views.retain(|view| view.visible_to(agent.as_ref()) && (list.include_ended || lives(view)));
         let living = views.iter().filter(|view| lives(view)).count();
-        let most = list.most.unwrap_or(living.max(LINES as usize));
+        let most = list.most.unwrap_or(living.max(limit::LINES_DEFAULT));
         let left_out = views.len().saturating_sub(most);
         if left_out > 0 {
             // Keep the living sessions first, then the newest of the ended ones.

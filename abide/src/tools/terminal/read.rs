@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use abide_api::arguments::{ReadOutputArgs, TextOrNumber};
 use abide_api::{ActionResult, Activity};
-use abide_core::{Millis, Mono};
+use abide_core::{Millis, Mono, limit};
 use abide_output::mask::Mask;
 
 use super::settled::Settled;
@@ -25,8 +25,6 @@ use abide_session::folder;
 use abide_session::log::Log;
 use abide_session::read_cursors::ReadCursors;
 
-/// Default of `max_lines`.
-const LINES: usize = 100;
 /// Time without output after which a partial line, such as a prompt, is taken to be complete.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Time for which output may keep coming before a partial line is returned regardless.
@@ -55,7 +53,9 @@ pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
         })?),
     };
     Ok(Read {
-        max_lines: args.max_lines.map_or(LINES, |lines| lines.0 as usize),
+        max_lines: args
+            .max_lines
+            .map_or(limit::LINES_DEFAULT, |lines| lines.0 as usize),
         timeout: args.timeout_seconds.map(|time| time.0).unwrap_or_default(),
         until,
         since,

@@ -2,7 +2,7 @@
 
 use abide_api::arguments::SearchArgs;
 use abide_api::{ActionResult, FoundLine};
-use abide_core::Millis;
+use abide_core::{Millis, limit};
 use abide_output::digest::rendered_rows;
 
 use super::{BadInput, Desk, Done, Named, unreadable};
@@ -11,8 +11,7 @@ use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Line, Pattern, SearchResult};
 use abide_session::log::Log;
 
-/// Matching lines that are returned: the default, and the largest number that a caller may ask for.
-pub(super) const LINES: u64 = 100;
+/// Limit on matching lines that a caller may ask for.
 pub(super) const MOST_LINES: u64 = 10_000;
 /// Time limit of a search. The rest of the log is left unsearched, and the result says so.
 const PATIENCE: Millis = Millis(20_000);
@@ -32,7 +31,9 @@ pub(super) fn read(args: SearchArgs) -> Result<Search, BadInput> {
     Ok(Search {
         pattern,
         context: args.context.map_or(0, |lines| lines.0) as usize,
-        most: args.max_lines.map_or(LINES, |lines| lines.0) as usize,
+        most: args
+            .max_lines
+            .map_or(limit::LINES_DEFAULT, |lines| lines.0 as usize),
     })
 }
 

@@ -22,7 +22,7 @@ const PROMPT: Duration = Duration::from_millis(10);
 /// Longest wait for the response.
 const SETTLE: Millis = Millis(1_000);
 /// Lines of the response that are returned.
-const LINES: usize = 100;
+const LINES: usize = abide_core::limit::LINES_DEFAULT;
 /// Limit on the number of keys in one call.
 const MOST_KEYS: usize = 1_000;
 /// Bytes sent to the keeper at once.

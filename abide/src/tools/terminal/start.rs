@@ -15,9 +15,6 @@ use crate::tools::{key, report};
 use abide_engine::config::Config;
 use abide_engine::{Launch, Stdin};
 
-/// Columns and rows of a terminal by default.
-const COLS: u16 = 120;
-const ROWS: u16 = 40;
 /// `TERM` value of the emulated terminal.
 const TERM: &str = "xterm-256color";
 
@@ -35,7 +32,10 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
     let given = args.env.map(|env| env.0).unwrap_or_default();
     let pty = args.pty.unwrap_or(true);
     let (cols, rows) = size(args.cols, args.rows);
-    let (cols, rows) = (cols.unwrap_or(COLS), rows.unwrap_or(ROWS));
+    let (cols, rows) = (
+        cols.unwrap_or(limit::COLS_DEFAULT),
+        rows.unwrap_or(limit::ROWS_DEFAULT),
+    );
     let inactivity = match args.inactivity_timeout.map(|time| time.0) {
         None => Some(limit::INACTIVITY_DEFAULT),
         Some(Millis(0)) => None,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use abide_core::limit;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
@@ -69,13 +70,13 @@ arguments! {
         #[schemars(extend("default" = true))]
         pty: bool,
         /// start, resize
-        #[schemars(extend("default" = 120))]
+        #[schemars(extend("default" = limit::COLS_DEFAULT))]
         cols: Cols,
         /// start, resize
-        #[schemars(extend("default" = 40))]
+        #[schemars(extend("default" = limit::ROWS_DEFAULT))]
         rows: Rows,
         /// start, extend: closed after this long without output, input or reads; 0 (servers) = never.
-        #[schemars(extend("default" = 300))]
+        #[schemars(extend("default" = limit::INACTIVITY_DEFAULT.as_secs()))]
         inactivity_timeout: AnySeconds,
         /// start: a call repeated with the same key does not run the command again.
         idempotency_key: Text,
@@ -87,7 +88,7 @@ arguments! {
         /// Required except for start and list.
         session_id: AnyText,
         /// read_output, search, list
-        #[schemars(extend("default" = 100))]
+        #[schemars(extend("default" = limit::LINES_DEFAULT))]
         max_lines: Whole<1, 10_000>,
         /// read_output: how long to wait for output.
         #[schemars(extend("default" = 0))]

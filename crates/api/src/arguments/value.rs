@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 
-use abide_core::Millis;
+use abide_core::{Millis, limit};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
@@ -51,10 +51,10 @@ values! {
     /// Seconds, fractions allowed, more than none.
     PositiveSeconds(Millis) = {"type": "number", "exclusiveMinimum": 0};
     /// Hard limit of `shell`.
-    ShellSeconds(Millis) = {"type": "integer", "minimum": 1, "default": 100,
+    ShellSeconds(Millis) = {"type": "integer", "minimum": 1, "default": limit::DEADLINE_DEFAULT.as_secs(),
         "description": "Hard limit in seconds."};
     /// Limit of `execute_command` without output.
-    IdleSeconds(Millis) = {"type": "number", "exclusiveMinimum": 0, "default": 60,
+    IdleSeconds(Millis) = {"type": "number", "exclusiveMinimum": 0, "default": limit::IDLE_DEFAULT.as_secs(),
         "description": "Seconds without output until a person is asked."};
     /// Seconds, fractions allowed, or 0.
     AnySeconds(Millis) = {"type": "number", "minimum": 0};
