@@ -104,6 +104,7 @@ bench: dist ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
 	bench/ablation
+	bench/everyday
 	bench/timers
 
 soak: ## hours of simulation, kills and power cuts, by hand
