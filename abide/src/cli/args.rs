@@ -111,6 +111,9 @@ More examples:
   abide run --pty -- htop                    run it in a terminal
   tar c src | abide run -- 'wc -c'           standard input is forwarded
 
+Sequences that change this terminal (title, clipboard, colour palette) are removed unless you pass
+--unfiltered. A pipe or a file gets every byte.
+
 The first Ctrl-C is forwarded to the command, a second one ends it with everything it started. With
 --pty, every key goes to the program. At the question, Ctrl-C ends the command at once. If this
 program or the daemon exits, the command continues: `abide session list` shows it.
@@ -145,6 +148,9 @@ pub struct Run {
     /// Run it in a terminal that is connected to this one
     #[arg(long)]
     pub pty: bool,
+    /// Let the command change this terminal's title, clipboard and colour palette
+    #[arg(long)]
+    pub unfiltered: bool,
     #[command(flatten)]
     pub agent: Agent,
     /// Print the result as one JSON object at the end, without live output

@@ -18,5 +18,6 @@ mod setup;
 #[path = "../common/shape.rs"]
 mod shape;
 mod terminal;
+mod terminal_output;
 mod top;
 mod waiting;

@@ -36,7 +36,7 @@ use output::{RunOutput, WriteError};
 pub async fn run(client: Client, args: Run) -> Result<u8, CliError> {
     let terminal = terminal();
     let mut body = body(&args, terminal.as_ref())?;
-    let mut output = RunOutput::new(args.json);
+    let mut output = RunOutput::new(args.json, args.unfiltered);
     let mut control = Control::new(client.clone(), terminal, &body)?;
     let mut reconnect = Reconnect::new();
     let client = client.with_header(INHERITED_LIMITS_HEADER, &inherited_limits());

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 
 use super::control::Control;
@@ -17,8 +18,9 @@ pub struct RunOutput {
     pub at: u64,
     /// Collected output with `--json`; `None` if output is written directly.
     pub collected: Option<CollectedOutput>,
-    stdout_is_terminal: bool,
-    stderr_is_terminal: bool,
+    /// Filters of the streams that are written to a terminal.
+    stdout_filter: Option<TerminalFilter>,
+    stderr_filter: Option<TerminalFilter>,
     /// Bytes that are missing from the log.
     pub missing: u64,
 }
@@ -43,12 +45,14 @@ pub enum WriteError {
 }
 
 impl RunOutput {
-    pub fn new(collect: bool) -> Self {
+    /// Output that is collected, or written and, where it goes to a terminal, filtered.
+    pub fn new(collect: bool, unfiltered: bool) -> Self {
+        let filter = |terminal: bool| terminal.then(|| TerminalFilter::new(unfiltered));
         RunOutput {
             at: 0,
             collected: collect.then(CollectedOutput::default),
-            stdout_is_terminal: io::stdout().is_terminal(),
-            stderr_is_terminal: io::stderr().is_terminal(),
+            stdout_filter: filter(io::stdout().is_terminal()),
+            stderr_filter: filter(io::stderr().is_terminal()),
             missing: 0,
         }
     }
@@ -64,22 +68,24 @@ impl RunOutput {
         if let Some(collected) = &mut self.collected {
             collected.add(stream, bytes);
         } else {
-            let (written, terminal) = match stream {
-                Stream::Stdout | Stream::Pty => {
-                    let written = write_blocking(io::stdout(), bytes, control).await;
-                    (written, self.stdout_is_terminal)
-                }
-                Stream::Stderr => {
-                    let written = write_blocking(io::stderr(), bytes, control).await;
-                    (written, self.stderr_is_terminal)
-                }
+            let filter = match stream {
+                Stream::Stdout | Stream::Pty => &mut self.stdout_filter,
+                Stream::Stderr => &mut self.stderr_filter,
+            };
+            let shown = match filter {
+                Some(filter) => Bytes::from(filter.pass(bytes)),
+                None => bytes.clone(),
+            };
+            let written = match stream {
+                Stream::Stdout | Stream::Pty => write_blocking(io::stdout(), &shown, control).await,
+                Stream::Stderr => write_blocking(io::stderr(), &shown, control).await,
             };
             written.map_err(|fault| match fault.kind() {
                 io::ErrorKind::BrokenPipe => WriteError::Closed,
                 _ => WriteError::Fault(fault),
             })?;
-            if terminal {
-                control.track_cursor(bytes);
+            if filter.is_some() {
+                control.track_cursor(&shown);
             }
         }
         self.at += bytes.len() as u64;
