@@ -26,14 +26,37 @@ pub struct BlockError {
     pub sentence: String,
 }
 
-/// Finds the blocks of a text, in order.
-pub fn parse(text: &str) -> Result<Vec<Block>, BlockError> {
+/// Finds the blocks of a text, in order, and blocks with the tools of another host.
+pub fn parse(text: &str) -> Result<ParsedText, BlockError> {
     let mut parser = BlockParser { text, at: 0 };
-    let mut blocks = Vec::new();
+    let mut parsed = ParsedText::default();
     while parser.find_tool() {
-        blocks.push(parser.block()?);
+        match parser.block()? {
+            FoundBlock::Own(block) => parsed.blocks.push(block),
+            FoundBlock::Foreign(error) => parsed.foreign.push(error),
+        }
     }
-    Ok(blocks)
+    // A text without any tool of ours is more likely misspelled than meant for another host.
+    match parsed.foreign.first() {
+        Some(error) if parsed.blocks.is_empty() => Err(error.clone()),
+        _ => Ok(parsed),
+    }
+}
+
+/// Blocks of a text.
+#[derive(Debug, Default, PartialEq)]
+pub struct ParsedText {
+    /// Calls of abide's tools.
+    pub blocks: Vec<Block>,
+    /// Blocks that name no tool of abide, which are not run.
+    pub foreign: Vec<BlockError>,
+}
+
+/// One block of a text.
+enum FoundBlock {
+    Own(Block),
+    /// Error that says that there is no such tool.
+    Foreign(BlockError),
 }
 
 struct BlockParser<'a> {
@@ -72,7 +95,7 @@ impl<'a> BlockParser<'a> {
         false
     }
 
-    fn block(&mut self) -> Result<Block, BlockError> {
+    fn block(&mut self) -> Result<FoundBlock, BlockError> {
         let line = self.line();
         self.at += "<tool".len();
         let Some(end) = self.rest().find('>') else {
@@ -93,23 +116,25 @@ impl<'a> BlockParser<'a> {
         let Some(tool) = tools::named(&name) else {
             let known: Vec<&str> = tools::all().iter().map(|tool| tool.name).collect();
             let name = tools::shown(&name);
-            return self.error(
+            let known = known.join(", ");
+            if !empty {
+                let end = self.rest().find("</tool>");
+                self.at += end.map_or(self.rest().len(), |end| end + "</tool>".len());
+            }
+            return Ok(FoundBlock::Foreign(BlockError {
                 line,
-                format!(
-                    "there is no tool '{name}'; the tools are {}",
-                    known.join(", ")
-                ),
-            );
+                sentence: format!("there is no tool '{name}'; the tools are {known}"),
+            }));
         };
         let mut arguments = Map::new();
         if !empty {
             self.fields(tool, line, &mut arguments)?;
         }
-        Ok(Block {
+        Ok(FoundBlock::Own(Block {
             tool: tool.name,
             arguments,
             line,
-        })
+        }))
     }
 
     fn fields(
@@ -430,7 +455,7 @@ mod tests {
     use super::*;
 
     fn one(text: &str) -> Value {
-        let blocks = parse(text).expect("blocks");
+        let blocks = parse(text).expect("blocks").blocks;
         assert_eq!(blocks.len(), 1, "{blocks:?}");
         Value::Object(blocks[0].arguments.clone())
     }
@@ -445,7 +470,7 @@ mod tests {
     fn block_of_the_prompt_parses() {
         let text = "I will wait.\n<tool name=\"timer\">\n  <total_duration>300</total_duration>\n  \
             <timeout_duration>60.5</timeout_duration>\n  <reason>Waiting for server to start</reason>\n</tool>\nDone.";
-        let blocks = parse(text).expect("blocks");
+        let blocks = parse(text).expect("blocks").blocks;
         assert_eq!((blocks[0].tool, blocks[0].line), ("timer", 2));
         assert_eq!(
             one(text),
@@ -536,11 +561,23 @@ mod tests {
         let text = "<tool name=\"read_timer\"/>\n<tool name=\"read_messages\"></tool>";
         let tools: Vec<_> = parse(text)
             .expect("blocks")
+            .blocks
             .iter()
             .map(|block| block.tool)
             .collect();
         assert_eq!(tools, ["read_timer", "read_messages"]);
-        assert_eq!(parse("no <toolbox> here, 1 < 2"), Ok(vec![]));
+        assert_eq!(parse("no <toolbox> here, 1 < 2"), Ok(ParsedText::default()));
+    }
+
+    #[test]
+    fn block_of_another_host_is_passed_over_and_listed() {
+        let text = "<tool name=\"read_timer\"/>\n<tool name=\"attempt_completion\">\n\
+            <result>done</result></tool>\n<tool name=\"read_messages\"/>";
+        let parsed = parse(text).expect("blocks");
+        let tools: Vec<_> = parsed.blocks.iter().map(|block| block.tool).collect();
+        assert_eq!(tools, ["read_timer", "read_messages"]);
+        assert_eq!(parsed.foreign.len(), 1);
+        assert_eq!(parsed.foreign[0].line, 2);
     }
 
     #[test]

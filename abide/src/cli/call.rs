@@ -9,6 +9,7 @@ use super::args::Call;
 use super::client::{Client, ClientError};
 use super::error::CliError;
 use super::show;
+use super::show::errln;
 use crate::xml;
 
 /// Longest text that is read, in bytes.
@@ -22,7 +23,11 @@ pub async fn call(client: Client, call: Call) -> Result<u8, CliError> {
         None => std::io::stdin().take(TEXT_LIMIT).read_to_string(&mut text),
     };
     read.map_err(|fault| CliError::new(format!("cannot read the text: {fault}")).code(2))?;
-    let blocks = xml::parse(&text).map_err(|fault| CliError::new(fault.to_string()).code(2))?;
+    let parsed = xml::parse(&text).map_err(|fault| CliError::new(fault.to_string()).code(2))?;
+    let blocks = parsed.blocks;
+    for foreign in parsed.foreign {
+        errln!("abide: not run: {foreign}");
+    }
     if blocks.is_empty() {
         return Err(
             CliError::new("the text contains no <tool name=\"…\"> block")

@@ -100,7 +100,8 @@ impl Abide {
     }
 
     /// Runs the tool blocks in a text, in order, as an agent without function calling writes them. A refused
-    /// block yields a result too, so that the author of the text can read the reason.
+    /// block yields a result too, so that the author of the text can read the reason. A block with a tool of another host
+    /// is passed over if the text has a block of abide's too.
     ///
     /// ```no_run
     /// # async fn example(abide: abide::Abide) -> Result<(), abide::Error> {
@@ -116,7 +117,7 @@ impl Abide {
             status: StatusCode::BAD_REQUEST,
             detail: fault.to_string(),
         };
-        let blocks = xml::parse(text).map_err(invalid)?;
+        let blocks = xml::parse(text).map_err(invalid)?.blocks;
         let mut results = Vec::with_capacity(blocks.len());
         for block in blocks {
             let result = match self.call(block.tool, block.arguments).await {
