@@ -53,7 +53,7 @@ fn whoever_keeps_the_same_state_finds_the_same_daemon() {
 #[test]
 fn commands_run_with_every_accelerator_switched_off() {
     let abide = Abide::new();
-    let off = "keeper_pool, ext4_placement,loop_commits,repeat_fast_path";
+    let off = "keeper_pool, ext4_placement,repeat_fast_path";
     let run = |words: &[&str], off: &str| {
         let mut command = abide.command(words);
         command.env("ABIDE_OFF", off).output().unwrap()

@@ -16,12 +16,6 @@ def shell_true(connection, _contender):
     return connection.shell("true").at - start
 
 
-def make_timer(connection, _contender):
-    start = time.perf_counter()
-    connection.wire.request("tools/call", {"name": "timer", "arguments": {"total_duration": 86_400, "mission": "m"}})
-    return time.perf_counter() - start
-
-
 def long_log(connection, contender):
     start = time.perf_counter()
     return connection.shell(f"cat {contender.home}/log").at - start
@@ -48,7 +42,6 @@ def delete_files(contender):
 ROWS = {
     "keeper_pool": ("`shell true`", shell_true, None, (50, 300)),
     "ext4_placement": (f"`shell true` after {DELETED_FILES:,} files were deleted nearby", shell_true, delete_files, (50, 300)),
-    "loop_commits": ("`timer`, one caller", make_timer, None, (50, 300)),
     "repeat_fast_path": (f"`shell cat` of {LOG_LINES:,} lines that repeat", long_log, write_log, (3, 15)),
 }
 

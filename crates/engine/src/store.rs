@@ -101,8 +101,6 @@ impl From<rusqlite::Error> for StoreFault {
 
 /// SQLite with a thread of its own for everything that may take long.
 pub struct Sqlite {
-    writer: Arc<Writer>,
-    checkpointer: Arc<Checkpointer>,
     jobs: std_mpsc::SyncSender<Job>,
     /// Number of waker records in the queue.
     waker_records: Arc<AtomicUsize>,
@@ -147,18 +145,15 @@ impl Sqlite {
         let (state, conditions) = read::stored_state(&db, shuffle, boot_id)?;
         let reader = StoreReader::new(connect(path)?, connect(path)?, shuffle);
         let writer = Arc::new(Writer::new(db)?);
-        let checkpointer = Arc::new(Checkpointer::start(connect(path)?, writer.clone())?);
+        let checkpointer = Checkpointer::start(connect(path)?, writer.clone())?;
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
         let waker_records = Arc::new(AtomicUsize::new(0));
-        let (serving, asking, queued_records) =
-            (writer.clone(), checkpointer.clone(), waker_records.clone());
+        let queued_records = waker_records.clone();
         std::thread::Builder::new()
             .name("abide-store".into())
-            .spawn(move || serve(&serving, &asking, &queue, &queued_records))
+            .spawn(move || serve(&writer, &checkpointer, &queue, &queued_records))
             .map_err(|e| StoreFault::Refused(format!("a thread for the database: {e}")))?;
         let store = Sqlite {
-            writer,
-            checkpointer,
             jobs,
             waker_records,
         };
@@ -181,7 +176,9 @@ fn serve(
 ) {
     while let Ok(job) = queue.recv() {
         match job {
-            Job::Commit(records, done) => drop(done.send(writer.commit(&records))),
+            Job::Commit(records, done) => {
+                drop(done.send(writer.with(|db| write::commit(db, &records))));
+            }
             Job::WakerRecord(record, done) => {
                 waker_records.fetch_sub(1, Ordering::Relaxed);
                 drop(done.send(writer.with(|db| deliveries::write_waker_record(db, &record))));
@@ -200,13 +197,6 @@ fn serve(
 impl Store for Sqlite {
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
         let (done, answer) = oneshot::channel();
-        if let Some(result) = self.writer.try_commit_inline(&records) {
-            let _ = done.send(result);
-            if self.writer.wal_size.needs_checkpoint() {
-                self.checkpointer.request();
-            }
-            return answer;
-        }
         // A dead writer drops `done`, which the receiver sees as a failure.
         let _ = self.jobs.try_send(Job::Commit(records, done));
         answer

@@ -10,18 +10,15 @@ pub enum Accelerator {
     KeeperPool,
     /// A quiet block group of ext4 for the directories of sessions.
     Ext4Placement,
-    /// Small commits on the event loop instead of on the thread of the store.
-    LoopCommits,
     /// A shortcut for lines of output that repeat except for numbers.
     RepeatFastPath,
 }
 
 impl Accelerator {
     /// All of them.
-    pub const ALL: [Accelerator; 4] = [
+    pub const ALL: [Accelerator; 3] = [
         Accelerator::KeeperPool,
         Accelerator::Ext4Placement,
-        Accelerator::LoopCommits,
         Accelerator::RepeatFastPath,
     ];
 
@@ -30,7 +27,6 @@ impl Accelerator {
         match self {
             Accelerator::KeeperPool => "keeper_pool",
             Accelerator::Ext4Placement => "ext4_placement",
-            Accelerator::LoopCommits => "loop_commits",
             Accelerator::RepeatFastPath => "repeat_fast_path",
         }
     }
