@@ -4,6 +4,7 @@
 //! engines that get the same events are in the same state.
 
 mod calls;
+mod generations;
 mod idle;
 mod inactivity;
 mod keepers;
@@ -28,8 +29,9 @@ use crate::question::{Question, Questions};
 use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
 use crate::timer::{By, Standing, Timers};
+use crate::undo_log::UndoLog;
 use crate::wait::Wait;
-use messages::Heard;
+use generations::{Asked, Heard};
 use session_state::SessionState;
 
 /// State of all sessions, timers, questions and messages of one daemon.
@@ -51,11 +53,11 @@ pub struct Engine {
     conversations: Conversations,
     /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
-    /// Calls about timers and messages since the last [`settle`](Engine::settle).
-    asked: Vec<CallId>,
-    /// Events since the last `settle` that arrive only once, and those of an earlier step that could not be recorded
-    /// and must be handled again.
-    heard: Vec<Heard>,
+    /// Calls about timers and messages whose answers depend on changes that are not durable yet.
+    asked: UndoLog<Asked>,
+    /// Events that arrive only once: those whose records are not durable yet, and those whose records could not be
+    /// written and that must be handled again.
+    heard: UndoLog<Heard>,
     again: Vec<Heard>,
     retry_at: Steady,
 }
@@ -124,8 +126,8 @@ impl Engine {
             outbox: Outbox::default(),
             conversations: Conversations::default(),
             posted: Vec::new(),
-            asked: Vec::new(),
-            heard: Vec::new(),
+            asked: UndoLog::default(),
+            heard: UndoLog::default(),
             again: Vec::new(),
             retry_at: Steady(0),
         }
@@ -140,9 +142,9 @@ impl Engine {
             Event::Called {
                 call,
                 caller,
-                spare,
+                reserved,
                 request,
-            } => self.called(turn, call, caller, spare, request),
+            } => self.called(turn, call, caller, reserved, request),
             Event::CallerGone { call } => self.caller_gone(turn, call),
             Event::AnswerLost { session } => self.answer_lost(turn, session),
             Event::Interrupted { call } => self.interrupted(turn, call),

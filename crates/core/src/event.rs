@@ -20,8 +20,8 @@ pub enum Event {
         call: CallId,
         /// Caller.
         caller: Caller,
-        /// Unused id for the session that this call may start.
-        spare: SessionId,
+        /// Unused id for the session that the call starts, if it is a call that can start one.
+        reserved: Option<SessionId>,
         /// Content of the call.
         request: Request,
     },

@@ -22,6 +22,7 @@ pub mod request;
 pub mod session;
 pub mod time;
 pub mod timer;
+mod undo_log;
 pub mod view;
 pub mod wait;
 pub mod wake;

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use crate::conversation::{Conversations, Released};
 use crate::id::{Agent, CallId, Conversation, MessageId, SessionId, Shuffle, TimerId};
 use crate::time::{Steady, Wall};
+use crate::undo_log::UndoLog;
 
 /// Subject of a message. The text is made from it when the message is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,14 +165,14 @@ pub(crate) struct Outbox {
     in_flight: BTreeMap<CallId, (Agent, Vec<u64>)>,
     readers: BTreeMap<CallId, Reader>,
     alarms: BTreeSet<(Steady, CallId)>,
-    undo: Vec<Undo>,
+    undo: UndoLog<Undo>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Undo {
     Entry(Agent, u64, Option<Entry>),
     Flight(CallId, Option<(Agent, Vec<u64>)>),
-    Reader(CallId, Option<Reader>),
+    Answered(CallId, Reader),
 }
 
 impl Outbox {
@@ -397,14 +398,16 @@ impl Outbox {
     }
 
     pub fn enter(&mut self, call: CallId, reader: Reader) {
-        self.undo.push(Undo::Reader(call, None));
         self.set_reader(call, Some(reader));
     }
 
     pub fn leave(&mut self, call: CallId) -> Option<Reader> {
-        let reader = self.set_reader(call, None)?;
-        self.undo.push(Undo::Reader(call, Some(reader.clone())));
-        Some(reader)
+        self.set_reader(call, None)
+    }
+
+    /// Notes that a call which waited was answered with messages: it waits again if they cannot be recorded.
+    pub fn answered(&mut self, call: CallId, reader: Reader) {
+        self.undo.push(Undo::Answered(call, reader));
     }
 
     pub fn reads(&self, call: CallId) -> bool {
@@ -445,11 +448,15 @@ impl Outbox {
         self.alarms.first().map(|&(until, _)| until)
     }
 
-    pub fn settle(&mut self) {
-        self.undo.clear();
+    pub fn seal(&mut self) {
+        self.undo.seal();
     }
 
-    /// Reverts all changes since the last `settle`. Returns the calls that wait again.
+    pub fn settle(&mut self) {
+        self.undo.settle();
+    }
+
+    /// Reverts all changes that are not settled. Returns the calls that wait again.
     pub fn undo(&mut self) -> Vec<CallId> {
         let mut back = Vec::new();
         while let Some(step) = self.undo.pop() {
@@ -461,12 +468,9 @@ impl Outbox {
                         None => self.in_flight.remove(&call),
                     };
                 }
-                Undo::Reader(call, before) => {
-                    match before {
-                        Some(_) => back.push(call),
-                        None => back.retain(|known| *known != call),
-                    }
-                    self.set_reader(call, before);
+                Undo::Answered(call, reader) => {
+                    back.push(call);
+                    self.set_reader(call, Some(reader));
                 }
             }
         }

@@ -69,6 +69,21 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Returns whether the answer is about timers, messages or questions, which the database holds. All other calls
+    /// are about sessions, which their keepers record.
+    pub const fn is_about_records(&self) -> bool {
+        match self {
+            Request::Timer(_) | Request::ReadMessages { .. } | Request::Answer { .. } => true,
+            Request::Run(_)
+            | Request::Try(_)
+            | Request::Join { .. }
+            | Request::Kill { .. }
+            | Request::Extend { .. } => false,
+        }
+    }
+}
+
 /// Command to be started, as far as the core needs to know it. Directory, environment and input are not part of
 /// it, because no decision depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ fn run(call: u64, asking: Asking) -> Event {
             agent: None,
             conversation: None,
         },
-        spare: SessionId::from_bits(call),
+        reserved: Some(SessionId::from_bits(call)),
         request: Request::Run(Run {
             command: "true".into(),
             deadline: None,
@@ -35,7 +35,7 @@ fn ask(call: u64, request: Request) -> Event {
             agent: None,
             conversation: None,
         },
-        spare: SessionId::from_bits(call),
+        reserved: Some(SessionId::from_bits(call)),
         request,
     }
 }

@@ -6,6 +6,9 @@
 //! `open` starts the engine on its database, `crash` starts it again at once, `crash 1h` an hour
 //! later, `reboot 1h` after an hour in which the machine was off. `+10s` lets time pass with a tick
 //! at each alarm; `suspend 8h` is a sleep of the machine, `wall +1h` a calendar that is set.
+//!
+//! From `gather` on, effects wait for a commit: `seal` begins one, `settle` shows the effects of its
+//! generation, `undo` lets it fail and shows what is left of both generations.
 
 mod book;
 
@@ -74,6 +77,8 @@ struct Stage {
     now: Now,
     boot_id: u128,
     failing: bool,
+    /// Effects that wait for a commit, and how many of them belong to the sealed generation.
+    waiting: Option<(Vec<Effect>, usize)>,
 }
 
 const BEGIN: u64 = 1_000_000_000;
@@ -91,6 +96,7 @@ impl Stage {
             now,
             boot_id: 1,
             failing: false,
+            waiting: None,
         }
     }
 
@@ -112,6 +118,23 @@ impl Stage {
                 self.start(out);
             }
             "fail" => self.failing = true,
+            "gather" => self.waiting = Some((Vec::new(), 0)),
+            "seal" => {
+                let (effects, sealed) = self.waiting.as_mut().expect("gather first");
+                *sealed = effects.len();
+                self.engine.seal();
+            }
+            "settle" => {
+                let (mut effects, sealed) = self.waiting.take().expect("gather first");
+                self.waiting = Some((effects.split_off(sealed), 0));
+                self.engine.settle();
+                self.show(effects, out);
+            }
+            "undo" => {
+                let (mut effects, _) = self.waiting.take().expect("gather first");
+                self.engine.undo(self.now, &mut effects);
+                self.show(effects, out);
+            }
             "suspend" => {
                 let time = duration(&words.next()).0;
                 self.now.wall.0 += time;
@@ -204,19 +227,26 @@ impl Stage {
         let mut effects = Vec::new();
         self.engine.step(self.now, event, &mut effects);
         assert!(effects.is_sorted_by_key(Effect::rank), "order: {effects:?}");
+        if let Some((waiting, _)) = &mut self.waiting {
+            return waiting.append(&mut effects);
+        }
         let records = effects.iter().any(|e| matches!(e, Effect::Record(_)));
         if records && self.failing {
             self.failing = false;
             self.engine.undo(self.now, &mut effects);
         } else {
-            for effect in &effects {
-                if let Effect::Record(record) = effect {
-                    self.book.apply(record);
-                }
-            }
+            self.engine.seal();
             self.engine.settle();
         }
+        self.show(effects, out);
+    }
+
+    /// Shows effects that are performed, after their records are in the book.
+    fn show(&mut self, effects: Vec<Effect>, out: &mut String) {
         for effect in effects {
+            if let Effect::Record(record) = &effect {
+                self.book.apply(record);
+            }
             let _ = writeln!(out, "  > {}", shown(&effect));
         }
     }
@@ -246,7 +276,7 @@ fn event(verb: &str, words: &mut Words) -> Event {
                     agent,
                     conversation: words.conversation(),
                 },
-                spare: SessionId::from_bits(call.0),
+                reserved: Some(SessionId::from_bits(call.0)),
                 request: request(words),
             }
         }

@@ -13,7 +13,7 @@ use abide_core::time::Boot;
 use abide_core::timer::{self, Act, By, Create, Kind, Status, Timer, Why};
 use abide_core::{
     Agent, CallId, Conversation, Effect, Engine, Event, MessageId, Millis, Mono, Now, Outcome,
-    Refusal, Request, SessionId, TimerId, Wall,
+    Refusal, Request, TimerId, Wall,
 };
 use book::Book;
 
@@ -246,7 +246,7 @@ impl World {
                     agent: Some(agent),
                     conversation,
                 },
-                spare: SessionId::from_bits(0),
+                reserved: None,
                 request,
             });
         }
@@ -408,6 +408,7 @@ impl World {
                     self.book.apply(record);
                 }
             }
+            self.engine.seal();
             self.engine.settle();
         }
         for effect in effects {
@@ -535,7 +536,7 @@ impl World {
                     agent: Some(agent.clone()),
                     conversation: None,
                 },
-                spare: SessionId::from_bits(0),
+                reserved: None,
                 request: Request::Timer(request),
             };
             self.engine.step(self.now(), event, &mut effects);
@@ -544,6 +545,7 @@ impl World {
                     self.book.apply(record);
                 }
             }
+            self.engine.seal();
             self.engine.settle();
             let Some(Effect::Reply {
                 outcome: Outcome::Timers(timers),
@@ -582,7 +584,7 @@ impl World {
                         agent: Some(agent.clone()),
                         conversation,
                     },
-                    spare: SessionId::from_bits(0),
+                    reserved: None,
                     request: Request::ReadMessages {
                         standby,
                         most,

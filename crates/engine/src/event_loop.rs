@@ -123,7 +123,7 @@ pub(super) async fn run(
                     let event = Event::Called {
                         call: call.id,
                         caller: call.caller,
-                        spare: reserved.unwrap_or_else(no_session),
+                        reserved,
                         request: call.request,
                     };
                     engine.step(now, event, &mut effects);
@@ -159,11 +159,6 @@ fn reserve(engine: &Engine, keepers: &Arc<Keepers>) -> SessionId {
             return id;
         }
     }
-}
-
-/// Id in place of a reserved one, for a call that starts no session. The core does not read it.
-fn no_session() -> SessionId {
-    SessionId::from_bits(0)
 }
 
 /// Adds the entries of a queue that are ready, up to the limit of a turn.

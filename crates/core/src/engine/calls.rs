@@ -13,6 +13,11 @@ use crate::session::{End, Phase, Session, StartedBy};
 use crate::time::{Millis, Mono};
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
+/// Refusal of a start for which the interface has reserved no id.
+pub(super) fn no_id() -> Refusal {
+    Refusal::TooMany("no id is reserved for the session; try again".into())
+}
+
 /// New limits for a running session.
 struct Limits {
     deadline: Option<Millis>,
@@ -43,7 +48,7 @@ impl Engine {
         turn: &mut Turn<'_>,
         call: CallId,
         caller: Caller,
-        spare: SessionId,
+        reserved: Option<SessionId>,
         request: Request,
     ) {
         if self.waits.contains_key(&call) || self.standing.contains(call) || self.outbox.reads(call)
@@ -55,8 +60,8 @@ impl Engine {
             conversation,
         } = caller;
         let taken = match request {
-            Request::Run(run) => self.run(turn, call, caller, conversation, spare, run),
-            Request::Try(once) => self.try_once(turn, call, caller, spare, once),
+            Request::Run(run) => self.run(turn, call, caller, conversation, reserved, run),
+            Request::Try(once) => self.try_once(turn, call, caller, reserved, once),
             Request::Join {
                 session,
                 asking,
@@ -126,7 +131,7 @@ impl Engine {
         call: CallId,
         caller: Option<Agent>,
         conversation: Option<Conversation>,
-        spare: SessionId,
+        reserved: Option<SessionId>,
         run: Run,
     ) -> Result<(), Refusal> {
         let agent = caller.unwrap_or_default();
@@ -134,7 +139,7 @@ impl Engine {
         let known = known.and_then(|name| self.keys.get(&name).copied());
         let wait = Wait {
             call,
-            session: known.unwrap_or(spare),
+            session: known.or(reserved).ok_or_else(no_id)?,
             asking: run.asking,
             until: run.standby.map(|standby| turn.now.mono + standby),
             goal: if run.detach {
@@ -197,15 +202,15 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn has_room_to_run(&self, spare: SessionId) -> Result<(), Refusal> {
+    pub(super) fn has_room_to_run(&self, id: SessionId) -> Result<(), Refusal> {
         let sentence: String = if self.running >= limit::RUNNING_SESSIONS {
             let limit = limit::RUNNING_SESSIONS;
             format!("too many sessions are running (limit {limit}); end some of them")
         } else if self.sessions.len() >= limit::SESSIONS {
             let limit = limit::SESSIONS;
             format!("too many sessions are kept (limit {limit}); lower keep_days or keep_bytes")
-        } else if self.sessions.contains_key(&spare) {
-            format!("the id {spare} is in use; try again")
+        } else if self.sessions.contains_key(&id) {
+            format!("the id {id} is in use; try again")
         } else {
             return Ok(());
         };

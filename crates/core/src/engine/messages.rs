@@ -1,29 +1,19 @@
-//! Messages: posting, reading and delivery, and the undo of changes that could not be recorded.
+//! Messages: posting, reading and delivery.
 
-use alloc::collections::BTreeSet;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::generations::{Asked, Heard};
 use super::{Engine, Turn};
 use crate::effect::Effect;
-use crate::id::{Agent, CallId, Conversation, SessionId, TimerId};
+use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
 use crate::message::{self, About, Reader, Rule, Subject, Whose};
 use crate::record::{Record, StoredState};
 use crate::request::{Caller, Refusal};
 use crate::time::{Boot, Millis, Now, Steady, Wall};
-use crate::timer::{self, By};
+use crate::timer;
 use crate::wait::Outcome;
 use crate::wake;
-
-/// An event that arrives only once. The engine handles it again if its first effects could not be recorded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
-    Delivered(CallId),
-    Gone(CallId),
-    Decided(TimerId, By, Arc<str>),
-    Alone(Agent, Option<Conversation>, SessionId),
-}
 
 impl Engine {
     /// Loads the timers and messages that the previous daemon stored.
@@ -173,19 +163,26 @@ impl Engine {
         self.heard.push(Heard::Alone(agent, conversation, session));
     }
 
-    /// Returns whether a message about a session could not be recorded yet.
+    /// Returns whether a message about a session is not durable yet.
     pub(super) fn is_to_be_told(&self, id: SessionId) -> bool {
         let about = |heard: &Heard| matches!(heard, Heard::Alone(_, _, session) if *session == id);
-        self.again.iter().any(about)
+        self.again.iter().chain(self.heard.iter()).any(about)
     }
 
     /// Answers a waiting call with the unread messages.
     fn answer_reader(&mut self, turn: &mut Turn<'_>, call: CallId) {
         if let Some(reader) = self.outbox.leave(call) {
-            self.hand_out(turn, &reader.whose, call, reader.most, &[]);
+            self.answer_left_reader(turn, call, reader);
         }
     }
 
+    fn answer_left_reader(&mut self, turn: &mut Turn<'_>, call: CallId, reader: Reader) {
+        if self.hand_out(turn, &reader.whose, call, reader.most, &[]) {
+            self.outbox.answered(call, reader);
+        }
+    }
+
+    /// Answers a call with the unread messages. Returns whether there were any.
     fn hand_out(
         &mut self,
         turn: &mut Turn<'_>,
@@ -193,13 +190,14 @@ impl Engine {
         call: CallId,
         most: usize,
         known: &[About],
-    ) {
+    ) -> bool {
         let rule = Rule {
             now: self.timers.steady(turn.now),
             conversations: &self.conversations,
         };
         let messages = self.outbox.take(whose, call, most, known, rule);
-        if !messages.is_empty() {
+        let any = !messages.is_empty();
+        if any {
             let numbers = messages.iter().map(|message| message.number).collect();
             let at = turn.now.wall;
             let told = message::Record::Told { numbers, at };
@@ -208,6 +206,7 @@ impl Engine {
         let more = self.outbox.unread(whose, rule);
         let outcome = Outcome::Messages(messages, more);
         turn.push(Effect::Reply { call, outcome });
+        any
     }
 
     pub(super) fn read_messages(
@@ -219,14 +218,15 @@ impl Engine {
         most: usize,
         known: &[About],
     ) -> Result<(), Refusal> {
-        self.asked.push(call);
         let whose = Whose {
             agent: caller.agent.unwrap_or_default(),
             conversation: caller.conversation,
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);
         if standby.0 == 0 || self.outbox.unread(&whose, self.rule(turn.now)) > 0 {
-            self.hand_out(turn, &whose, call, most, known);
+            if self.hand_out(turn, &whose, call, most, known) {
+                self.asked.push(Asked::Change(call));
+            }
             return Ok(());
         }
         self.has_room_to_wait()?;
@@ -276,7 +276,7 @@ impl Engine {
         let now = self.timers.steady(turn.now);
         while let Some((call, reader)) = self.outbox.pop_over(now) {
             // A conversation may have ended since the last check, so messages may be readable by now.
-            self.hand_out(turn, &reader.whose, call, reader.most, &[]);
+            self.answer_left_reader(turn, call, reader);
         }
     }
 
@@ -307,63 +307,5 @@ impl Engine {
             conversation: conversation.cloned(),
         };
         self.outbox.unread(&whose, self.rule(now))
-    }
-
-    /// Confirms that all records since the last call are durable, so they can no longer be undone.
-    pub fn settle(&mut self) {
-        self.timers.settle();
-        self.standing.settle();
-        self.outbox.settle();
-        self.asked.clear();
-        self.heard.clear();
-    }
-
-    /// Handles the events again that arrived while the database could not be written.
-    pub(super) fn hear_again(&mut self, turn: &mut Turn<'_>) {
-        if self.timers.steady(turn.now) <= self.retry_at {
-            return;
-        }
-        if let Some(anchor) = self.timers.anchor_again() {
-            let anchored = timer::Record::Anchored(anchor);
-            turn.push(Effect::Record(Record::Timer(anchored)));
-        }
-        for heard in core::mem::take(&mut self.again) {
-            match heard {
-                Heard::Delivered(call) => self.delivered(turn, call),
-                Heard::Gone(call) => self.reader_gone(turn, call),
-                Heard::Decided(timer, by, seen) => self.condition_decided(turn, timer, by, seen),
-                Heard::Alone(agent, conversation, session) => {
-                    self.left_alone(turn, agent, conversation, session);
-                    turn.push(Effect::Publish { session });
-                }
-            }
-        }
-    }
-
-    /// Reverts timers and messages to the last [`settle`](Engine::settle), because the records since then could not
-    /// be written. Removes the effects of the reverted changes; calls that waited wait again, and new calls are
-    /// refused with [`Refusal::NotRecorded`].
-    pub fn undo(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let mut waiting: BTreeSet<CallId> = self.standing.undo().into_iter().collect();
-        waiting.extend(self.outbox.undo());
-        self.timers.undo(now);
-        self.again.append(&mut self.heard);
-        self.retry_at = self.timers.steady(now) + limit::COMMIT_RETRY;
-        let asked = core::mem::take(&mut self.asked);
-        effects.retain(|effect| match effect {
-            Effect::Record(Record::Timer(_) | Record::Message(_))
-            | Effect::Probe { until: Some(_), .. }
-            | Effect::Rest { .. }
-            | Effect::Unprobe { .. }
-            | Effect::PublishTimer { .. }
-            | Effect::Posted { .. } => false,
-            Effect::Reply { call, .. } => !waiting.contains(call) && !asked.contains(call),
-            _ => true,
-        });
-        let refused: BTreeSet<CallId> = asked.into_iter().collect();
-        for call in refused {
-            let outcome = Outcome::Refused(Refusal::NotRecorded);
-            effects.push(Effect::Reply { call, outcome });
-        }
     }
 }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::messages::Heard;
+use super::generations::{Asked, Heard};
 use super::{Engine, Turn};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, TimerId};
@@ -25,9 +25,10 @@ impl Engine {
         caller: Caller,
         request: Request,
     ) -> Result<(), Refusal> {
-        if request.changes_something() {
-            self.asked.push(call);
-        }
+        self.asked.push(match request.changes_something() {
+            true => Asked::Change(call),
+            false => Asked::Read(call, caller.clone(), request.clone()),
+        });
         let Caller {
             agent: caller,
             conversation,
@@ -110,7 +111,7 @@ impl Engine {
                 let mut stopped = 0;
                 for slot in slots {
                     let ended = self.timers.act(turn.now, slot, Act::Stop)?;
-                    self.stopped(turn, call, &ended, reason.clone());
+                    self.stopped(turn, &ended, reason.clone());
                     stopped += 1;
                 }
                 let outcome = Outcome::TimersStopped(stopped);
@@ -305,7 +306,7 @@ impl Engine {
         };
         let timer = self.timers.act(turn.now, slot, act)?;
         if act == Act::Stop {
-            self.stopped(turn, call, &timer, reason);
+            self.stopped(turn, &timer, reason);
         } else {
             self.changed(turn, slot, None, reason);
             self.interrupt_standing(turn, &timer, act);
@@ -325,14 +326,7 @@ impl Engine {
         Ok(timer)
     }
 
-    fn stopped(
-        &mut self,
-        turn: &mut Turn<'_>,
-        call: CallId,
-        timer: &Timer,
-        reason: Option<Arc<str>>,
-    ) {
-        self.asked.push(call);
+    fn stopped(&mut self, turn: &mut Turn<'_>, timer: &Timer, reason: Option<Arc<str>>) {
         self.record_end(turn, timer, reason);
         self.interrupt_standing(turn, timer, Act::Stop);
     }

@@ -5,6 +5,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+use super::calls::no_id;
 use super::session_state::SessionState;
 use super::{Engine, Turn};
 use crate::effect::Effect;
@@ -28,7 +29,7 @@ impl Engine {
         turn: &mut Turn<'_>,
         call: CallId,
         caller: Option<Agent>,
-        spare: SessionId,
+        reserved: Option<SessionId>,
         once: Try,
     ) -> Result<(), Refusal> {
         self.may_try(turn, once.started_by)?;
@@ -39,7 +40,7 @@ impl Engine {
         let running = earlier.filter(|id| !over(id));
         let wait = Wait {
             call,
-            session: running.unwrap_or(spare),
+            session: running.or(reserved).ok_or_else(no_id)?,
             asking: Asking::Never,
             until: None,
             goal: Goal::Tried,
@@ -48,7 +49,7 @@ impl Engine {
         if running.is_some() {
             return self.wait_for(turn, wait);
         }
-        self.has_room_to_run(spare)?;
+        self.has_room_to_run(wait.session)?;
         self.has_room_to_wait()?;
         if let Some(earlier) = earlier {
             self.remove(turn, earlier);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::id::CallId;
 use crate::time::Steady;
+use crate::undo_log::UndoLog;
 
 /// Standby of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(crate) struct Standing {
     calls: BTreeMap<CallId, Standby>,
     by_timer: BTreeSet<(u64, CallId)>,
     alarms: BTreeSet<(Steady, CallId)>,
-    undo: Vec<(CallId, Option<Standby>)>,
+    undo: UndoLog<(CallId, Option<Standby>)>,
 }
 
 impl Standing {
@@ -72,11 +73,15 @@ impl Standing {
         self.alarms.first().map(|&(until, _)| until)
     }
 
-    pub fn settle(&mut self) {
-        self.undo.clear();
+    pub fn seal(&mut self) {
+        self.undo.seal();
     }
 
-    /// Reverts all changes since the last [`settle`](Self::settle). Returns the calls that stand by again.
+    pub fn settle(&mut self) {
+        self.undo.settle();
+    }
+
+    /// Reverts all changes that are not settled. Returns the calls that stand by again.
     pub fn undo(&mut self) -> Vec<CallId> {
         let mut back = Vec::new();
         while let Some((call, before)) = self.undo.pop() {

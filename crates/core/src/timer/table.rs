@@ -14,6 +14,7 @@ use crate::id::{Agent, Conversation, Key, NUMBER_BITS, Shuffle, TimerId};
 use crate::limit;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
+use crate::undo_log::UndoLog;
 
 /// Position of a timer in the table: the index of its agent in the upper bits and its number in the lower bits, so
 /// that the timers of one agent are adjacent and in the order of their creation.
@@ -37,7 +38,7 @@ pub(crate) struct Timers {
     conversations: BTreeMap<Slot, Conversation>,
     ended: BTreeMap<u64, Timer>,
     ended_order: VecDeque<u64>,
-    undo: Vec<Undo>,
+    undo: UndoLog<Undo>,
     anchored: Anchored,
     /// Set after a failed commit: no timer completes before this time.
     held_until: Option<Steady>,
@@ -104,8 +105,10 @@ enum Anchored {
     Never,
     /// The anchor is recorded.
     Safe,
-    /// The anchor is being recorded.
-    InTurn,
+    /// The record of the anchor belongs to the generation that gathers.
+    Gathering,
+    /// The record of the anchor is being committed.
+    Sealed,
     /// The anchor could not be recorded; another attempt follows.
     Unsafe,
 }
@@ -142,7 +145,7 @@ impl Timers {
     ) -> Anchor {
         self.shuffle = shuffle;
         self.anchor = Anchor::at_start(anchor, boot_id, now);
-        self.anchored = Anchored::InTurn;
+        self.anchored = Anchored::Gathering;
         self.next = next;
         let mut live = Vec::with_capacity(kept.len());
         let mut queue = Vec::with_capacity(kept.len());
@@ -198,7 +201,7 @@ impl Timers {
         if self.anchored == Anchored::Never || !self.anchor.note(now) {
             return None;
         }
-        self.anchored = Anchored::InTurn;
+        self.anchored = Anchored::Gathering;
         Some(self.anchor)
     }
 
@@ -211,7 +214,7 @@ impl Timers {
     pub fn anchor_again(&mut self) -> Option<Anchor> {
         let again = self.anchor_is_unsafe();
         again.then(|| {
-            self.anchored = Anchored::InTurn;
+            self.anchored = Anchored::Gathering;
             self.anchor
         })
     }
@@ -520,16 +523,25 @@ impl Timers {
         !held && !self.paused.contains_key(&slot) && self.live.get(&slot).is_some_and(due)
     }
 
-    /// Confirms that all changes since the last call are durable.
+    /// Begins a new generation of changes.
+    pub fn seal(&mut self) {
+        self.undo.seal();
+        if self.anchored == Anchored::Gathering {
+            self.anchored = Anchored::Sealed;
+        }
+    }
+
+    /// Confirms that the sealed generation is durable.
     pub fn settle(&mut self) {
-        self.undo.clear();
-        self.held_until = None;
-        if self.anchored == Anchored::InTurn {
+        if self.undo.settle() {
+            self.held_until = None;
+        }
+        if self.anchored == Anchored::Sealed {
             self.anchored = Anchored::Safe;
         }
     }
 
-    /// Reverts all changes since the last `settle`, because they could not be recorded. Timers that are due wait for
+    /// Reverts all changes that are not settled, because they could not be recorded. Timers that are due wait for
     /// [`limit::COMMIT_RETRY`].
     pub fn undo(&mut self, now: Now) {
         while let Some(step) = self.undo.pop() {
@@ -546,7 +558,7 @@ impl Timers {
             }
         }
         self.held_until = Some(self.steady(now) + limit::COMMIT_RETRY);
-        if self.anchored == Anchored::InTurn {
+        if let Anchored::Gathering | Anchored::Sealed = self.anchored {
             self.anchored = Anchored::Unsafe;
         }
     }

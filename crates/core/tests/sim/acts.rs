@@ -62,14 +62,14 @@ impl Sim {
             interrupted: false,
         };
         self.calls.insert(id, call);
-        let spare = SessionId::from_bits(self.random.bits());
+        let reserved = Some(SessionId::from_bits(self.random.bits()));
         self.step(Event::Called {
             call: id,
             caller: Caller {
                 agent,
                 conversation: None,
             },
-            spare,
+            reserved,
             request,
         });
     }

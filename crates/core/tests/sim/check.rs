@@ -71,7 +71,7 @@ impl Sim {
         match event {
             Event::Called {
                 call,
-                spare,
+                reserved: Some(reserved),
                 request,
                 ..
             } => match request {
@@ -88,7 +88,7 @@ impl Sim {
                         ..Life::default()
                     };
                     if effects.iter().any(|e| matches!(e, Effect::Start { .. })) {
-                        self.lives.insert(*spare, life);
+                        self.lives.insert(*reserved, life);
                     }
                 }
                 abide_core::Request::Join { session, .. }

@@ -172,7 +172,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             agent,
             conversation,
         },
-        spare: SessionId::from_bits(call),
+        reserved: Some(SessionId::from_bits(call)),
         request,
     })
 }
