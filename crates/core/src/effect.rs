@@ -1,6 +1,7 @@
 //! Effects: everything that the core may want done. They are performed in order: record, act, publish, reply.
 
 use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
+use crate::question::Closing;
 use crate::record::Record;
 use crate::session::End;
 use crate::time::{Millis, Mono};
@@ -82,7 +83,7 @@ pub enum Effect {
         /// The question.
         question: QuestionId,
         /// Reason of its closing.
-        closing: crate::question::Closing,
+        closing: Closing,
     },
     /// Tell a waiting call something before its answer.
     Tell {
@@ -137,6 +138,39 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Returns whether this effect may be seen before what was decided is durable: it acts on a session, which its
+    /// keeper records, or withdraws a question. Replies depend on the call: see
+    /// [`Request::is_about_records`](crate::Request::is_about_records).
+    pub const fn needs_no_commit(&self) -> bool {
+        match self {
+            Effect::Start { .. }
+            | Effect::Kill { .. }
+            | Effect::Force { .. }
+            | Effect::Remove { .. }
+            | Effect::SetDeadline { .. }
+            | Effect::KeepLimits { .. }
+            | Effect::Look { .. }
+            | Effect::Watch { .. }
+            | Effect::Publish { .. } => true,
+            Effect::Close { closing, .. } => matches!(closing, Closing::Withdrawn),
+            Effect::Tell { update, .. } => match update {
+                Update::Accepted(_) | Update::Closed(_, Closing::Withdrawn) => true,
+                Update::Asked(_) | Update::Closed(_, Closing::Answered(_)) => false,
+            },
+            // No messages were taken, so nothing was decided.
+            Effect::Reply { outcome, .. } => {
+                matches!(outcome, Outcome::Messages(told, 0) if told.is_empty())
+            }
+            Effect::Record(_)
+            | Effect::Ask { .. }
+            | Effect::Probe { .. }
+            | Effect::Rest { .. }
+            | Effect::Unprobe { .. }
+            | Effect::PublishTimer { .. }
+            | Effect::Posted { .. } => false,
+        }
+    }
+
     /// Position of this effect in its turn: record, act, ask, publish, tell, reply.
     pub const fn rank(&self) -> u8 {
         match self {

@@ -149,6 +149,6 @@ pub enum Notice {
     Accepted(SessionId),
     /// A question was opened.
     Asked(QuestionId),
-    /// The question was closed.
-    Closed(QuestionId),
+    /// The question was closed, for this reason.
+    Closed(QuestionId, crate::question::Closing),
 }

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use abide_core::time::{Boot, Mono, Now, Wall};
+use futures_util::future::{BoxFuture, OptionFuture};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -15,10 +16,29 @@ use tokio::io::unix::AsyncFd;
 
 use crate::async_fd;
 
-/// Source of time. Tests can use one that they move by hand.
+/// Source of time. A simulation has one of its own.
 pub trait Clock: Send + Sync {
     /// One reading of all clocks.
     fn now(&self) -> Now;
+
+    /// Alarm of the event loop.
+    fn alarm(&self) -> io::Result<Box<dyn Alarm>>;
+}
+
+/// Alarm on all clocks.
+pub trait Alarm: Send {
+    /// Waits until monotonic time shows `mono`, boot time shows `boot`, or the wall clock is set. May return earlier.
+    /// Can be cancelled and called again.
+    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, Rang>;
+}
+
+/// Reason why an alarm rang.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rang {
+    /// A time may be reached.
+    Time,
+    /// The wall clock was set.
+    ClockSet,
 }
 
 /// Clocks of the system.
@@ -39,6 +59,35 @@ impl Clock for SystemClock {
             boot: Boot(millis(ClockId::Boottime)),
             mono: self.mono(),
         }
+    }
+
+    fn alarm(&self) -> io::Result<Box<dyn Alarm>> {
+        Ok(Box::new(SystemAlarm {
+            mono: MonotonicTimer::new(),
+            boot: TimerFd::at_boot_time()?,
+            clock_set: TimerFd::on_clock_set().ok(),
+        }))
+    }
+}
+
+/// Alarm on the clocks of the system.
+struct SystemAlarm {
+    mono: MonotonicTimer,
+    boot: TimerFd,
+    clock_set: Option<TimerFd>,
+}
+
+impl Alarm for SystemAlarm {
+    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, Rang> {
+        Box::pin(async move {
+            let clock_set = self.clock_set.as_mut().map(TimerFd::clock_set);
+            tokio::select! {
+                biased;
+                () = self.mono.until(&SystemClock, mono) => Rang::Time,
+                () = self.boot.until(boot) => Rang::Time,
+                Some(()) = OptionFuture::from(clock_set) => Rang::ClockSet,
+            }
+        })
     }
 }
 

@@ -1,11 +1,11 @@
-//! Effects: carries out what the core decided, in the order of the contract: record, act, publish, reply.
+//! Effects: carries out what the core decided, in the order of the contract: act, ask, publish, tell, reply. Records, and
+//! the effects that wait for them, come here after their commit (`commits.rs`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_core::message;
 use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
@@ -15,12 +15,13 @@ use abide_core::{
 use tokio::sync::mpsc;
 
 use crate::clock::pause;
+use crate::commits::Committed;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, Launch, Stdin};
 use crate::keepers::{Keepers, RecoveredDetails};
 use crate::published_state::{QuestionView, SessionView};
-use crate::store::{Store, StoreFault};
+use crate::store::StoreFault;
 use abide_session::changed_limits::ChangedLimits;
 use abide_session::crash_point;
 use abide_session::facts::facts;
@@ -37,10 +38,9 @@ const LAST_LINES: usize = 20;
 /// Calls that get a question once its facts have been collected.
 type QuestionSubscribers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<CallUpdate>>>>>;
 
-/// Performer of effects: knows the store, the keepers and the published state.
+/// Performer of effects: knows the keepers and the published state.
 pub(super) struct Performer {
     handle: Handle,
-    store: Arc<dyn Store>,
     keepers: Arc<Keepers>,
     details: HashMap<SessionId, SessionDetail>,
     /// Sessions whose ending was delivered in this turn.
@@ -62,10 +62,9 @@ struct SessionDetail {
 }
 
 impl Performer {
-    pub fn new(handle: Handle, store: Arc<dyn Store>, keepers: Arc<Keepers>) -> Self {
+    pub fn new(handle: Handle, keepers: Arc<Keepers>) -> Self {
         Performer {
             handle,
-            store,
             keepers,
             details: HashMap::new(),
             delivered_endings: Vec::new(),
@@ -73,23 +72,47 @@ impl Performer {
         }
     }
 
+    /// Performs what waited for a commit that succeeded.
+    pub async fn committed(
+        &mut self,
+        engine: &Engine,
+        calls: &mut HashMap<CallId, OpenCall>,
+        committed: Committed,
+        now: Now,
+    ) {
+        let published = self.handle.published();
+        published.set_timers_running(committed.timers);
+        for number in committed.seen {
+            published.message_updated(number);
+        }
+        for session in committed.told {
+            self.note_reported_ending(engine, session);
+        }
+        self.perform(engine, calls, committed.effects, now).await;
+    }
+
+    /// Reports a commit that failed.
+    pub fn commit_failed(&self, fault: &StoreFault) {
+        match fault {
+            StoreFault::Damaged(_) => self.handle.published().set_storage_fault(&format!(
+                "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and take \
+                 over what can be read"
+            )),
+            fault => tracing::error!("{fault}"),
+        }
+    }
+
+    /// Performs effects in their order.
     pub async fn perform(
         &mut self,
-        engine: &mut Engine,
+        engine: &Engine,
         calls: &mut HashMap<CallId, OpenCall>,
-        mut effects: Vec<Effect>,
+        effects: Vec<Effect>,
         now: Now,
-    ) -> Result<(), StoreFault> {
-        if self.record(&mut effects).await? {
-            engine.settle();
-        } else {
-            engine.undo(now, &mut effects);
-        }
-        let counts = engine.counts();
-        self.handle
-            .published()
-            .set_counts(engine.any_unread(), counts.timers);
-        let engine = &*engine;
+    ) {
+        // Before any reply, because an interface appends unread messages to an answer.
+        let any_unread = engine.any_unread();
+        self.handle.published().set_any_unread(any_unread);
         let mut published = HashSet::new();
         // Sessions that are published but not yet broadcast: pending replies are sent first.
         let mut changed = Vec::new();
@@ -172,7 +195,6 @@ impl Performer {
             // A directory that is gone needs no mark.
             let _ = folder::mark_ending_delivered(&self.keepers.folder(id));
         }
-        Ok(())
     }
 
     fn broadcast_changes(&self, sessions: &mut Vec<SessionId>) {
@@ -181,51 +203,11 @@ impl Performer {
         }
     }
 
-    /// Takes the records out of the effects and writes them in one commit for the whole turn. Returns true if they
-    /// are safe. A question that could not be recorded is asked anyway.
-    async fn record(&self, effects: &mut Vec<Effect>) -> Result<bool, StoreFault> {
-        // The records of each event come first, but a turn has many events.
-        let mut records = Vec::new();
-        for effect in effects.iter_mut() {
-            if let Effect::Record(record) = effect {
-                self.add_last_observation(record);
-                records.push(record.clone());
-            }
-        }
-        if records.is_empty() {
-            return Ok(true);
-        }
-        effects.retain(|effect| !matches!(effect, Effect::Record(_)));
-        let seen = seen_message_numbers(&records);
-        let gone = |_| StoreFault::Broken("its writer thread has ended".into());
-        match self.store.commit(records).await.map_err(gone)? {
-            Ok(()) => {
-                for number in seen {
-                    self.handle.published().message_updated(number);
-                }
-                Ok(true)
-            }
-            Err(fault @ (StoreFault::Unwritable(_) | StoreFault::Unopenable(_))) => {
-                tracing::error!("{fault}");
-                Ok(false)
-            }
-            // Nothing was written, so the state on disk is known, and commands need no database.
-            Err(fault @ StoreFault::Damaged(_)) => {
-                self.handle.published().set_storage_fault(&format!(
-                    "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and \
-                     take over what can be read"
-                ));
-                Ok(false)
-            }
-            Err(fault) => Err(fault),
-        }
-    }
-
     /// Adds the last observation of the prober to a timer that ended before its condition held.
-    fn add_last_observation(&self, record: &mut Record) {
-        if let Record::Timer(timer::Record::Ended {
+    pub fn add_last_observation(&self, effect: &mut Effect) {
+        if let Effect::Record(Record::Timer(timer::Record::Ended {
             id, reason, status, ..
-        }) = record
+        })) = effect
             && reason.is_none()
             && matches!(status, Status::Completed { .. })
         {
@@ -426,19 +408,26 @@ impl Performer {
             deadline: detail.deadline,
             damage: detail.damage.clone(),
         });
+        let pty = detail.pty.then_some(detail.started_here);
+        self.note_reported_ending(engine, id);
+        match (&state.phase, pty) {
+            (Phase::Running { .. }, Some(started_here)) => {
+                self.handle.screens().track(id, started_here);
+            }
+            (Phase::Failed { .. }, _) => self.keepers.forget(id),
+            (Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. }, _)
+            | (Phase::Ended { .. }, _) => {}
+        }
+    }
+
+    /// Notes an ending that an answer or a durable message reports, so that the next daemon does not report it again.
+    fn note_reported_ending(&mut self, engine: &Engine, id: SessionId) {
+        let (Some(state), Some(detail)) = (engine.session(id), self.details.get_mut(&id)) else {
+            return;
+        };
         if is_over(state) && !detail.ending_delivered && !engine.is_ending_undelivered(id) {
             detail.ending_delivered = true;
             self.delivered_endings.push(id);
-        }
-        match state.phase {
-            Phase::Running { .. } if detail.pty => {
-                self.handle.screens().track(id, detail.started_here)
-            }
-            Phase::Failed { .. } => self.keepers.forget(id),
-            Phase::Starting
-            | Phase::Running { .. }
-            | Phase::Leftover { .. }
-            | Phase::Ended { .. } => {}
         }
     }
 
@@ -446,7 +435,7 @@ impl Performer {
         let Some(open) = calls.get(&call) else { return };
         let update = match update {
             Update::Accepted(session) => CallUpdate::Accepted(session),
-            Update::Closed(question) => CallUpdate::Closed(question),
+            Update::Closed(question, _) => CallUpdate::Closed(question),
             Update::Asked(question) => {
                 let mut subscribers = self.subscribers.lock().expect("no holder panics");
                 if let Some(waiting) = subscribers.get_mut(&question) {
@@ -493,17 +482,6 @@ fn containment_choice(containment: Containment) -> frame::ContainmentChoice {
 
 fn into_bytes(text: std::ffi::OsString) -> Vec<u8> {
     std::os::unix::ffi::OsStringExt::into_vec(text)
-}
-
-/// Numbers of the messages that these records mark as seen.
-fn seen_message_numbers(records: &[Record]) -> Vec<u64> {
-    let mut seen = Vec::new();
-    for record in records {
-        if let Record::Message(message::Record::Seen { numbers, .. }) = record {
-            seen.extend(numbers);
-        }
-    }
-    seen
 }
 
 /// True if followers are notified of this effect at once.

@@ -1,16 +1,17 @@
 //! The event loop: turns calls and the events of keepers into core events, lets the core decide and has the effects
-//! performed. A turn is a batch: one reading of the clocks, everything that is ready up to a limit, one commit.
+//! performed. A turn is a batch: one reading of the clocks, everything that is ready up to a limit. No turn waits for the
+//! database (`commits.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Effect, Engine, Event, Request, SessionId};
-use futures_util::future::OptionFuture;
+use abide_core::{CallId, Effect, Engine, Event, Now, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::clock::{Clock, MonotonicTimer, TimerFd};
+use crate::clock::{Clock, Rang};
+use crate::commits::{Commits, Committed, Finished};
 use crate::effects::Performer;
-use crate::handle::{Handle, Input, Launch, ReplyChannel};
+use crate::handle::{Call, Handle, Input, Launch, ReplyChannel};
 use crate::keepers::Keepers;
 use crate::store::{Store, StoreFault};
 
@@ -20,6 +21,8 @@ const BATCH: usize = 256;
 /// Call that has not been answered yet.
 pub(super) struct OpenCall {
     pub reply: ReplyChannel,
+    /// True if its answer waits for the database.
+    pub about_records: bool,
     pub launch: Option<Launch>,
 }
 
@@ -35,7 +38,7 @@ pub(super) struct LoopParts {
 /// Runs until [`Input::Stop`], until all handles are dropped, or until the database fails in a way that leaves its
 /// content unknown: then the next daemon reads what is there.
 pub(super) async fn run(
-    mut engine: Engine,
+    engine: Engine,
     recovered: Vec<Event>,
     mut inbox: mpsc::Receiver<Input>,
     mut events: mpsc::Receiver<Event>,
@@ -48,116 +51,194 @@ pub(super) async fn run(
         keepers,
         ready,
     } = parts;
-    let mut calls = HashMap::<CallId, OpenCall>::new();
-    let mut performer = Performer::new(handle, store, keepers.clone());
-    let mut boot_timer =
-        TimerFd::at_boot_time().map_err(|e| StoreFault::Refused(format!("a timer: {e}")))?;
-    let mut clock_watch = TimerFd::on_clock_set().ok();
-    let mut mono_timer = MonotonicTimer::new();
+    let mut alarm = clock
+        .alarm()
+        .map_err(|e| StoreFault::Refused(format!("a timer: {e}")))?;
+    let mut turns = Turns {
+        engine,
+        calls: HashMap::new(),
+        commits: Commits::new(store),
+        performer: Performer::new(handle, keepers.clone()),
+        keepers,
+        effects: Vec::new(),
+        callers_gone: Vec::new(),
+    };
     let mut input_batch = Vec::with_capacity(BATCH);
     let mut event_batch = Vec::with_capacity(BATCH);
-    let mut effects = Vec::new();
-    let now = clock.now();
-    for event in recovered {
-        engine.step(now, event, &mut effects);
-    }
-    let sessions: Vec<SessionId> = engine.sessions().map(|(id, _)| id).collect();
-    effects.extend(
-        sessions
-            .into_iter()
-            .map(|session| Effect::Publish { session }),
-    );
-    performer
-        .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
-        .await?;
+    turns.recover(recovered, clock.now()).await;
+    turns.finish_commits(&*clock).await?;
     let _ = ready.send(());
-    loop {
-        let (alarm, due) = (engine.alarm(), engine.due());
+    let mut stop = false;
+    while !stop {
+        if turns.commits.is_full() {
+            let finished = turns.commits.finished().await?;
+            turns.commit_finished(finished, clock.now()).await;
+        }
+        let (mono, boot) = (turns.engine.alarm(), turns.engine.due());
         let mut clock_set = false;
         tokio::select! {
             biased;
-            got = events.recv_many(&mut event_batch, BATCH) => if got == 0 { return Ok(()) },
-            got = inbox.recv_many(&mut input_batch, BATCH) => if got == 0 { return Ok(()) },
-            () = mono_timer.until(&*clock, alarm) => {}
-            () = boot_timer.until(due) => {}
-            Some(()) = OptionFuture::from(clock_watch.as_mut().map(TimerFd::clock_set)) => clock_set = true,
+            finished = turns.commits.finished() => turns.commit_finished(finished?, clock.now()).await,
+            got = events.recv_many(&mut event_batch, BATCH) => stop = got == 0,
+            got = inbox.recv_many(&mut input_batch, BATCH) => stop = got == 0,
+            rang = alarm.wait(mono, boot) => clock_set = rang == Rang::ClockSet,
         }
         // Busy keepers must not keep calls waiting, nor calls the events of keepers: a turn takes from both queues.
         take_ready(&mut events, &mut event_batch);
         take_ready(&mut inbox, &mut input_batch);
         let now = clock.now();
         for event in event_batch.drain(..) {
-            engine.step(now, event, &mut effects);
+            turns.step(now, event);
         }
-        let mut stop = false;
-        let mut callers_gone = Vec::new();
         for input in input_batch.drain(..) {
             match input {
-                Input::Event(event) => {
-                    if let Event::CallerGone { call } = event {
-                        callers_gone.push(call);
-                    }
-                    if let Event::Forgotten { sessions } = &event {
-                        effects.extend(sessions.iter().map(|&session| Effect::Publish { session }));
-                    }
-                    engine.step(now, event, &mut effects);
-                }
+                Input::Event(event) => turns.step(now, event),
+                Input::Call(call) => turns.call(now, *call),
                 Input::Stop => stop = true,
-                Input::Call(call) => {
-                    let reserved = match call.request {
-                        Request::Run(_) | Request::Try(_) => Some(reserve(&engine, &keepers)),
-                        Request::Join { .. }
-                        | Request::Kill { .. }
-                        | Request::Extend { .. }
-                        | Request::Answer { .. }
-                        | Request::Timer(_)
-                        | Request::ReadMessages { .. } => None,
-                    };
-                    calls.insert(
-                        call.id,
-                        OpenCall {
-                            reply: call.reply,
-                            launch: call.launch,
-                        },
-                    );
-                    let event = Event::Called {
-                        call: call.id,
-                        caller: call.caller,
-                        reserved,
-                        request: call.request,
-                    };
-                    engine.step(now, event, &mut effects);
-                    if let Some(id) = reserved.filter(|id| engine.session(*id).is_none()) {
-                        keepers.release(id);
-                    }
-                }
             }
         }
-        let due = due.is_some_and(|due| due <= now.boot);
-        if due || clock_set || alarm.is_some_and(|alarm| alarm <= now.mono) {
-            engine.step(now, Event::Tick, &mut effects);
+        let boot_due = boot.is_some_and(|at| at <= now.boot);
+        if clock_set || boot_due || mono.is_some_and(|at| at <= now.mono) {
+            turns.step(now, Event::Tick);
         }
-        performer
-            .perform(&mut engine, &mut calls, std::mem::take(&mut effects), now)
-            .await?;
-        // A call may begin and be cancelled in one turn. Its command is started anyway, so its launch data is kept
-        // until then.
-        for call in callers_gone {
-            calls.remove(&call);
-        }
-        if stop {
-            return Ok(());
-        }
+        turns.end_turn(now).await;
     }
+    turns.finish_commits(&*clock).await
 }
 
-/// Reserves an idle keeper before the call is decided, so that a start does not wait for one.
-fn reserve(engine: &Engine, keepers: &Arc<Keepers>) -> SessionId {
-    loop {
-        let id = keepers.reserve();
-        if engine.session(id).is_none() {
-            return id;
+/// State of the loop from turn to turn.
+struct Turns {
+    engine: Engine,
+    calls: HashMap<CallId, OpenCall>,
+    commits: Commits,
+    performer: Performer,
+    keepers: Arc<Keepers>,
+    /// Effects of this turn.
+    effects: Vec<Effect>,
+    /// Calls whose callers left in this turn.
+    callers_gone: Vec<CallId>,
+}
+
+impl Turns {
+    /// First turn: everything that was recovered.
+    async fn recover(&mut self, recovered: Vec<Event>, now: Now) {
+        for event in recovered {
+            self.step(now, event);
         }
+        let sessions = self.engine.sessions();
+        let published = sessions.map(|(session, _)| Effect::Publish { session });
+        self.effects.extend(published);
+        self.end_turn(now).await;
+    }
+
+    fn step(&mut self, now: Now, event: Event) {
+        match &event {
+            Event::CallerGone { call } => self.callers_gone.push(*call),
+            Event::Forgotten { sessions } => {
+                let published = sessions.iter().map(|&session| Effect::Publish { session });
+                self.effects.extend(published);
+            }
+            _ => {}
+        }
+        self.engine.step(now, event, &mut self.effects);
+    }
+
+    fn call(&mut self, now: Now, call: Call) {
+        let reserved = match call.request {
+            Request::Run(_) | Request::Try(_) => Some(self.reserve()),
+            Request::Join { .. }
+            | Request::Kill { .. }
+            | Request::Extend { .. }
+            | Request::Answer { .. }
+            | Request::Timer(_)
+            | Request::ReadMessages { .. } => None,
+        };
+        let open = OpenCall {
+            reply: call.reply,
+            about_records: call.request.is_about_records(),
+            launch: call.launch,
+        };
+        self.calls.insert(call.id, open);
+        let event = Event::Called {
+            call: call.id,
+            caller: call.caller,
+            reserved,
+            request: call.request,
+        };
+        self.step(now, event);
+        if let Some(id) = reserved.filter(|id| self.engine.session(*id).is_none()) {
+            self.keepers.release(id);
+        }
+    }
+
+    /// Reserves an idle keeper before the call is decided, so that a start does not wait for one.
+    fn reserve(&self) -> SessionId {
+        loop {
+            let id = self.keepers.reserve();
+            if self.engine.session(id).is_none() {
+                return id;
+            }
+        }
+    }
+
+    /// Performs the effects of the turn that need no commit, and begins a commit if none is in flight.
+    async fn end_turn(&mut self, now: Now) {
+        for effect in &mut self.effects {
+            self.performer.add_last_observation(effect);
+        }
+        self.commits.gather(&mut self.effects, &self.calls);
+        let committed = self.commits.begin(&mut self.engine);
+        let effects = std::mem::take(&mut self.effects);
+        self.perform(effects, now).await;
+        if let Some(committed) = committed {
+            self.committed(committed, now).await;
+        }
+        // A call may begin and be cancelled in one turn. Its command is started anyway, so its launch data is kept
+        // until then.
+        for call in self.callers_gone.drain(..) {
+            self.calls.remove(&call);
+        }
+    }
+
+    /// Performs what waited for a commit, or undoes it, and begins the next commit.
+    async fn commit_finished(&mut self, finished: Finished, now: Now) {
+        match finished {
+            Finished::Durable(committed) => {
+                self.engine.settle();
+                self.committed(committed, now).await;
+            }
+            Finished::Failed(fault, mut effects) => {
+                self.performer.commit_failed(&fault);
+                self.engine.undo(now, &mut effects);
+                self.perform(effects, now).await;
+            }
+        }
+        if let Some(committed) = self.commits.begin(&mut self.engine) {
+            self.committed(committed, now).await;
+        }
+    }
+
+    /// Commits everything that was decided.
+    async fn finish_commits(&mut self, clock: &dyn Clock) -> Result<(), StoreFault> {
+        while self.commits.is_in_flight() {
+            let finished = self.commits.finished().await?;
+            self.commit_finished(finished, clock.now()).await;
+        }
+        Ok(())
+    }
+
+    async fn perform(&mut self, effects: Vec<Effect>, now: Now) {
+        let calls = &mut self.calls;
+        self.performer
+            .perform(&self.engine, calls, effects, now)
+            .await;
+    }
+
+    async fn committed(&mut self, committed: Committed, now: Now) {
+        let calls = &mut self.calls;
+        self.performer
+            .committed(&self.engine, calls, committed, now)
+            .await;
     }
 }
 

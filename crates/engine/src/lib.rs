@@ -4,6 +4,7 @@
 pub mod async_fd;
 pub mod clients;
 pub mod clock;
+mod commits;
 pub mod config;
 pub mod dns;
 mod effects;

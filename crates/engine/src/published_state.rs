@@ -247,7 +247,8 @@ impl PublishedState {
         self.questions_changed.send_replace(());
     }
 
-    /// True if any agent has an unread message.
+    /// True if any agent may have an unread message, durable or not: whether there is one for an agent is for the
+    /// loop to say.
     pub fn any_unread(&self) -> bool {
         self.unread.load(Ordering::Relaxed)
     }
@@ -257,8 +258,11 @@ impl PublishedState {
         self.timers.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_counts(&self, any_unread: bool, timers: usize) {
+    pub(super) fn set_any_unread(&self, any_unread: bool) {
         self.unread.store(any_unread, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_timers_running(&self, timers: usize) {
         self.timers.store(timers, Ordering::Relaxed);
     }
 

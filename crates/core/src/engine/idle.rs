@@ -144,7 +144,7 @@ impl Engine {
             at: turn.now.wall,
         }));
         turn.push(Effect::Close { question, closing });
-        self.tell_askers(turn, id, Update::Closed(question));
+        self.tell_askers(turn, id, Update::Closed(question, closing));
     }
 
     fn tell_askers(&self, turn: &mut Turn<'_>, id: SessionId, update: Update) {

@@ -338,7 +338,7 @@ impl Sim {
                 assert_eq!(call.session, self.asked.get(&question).copied());
                 call.asked = Some(question);
             }
-            Update::Closed(question) => {
+            Update::Closed(question, _) => {
                 assert_eq!(
                     call.asked,
                     Some(question),

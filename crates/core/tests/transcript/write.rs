@@ -146,7 +146,7 @@ fn told(update: Update, stage: &mut Stage) -> String {
     match update {
         Update::Accepted(session) => format!("accepted {}", name(session)),
         Update::Asked(question) => format!("asked {}", named(question, stage)),
-        Update::Closed(question) => format!("closed {}", named(question, stage)),
+        Update::Closed(question, _) => format!("closed {}", named(question, stage)),
     }
 }
 
