@@ -19,8 +19,9 @@ use crate::commits::Committed;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, Launch, Stdin};
-use crate::keepers::{Keepers, RecoveredDetails};
+use crate::keepers::RecoveredDetails;
 use crate::published_state::{QuestionView, SessionView};
+use crate::seams::{KeeperControl, ProbeControl};
 use crate::store::StoreFault;
 use abide_session::changed_limits::ChangedLimits;
 use abide_session::crash_point;
@@ -41,7 +42,8 @@ type QuestionSubscribers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<CallUp
 /// Performer of effects: knows the keepers and the published state.
 pub(super) struct Performer {
     handle: Handle,
-    keepers: Arc<Keepers>,
+    keepers: Box<dyn KeeperControl>,
+    probes: Arc<dyn ProbeControl>,
     details: HashMap<SessionId, SessionDetail>,
     /// Sessions whose ending was delivered in this turn.
     delivered_endings: Vec<SessionId>,
@@ -62,14 +64,24 @@ struct SessionDetail {
 }
 
 impl Performer {
-    pub fn new(handle: Handle, keepers: Arc<Keepers>) -> Self {
+    pub fn new(
+        handle: Handle,
+        keepers: Box<dyn KeeperControl>,
+        probes: Arc<dyn ProbeControl>,
+    ) -> Self {
         Performer {
             handle,
             keepers,
+            probes,
             details: HashMap::new(),
             delivered_endings: Vec::new(),
             subscribers: QuestionSubscribers::default(),
         }
+    }
+
+    /// Keepers of the sessions.
+    pub fn keepers(&self) -> &dyn KeeperControl {
+        &*self.keepers
     }
 
     /// Performs what waited for a commit that succeeded.
@@ -136,7 +148,7 @@ impl Performer {
                         .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
                 Effect::Force { session, end } => self.keepers.end_forcibly(session, end),
-                Effect::Remove { session } => self.remove(session),
+                Effect::Remove { session } => self.keepers.remove(session),
                 Effect::SetDeadline { session, deadline } => {
                     self.deadline_changed(engine, session, deadline, now);
                     self.keepers
@@ -176,9 +188,9 @@ impl Performer {
                     }
                 }
                 Effect::Tell { call, update } => self.send_update(calls, call, update),
-                Effect::Probe { timer, until } => self.handle.prober().start(timer, until),
-                Effect::Rest { timer } => self.handle.prober().pause(timer),
-                Effect::Unprobe { timer } => self.handle.prober().remove(timer),
+                Effect::Probe { timer, until } => self.probes.start(timer, until),
+                Effect::Rest { timer } => self.probes.pause(timer),
+                Effect::Unprobe { timer } => self.probes.remove(timer),
                 Effect::PublishTimer { timer } => self.handle.published().timer_changed(timer),
                 Effect::Posted { agent, message } => {
                     self.handle.published().message_posted(agent, message)
@@ -192,8 +204,7 @@ impl Performer {
             tokio::task::yield_now().await;
         }
         for id in self.delivered_endings.drain(..) {
-            // A directory that is gone needs no mark.
-            let _ = folder::mark_ending_delivered(&self.keepers.folder(id));
+            self.keepers.mark_ending_delivered(id);
         }
     }
 
@@ -211,11 +222,7 @@ impl Performer {
             && reason.is_none()
             && matches!(status, Status::Completed { .. })
         {
-            let seen = self
-                .handle
-                .prober()
-                .last_seen(*id)
-                .filter(|seen| !seen.is_empty());
+            let seen = self.probes.last_seen(*id).filter(|seen| !seen.is_empty());
             *reason = seen.map(Into::into);
         }
     }
@@ -305,18 +312,6 @@ impl Performer {
         crash_point("session.pre_start");
         self.keepers.start(id, frame);
         crash_point("session.post_start");
-    }
-
-    /// Removes the directory of a session in the background. One that cannot be removed is found by the next daemon.
-    fn remove(&self, id: SessionId) {
-        let keepers = self.keepers.clone();
-        tokio::task::spawn_blocking(move || {
-            if let Err(e) = keepers.remove(id)
-                && e.kind() != std::io::ErrorKind::NotFound
-            {
-                tracing::warn!("cannot remove the folder of {id}: {e}");
-            }
-        });
     }
 
     /// Lists the question at once, and announces it as soon as the facts about the command are known.

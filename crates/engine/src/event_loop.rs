@@ -12,8 +12,8 @@ use crate::clock::{Clock, Rang};
 use crate::commits::{Commits, Committed, Finished};
 use crate::effects::Performer;
 use crate::handle::{Call, Handle, Input, Launch, ReplyChannel};
-use crate::keepers::Keepers;
-use crate::store::{Store, StoreFault};
+use crate::seams::{KeeperControl, ProbeControl, Store};
+use crate::store::StoreFault;
 
 /// Maximum of entries that a turn takes from each queue.
 const BATCH: usize = 256;
@@ -30,7 +30,8 @@ pub(super) struct OpenCall {
 pub(super) struct LoopParts {
     pub clock: Arc<dyn Clock>,
     pub store: Arc<dyn Store>,
-    pub keepers: Arc<Keepers>,
+    pub keepers: Box<dyn KeeperControl>,
+    pub probes: Arc<dyn ProbeControl>,
     /// Notified when everything that was recovered is published.
     pub ready: oneshot::Sender<()>,
 }
@@ -49,6 +50,7 @@ pub(super) async fn run(
         clock,
         store,
         keepers,
+        probes,
         ready,
     } = parts;
     let mut alarm = clock
@@ -58,8 +60,7 @@ pub(super) async fn run(
         engine,
         calls: HashMap::new(),
         commits: Commits::new(store),
-        performer: Performer::new(handle, keepers.clone()),
-        keepers,
+        performer: Performer::new(handle, keepers, probes),
         effects: Vec::new(),
         callers_gone: Vec::new(),
     };
@@ -112,7 +113,6 @@ struct Turns {
     calls: HashMap<CallId, OpenCall>,
     commits: Commits,
     performer: Performer,
-    keepers: Arc<Keepers>,
     /// Effects of this turn.
     effects: Vec<Effect>,
     /// Calls whose callers left in this turn.
@@ -167,14 +167,14 @@ impl Turns {
         };
         self.step(now, event);
         if let Some(id) = reserved.filter(|id| self.engine.session(*id).is_none()) {
-            self.keepers.release(id);
+            self.performer.keepers().release(id);
         }
     }
 
     /// Reserves an idle keeper before the call is decided, so that a start does not wait for one.
     fn reserve(&self) -> SessionId {
         loop {
-            let id = self.keepers.reserve();
+            let id = self.performer.keepers().reserve();
             if self.engine.session(id).is_none() {
                 return id;
             }

@@ -20,6 +20,7 @@ mod retention;
 mod runtime;
 pub mod screen;
 pub mod screens;
+mod seams;
 pub mod search;
 pub mod secret;
 mod session_access;

@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use abide_core::record::StoredState;
 use abide_core::session::Phase;
-use abide_core::{Engine, Event};
+use abide_core::{Engine, Event, Question, QuestionId};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use tokio::sync::{mpsc, oneshot};
@@ -15,7 +16,7 @@ use crate::clock::{Clock, SystemClock, boot_id};
 use crate::config::{Config, Paths};
 use crate::event_loop::{self, LoopParts};
 use crate::handle::{Handle, HandleParts};
-use crate::keepers::Keepers;
+use crate::keepers::{Keepers, RecoveredSession};
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
 use crate::store::{self, Opened, StoreFault};
@@ -92,7 +93,7 @@ impl Runtime {
             keepers: keepers.clone(),
             clients: Clients::new(reader.clients().unwrap_or_default()),
             store_reader: reader,
-            prober,
+            prober: prober.clone(),
             store: store.clone(),
             resend,
         };
@@ -103,34 +104,9 @@ impl Runtime {
         handle
             .prober()
             .set_sessions(Arc::new(SessionAccess(handle.clone())));
-        let found = keepers.recover();
-        let undelivered: Vec<Event> = found
-            .iter()
-            .filter(|found| {
-                let phase = &found.session.phase;
-                matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
-            })
-            .filter(|found| !found.ending_delivered)
-            .map(|found| Event::EndingUndelivered { session: found.id })
-            .collect();
-        let mut recovered: Vec<Event> = found
-            .into_iter()
-            .map(|found| Event::Found {
-                session: found.id,
-                state: found.session,
-                deadline: found.deadline,
-            })
-            .collect();
-        recovered.extend(
-            questions
-                .into_iter()
-                .map(|(question, state)| Event::Reopened { question, state }),
-        );
         let agents = handle.clients().agents();
-        recovered.extend(agents.iter().map(|agent| handle.resumable(agent)));
-        recovered.push(Event::StateLoaded(Box::new(state)));
-        recovered.push(Event::Recovered);
-        recovered.extend(undelivered);
+        let resumable = agents.iter().map(|agent| handle.resumable(agent));
+        let recovered = recovery_events(keepers.recover(), questions, resumable, state);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
             handle.clone(),
@@ -152,7 +128,8 @@ impl Runtime {
         let parts = LoopParts {
             clock,
             store,
-            keepers,
+            keepers: Box::new(keepers),
+            probes: prober,
             ready,
         };
         let event_loop = tokio::spawn(event_loop::run(
@@ -185,6 +162,36 @@ impl Runtime {
         self.handle.keepers().disconnect_all();
         result.map_err(RuntimeFault::EventLoop)?.map_err(Into::into)
     }
+}
+
+/// Events that tell the core what earlier daemons left.
+pub(super) fn recovery_events(
+    found: Vec<RecoveredSession>,
+    questions: Vec<(QuestionId, Question)>,
+    resumable: impl Iterator<Item = Event>,
+    state: StoredState,
+) -> Vec<Event> {
+    let is_over = |found: &&RecoveredSession| {
+        let phase = &found.session.phase;
+        matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
+    };
+    let undelivered: Vec<Event> = (found.iter().filter(is_over))
+        .filter(|found| !found.ending_delivered)
+        .map(|found| Event::EndingUndelivered { session: found.id })
+        .collect();
+    let found = found.into_iter().map(|found| Event::Found {
+        session: found.id,
+        state: found.session,
+        deadline: found.deadline,
+    });
+    let questions = questions
+        .into_iter()
+        .map(|(question, state)| Event::Reopened { question, state });
+    let mut events: Vec<Event> = found.chain(questions).chain(resumable).collect();
+    events.push(Event::StateLoaded(Box::new(state)));
+    events.push(Event::Recovered);
+    events.extend(undelivered);
+    events
 }
 
 /// Maximum length in bytes of the path of a database, with the suffixes of its companion files.

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use super::{Keepers, failed_keeper, starting};
 use crate::clock::SystemClock;
+use crate::seams::KeeperControl;
 use crate::stream::Stream;
 use abide_session::crash_point;
 use abide_session::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};

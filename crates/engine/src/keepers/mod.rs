@@ -2,6 +2,7 @@
 //! each living keeper. Sessions of earlier daemons are found by their directories.
 
 mod connection;
+mod control;
 mod failed_keeper;
 mod fork_server;
 mod recovery;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_core::{Containment, End, Event, Millis, Mono, Session, SessionId, Wall};
+use abide_core::{Containment, Event, Millis, Mono, Session, SessionId, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +25,6 @@ pub use connection::{Follower, LogProgress};
 use crate::clock::{Clock, SystemClock, pause};
 use crate::stream::Stream;
 use crate::{entropy, socket};
-use abide_session::changed_limits::{self, ChangedLimits};
 use abide_session::crash_point;
 use abide_session::folder;
 use abide_session::frame::{Launch, Once, ToKeeper};
@@ -279,20 +279,6 @@ impl Keepers {
         }
     }
 
-    /// Ends an overdue session if its keeper does not.
-    pub fn end_forcibly(self: &Arc<Self>, id: SessionId, end: End) {
-        tokio::spawn(failed_keeper::end_session(self.clone(), id, end));
-    }
-
-    /// Writes changed limits to the session's directory, where the next daemon reads them.
-    pub fn write_limits(&self, id: SessionId, limits: ChangedLimits) {
-        if let Err(fault) = changed_limits::write(&self.folder(id), limits) {
-            tracing::warn!(
-                "cannot store the new limits of {id}, so the next daemon will not know them: {fault}"
-            );
-        }
-    }
-
     /// Writes to the command's input, and waits while the command does not read it. Input with an idempotency key is
     /// written once.
     pub async fn input(&self, id: SessionId, bytes: &[u8], once: Option<Once>) -> io::Result<()> {
@@ -321,29 +307,6 @@ impl Keepers {
     /// Directory of the session.
     pub fn folder(&self, id: SessionId) -> PathBuf {
         self.sessions.join(id.to_string())
-    }
-
-    /// Containment of the session's process tree, once it is known.
-    pub fn contained_by(&self, id: SessionId) -> Option<Containment> {
-        self.containment
-            .lock()
-            .expect("no holder panics")
-            .get(&id)
-            .copied()
-    }
-
-    /// Facts about a session of an earlier daemon.
-    pub fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails {
-        let mut recovered = self.recovered.lock().expect("no holder panics");
-        recovered.remove(&id).unwrap_or_default()
-    }
-
-    /// Drops the connection of a session that could not be started.
-    pub fn forget(&self, id: SessionId) {
-        self.connections
-            .lock()
-            .expect("no holder panics")
-            .remove(&id);
     }
 
     /// Disconnects from all keepers without touching a session, so that the next engine in this process can adopt

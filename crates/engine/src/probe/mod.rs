@@ -36,6 +36,7 @@ pub use session::{PortCandidates, SessionEnd, Sessions, TryResult};
 use super::clock::pause;
 use super::entropy;
 use super::web::Web;
+use crate::seams::ProbeControl;
 use backoff::ActiveProbes;
 use inotify::Watcher;
 
@@ -196,8 +197,39 @@ impl Prober {
         }
     }
 
-    /// Starts the probe of a condition. It ends when the condition holds or no longer can.
-    pub fn start(&self, timer: TimerId, until: Option<Until>) {
+    /// Waits for a condition for as long as the returned future exists.
+    pub fn wait_for(&self, condition: Condition, owner: Owner) -> ConditionWait {
+        let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
+        let (services, observations) = (
+            self.services.clone(),
+            Observations {
+                seen: seen.clone(),
+                first: 0,
+            },
+        );
+        let decision = Box::pin(async move {
+            let context = ProbeContext {
+                services: &services,
+                owner: &owner,
+            };
+            let decided = until_decided(&condition, context, observations).await;
+            decided.map(|held| held.seen)
+        });
+        ConditionWait {
+            decision,
+            last_seen: LastSeen(seen),
+        }
+    }
+
+    /// Last observation of a probe.
+    pub fn last_seen(&self, timer: TimerId) -> Option<String> {
+        let all = self.probes.lock().expect("no holder panics");
+        all.get(&timer).map(TimerProbe::last_seen)
+    }
+}
+
+impl ProbeControl for Prober {
+    fn start(&self, timer: TimerId, until: Option<Until>) {
         if let Some(until) = until {
             self.register(timer, until);
         }
@@ -232,50 +264,22 @@ impl Prober {
         probe.task = Some(task.abort_handle());
     }
 
-    /// Waits for a condition for as long as the returned future exists.
-    pub fn wait_for(&self, condition: Condition, owner: Owner) -> ConditionWait {
-        let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
-        let (services, observations) = (
-            self.services.clone(),
-            Observations {
-                seen: seen.clone(),
-                first: 0,
-            },
-        );
-        let decision = Box::pin(async move {
-            let context = ProbeContext {
-                services: &services,
-                owner: &owner,
-            };
-            let decided = until_decided(&condition, context, observations).await;
-            decided.map(|held| held.seen)
-        });
-        ConditionWait {
-            decision,
-            last_seen: LastSeen(seen),
-        }
-    }
-
-    /// Stops a probe until it is started again.
-    pub fn pause(&self, timer: TimerId) {
+    fn pause(&self, timer: TimerId) {
         let mut all = self.probes.lock().expect("no holder panics");
         if let Some(probe) = all.get_mut(&timer) {
             probe.stop();
         }
     }
 
-    /// Removes a probe.
-    pub fn remove(&self, timer: TimerId) {
+    fn remove(&self, timer: TimerId) {
         let mut all = self.probes.lock().expect("no holder panics");
         if let Some(mut probe) = all.remove(&timer) {
             probe.stop();
         }
     }
 
-    /// Last observation of a probe.
-    pub fn last_seen(&self, timer: TimerId) -> Option<String> {
-        let all = self.probes.lock().expect("no holder panics");
-        all.get(&timer).map(TimerProbe::last_seen)
+    fn last_seen(&self, timer: TimerId) -> Option<String> {
+        Prober::last_seen(self, timer)
     }
 }
 

@@ -1,0 +1,72 @@
+//! Seams of the event loop: the traits through which it and its effects reach the outside, together with
+//! [`Clock`](crate::clock::Clock) and [`Store`]. Each has a real implementation, and a simulated one with which the tests
+//! run the same loop (`tests/sim`).
+//!
+//! Every order here returns at once; results come back as events.
+
+use std::path::PathBuf;
+
+use abide_core::timer::Until;
+use abide_core::{Containment, End, SessionId, TimerId};
+use abide_session::changed_limits::ChangedLimits;
+use abide_session::frame::{Launch, ToKeeper};
+
+use crate::keepers::RecoveredDetails;
+pub use crate::store::Store;
+
+/// Keepers, as the event loop uses them.
+pub trait KeeperControl: Send + Sync {
+    /// Reserves a keeper. Returns the id of its session.
+    fn reserve(&self) -> SessionId;
+
+    /// Returns a reserved keeper that was not used.
+    fn release(&self, id: SessionId);
+
+    /// Starts a command.
+    fn start(&self, id: SessionId, launch: Launch);
+
+    /// Reports that a session could not be started.
+    fn fail(&self, id: SessionId, why: &str);
+
+    /// Sends an order to a keeper. Does nothing if the keeper is gone.
+    fn send(&self, id: SessionId, order: &ToKeeper);
+
+    /// Ends an overdue session if its keeper does not.
+    fn end_forcibly(&self, id: SessionId, end: End);
+
+    /// Writes changed limits to the session's directory, where the next daemon reads them.
+    fn write_limits(&self, id: SessionId, limits: ChangedLimits);
+
+    /// Notes in the session's directory that its ending was reported.
+    fn mark_ending_delivered(&self, id: SessionId);
+
+    /// Drops the connection of a session that could not be started.
+    fn forget(&self, id: SessionId);
+
+    /// Removes the directory of an ended session.
+    fn remove(&self, id: SessionId);
+
+    /// Directory of a session.
+    fn folder(&self, id: SessionId) -> PathBuf;
+
+    /// Containment of a session's process tree, once it is known.
+    fn contained_by(&self, id: SessionId) -> Option<Containment>;
+
+    /// Facts about a session of an earlier daemon.
+    fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails;
+}
+
+/// Probes of conditions, as the event loop uses them.
+pub trait ProbeControl: Send + Sync {
+    /// Starts the probe of a condition. `None`: the condition is known.
+    fn start(&self, timer: TimerId, until: Option<Until>);
+
+    /// Stops a probe until it is started again.
+    fn pause(&self, timer: TimerId);
+
+    /// Removes a probe.
+    fn remove(&self, timer: TimerId);
+
+    /// Last observation of a probe.
+    fn last_seen(&self, timer: TimerId) -> Option<String>;
+}
