@@ -109,6 +109,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns whether this answer reports how a session ended.
+    pub const fn reports_ending(&self) -> bool {
+        matches!(
+            self,
+            Outcome::Ended(_) | Outcome::Declined(..) | Outcome::Cancelled(_) | Outcome::Failed(_)
+        )
+    }
+
     /// Session of this answer, if there is one.
     pub fn session(&self) -> Option<SessionId> {
         match self {

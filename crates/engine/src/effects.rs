@@ -227,7 +227,7 @@ impl Performer {
         }
     }
 
-    fn reply(&self, calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
+    fn reply(&mut self, calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
         crash_point("reply.pre_send");
         let ended = match outcome {
             Outcome::Ended(id) | Outcome::Declined(id, _) | Outcome::Cancelled(id) => Some(id),
@@ -240,6 +240,10 @@ impl Performer {
         if !matches!(sent, Some(Ok(()))) {
             self.handle.caller_gone(call);
             if let Some(session) = ended {
+                self.delivered_endings.retain(|id| *id != session);
+                if let Some(detail) = self.details.get_mut(&session) {
+                    detail.ending_delivered = false;
+                }
                 self.handle.answer_lost(session);
             }
         }

@@ -34,6 +34,10 @@ pub mod timestamp;
 pub mod wakers;
 pub mod web;
 
+#[cfg(test)]
+#[path = "../tests/sim/mod.rs"]
+mod sim;
+
 pub use handle::{
     AttachGuard, CallStep, CallUpdate, ConversationGuard, Handle, Input, Launch, Pending,
     ResendRequest, Stdin, WatcherGuard,

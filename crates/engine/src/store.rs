@@ -30,11 +30,13 @@ pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
 pub use write::closing_word;
+#[cfg(test)]
+pub(crate) use write::commit;
 use writer::Writer;
 
-/// Writer of records. The event loop awaits only `commit`.
+/// Writer of records.
 pub trait Store: Send + Sync {
-    /// Makes the records durable, all or none.
+    /// Makes the records durable, all or none. The event loop has at most one commit in flight.
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>>;
 
     /// Writes a record about wakers.
@@ -115,7 +117,7 @@ enum Job {
 
 /// Waker records that may be queued: many clients that connect at once write one each.
 const MAX_WAKER_RECORDS: usize = 1_024;
-/// Jobs that may be queued. The event loop awaits each commit and retention each prune, so there is room for both,
+/// Jobs that may be queued. The event loop has one commit in flight and retention one prune, so there is room for both,
 /// however many waker records wait.
 const MAX_JOBS: usize = MAX_WAKER_RECORDS + 2;
 /// Time that another program may hold the database before a write fails.
@@ -135,14 +137,38 @@ pub struct Opened {
     pub conditions: Vec<(TimerId, Until)>,
 }
 
+/// Content of a database that is not over.
+pub(crate) struct Loaded {
+    pub shuffle: Shuffle,
+    pub questions: Vec<(QuestionId, Question)>,
+    pub state: StoredState,
+    pub conditions: Vec<(TimerId, Until)>,
+}
+
+/// Migrates the schema of a database and reads what is open.
+pub(crate) fn load(db: &mut Connection, boot_id: u128) -> Result<Loaded, StoreFault> {
+    schema::migrate(db)?;
+    let shuffle = schema::ids_key(db).map(|key| Shuffle { key })?;
+    let questions = read::open_questions(db)?;
+    let (state, conditions) = read::stored_state(db, shuffle, boot_id)?;
+    Ok(Loaded {
+        shuffle,
+        questions,
+        state,
+        conditions,
+    })
+}
+
 impl Sqlite {
     /// Opens the database, migrates its schema and reads what is open.
     pub fn open(path: &Path, boot_id: u128) -> Result<Opened, StoreFault> {
         let mut db = connect(path)?;
-        schema::migrate(&mut db)?;
-        let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
-        let questions = read::open_questions(&db)?;
-        let (state, conditions) = read::stored_state(&db, shuffle, boot_id)?;
+        let Loaded {
+            shuffle,
+            questions,
+            state,
+            conditions,
+        } = load(&mut db, boot_id)?;
         let reader = StoreReader::new(connect(path)?, connect(path)?, shuffle);
         let writer = Arc::new(Writer::new(db)?);
         let checkpointer = Checkpointer::start(connect(path)?, writer.clone())?;

@@ -339,6 +339,7 @@ impl Engine {
     pub(super) fn caller_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
         self.reader_gone(turn, call);
         if let Some(wait) = self.end_wait(turn, call) {
+            self.ending_left(turn, wait.session);
             self.release_stranded(turn, wait.session);
             self.rearm_idle_timer(turn, wait.session);
             self.try_left(turn, &wait);

@@ -103,13 +103,17 @@ impl Engine {
         self.running -= 1;
         let agent = entry.session.agent.clone();
         let conversation = entry.session.conversation.clone();
-        let mut waits = entry.waits.iter().filter_map(|call| self.waits.get(call));
-        let attended = waits.any(|wait| wait.for_owner) || entry.session.started_by.is_try();
+        let is_try = entry.session.started_by.is_try();
+        let attended = is_try || self.has_owner_waiting(id);
+        let Some(entry) = self.sessions.get_mut(&id) else {
+            return;
+        };
         entry.session.unattended = !attended;
         if !attended && entry.found && turn.now.mono < self.take_up_until {
             self.ending_undelivered(turn, id);
         }
         self.phase_changed(turn, id);
+        self.ending_awaited(id);
         if !attended && !self.is_ending_undelivered(id) {
             self.left_alone(turn, agent, conversation, id);
         }

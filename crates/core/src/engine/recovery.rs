@@ -128,9 +128,45 @@ impl Engine {
             return;
         };
         if wait.for_owner && core::mem::take(&mut entry.ending_undelivered) {
-            let session = wait.session;
-            turn.push(Effect::Publish { session });
+            let published = Effect::Publish {
+                session: wait.session,
+            };
+            if !turn.effects.contains(&published) {
+                turn.push(published);
+            }
         }
+    }
+
+    /// Marks the ending of a session as undelivered if its owner still waits: the rest of the tree is being killed,
+    /// and the answer comes when it is gone.
+    pub(super) fn ending_awaited(&mut self, id: SessionId) {
+        let awaited = self.has_owner_waiting(id);
+        if let Some(entry) = self.sessions.get_mut(&id) {
+            entry.ending_undelivered |= awaited && !entry.session.started_by.is_try();
+        }
+    }
+
+    /// Handles that a wait has ended without the ending of its session: if no owner waits any more, the agent gets a
+    /// message.
+    pub(super) fn ending_left(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+        if self.has_owner_waiting(id) {
+            return;
+        }
+        let undelivered = |entry: &&mut SessionState| entry.ending_undelivered;
+        if let Some(entry) = self.sessions.get_mut(&id).filter(undelivered) {
+            entry.session.unattended = true;
+            self.ending_undelivered(turn, id);
+            turn.push(Effect::Publish { session: id });
+        }
+    }
+
+    pub(super) fn has_owner_waiting(&self, id: SessionId) -> bool {
+        let waits = self.sessions.get(&id).map(|entry| &entry.waits);
+        let mut waits = waits
+            .into_iter()
+            .flatten()
+            .filter_map(|call| self.waits.get(call));
+        waits.any(|wait| wait.for_owner)
     }
 
     /// Returns whether the session has ended and its ending was neither delivered nor recorded as a message.

@@ -79,9 +79,15 @@ impl Engine {
     }
 
     pub(super) fn reply(&mut self, turn: &mut Turn<'_>, call: CallId, outcome: Outcome) {
-        if self.end_wait(turn, call).is_some() {
-            turn.push(Effect::Reply { call, outcome });
+        let Some(wait) = self.end_wait(turn, call) else {
+            return;
+        };
+        if outcome.reports_ending() {
+            self.ending_delivered(turn, &wait);
+        } else {
+            self.ending_left(turn, wait.session);
         }
+        turn.push(Effect::Reply { call, outcome });
     }
 
     /// Answers every wait on a session that can be answered now.

@@ -375,7 +375,7 @@ const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_
      FROM message";
 
 impl StoreReader {
-    pub(super) fn new(db: Connection, scan_db: Connection, shuffle: Shuffle) -> Self {
+    pub(crate) fn new(db: Connection, scan_db: Connection, shuffle: Shuffle) -> Self {
         StoreReader {
             db: Mutex::new(db),
             scan_db: Mutex::new(scan_db),

@@ -14,7 +14,7 @@ use abide_session::crash_point;
 const PRUNE_BATCH: usize = 2_000;
 
 /// Writes all records in one transaction.
-pub(super) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
+pub(crate) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
     in_transaction(db, |db| {
         rows(db, records)?;
         crash_points(records, |[before, _]| before);

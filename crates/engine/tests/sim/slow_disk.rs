@@ -1,0 +1,1 @@
+//! Calls while the disk is slow.
