@@ -1,6 +1,7 @@
 //! Simulated disk: a database in memory that outlives the daemon. The statements are the real ones; commits are slow,
 //! fail, or end the daemon before or after they are durable.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,8 +52,11 @@ enum Fate {
 
 impl Disk {
     pub fn new(dice: Dice, clock: Arc<SimClock>, book: Arc<Book>) -> Arc<Self> {
-        let mut db = memory();
-        store::load(&mut db, 1).expect("tables");
+        let db = EMPTY.take().unwrap_or_else(|| {
+            let mut db = memory();
+            store::load(&mut db, 1).expect("tables");
+            db
+        });
         let key = dice.bits().cast_signed();
         db.execute("UPDATE ids SET key = ?", [key]).expect("a key");
         Arc::new(Disk {
@@ -159,7 +163,25 @@ impl Disk {
     }
 }
 
-/// Database without content.
+thread_local! {
+    /// Empty database of an earlier simulation, because tables and prepared statements take time to make.
+    static EMPTY: Cell<Option<Connection>> = const { Cell::new(None) };
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Ok(db) = self.db.get_mut() {
+            let db = std::mem::replace(db, memory());
+            let tables =
+                "DELETE FROM question; DELETE FROM timer; DELETE FROM message; DELETE FROM clock;";
+            if db.execute_batch(tables).is_ok() {
+                EMPTY.set(Some(db));
+            }
+        }
+    }
+}
+
+/// Database without tables.
 fn memory() -> Connection {
     let db = Connection::open_in_memory().expect("memory");
     db.set_prepared_statement_cache_capacity(64);
