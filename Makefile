@@ -109,6 +109,7 @@ bench: dist ## measure side by side with what one would use instead
 
 soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture
+	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-engine --lib sim:: -- --nocapture
 	$(CARGO) test --locked -p abide --test timers -- --ignored --nocapture
 
 deny: ## licences, sources and banned crates (installs cargo-deny into target/ if it is missing)
