@@ -50,7 +50,7 @@ fn folders(abide: &Abide) {
 }
 
 #[test]
-fn it_serves_at_the_sockets_it_was_given_and_leaves_them_there() {
+fn passed_sockets_are_served_and_left_in_place() {
     let abide = Abide::new();
     folders(&abide);
     let notify = UnixDatagram::bind(abide.path("notify")).unwrap();
@@ -81,7 +81,7 @@ fn it_serves_at_the_sockets_it_was_given_and_leaves_them_there() {
 }
 
 #[test]
-fn a_socket_that_no_client_will_look_for_is_told() {
+fn passed_socket_at_another_path_is_an_error() {
     let abide = Abide::new();
     folders(&abide);
     let socket = UnixListener::bind(abide.path("elsewhere.sock")).unwrap();

@@ -28,7 +28,7 @@ fn question(abide: &Abide) -> String {
 }
 
 #[test]
-fn no_from_elsewhere_ends_the_command() {
+fn answer_no_from_another_client_ends_the_command() {
     let abide = Abide::new();
     let (seat, id) = asked(&abide, "sleep 1000");
     let output = abide.output(["answer", &id, "no"]);
@@ -43,7 +43,7 @@ fn no_from_elsewhere_ends_the_command() {
 }
 
 #[test]
-fn yes_from_elsewhere_goes_on_and_a_late_answer_is_told_so() {
+fn answer_yes_continues_and_a_second_answer_is_refused() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let (mut seat, id) = asked(&abide, "cat go");
@@ -62,7 +62,7 @@ fn yes_from_elsewhere_goes_on_and_a_late_answer_is_told_so() {
 }
 
 #[test]
-fn a_withdrawn_question_says_so() {
+fn answer_to_a_withdrawn_question_is_refused() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let (mut seat, id) = asked(&abide, "cat go; cat go");
@@ -91,22 +91,22 @@ fn held_by_keepers_alone() -> Abide {
 }
 
 #[test]
-fn s13_a_command_cannot_answer() {
+fn s13_command_cannot_answer() {
     refused_from_inside(&Abide::new());
 }
 
 #[test]
-fn s13_a_command_that_only_its_keeper_holds_cannot_answer_either() {
+fn s13_detached_command_cannot_answer() {
     refused_from_inside(&held_by_keepers_alone());
 }
 
 #[test]
-fn s13_a_command_acts_as_its_agent_and_for_nobody_else() {
+fn s13_command_acts_as_its_agent_only() {
     acts_as_its_agent(&Abide::new());
 }
 
 #[test]
-fn s13_a_command_that_only_its_keeper_holds_acts_as_its_agent_too() {
+fn s13_detached_command_acts_as_its_agent_only() {
     acts_as_its_agent(&held_by_keepers_alone());
 }
 
@@ -197,7 +197,7 @@ fn condition_command_that_forks_twice_is_refused_an_answer_without_cgroup() {
 }
 
 #[test]
-fn the_command_of_a_condition_cannot_answer_either() {
+fn condition_command_cannot_answer() {
     let abide = Abide::new();
     let (seat, id) = asked(&abide, "sleep 1000");
     let condition = format!("! \"$ABIDE\" answer {id} no 2>said");
@@ -210,7 +210,7 @@ fn the_command_of_a_condition_cannot_answer_either() {
 }
 
 #[test]
-fn unknown_questions_are_not_found() {
+fn answer_to_an_unknown_question_is_not_found() {
     let abide = Abide::new();
     for id in ["question_00000000", "nonsense", "../stop"] {
         let output = abide.output(["answer", id, "yes"]);
@@ -224,7 +224,7 @@ fn unknown_questions_are_not_found() {
 }
 
 #[test]
-fn questions_are_listed_for_those_who_cannot_be_asked() {
+fn without_a_terminal_questions_are_listed() {
     let abide = Abide::new();
     let command = "printf '\\033]0;evil\\007last words'; sleep 1000";
     let mut seat = Seat::at(abide.command(["run", "--idle", "1h", "--", command]));
@@ -245,7 +245,7 @@ fn questions_are_listed_for_those_who_cannot_be_asked() {
 }
 
 #[test]
-fn a_person_who_follows_is_asked_for_everybody() {
+fn answer_follow_shows_questions_of_all_agents() {
     let abide = Abide::new();
     let mut person = Seat::at(abide.command(["answer", "--follow"]));
     person.wait_for("Waiting for questions");
@@ -265,7 +265,7 @@ fn a_person_who_follows_is_asked_for_everybody() {
 }
 
 #[test]
-fn open_questions_are_answered_one_after_the_other() {
+fn open_questions_are_asked_one_by_one() {
     let abide = Abide::new();
     let (seat, _) = asked(&abide, "sleep 1000");
     let mut person = Seat::at(abide.command(["answer"]));

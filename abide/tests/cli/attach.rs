@@ -16,7 +16,7 @@ fn read(abide: &Abide, id: &str) -> Value {
 }
 
 #[test]
-fn a_program_is_talked_to_from_the_command_line() {
+fn session_commands_start_send_read_and_resize() {
     let abide = Abide::new();
     // A shell would show its prompt before or after what is typed, as it comes.
     let shell = "while read -r line; do eval \"$line\"; done";
@@ -44,7 +44,7 @@ fn a_program_is_talked_to_from_the_command_line() {
 }
 
 #[test]
-fn a_person_joins_and_leaves_and_the_session_goes_on() {
+fn session_continues_after_detach() {
     let abide = Abide::new();
     let id = started(&abide, "printf 'before\\n'; stty -echo; cat -u");
     let mut seat = Seat::at(abide.command(["session", "attach", &id]));
@@ -74,7 +74,7 @@ fn a_person_joins_and_leaves_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_program_learns_how_the_session_stands_when_the_person_has_left() {
+fn attach_json_prints_the_session_after_detach() {
     let abide = Abide::new();
     let id = started(&abide, "echo ready; cat -u");
     for (typed, left) in [(&b"\x1d"[..], true), (b"\x04", false)] {
@@ -94,7 +94,7 @@ fn a_program_learns_how_the_session_stands_when_the_person_has_left() {
 }
 
 #[test]
-fn c11_what_could_reprogram_the_terminal_is_left_out_unless_asked_for() {
+fn c11_unsafe_sequences_are_filtered_unless_unfiltered_is_given() {
     let abide = Abide::new();
     let command = r"stty -echo; echo ready; read x; printf 'a\033]0;title\007\033]52;c;aGk=\007\033[6n\033[cb\n'; cat";
     for (flag, passes) in [(None, false), (Some("--unfiltered"), true)] {
@@ -115,7 +115,7 @@ fn c11_what_could_reprogram_the_terminal_is_left_out_unless_asked_for() {
 }
 
 #[test]
-fn the_terminal_takes_the_size_of_the_person() {
+fn session_terminal_is_resized_to_the_attached_one() {
     let abide = Abide::new();
     let command = "stty -echo; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
     let id = started(&abide, command);
@@ -133,7 +133,7 @@ fn the_terminal_takes_the_size_of_the_person() {
 }
 
 #[test]
-fn the_end_of_the_session_ends_the_visit() {
+fn attach_ends_when_the_session_ends() {
     let abide = Abide::new();
     let id = started(&abide, "read x; exit 5");
     let mut seat = Seat::at(abide.command(["session", "attach", &id]));
@@ -147,7 +147,7 @@ fn the_end_of_the_session_ends_the_visit() {
 }
 
 #[test]
-fn a_daemon_that_dies_does_not_end_the_visit() {
+fn attach_continues_when_the_daemon_is_killed() {
     let abide = Abide::new();
     let id = started(&abide, "stty -echo; echo ready; cat -u");
     let mut seat = Seat::at(abide.command(["session", "attach", &id]));
@@ -163,7 +163,7 @@ fn a_daemon_that_dies_does_not_end_the_visit() {
 }
 
 #[test]
-fn whoever_is_told_to_end_gives_the_terminal_back() {
+fn sigterm_during_attach_restores_the_terminal() {
     let abide = Abide::new();
     let id = started(&abide, "printf 'before\\n'; cat -u");
     for signal in [Signal::TERM, Signal::HUP] {

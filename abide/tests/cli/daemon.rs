@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use crate::harness::{Abide, feed, text, wait_for_line};
 
 #[test]
-fn s23_commands_that_race_start_one_daemon() {
+fn s23_concurrent_commands_start_one_daemon() {
     let abide = Abide::new();
     let racers: Vec<_> = (0..8)
         .map(|_| abide.command(["status", "--json"]).spawn().unwrap())
@@ -31,7 +31,7 @@ fn s23_commands_that_race_start_one_daemon() {
 }
 
 #[test]
-fn whoever_keeps_the_same_state_finds_the_same_daemon() {
+fn same_state_directory_finds_the_same_daemon() {
     let abide = Abide::new();
     let pid = abide.daemon_pid();
     for runtime in [Some("elsewhere"), None] {
@@ -69,7 +69,7 @@ fn commands_run_with_every_accelerator_switched_off() {
 }
 
 #[test]
-fn a_path_that_is_too_long_is_said_to_be() {
+fn too_long_socket_path_is_an_error() {
     let abide = Abide::new();
     let deep = abide.path(&"d".repeat(250)).join("e".repeat(250));
     private_folder(&deep);
@@ -85,7 +85,7 @@ fn a_path_that_is_too_long_is_said_to_be() {
 }
 
 #[test]
-fn status_counts_what_there_is() {
+fn status_counts_sessions_and_questions() {
     let abide = Abide::new();
     abide.output(["run", "--", "true"]);
     let status = abide.json(["status", "--json"]);
@@ -110,7 +110,7 @@ fn status_counts_what_there_is() {
 }
 
 #[test]
-fn s30_stopping_touches_no_session() {
+fn s30_stop_leaves_sessions_running() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut child = abide
@@ -143,7 +143,7 @@ fn private_folder(path: &Path) {
 /// A daemon that dies closes its connections one by one, and may be listening still when it has let go of
 /// the first.
 #[test]
-fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
+fn request_is_retried_when_a_dying_daemon_refuses_twice() {
     use rustix::event::{PollFd, PollFlags, poll};
     let abide = with_a_place_to_listen();
     let dying = UnixListener::bind(abide.socket()).unwrap();
@@ -159,7 +159,7 @@ fn whoever_is_sent_away_twice_by_a_daemon_that_dies_finds_the_next() {
 
 /// A daemon that is asked in the moment in which it stops says so, and goes.
 #[test]
-fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
+fn run_during_a_stop_is_served_by_the_next_daemon() {
     let abide = with_a_place_to_listen();
     let socket = abide.socket();
     let stopping = UnixListener::bind(&socket).unwrap();
@@ -183,7 +183,7 @@ fn a_run_that_meets_a_daemon_that_is_stopping_goes_to_the_next() {
 }
 
 #[test]
-fn a_change_of_a_file_between_two_daemons_is_not_missed() {
+fn file_change_between_two_daemons_is_detected() {
     for words in [
         &["wait", "--for", "60s", "--file", "ü", "--is", "changed"][..],
         &[
@@ -222,7 +222,7 @@ const FIRST_FIELDS: [&str; 11] = [
 ];
 
 #[test]
-fn a_daemon_of_an_older_build_understands_what_it_is_asked_for() {
+fn requests_have_no_fields_that_an_older_daemon_refuses() {
     let abide = with_a_place_to_listen();
     let older = UnixListener::bind(abide.socket()).unwrap();
     let older = std::thread::spawn(move || {
@@ -298,7 +298,7 @@ fn older_daemon(abide: &Abide, most: usize, goes: bool) -> JoinHandle<Vec<String
 }
 
 #[test]
-fn a_newer_command_line_has_an_older_daemon_make_way() {
+fn newer_client_replaces_an_older_daemon() {
     let abide = with_a_place_to_listen();
     let older = older_daemon(&abide, 2, true);
     let output = abide.output(["run", "--", "echo hello"]);
@@ -312,7 +312,7 @@ fn a_newer_command_line_has_an_older_daemon_make_way() {
 }
 
 #[test]
-fn an_older_daemon_that_goes_before_it_is_told_to_makes_way() {
+fn older_daemon_that_exits_first_is_replaced() {
     let abide = with_a_place_to_listen();
     let older = older_daemon(&abide, 1, true);
     let output = abide.output(["run", "--", "echo hello"]);
@@ -321,7 +321,7 @@ fn an_older_daemon_that_goes_before_it_is_told_to_makes_way() {
 }
 
 #[test]
-fn an_older_daemon_that_does_not_make_way_is_called_all_the_same() {
+fn older_daemon_that_does_not_stop_is_still_used() {
     let abide = with_a_place_to_listen();
     let older = older_daemon(&abide, 3, false);
     let status = abide.json(["status", "--json"]);
@@ -333,7 +333,7 @@ fn an_older_daemon_that_does_not_make_way_is_called_all_the_same() {
 }
 
 #[test]
-fn a_log_that_has_grown_long_is_put_aside() {
+fn long_daemon_log_is_rotated() {
     let abide = with_a_place_to_listen();
     let log = abide.path("abide/daemon.log");
     let long = "x".repeat(2 << 20);
@@ -345,7 +345,7 @@ fn a_log_that_has_grown_long_is_put_aside() {
 }
 
 #[test]
-fn stopping_nothing_is_done_already() {
+fn stop_without_a_daemon_succeeds() {
     let abide = Abide::new();
     assert_eq!(abide.json(["stop", "--json"])["stopped"], false);
     abide.output(["status"]);
@@ -354,7 +354,7 @@ fn stopping_nothing_is_done_already() {
 }
 
 #[test]
-fn a_daemon_killed_in_the_middle_loses_nothing() {
+fn run_survives_a_killed_daemon() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let command = "seq 1 200000; echo half; cat go; seq 200001 400000; exit 9";
@@ -376,7 +376,7 @@ fn a_daemon_killed_in_the_middle_loses_nothing() {
 }
 
 #[test]
-fn a_daemon_killed_again_and_again_under_a_flood_loses_nothing() {
+fn output_is_complete_when_the_daemon_is_killed_repeatedly() {
     let abide = Abide::new();
     let mut child = abide
         .command(["run", "--", "seq 1 2000000"])
@@ -400,7 +400,7 @@ fn a_daemon_killed_again_and_again_under_a_flood_loses_nothing() {
 }
 
 #[test]
-fn s11_a_folder_that_is_not_ours_alone_is_refused_with_its_path() {
+fn s11_state_directory_writable_by_others_is_refused() {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
     type Prepare = fn(&Path);
     fn folder(path: &Path, mode: u32) {
@@ -448,7 +448,7 @@ fn s11_a_folder_that_is_not_ours_alone_is_refused_with_its_path() {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense_is_told() {
+fn invalid_configuration_is_reported() {
     use std::os::unix::fs::DirBuilderExt;
     let abide = Abide::new();
     std::fs::DirBuilder::new()
@@ -462,7 +462,7 @@ fn a_configuration_that_makes_no_sense_is_told() {
 }
 
 #[test]
-fn the_daemon_takes_all_the_descriptors_it_may_and_commands_get_what_they_had() {
+fn daemon_raises_its_descriptor_limit_and_commands_keep_theirs() {
     let abide = Abide::new();
     let mut command = abide.command(["run", "--", "sh", "-c", "ulimit -Sn; ulimit -Hn"]);
     let few = |limit: u64| rustix::process::Rlimit {
@@ -487,7 +487,7 @@ fn the_daemon_takes_all_the_descriptors_it_may_and_commands_get_what_they_had() 
 }
 
 #[test]
-fn folders_whose_names_are_no_text_do() {
+fn directories_with_names_that_are_not_unicode_work() {
     let abide = Abide::new();
     let odd = std::ffi::OsStr::from_bytes(b"odd \xff");
     std::fs::create_dir(abide.path("").join(odd)).expect("a folder");

@@ -38,7 +38,7 @@ fn of<'a>(found: &'a Value, topic: &str) -> &'a Value {
 }
 
 #[test]
-fn it_looks_without_starting_anything() {
+fn doctor_starts_no_daemon() {
     let abide = Abide::new();
     let (code, found) = look(&abide);
     assert_eq!(code, Some(0), "{found}");
@@ -62,7 +62,7 @@ fn it_looks_without_starting_anything() {
 }
 
 #[test]
-fn a_daemon_that_runs_is_named() {
+fn doctor_names_the_running_daemon() {
     let abide = Abide::new();
     let pid = abide.daemon_pid();
     let (code, found) = look(&abide);
@@ -75,7 +75,7 @@ fn a_daemon_that_runs_is_named() {
 }
 
 #[test]
-fn a_broken_configuration_is_trouble_and_no_hindrance() {
+fn invalid_configuration_is_a_finding_and_other_checks_run() {
     let abide = Abide::new();
     std::fs::DirBuilder::new()
         .mode(0o700)
@@ -92,7 +92,7 @@ fn a_broken_configuration_is_trouble_and_no_hindrance() {
 }
 
 #[test]
-fn a_folder_that_others_can_change_is_trouble() {
+fn state_directory_writable_by_others_is_a_finding() {
     let abide = Abide::new();
     let dir = abide.path("abide");
     std::fs::create_dir(&dir).unwrap();
@@ -107,7 +107,7 @@ fn a_folder_that_others_can_change_is_trouble() {
 }
 
 #[test]
-fn clients_that_start_something_else_are_found() {
+fn client_entry_with_another_program_is_a_finding() {
     let abide = Abide::new();
     std::fs::create_dir_all(abide.path("home/.cursor")).unwrap();
     let file = abide.path("home/.cursor/mcp.json");
@@ -138,7 +138,7 @@ fn clients_that_start_something_else_are_found() {
 }
 
 #[test]
-fn a_waker_that_cannot_be_run_is_trouble() {
+fn missing_waker_program_is_a_finding() {
     let abide = Abide::new();
     std::fs::DirBuilder::new()
         .mode(0o700)
@@ -153,7 +153,7 @@ fn a_waker_that_cannot_be_run_is_trouble() {
 }
 
 #[test]
-fn a_place_for_files_that_cannot_be_had_is_trouble() {
+fn unwritable_state_directory_is_a_finding() {
     let abide = Abide::new();
     std::fs::write(abide.path("file"), "").unwrap();
     std::fs::create_dir(abide.path("folder")).unwrap();
@@ -174,7 +174,7 @@ fn a_place_for_files_that_cannot_be_had_is_trouble() {
 }
 
 #[test]
-fn sockets_that_others_can_reach_are_trouble() {
+fn socket_directory_open_to_others_is_a_finding() {
     let abide = Abide::new();
     abide.output(["run", "--", "true"]);
     abide.output(["stop"]);
@@ -186,7 +186,7 @@ fn sockets_that_others_can_reach_are_trouble() {
 }
 
 #[test]
-fn few_open_files_are_warned_of() {
+fn low_descriptor_limit_is_a_warning() {
     let abide = Abide::new();
     let mut doctor = command(&abide);
     // SAFETY: only a system call runs between fork and exec.
@@ -207,7 +207,7 @@ fn few_open_files_are_warned_of() {
 }
 
 #[test]
-fn for_people_it_is_a_line_for_each_and_a_last_word() {
+fn doctor_prints_one_line_per_finding_and_a_summary() {
     let abide = Abide::new();
     let output = abide.output(["doctor"]);
     let said = text(&output.stdout);

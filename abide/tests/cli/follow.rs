@@ -33,7 +33,7 @@ fn tells(follower: &mut Stays, mission: &str) {
 }
 
 #[test]
-fn messages_are_followed_from_one_daemon_to_the_next() {
+fn messages_follow_continues_after_a_restart() {
     let abide = Abide::new();
     post(&abide, "one");
     let mut follower = Stays::new(&abide, &["messages", "--follow", "--json"]);
@@ -50,7 +50,7 @@ fn messages_are_followed_from_one_daemon_to_the_next() {
 }
 
 #[test]
-fn messages_that_came_between_two_daemons_are_told_seen_or_not() {
+fn messages_between_two_daemons_are_printed() {
     let abide = Abide::new();
     for mission in ["one", "two", "three"] {
         post(&abide, mission);
@@ -66,7 +66,7 @@ fn messages_that_came_between_two_daemons_are_told_seen_or_not() {
 }
 
 #[test]
-fn questions_are_followed_from_one_daemon_to_the_next() {
+fn answer_follow_continues_after_a_restart() {
     let abide = Abide::new();
     let mut follower = Stays::new(&abide, &["answer", "--follow", "--json"]);
     let seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
@@ -88,7 +88,7 @@ fn questions_are_followed_from_one_daemon_to_the_next() {
 }
 
 #[test]
-fn what_became_of_a_question_is_told_to_those_who_knew_of_it() {
+fn closing_of_a_known_question_is_printed_after_a_restart() {
     let abide = Abide::new();
     let mut seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
     seat.wait_for("[Y/n] ");
@@ -114,7 +114,7 @@ fn dying(at: &str) -> Abide {
 }
 
 #[test]
-fn what_a_dying_daemon_has_done_is_told_by_the_next() {
+fn request_done_by_a_dying_daemon_is_reported_by_the_next() {
     let abide = dying("timer.stop.post");
     let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
     let id = made["timer_id"].as_str().expect("an id");
@@ -131,7 +131,7 @@ fn what_a_dying_daemon_has_done_is_told_by_the_next() {
 }
 
 #[test]
-fn a_wait_and_a_timer_outlive_the_daemon() {
+fn wait_and_timer_continue_after_a_restart() {
     let abide = Abide::new();
     let look = "test -e done || { echo >> looked; exit 1; }";
     let mut wait = Stays::new(&abide, &["wait", "--command", look, "--for", "1h"]);

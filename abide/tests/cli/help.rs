@@ -120,7 +120,7 @@ fn every_command_has_a_manual_page() {
 }
 
 #[test]
-fn tools_are_described_for_every_kind_of_client() {
+fn tools_prints_every_format() {
     let abide = Abide::new();
     let mcp = abide.json(["tools", "--format", "mcp"]);
     let names: Vec<_> = mcp["tools"]
@@ -143,7 +143,7 @@ fn tools_are_described_for_every_kind_of_client() {
 }
 
 #[test]
-fn what_is_mistyped_is_said_and_starts_nothing() {
+fn mistyped_command_is_an_error_and_starts_no_daemon() {
     let abide = Abide::new();
     for words in [
         &["run", "--idle", "soon", "--", "true"][..],

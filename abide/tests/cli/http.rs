@@ -137,7 +137,7 @@ fn tools_are_listed_and_called() {
 }
 
 #[test]
-fn s2_a_request_under_the_same_key_runs_once() {
+fn s2_request_with_the_same_key_runs_once() {
     let abide = Abide::new();
     let count = abide.path("count");
     let command = json!({"command": format!("echo x >> {}", count.display())}).to_string();
@@ -149,7 +149,7 @@ fn s2_a_request_under_the_same_key_runs_once() {
 }
 
 #[test]
-fn what_is_wrong_is_a_problem_with_a_sentence() {
+fn errors_are_problem_details() {
     let abide = Abide::new();
     let json_type = "content-type: application/json\r\n";
     tool(&abide, "shell", &json!({"command": ""})).problem(400, "Shell command cannot be empty");
@@ -189,7 +189,7 @@ fn what_is_wrong_is_a_problem_with_a_sentence() {
 }
 
 #[test]
-fn s7_a_body_that_is_too_large_is_refused() {
+fn s7_too_large_body_is_refused() {
     let abide = Abide::new();
     let body = vec![b' '; (8 << 20) + 1];
     let headers = "content-type: application/json\r\n";
@@ -197,7 +197,7 @@ fn s7_a_body_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn an_agent_neither_answers_nor_stops() {
+fn agent_cannot_answer_or_stop_the_daemon() {
     let abide = Abide::new();
     let headers = "content-type: application/json\r\nabide-agent: one\r\n";
     let line = "POST /v1/questions/question_00000000/answer";
@@ -206,7 +206,7 @@ fn an_agent_neither_answers_nor_stops() {
 }
 
 #[test]
-fn s10_an_agent_sees_only_its_own() {
+fn s10_agent_sees_only_its_own_sessions() {
     let abide = Abide::new();
     let mine = "content-type: application/json\r\nabide-agent: mine\r\n";
     let other = "abide-agent: other\r\n";
@@ -227,7 +227,7 @@ fn s10_an_agent_sees_only_its_own() {
 }
 
 #[test]
-fn a_log_is_read_by_offset_and_stream() {
+fn log_is_read_by_offset_and_stream() {
     let abide = Abide::new();
     let run = tool(
         &abide,
@@ -256,7 +256,7 @@ fn a_log_is_read_by_offset_and_stream() {
 }
 
 #[test]
-fn lists_come_in_pages() {
+fn lists_are_paged() {
     let abide = Abide::new();
     for n in 0..5 {
         tool(&abide, "shell", &json!({"command": format!("exit {n}")}));
@@ -287,7 +287,7 @@ fn lists_come_in_pages() {
 }
 
 #[test]
-fn s1_a_client_that_goes_away_has_only_stopped_waiting() {
+fn s1_session_continues_when_its_client_disconnects() {
     let abide = Abide::new();
     abide.output(["status"]);
     let fifo = abide.fifo("go");
@@ -314,7 +314,7 @@ fn s1_a_client_that_goes_away_has_only_stopped_waiting() {
 }
 
 #[test]
-fn a_field_that_is_given_twice_is_refused() {
+fn duplicate_field_is_refused() {
     let abide = Abide::new();
     let body = br#"{"command": "true", "env": {"A": "1", "A": "2"}}"#;
     let json_type = "content-type: application/json\r\n";
@@ -323,7 +323,7 @@ fn a_field_that_is_given_twice_is_refused() {
 }
 
 #[test]
-fn a_person_who_no_longer_follows_is_not_waited_for() {
+fn person_who_disconnected_is_not_asked() {
     let abide = Abide::new();
     abide.output(["status"]);
     let mut person = UnixStream::connect(abide.socket()).unwrap();
@@ -355,7 +355,7 @@ fn a_person_who_no_longer_follows_is_not_waited_for() {
 }
 
 #[test]
-fn input_signals_and_sizes_want_a_session_that_runs() {
+fn input_signal_and_resize_need_a_running_session() {
     let abide = Abide::new();
     let json_type = "content-type: application/json\r\n";
     let run = tool(&abide, "shell", &json!({"command": "true"})).json();
@@ -380,7 +380,7 @@ fn input_signals_and_sizes_want_a_session_that_runs() {
 }
 
 #[test]
-fn a_run_is_taken_up_again_by_its_key() {
+fn run_with_the_same_key_resumes() {
     let abide = Abide::new();
     let count = abide.path("count");
     let body = |from: u64| {

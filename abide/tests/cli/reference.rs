@@ -17,11 +17,11 @@ fn is_kept_in(page: &str, words: &[&str]) {
 }
 
 #[test]
-fn the_guide_tells_of_the_tools_as_they_are() {
+fn guide_reference_of_tools_is_current() {
     is_kept_in("tools.md", &["tools", "--format", "markdown"]);
 }
 
 #[test]
-fn the_guide_tells_of_the_commands_as_they_are() {
+fn guide_reference_of_commands_is_current() {
     is_kept_in("cli.md", &["man", "--markdown"]);
 }

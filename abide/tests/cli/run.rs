@@ -13,7 +13,7 @@ fn code(abide: &Abide, words: &[&str]) -> i32 {
 }
 
 #[test]
-fn the_exit_code_is_the_commands() {
+fn exit_code_is_that_of_the_command() {
     let abide = Abide::new();
     assert_eq!(code(&abide, &["--", "true"]), 0);
     assert_eq!(code(&abide, &["--", "exit 7"]), 7);
@@ -23,7 +23,7 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
-fn what_cannot_be_run_exits_as_in_a_shell() {
+fn command_that_cannot_start_exits_with_126_or_127() {
     let abide = Abide::new();
     assert_eq!(code(&abide, &["--", "no-such-command-here"]), 127);
     assert_eq!(code(&abide, &["--", "no-such-command-here", "x"]), 127);
@@ -80,7 +80,7 @@ fn mistyped_option_is_refused_with_a_suggestion_and_nothing_is_run() {
 }
 
 #[test]
-fn options_after_the_command_or_after_two_dashes_are_the_commands() {
+fn options_after_the_command_belong_to_it() {
     let abide = Abide::new();
     for words in [
         &["run", "printf", "%s|", "--timeout", "-x"][..],
@@ -103,7 +103,7 @@ fn options_after_the_command_or_after_two_dashes_are_the_commands() {
 }
 
 #[test]
-fn streams_stay_apart() {
+fn stdout_and_stderr_are_separate() {
     let abide = Abide::new();
     let output = abide.output(["run", "--", "echo out; echo err >&2; printf 'no newline'"]);
     assert_eq!(text(&output.stdout), "out\nno newline");
@@ -111,7 +111,7 @@ fn streams_stay_apart() {
 }
 
 #[test]
-fn one_word_is_a_command_line_and_several_are_executed_as_they_are() {
+fn one_word_is_run_by_the_shell_and_several_are_executed() {
     let abide = Abide::new();
     let output = abide.output(["run", "--", "echo $((1+1)) && echo b"]);
     assert_eq!(text(&output.stdout), "2\nb\n");
@@ -122,7 +122,7 @@ fn one_word_is_a_command_line_and_several_are_executed_as_they_are() {
 }
 
 #[test]
-fn folder_and_environment_are_ours() {
+fn command_inherits_directory_and_environment() {
     let abide = Abide::new();
     std::fs::create_dir(abide.path("sub")).unwrap();
     let mut command = abide.command([
@@ -142,7 +142,7 @@ fn folder_and_environment_are_ours() {
 }
 
 #[test]
-fn python_is_unbuffered_in_a_pipe_unless_told_otherwise() {
+fn python_is_unbuffered_in_a_pipe_by_default() {
     let abide = Abide::new();
     let show = "echo \"<${PYTHONUNBUFFERED-unset}>\"";
     let mut command = abide.command(["run", "--", show]);
@@ -154,7 +154,7 @@ fn python_is_unbuffered_in_a_pipe_unless_told_otherwise() {
 }
 
 #[test]
-fn text_that_is_not_unicode_is_passed_on() {
+fn arguments_that_are_not_unicode_are_passed_on() {
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
     let abide = Abide::new();
@@ -165,7 +165,7 @@ fn text_that_is_not_unicode_is_passed_on() {
 }
 
 #[test]
-fn much_output_comes_whole() {
+fn large_output_is_complete() {
     let abide = Abide::new();
     let output = abide.output(["run", "--", "seq 1 3000000"]);
     let wanted: String = (1..=3_000_000).map(|n| format!("{n}\n")).collect();
@@ -174,7 +174,7 @@ fn much_output_comes_whole() {
 }
 
 #[test]
-fn c10_bytes_come_as_they_are() {
+fn c10_output_bytes_are_unchanged() {
     let abide = Abide::new();
     let all: Vec<u8> = (0..=255u8).cycle().take(100_000).collect();
     std::fs::write(abide.path("bytes"), &all).unwrap();
@@ -185,7 +185,7 @@ fn c10_bytes_come_as_they_are() {
 }
 
 #[test]
-fn piped_input_reaches_the_command_to_its_end() {
+fn piped_input_is_complete() {
     let abide = Abide::new();
     let all: Vec<u8> = (0..=255u8).cycle().take(3_000_000).collect();
     let mut child = abide
@@ -202,7 +202,7 @@ fn piped_input_reaches_the_command_to_its_end() {
 }
 
 #[test]
-fn input_that_its_daemon_did_not_live_to_acknowledge_comes_once() {
+fn unacknowledged_input_is_written_once_after_a_restart() {
     let abide = Abide::new();
     let mut first = abide.command(["status"]);
     first.env("ABIDE_CRASH_AT", "input.post_send");
@@ -219,7 +219,7 @@ fn input_that_its_daemon_did_not_live_to_acknowledge_comes_once() {
 }
 
 #[test]
-fn input_that_nobody_reads_holds_nothing_up() {
+fn unread_input_does_not_block_the_command() {
     let abide = Abide::new();
     let mut child = abide
         .command(["run", "--", "echo done"])
@@ -233,7 +233,7 @@ fn input_that_nobody_reads_holds_nothing_up() {
 }
 
 #[test]
-fn output_comes_at_once() {
+fn output_is_printed_immediately() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut child = abide
@@ -246,7 +246,7 @@ fn output_comes_at_once() {
 }
 
 #[test]
-fn the_hard_limit_ends_the_tree() {
+fn timeout_ends_the_process_tree() {
     let abide = Abide::new();
     let words = ["run", "--timeout", "300ms", "--", "sleep 1000 & sleep 1000"];
     let output = abide.output(words);
@@ -280,7 +280,7 @@ fn the_hard_limit_ends_the_tree() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_it_goes_on() {
+fn idle_command_continues_without_a_terminal() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut child = abide
@@ -297,7 +297,7 @@ fn where_nobody_can_be_asked_it_goes_on() {
 }
 
 #[test]
-fn json_holds_the_result() {
+fn json_output_has_the_result() {
     let abide = Abide::new();
     let output = abide.output(["run", "--json", "--", "echo out; echo err >&2; exit 3"]);
     assert_eq!(output.status.code(), Some(3));
@@ -321,7 +321,7 @@ fn json_holds_the_result() {
 }
 
 #[test]
-fn leftovers_are_told_and_live_on() {
+fn background_processes_are_reported_and_continue() {
     let abide = Abide::new();
     let output = abide.output(["run", "--", "sleep 1000 & echo x"]);
     assert_eq!(output.status.code(), Some(0));
@@ -335,7 +335,7 @@ fn leftovers_are_told_and_live_on() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_command_as_a_pipe_would() {
+fn closed_output_pipe_ends_the_command_with_sigpipe() {
     let abide = Abide::new();
     let mut child = abide.command(["run", "--", "yes"]).spawn().unwrap();
     wait_for_line(child.stdout.as_mut().unwrap(), "y\n");
@@ -355,7 +355,7 @@ fn a_reader_that_goes_away_ends_the_command_as_a_pipe_would() {
 }
 
 #[test]
-fn an_agents_sessions_are_its_own() {
+fn session_belongs_to_the_agent_of_the_run() {
     let abide = Abide::new();
     assert!(
         abide
@@ -375,7 +375,7 @@ fn an_agents_sessions_are_its_own() {
 }
 
 #[test]
-fn a_signal_to_end_is_passed_on() {
+fn sigterm_is_forwarded_to_the_command() {
     use rustix::process::{Pid, Signal, kill_process};
     let abide = Abide::new();
     let command = "trap 'echo asked; exit 4' TERM; echo begun; while :; do sleep 0.1; done";
@@ -388,7 +388,7 @@ fn a_signal_to_end_is_passed_on() {
 }
 
 #[test]
-fn a_run_that_is_killed_leaves_its_command_running() {
+fn command_continues_when_its_client_is_killed() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut child = abide
@@ -406,7 +406,7 @@ fn a_run_that_is_killed_leaves_its_command_running() {
 }
 
 #[test]
-fn a_command_inherits_the_mask_and_the_limits_of_whoever_runs_it() {
+fn command_inherits_umask_and_limits_of_the_client() {
     let abide = Abide::new();
     let ours = text(&abide.output(["run", "--", "umask"]).stdout);
     // Another mask than our own, whichever that is.

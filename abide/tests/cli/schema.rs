@@ -28,7 +28,7 @@ fn check(abide: &Abide, command: &str, words: &[&str]) -> Value {
 }
 
 #[test]
-fn sessions_print_what_their_schema_says() {
+fn session_commands_print_json_of_their_schema() {
     let abide = Abide::new();
     check(&abide, "run", &["--", "echo out; echo err >&2; exit 3"]);
     check(&abide, "run", &["--", "/nowhere/at/all", "x"]);
@@ -49,7 +49,7 @@ fn sessions_print_what_their_schema_says() {
 }
 
 #[test]
-fn timers_and_messages_print_what_their_schema_says() {
+fn timer_and_message_commands_print_json_of_their_schema() {
     let abide = Abide::new();
     let made = check(&abide, "timer start", &["1h", "--mission", "later"]);
     let id = made["timer_id"].as_str().unwrap().to_owned();
@@ -91,7 +91,7 @@ fn timers_and_messages_print_what_their_schema_says() {
 }
 
 #[test]
-fn the_rest_prints_what_its_schema_says() {
+fn other_commands_print_json_of_their_schema() {
     let abide = Abide::new();
     check(&abide, "setup", &["codex"]);
     check(&abide, "setup", &["codex", "--yes"]);
@@ -108,7 +108,7 @@ fn the_rest_prints_what_its_schema_says() {
 }
 
 #[test]
-fn all_schemas_come_at_once_and_a_wrong_name_is_told() {
+fn schema_prints_all_and_refuses_unknown_commands() {
     let abide = Abide::new();
     let all = abide.json(["schema"]);
     assert_eq!(all["status"]["type"], json!("object"));

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStringExt;
 use crate::harness::{Abide, feed, text, wait_for_line};
 
 #[test]
-fn c11_lists_show_commands_and_no_escape_sequence() {
+fn c11_session_list_escapes_control_sequences() {
     let abide = Abide::new();
     abide.output(["run", "--", ": '\u{1b}]0;evil\u{7}'; exit 4"]);
     abide.output(["run", "--", "true"]);
@@ -24,7 +24,7 @@ fn c11_lists_show_commands_and_no_escape_sequence() {
 }
 
 #[test]
-fn session_that_failed_to_start_ended_when_it_failed_and_ran_for_no_time() {
+fn session_that_failed_to_start_has_zero_duration() {
     let abide = Abide::new();
     let listed = || {
         let list = abide.json(["session", "list", "--all", "--json"]);
@@ -59,7 +59,7 @@ fn session_that_failed_to_start_ended_when_it_failed_and_ran_for_no_time() {
 }
 
 #[test]
-fn c11_logs_are_clean_to_read_and_exact_when_raw() {
+fn c11_logs_are_sanitized_unless_raw() {
     let abide = Abide::new();
     abide.output([
         "run",
@@ -91,7 +91,7 @@ fn c11_logs_are_clean_to_read_and_exact_when_raw() {
 }
 
 #[test]
-fn following_ends_with_the_command() {
+fn logs_follow_ends_with_the_command() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut run = abide
@@ -112,7 +112,7 @@ fn following_ends_with_the_command() {
 }
 
 #[test]
-fn killing_ends_the_tree_and_the_run_says_so() {
+fn kill_ends_the_tree_and_the_run_reports_it() {
     let abide = Abide::new();
     let mut run = abide
         .command(["run", "--", "echo begun; sleep 1000 & sleep 1000"])
@@ -132,7 +132,7 @@ fn killing_ends_the_tree_and_the_run_says_so() {
 }
 
 #[test]
-fn extending_moves_the_hard_limit() {
+fn extend_moves_the_deadline() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut run = abide
@@ -158,7 +158,7 @@ fn extending_moves_the_hard_limit() {
 }
 
 #[test]
-fn unknown_sessions_are_not_found() {
+fn unknown_session_is_not_found() {
     let abide = Abide::new();
     for words in [&["logs"][..], &["session", "read"], &["session", "kill"]] {
         let output = abide.output(words.iter().chain(&["session_00000000"]));
@@ -172,7 +172,7 @@ fn unknown_sessions_are_not_found() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_trouble() {
+fn closed_output_pipe_is_no_error() {
     use std::process::Stdio;
     let abide = Abide::new();
     abide.output(["run", "--", "seq 1 100000"]);
@@ -195,7 +195,7 @@ fn a_reader_that_goes_away_is_no_trouble() {
 }
 
 #[test]
-fn s13_a_command_cannot_move_its_own_limits() {
+fn s13_command_cannot_extend_its_own_limits() {
     let abide = Abide::new();
     let find =
         "id=$(\"$ABIDE\" session list --json | grep -o 'session_[a-z0-9]\\{8\\}' | head -n 1)";
@@ -218,7 +218,7 @@ fn s13_a_command_cannot_move_its_own_limits() {
 }
 
 #[test]
-fn s13_nor_can_it_over_http_or_mcp() {
+fn s13_command_cannot_extend_its_own_limits_over_http_or_mcp() {
     let abide = Abide::new();
     let over_http = r#"
         host=$(cat "$ABIDE_DIR/run/http.address") body='{"timeout":3600}'
@@ -246,7 +246,7 @@ END
 }
 
 #[test]
-fn words_that_are_no_text_are_not_changed_into_others() {
+fn arguments_of_session_start_must_be_unicode() {
     let abide = Abide::new();
     let word = std::ffi::OsString::from_vec(b"a\xffb".to_vec());
     let words = ["session", "start", "--", "echo"].map(std::ffi::OsString::from);

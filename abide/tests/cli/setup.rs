@@ -58,7 +58,7 @@ fn read(path: &PathBuf) -> String {
 }
 
 #[test]
-fn a_client_without_settings_gets_some_and_loses_them_again() {
+fn missing_file_is_created_and_removed_by_undo() {
     for (client, file, key) in CLIENTS {
         let abide = Abide::new();
         let path = home(&abide, file);
@@ -79,7 +79,7 @@ fn a_client_without_settings_gets_some_and_loses_them_again() {
 }
 
 #[test]
-fn what_else_is_in_the_file_stays_byte_for_byte() {
+fn rest_of_the_file_is_kept_byte_for_byte() {
     let mine = "// mine\n{\n\t\"theme\": \"dark\", // at night\n\t\"KEY\": {\n\t\t\"other\": { \"command\": \"x\" }, /* used */\n\t},\n}\n";
     for (client, file, key) in CLIENTS {
         let abide = Abide::new();
@@ -104,7 +104,7 @@ fn what_else_is_in_the_file_stays_byte_for_byte() {
 }
 
 #[test]
-fn a_file_that_has_changed_since_loses_only_what_is_ours() {
+fn undo_of_a_changed_file_removes_only_the_entry() {
     let abide = Abide::new();
     let path = home(&abide, ".claude.json");
     put(&path, "{\n  \"a\": 1\n}");
@@ -116,7 +116,7 @@ fn a_file_that_has_changed_since_loses_only_what_is_ours() {
 }
 
 #[test]
-fn an_entry_that_stood_there_before_comes_back() {
+fn undo_restores_the_entry_before_setup() {
     let abide = Abide::new();
     let path = home(&abide, ".cursor/mcp.json");
     let before = "{\"mcpServers\": {\"abide\": {\"command\": \"mine\"}}}";
@@ -134,7 +134,7 @@ fn an_entry_that_stood_there_before_comes_back() {
 }
 
 #[test]
-fn what_a_person_set_in_the_entry_stays() {
+fn fields_added_by_the_person_are_kept() {
     for (client, file, key) in CLIENTS {
         let abide = Abide::new();
         let path = home(&abide, file);
@@ -157,7 +157,7 @@ fn what_a_person_set_in_the_entry_stays() {
 }
 
 #[test]
-fn an_entry_for_another_folder_or_an_address_is_made_right() {
+fn entry_for_another_directory_or_url_is_corrected() {
     let abide = Abide::new();
     let path = home(&abide, ".gemini/settings.json");
     put(
@@ -182,7 +182,7 @@ fn an_entry_for_another_folder_or_an_address_is_made_right() {
 }
 
 #[test]
-fn codex_keeps_its_comments_and_is_told_to_wait() {
+fn codex_file_keeps_comments_and_gets_a_timeout() {
     let abide = Abide::new();
     let path = abide.path("codex/config.toml");
     let before = "# mine\nmodel = \"m\" # fast\n\n[mcp_servers.other]\ncommand = \"x\"\n";
@@ -203,7 +203,7 @@ fn codex_keeps_its_comments_and_is_told_to_wait() {
 }
 
 #[test]
-fn files_that_make_no_sense_are_left_alone() {
+fn invalid_files_are_not_changed() {
     let abide = Abide::new();
     for (client, file, broken) in [
         (
@@ -235,7 +235,7 @@ fn files_that_make_no_sense_are_left_alone() {
 }
 
 #[test]
-fn nothing_is_written_unless_somebody_says_so() {
+fn nothing_is_written_without_confirmation() {
     let abide = Abide::new();
     let path = home(&abide, ".claude.json");
     let output = setup(&abide, &["claude-code"]);
@@ -256,7 +256,7 @@ fn nothing_is_written_unless_somebody_says_so() {
 }
 
 #[test]
-fn an_answer_may_come_through_a_pipe() {
+fn confirmation_may_come_from_a_pipe() {
     let abide = Abide::new();
     let path = home(&abide, ".claude.json");
     for (answer, written) in [("", false), ("n\n", false), ("y\n", true)] {
@@ -275,7 +275,7 @@ fn an_answer_may_come_through_a_pipe() {
 }
 
 #[test]
-fn a_person_is_asked_and_no_is_the_default() {
+fn confirmation_defaults_to_no() {
     let abide = Abide::new();
     let path = home(&abide, ".claude.json");
     for (answer, written) in [("\n", false), ("n\n", false), ("y\n", true)] {
@@ -289,7 +289,7 @@ fn a_person_is_asked_and_no_is_the_default() {
 }
 
 #[test]
-fn a_project_file_names_nothing_of_this_machine() {
+fn project_file_has_no_path_of_this_machine() {
     let abide = Abide::new();
     for (client, file) in [
         ("claude-code", ".mcp.json"),
@@ -308,7 +308,7 @@ fn a_project_file_names_nothing_of_this_machine() {
 }
 
 #[test]
-fn a_link_stays_a_link() {
+fn symbolic_link_is_kept() {
     let abide = Abide::new();
     let real = abide.path("dotfiles/claude.json");
     put(&real, "{}\n");
@@ -323,7 +323,7 @@ fn a_link_stays_a_link() {
 }
 
 #[test]
-fn a_file_that_is_read_only_stays_as_it_is() {
+fn read_only_file_is_not_changed() {
     let abide = Abide::new();
     let path = home(&abide, ".cursor/mcp.json");
     put(&path, "{}\n");
@@ -345,14 +345,14 @@ fn a_file_that_is_read_only_stays_as_it_is() {
 }
 
 #[test]
-fn setting_up_starts_no_daemon() {
+fn setup_starts_no_daemon() {
     let abide = Abide::new();
     done(&abide, &["gemini", "--yes"]);
     assert!(!abide.path("abide").exists());
 }
 
 #[test]
-fn the_waker_comes_and_goes_with_its_client() {
+fn waker_is_added_and_removed_with_the_client() {
     let abide = Abide::new();
     let config = abide.path("abide/config.toml");
     done(&abide, &["claude-code", "--yes"]);
@@ -372,7 +372,7 @@ fn the_waker_comes_and_goes_with_its_client() {
 }
 
 #[test]
-fn a_configuration_of_ours_that_makes_no_sense_stops_all_of_it() {
+fn invalid_own_configuration_stops_the_setup() {
     let abide = Abide::new();
     put(&abide.path("abide/config.toml"), "a = \n");
     let output = setup(&abide, &["claude-code", "--yes"]);
@@ -382,7 +382,7 @@ fn a_configuration_of_ours_that_makes_no_sense_stops_all_of_it() {
 }
 
 #[test]
-fn setup_says_what_the_waker_does_and_that_its_turns_cost() {
+fn setup_explains_the_waker_and_its_cost() {
     let abide = Abide::new();
     for (client, resumes) in [
         ("claude-code", "`claude -p --resume`"),

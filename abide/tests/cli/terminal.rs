@@ -11,7 +11,7 @@ fn seat(abide: &Abide, words: &[&str]) -> Seat {
 }
 
 #[test]
-fn a_question_stands_on_lines_of_its_own_and_output_withdraws_it() {
+fn question_is_on_its_own_lines_and_new_output_withdraws_it() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut seat = seat(
@@ -29,7 +29,7 @@ fn a_question_stands_on_lines_of_its_own_and_output_withdraws_it() {
 }
 
 #[test]
-fn yes_goes_on_and_asks_again() {
+fn answer_yes_continues_and_asks_again_later() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut seat = seat(&abide, &["--idle", "200ms", "--", "cat go"]);
@@ -47,7 +47,7 @@ fn yes_goes_on_and_asks_again() {
 }
 
 #[test]
-fn no_ends_it() {
+fn answer_no_ends_the_command() {
     let abide = Abide::new();
     let words = ["run", "--idle", "1s", "--", "echo begun; sleep 1000"];
     let mut command = abide.command(words);
@@ -65,7 +65,7 @@ fn no_ends_it() {
 }
 
 #[test]
-fn an_interrupt_at_the_question_ends_it_at_once() {
+fn ctrl_c_at_the_question_ends_the_command() {
     let abide = Abide::new();
     let mut seat = seat(
         &abide,
@@ -82,7 +82,7 @@ fn an_interrupt_at_the_question_ends_it_at_once() {
 }
 
 #[test]
-fn s14_what_was_typed_before_the_question_does_not_answer_it() {
+fn s14_input_before_the_question_is_no_answer() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut seat = seat(&abide, &["--idle", "1h", "--", "echo begun; cat go"]);
@@ -98,7 +98,7 @@ fn s14_what_was_typed_before_the_question_does_not_answer_it() {
 }
 
 #[test]
-fn the_first_interrupt_is_the_commands() {
+fn first_ctrl_c_goes_to_the_command() {
     let abide = Abide::new();
     let command = "trap 'echo caught; exit 5' INT; echo begun; while :; do sleep 0.1; done";
     let mut seat = seat(&abide, &["--", command]);
@@ -110,7 +110,7 @@ fn the_first_interrupt_is_the_commands() {
 }
 
 #[test]
-fn an_interrupt_that_ends_the_command_is_its_exit_code() {
+fn command_ended_by_ctrl_c_exits_with_130() {
     let abide = Abide::new();
     let mut seat = seat(&abide, &["--", "echo begun; exec sleep 1000"]);
     seat.wait_for("begun");
@@ -119,7 +119,7 @@ fn an_interrupt_that_ends_the_command_is_its_exit_code() {
 }
 
 #[test]
-fn the_second_interrupt_ends_the_tree() {
+fn second_ctrl_c_ends_the_tree() {
     let abide = Abide::new();
     let command = "trap 'echo ignored' INT TERM; echo begun; while :; do sleep 0.1; done";
     let mut seat = seat(&abide, &["--", command]);
@@ -143,7 +143,7 @@ fn the_second_interrupt_ends_the_tree() {
 }
 
 #[test]
-fn the_question_finds_the_terminal_behind_pipes() {
+fn question_is_shown_at_the_controlling_terminal_behind_pipes() {
     let abide = Abide::new();
     let mut seat = Seat::beside(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
     seat.wait_for("[Y/n] ");
@@ -152,7 +152,7 @@ fn the_question_finds_the_terminal_behind_pipes() {
 }
 
 #[test]
-fn without_a_terminal_of_its_own_the_command_reads_nothing() {
+fn command_without_pty_reads_end_of_file() {
     let abide = Abide::new();
     let seat = seat(&abide, &["--", "cat; echo end"]);
     let (status, screen) = seat.end();
@@ -161,7 +161,7 @@ fn without_a_terminal_of_its_own_the_command_reads_nothing() {
 }
 
 #[test]
-fn a_terminal_of_its_own_takes_keys_and_sizes() {
+fn pty_command_gets_keys_and_sizes() {
     let abide = Abide::new();
     // A shell that is about to read hears of a signal only when it has read.
     let script = "trap 'stty size; resized=1' WINCH; stty size; echo ready; read line; echo \"got $line\"; \
@@ -179,7 +179,7 @@ fn a_terminal_of_its_own_takes_keys_and_sizes() {
 }
 
 #[test]
-fn in_a_terminal_of_its_own_an_interrupt_is_a_key() {
+fn pty_command_gets_ctrl_c_as_a_key() {
     let abide = Abide::new();
     let mut seat = seat(
         &abide,
@@ -196,7 +196,7 @@ fn in_a_terminal_of_its_own_an_interrupt_is_a_key() {
 }
 
 #[test]
-fn in_a_terminal_of_its_own_a_second_interrupt_ends_what_takes_no_keys() {
+fn second_ctrl_c_ends_a_pty_command_that_reads_no_keys() {
     let abide = Abide::new();
     for command in [
         "trap '' INT TERM; echo ready; sleep 1000; sleep 1000",
@@ -215,7 +215,7 @@ fn in_a_terminal_of_its_own_a_second_interrupt_ends_what_takes_no_keys() {
 }
 
 #[test]
-fn in_a_terminal_of_its_own_a_program_that_takes_keys_gets_every_interrupt() {
+fn pty_program_that_reads_keys_gets_every_ctrl_c() {
     let abide = Abide::new();
     let command = r"stty -icanon -isig -echo min 1; printf '\033[?1049hready';
         for i in 1 2 3; do head -c 1 | od -An -tx1; done; echo end";
@@ -231,7 +231,7 @@ fn in_a_terminal_of_its_own_a_program_that_takes_keys_gets_every_interrupt() {
 }
 
 #[test]
-fn one_key_answers_in_a_terminal_of_its_own() {
+fn single_key_answers_the_question_of_a_pty_command() {
     let abide = Abide::new();
     let mut seat = seat(
         &abide,
@@ -247,7 +247,7 @@ fn one_key_answers_in_a_terminal_of_its_own() {
 }
 
 #[test]
-fn a_question_outlives_the_daemon_that_asked_it() {
+fn question_is_asked_again_by_the_next_daemon() {
     let abide = Abide::new();
     let mut seat = seat(&abide, &["--idle", "1h", "--", "echo begun; sleep 1000"]);
     seat.wait_for("begun\r\n");
@@ -276,7 +276,7 @@ fn a_question_outlives_the_daemon_that_asked_it() {
 }
 
 #[test]
-fn an_answer_that_its_daemon_did_not_live_to_take_is_given_to_the_next() {
+fn answer_lost_with_its_daemon_is_given_to_the_next() {
     let abide = Abide::new();
     let mut first = abide.command(["status"]);
     first.env("ABIDE_CRASH_AT", "question.close.pre");
@@ -290,7 +290,7 @@ fn an_answer_that_its_daemon_did_not_live_to_take_is_given_to_the_next() {
 }
 
 #[test]
-fn a_command_that_runs_another_is_nobody_to_ask() {
+fn run_inside_a_session_asks_no_person() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let nested = "\"$ABIDE\" run --idle 100ms -- 'echo inner; cat go'";
@@ -304,7 +304,7 @@ fn a_command_that_runs_another_is_nobody_to_ask() {
 }
 
 #[test]
-fn interrupting_an_agents_command_is_a_persons_doing() {
+fn ctrl_c_on_an_agents_command_counts_as_user() {
     let abide = Abide::new();
     let command = "trap 'echo ignored' INT TERM; echo begun; while :; do sleep 0.1; done";
     let mut seat = seat(&abide, &["--agent", "Jürgen", "--", command]);
@@ -319,7 +319,7 @@ fn interrupting_an_agents_command_is_a_persons_doing() {
 }
 
 #[test]
-fn the_terminal_is_given_back_as_it_was() {
+fn terminal_mode_is_restored() {
     let abide = Abide::new();
     let mut shell = abide.command(["run", "--pty", "--", "stty raw -echo; echo ready; read x"]);
     shell.env("TERM", "dumb");
@@ -332,7 +332,7 @@ fn the_terminal_is_given_back_as_it_was() {
 }
 
 #[test]
-fn what_a_model_wrote_steers_no_terminal() {
+fn control_sequences_of_a_call_are_sanitized() {
     let abide = Abide::new();
     let blocks = "<tool name=\"shell\"><command>echo \u{1b}]52;c;QQ==\u{7}end</command></tool>\
                   <tool name=\"shell\"><raw>true</raw>\

@@ -30,7 +30,7 @@ const TAKEN: &str = "\u{1b}[?1049h";
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
 
 #[test]
-fn without_a_terminal_it_says_so_in_a_sentence() {
+fn top_without_a_terminal_is_an_error() {
     let abide = Abide::new();
     let output = abide.output(["top"]);
     assert_eq!(output.status.code(), Some(125));
@@ -40,7 +40,7 @@ fn without_a_terminal_it_says_so_in_a_sentence() {
 }
 
 #[test]
-fn a_snapshot_has_everything() {
+fn top_json_has_all_lists() {
     let abide = Abide::new();
     let session = start(&abide, "sleep 1000");
     abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
@@ -54,7 +54,7 @@ fn a_snapshot_has_everything() {
 }
 
 #[test]
-fn it_shows_what_goes_on_and_gives_the_terminal_back() {
+fn top_shows_sessions_and_restores_the_terminal() {
     let abide = Abide::new();
     let session = start(&abide, "echo first; exec sleep 1000");
     let mut seat = sit(&abide);
@@ -80,7 +80,7 @@ fn it_shows_what_goes_on_and_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_session_is_ended_only_when_that_is_confirmed() {
+fn kill_in_top_needs_confirmation() {
     let abide = Abide::new();
     let session = start(&abide, "sleep 1000");
     let mut seat = sit(&abide);
@@ -100,7 +100,7 @@ fn a_session_is_ended_only_when_that_is_confirmed() {
 }
 
 #[test]
-fn timers_are_paused_resumed_and_stopped() {
+fn top_pauses_resumes_and_stops_timers() {
     let abide = Abide::new();
     let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
     let timer = made["timer_id"].as_str().unwrap().to_owned();
@@ -123,7 +123,7 @@ fn timers_are_paused_resumed_and_stopped() {
 }
 
 #[test]
-fn a_question_is_answered_with_a_key() {
+fn top_answers_a_question_with_a_key() {
     let abide = Abide::new();
     let mut run = abide.command(["run", "--idle", "1s", "--", "exec sleep 1000"]);
     let mut top = sit(&abide);
@@ -141,7 +141,7 @@ fn a_question_is_answered_with_a_key() {
 }
 
 #[test]
-fn another_size_is_drawn_anew_and_a_signal_gives_the_terminal_back() {
+fn top_redraws_on_resize_and_restores_the_terminal_on_sigterm() {
     let abide = Abide::new();
     start(&abide, "sleep 1000");
     let mut seat = sit(&abide);
@@ -157,7 +157,7 @@ fn another_size_is_drawn_anew_and_a_signal_gives_the_terminal_back() {
 }
 
 #[test]
-fn c11_what_a_command_says_cannot_steer_the_terminal() {
+fn c11_top_escapes_control_sequences() {
     let abide = Abide::new();
     let command =
         "printf '\\033]0;owned\\007\\033[31mred\\n'; : \u{1b}]0;named\u{7}; exec sleep 1000";

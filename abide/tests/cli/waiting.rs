@@ -18,7 +18,7 @@ fn run(abide: &Abide, words: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn a_timer_says_by_its_exit_code_what_became_of_it() {
+fn timer_exit_code_is_its_status() {
     let abide = Abide::new();
     let (code, said) = run(&abide, &["timer", "start", "50ms", "--reason", "the build"]);
     assert_eq!(code, 0, "{said}");
@@ -69,7 +69,7 @@ fn a_timer_says_by_its_exit_code_what_became_of_it() {
 }
 
 #[test]
-fn a_wait_says_by_its_exit_code_whether_it_held() {
+fn wait_exit_code_is_zero_if_the_condition_is_met() {
     let abide = Abide::new();
     let (code, said) = run(&abide, &["wait", "--command", "true", "--for", "60s"]);
     assert_eq!((code, said.as_str()), (0, "`true` exited with code 0\n"));
@@ -86,7 +86,7 @@ fn a_wait_says_by_its_exit_code_whether_it_held() {
 }
 
 #[test]
-fn waiting_shows_a_bar_at_a_terminal() {
+fn wait_shows_a_progress_bar_at_a_terminal() {
     let abide = Abide::new();
     let mut seat = Seat::at(abide.command(["wait", "--file", "done", "--for", "1h"]));
     seat.wait_for(" of 1h");
@@ -96,7 +96,7 @@ fn waiting_shows_a_bar_at_a_terminal() {
 }
 
 #[test]
-fn all_timers_are_listed_however_many_there_are() {
+fn timer_list_reads_all_pages() {
     let abide = Abide::new();
     let one = json!({"total_duration": 3_600, "mission": "m"});
     for count in [1_000, 1] {
@@ -113,7 +113,7 @@ fn all_timers_are_listed_however_many_there_are() {
 }
 
 #[test]
-fn a_person_is_told_what_to_type() {
+fn timer_text_names_cli_commands() {
     let abide = Abide::new();
     let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
     let id = made["timer_id"].as_str().expect("an id");
@@ -137,7 +137,7 @@ fn a_person_is_told_what_to_type() {
 }
 
 #[test]
-fn a_text_with_blocks_is_run_whole_or_not_at_all() {
+fn call_runs_all_blocks_or_none() {
     let abide = Abide::new();
     let call = |blocks: &str| {
         std::fs::write(abide.path("text"), blocks).expect("a file");
@@ -169,7 +169,7 @@ fn a_text_with_blocks_is_run_whole_or_not_at_all() {
 }
 
 #[test]
-fn whoever_reads_no_more_is_told_nothing_more() {
+fn closed_output_pipe_ends_commands_silently() {
     let abide = Abide::new();
     run(&abide, &["timer", "start", "10ms", "--reason", "r"]);
     run(&abide, &["timer", "start", "1h", "--mission", "later"]);

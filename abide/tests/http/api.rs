@@ -37,7 +37,7 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 }
 
 #[test]
-fn every_route_is_told_and_every_told_route_is_there() {
+fn every_route_is_documented_and_every_documented_route_exists() {
     let abide = Abide::new();
     let document = document(&abide);
     assert_eq!(document["openapi"], "3.1.0");
@@ -70,7 +70,7 @@ fn every_route_is_told_and_every_told_route_is_there() {
 }
 
 #[test]
-fn what_it_tells_changes_only_on_purpose() {
+fn openapi_document_matches_its_snapshot() {
     let abide = Abide::new();
     let document = document(&abide);
     let mut lines = Vec::new();
@@ -132,7 +132,7 @@ fn hold(document: &Value, method: &str, path: &str, status: u16, answer: &Value)
 }
 
 #[test]
-fn answers_are_as_it_tells() {
+fn get_responses_match_their_schemas() {
     let abide = Abide::new();
     let document = document(&abide);
     let browser = abide.log_in();
@@ -182,7 +182,7 @@ fn answers_are_as_it_tells() {
 }
 
 #[test]
-fn what_is_done_is_answered_as_it_tells() {
+fn post_responses_match_their_schemas() {
     let abide = Abide::new();
     let document = document(&abide);
     let done = |path: &str, asked: &str, body: Value, wanted: u16| {
@@ -250,7 +250,7 @@ fn what_is_done_is_answered_as_it_tells() {
 }
 
 #[test]
-fn it_can_be_read_without_running_or_fetching_anything() {
+fn docs_page_needs_no_script_and_no_request() {
     let abide = Abide::new();
     let page = abide.open("GET /docs", "", "");
     assert_eq!(page.status, 200);
@@ -274,7 +274,7 @@ fn it_can_be_read_without_running_or_fetching_anything() {
 }
 
 #[test]
-fn numbers_are_there_for_whoever_shows_the_token() {
+fn metrics_need_the_token() {
     let abide = Abide::new();
     abide.shell("true");
     abide.shell("false");

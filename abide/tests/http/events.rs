@@ -27,7 +27,7 @@ fn timer(abide: &Abide, agent: &str, more: &Value) -> Value {
 }
 
 #[test]
-fn a_stream_opens_with_who_speaks_and_tells_of_sessions() {
+fn stream_begins_with_hello_and_sends_session_events() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
     let (id, name, hello) = stream.told();
@@ -44,7 +44,7 @@ fn a_stream_opens_with_who_speaks_and_tells_of_sessions() {
 }
 
 #[test]
-fn an_agent_hears_of_its_own() {
+fn agent_gets_events_of_its_own_sessions() {
     let abide = Abide::new();
     let mut mine = follow(&abide, "", "abide-agent: me\r\n");
     timer(&abide, "other", &json!({"mission": "not mine"}));
@@ -55,7 +55,7 @@ fn an_agent_hears_of_its_own() {
 }
 
 #[test]
-fn a_stream_that_broke_is_taken_up_where_it_broke() {
+fn stream_resumes_after_last_event_id() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
     let first = timer(&abide, "a", &json!({"mission": "first"}));
@@ -73,7 +73,7 @@ fn a_stream_that_broke_is_taken_up_where_it_broke() {
 }
 
 #[test]
-fn one_that_cannot_be_taken_up_is_told_so() {
+fn stream_that_cannot_resume_gets_reset() {
     let abide = Abide::new();
     for last in ["0123456789ab-7", "nonsense", "-", "0123456789ab-"] {
         let headers = format!("{PERSON}last-event-id: {last}\r\n");
@@ -84,7 +84,7 @@ fn one_that_cannot_be_taken_up_is_told_so() {
 }
 
 #[test]
-fn timers_come_whole_and_say_who_stands_by() {
+fn timer_events_have_all_fields() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
     let wait = json!({
@@ -113,7 +113,7 @@ fn timers_come_whole_and_say_who_stands_by() {
 
 /// One that is made for nobody is told without a look at what was written, and yet the same.
 #[test]
-fn a_timer_is_told_alike_however_it_is_made() {
+fn timer_event_is_the_same_for_every_way_to_create_it() {
     let abide = Abide::new();
     let plain = json!({"total_duration": 900, "mission": "later"});
     let until = json!({"total_duration": 900, "mission": "later", "until": {"port": 1}});
@@ -133,7 +133,7 @@ fn a_timer_is_told_alike_however_it_is_made() {
 }
 
 #[test]
-fn s25_of_a_crowd_of_timers_it_is_only_said_that_they_changed() {
+fn s25_many_timer_changes_become_one_event() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
     assert_eq!(stream.told().1, "hello");
@@ -145,7 +145,7 @@ fn s25_of_a_crowd_of_timers_it_is_only_said_that_they_changed() {
 }
 
 #[test]
-fn a_message_is_heard_of() {
+fn message_event_is_sent() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
     let soon = timer(
@@ -165,7 +165,7 @@ fn a_message_is_heard_of() {
 }
 
 #[test]
-fn whoever_holds_the_stream_can_be_asked_and_may_want_quiet() {
+fn person_on_the_stream_is_asked_and_can_set_quiet_for() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
@@ -217,7 +217,7 @@ fn whoever_holds_the_stream_can_be_asked_and_may_want_quiet() {
 }
 
 #[test]
-fn output_is_told_to_those_who_want_it() {
+fn output_events_are_sent_on_request() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let mut stream = follow(&abide, "?tails=true", PERSON);
@@ -254,7 +254,7 @@ fn output_is_told_to_those_who_want_it() {
 }
 
 #[test]
-fn whoever_logs_out_hears_nothing_more() {
+fn logout_ends_the_event_stream() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
@@ -267,7 +267,7 @@ fn whoever_logs_out_hears_nothing_more() {
 }
 
 #[test]
-fn whoever_logs_out_follows_nothing_more() {
+fn logout_ends_followed_lists() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let start = json!({"action": "start", "command": "cat"});
@@ -325,7 +325,7 @@ fn page(abide: &Abide, browser: &str, query: &str) -> WebSocket<TcpStream> {
 }
 
 #[test]
-fn a_page_hears_the_same_over_a_web_socket_and_takes_it_up_again() {
+fn websocket_sends_the_same_events_and_resumes() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let mut first = page(&abide, &browser, "?tails=true");
@@ -345,7 +345,7 @@ fn a_page_hears_the_same_over_a_web_socket_and_takes_it_up_again() {
 }
 
 #[test]
-fn what_becomes_of_a_message_is_told() {
+fn message_update_is_sent() {
     let waker = "[[wakers]]\ncommand = [\"sh\", \"-c\", \"echo no way >&2; exit 3\"]\nafter = 0\n";
     let abide = Abide::with(waker);
     let mut stream = follow(&abide, "", PERSON);

@@ -602,7 +602,7 @@ impl Matrix {
 }
 
 #[test]
-fn s16_s17_s18_g13_nothing_hostile_gets_in() {
+fn s16_s17_s18_g13_hostile_requests_are_refused() {
     let mut matrix = Matrix::new();
     let before = matrix.abide.status();
     matrix.hosts();

@@ -61,7 +61,7 @@ impl<'a> Client<'a> {
 }
 
 #[test]
-fn a_tool_is_called() {
+fn tool_call_returns_its_result() {
     let abide = Abide::new();
     let client = Client::new(&abide, json!({}));
     let mut answer = client.call(1, "shell", &json!({"command": "echo hello"}));
@@ -77,7 +77,7 @@ fn a_tool_is_called() {
 }
 
 #[test]
-fn a_person_is_asked_within_the_call() {
+fn question_is_an_elicitation_within_the_call() {
     let abide = Abide::new();
     let client = Client::new(&abide, json!({"elicitation": {}}));
     let call = json!({"command": "sleep 1000", "timeout": 1});
@@ -98,7 +98,7 @@ fn a_person_is_asked_within_the_call() {
 }
 
 #[test]
-fn a_cancelled_call_ends_its_command_and_a_time_limit_does_not() {
+fn cancellation_ends_the_command_and_a_timeout_does_not() {
     let abide = Abide::new();
     let client = Client::new(&abide, json!({}));
     let cancelled = |id: u32, reason: &str| {
@@ -132,7 +132,7 @@ fn a_cancelled_call_ends_its_command_and_a_time_limit_does_not() {
 }
 
 #[test]
-fn a_connection_that_breaks_ends_no_command() {
+fn broken_connection_leaves_the_command_running() {
     let abide = Abide::new();
     let client = Client::new(&abide, json!({}));
     let fifo = abide.fifo("go");
@@ -168,7 +168,7 @@ fn call(id: &str, command: &str) -> Value {
 }
 
 #[test]
-fn a_batch_is_answered_on_one_stream_where_the_version_has_them() {
+fn batch_is_answered_on_one_stream_in_2025_03_26() {
     let abide = Abide::new();
     let client = Client::of("2025-03-26", &abide, json!({}));
     let fifo = abide.fifo("go");
@@ -206,7 +206,7 @@ fn a_batch_is_answered_on_one_stream_where_the_version_has_them() {
 }
 
 #[test]
-fn a_batch_that_asks_nothing_is_taken_and_what_is_none_is_refused() {
+fn batch_of_notifications_is_accepted_and_an_invalid_one_refused() {
     let abide = Abide::new();
     let client = Client::of("2025-03-26", &abide, json!({}));
     let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
@@ -237,7 +237,7 @@ fn a_batch_that_asks_nothing_is_taken_and_what_is_none_is_refused() {
 }
 
 #[test]
-fn a_field_that_is_given_twice_is_named() {
+fn duplicate_field_is_named() {
     let abide = Abide::new();
     let client = Client::of("2025-03-26", &abide, json!({}));
     let twice = call("a", "touch ran").to_string();
@@ -256,7 +256,7 @@ fn a_field_that_is_given_twice_is_named() {
 }
 
 #[test]
-fn a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
+fn request_with_an_id_in_use_is_refused() {
     let abide = Abide::new();
     let client = Client::of("2025-03-26", &abide, json!({}));
     let fifo = abide.fifo("go");
@@ -323,7 +323,7 @@ fn request_that_belongs_to_no_session_or_version_is_refused() {
 }
 
 #[test]
-fn session_that_listens_hears_of_a_message() {
+fn open_stream_gets_message_notifications() {
     let abide = Abide::new();
     let client = Client::new(&abide, json!({}));
     let mut heard = abide.open("GET /mcp", &client.headers, "");
@@ -345,7 +345,7 @@ fn session_that_listens_hears_of_a_message() {
 }
 
 #[test]
-fn one_session_too_many_ends_the_quietest_that_waits_for_nothing() {
+fn session_over_the_limit_closes_the_longest_idle_one() {
     let abide = Abide::new();
     let waits = Client::new(&abide, json!({}));
     let fifo = abide.fifo("go");
@@ -368,7 +368,7 @@ fn one_session_too_many_ends_the_quietest_that_waits_for_nothing() {
 }
 
 #[test]
-fn message_of_one_session_is_told_in_another_only_after_the_first_was_deleted() {
+fn message_moves_to_another_session_only_after_delete() {
     let abide = Abide::new();
     let (one, two) = (
         Client::new(&abide, json!({})),

@@ -31,7 +31,7 @@ fn text(value: &Value) -> String {
 }
 
 #[test]
-fn sessions_are_found_by_what_they_are() {
+fn sessions_are_paged_and_filtered_by_text() {
     let abide = Abide::new();
     for command in ["echo one", "echo Two", "true three", "echo 100%"] {
         abide.shell(command);
@@ -161,7 +161,7 @@ fn timers_are_filtered_sorted_and_paged() {
 }
 
 #[test]
-fn to_look_at_a_timer_changes_nothing_and_its_text_says_the_same() {
+fn reading_a_timer_changes_nothing() {
     let abide = Abide::new();
     let body = json!({"total_duration": 900, "mission": "later"});
     let made = abide.good("POST /v1/timers", "", &body);
@@ -180,7 +180,7 @@ fn to_look_at_a_timer_changes_nothing_and_its_text_says_the_same() {
 }
 
 #[test]
-fn the_past_is_paged_and_added_up() {
+fn timer_history_is_paged_and_stats_are_summed() {
     let abide = Abide::new();
     for n in 0..3 {
         let body = json!({"total_duration": 0.01, "reason": format!("wait {n}")});

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::{Abide, Answer, own_loopback};
 
 #[test]
-fn a_browser_logs_in_and_is_a_person() {
+fn login_with_a_code_makes_a_person() {
     let abide = Abide::new();
     let ran = abide.good(
         "POST /v1/tools/shell",
@@ -31,7 +31,7 @@ fn a_browser_logs_in_and_is_a_person() {
 }
 
 #[test]
-fn without_a_login_it_is_said_how_to_get_one() {
+fn request_without_login_says_how_to_log_in() {
     let abide = Abide::new();
     let answer = Answer::begin(abide.send_bare("GET /v1/sessions", "", ""));
     assert_eq!(answer.status, 401);
@@ -47,7 +47,7 @@ fn without_a_login_it_is_said_how_to_get_one() {
 }
 
 #[test]
-fn a_code_is_good_once() {
+fn code_works_once() {
     let abide = Abide::new();
     let code = json!({"code": abide.code()});
     assert_eq!(abide.ask_bare("POST /v1/login", "", &code).0, 204);
@@ -60,7 +60,7 @@ fn a_code_is_good_once() {
 }
 
 #[test]
-fn whoever_guesses_is_stopped() {
+fn too_many_wrong_codes_are_refused() {
     let abide = Abide::new();
     let guess = json!({"code": "0"});
     let first = (0..100).find(|_| abide.ask_bare("POST /v1/login", "", &guess).0 == 429);
@@ -68,7 +68,7 @@ fn whoever_guesses_is_stopped() {
 }
 
 #[test]
-fn a_login_and_its_port_outlive_the_daemon() {
+fn login_and_port_survive_a_restart() {
     let abide = Abide::with(&format!("http = \"{}:0\"\n", own_loopback()));
     let (address, browser) = (abide.address(), abide.log_in());
     let mode = std::fs::metadata(abide.path("abide/logins"))
@@ -88,7 +88,7 @@ fn a_login_and_its_port_outlive_the_daemon() {
 }
 
 #[test]
-fn a_port_that_was_taken_meanwhile_is_let_go_of() {
+fn port_taken_meanwhile_is_replaced() {
     let abide = Abide::with(&format!("http = \"{}:0\"\n", own_loopback()));
     let address = abide.address();
     abide.run(&["stop"]);
@@ -99,7 +99,7 @@ fn a_port_that_was_taken_meanwhile_is_let_go_of() {
 }
 
 #[test]
-fn whoever_logs_out_is_out() {
+fn logout_ends_the_login() {
     let abide = Abide::new();
     let (browser, other) = (abide.log_in(), abide.log_in());
     let answer = Answer::begin(abide.send_bare("POST /v1/logout", &browser, "{}"));
@@ -117,12 +117,12 @@ fn whoever_logs_out_is_out() {
 }
 
 #[test]
-fn no_command_gets_a_link_or_uses_a_login() {
+fn command_gets_no_link_and_cannot_use_a_login() {
     refused_inside(&Abide::new());
 }
 
 #[test]
-fn nor_does_one_that_only_its_keeper_holds() {
+fn detached_command_gets_no_link_and_cannot_use_a_login() {
     refused_inside(&Abide::with("containment = \"subreaper\"\n"));
 }
 
@@ -182,7 +182,7 @@ fn refused_inside(abide: &Abide) {
 }
 
 #[test]
-fn where_there_is_no_door_there_is_no_link() {
+fn login_link_needs_the_listener() {
     let abide = Abide::with("http = \"off\"\n");
     let output = abide.run(&["open", "--print"]);
     assert!(!output.status.success());

@@ -2,11 +2,11 @@
 
 mod api;
 mod conformance;
-mod door;
 mod events;
 mod harness;
 mod hostile;
 mod legacy;
+mod listener;
 mod lists;
 mod login;
 mod modern;

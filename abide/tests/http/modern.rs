@@ -36,7 +36,7 @@ fn call(abide: &Abide, tool: &str, arguments: &Value, more: &Value) -> Answer {
 }
 
 #[test]
-fn it_is_discovered_and_a_tool_is_called() {
+fn discover_and_tool_call_succeed() {
     let abide = Abide::new();
     let ask = json!({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {
         "_meta": meta(&json!({})),
@@ -164,7 +164,7 @@ fn request_whose_head_or_metadata_is_wrong_is_refused() {
 }
 
 #[test]
-fn commands_run_where_and_for_whom_the_headers_say() {
+fn root_and_agent_headers_apply_to_commands() {
     let abide = Abide::new();
     let params =
         json!({"name": "shell", "arguments": {"command": "pwd"}, "_meta": meta(&json!({}))});
@@ -184,7 +184,7 @@ fn commands_run_where_and_for_whom_the_headers_say() {
 }
 
 #[test]
-fn a_silent_call_shows_life_at_once() {
+fn silent_call_gets_a_comment_at_once() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let command = json!({"command": format!("cat {}", fifo.display())});
@@ -199,7 +199,7 @@ fn a_silent_call_shows_life_at_once() {
 }
 
 #[test]
-fn progress_comes_at_once_where_it_is_wanted() {
+fn progress_is_sent_at_once_on_request() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let command = json!({"command": format!("cat {}", fifo.display())});
@@ -214,7 +214,7 @@ fn progress_comes_at_once_where_it_is_wanted() {
 }
 
 #[test]
-fn whoever_stops_reading_ends_no_command() {
+fn client_that_stops_reading_leaves_the_command_running() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let command = json!({"command": format!("echo begun > {0}; cat {0}", fifo.display())});
@@ -233,7 +233,7 @@ fn whoever_stops_reading_ends_no_command() {
 }
 
 #[test]
-fn a_person_is_asked_by_returning() {
+fn question_returns_the_call() {
     let abide = Abide::new();
     let arguments = json!({"command": "sleep 1000", "timeout": 1});
     let asks = json!({"_meta": meta(&json!({"elicitation": {}}))});
@@ -260,7 +260,7 @@ fn a_person_is_asked_by_returning() {
 }
 
 #[test]
-fn a_message_is_told_once() {
+fn message_is_delivered_once() {
     let abide = Abide::new();
     let mut coming = abide.open("GET /v1/messages?follow=true", "", "");
     let mission = json!({"total_duration": 1, "mission": "look again"});

@@ -9,7 +9,7 @@ fn get(abide: &Abide, line: &str, headers: &str) -> Answer {
 }
 
 #[test]
-fn it_is_there_under_the_names_of_its_views() {
+fn page_is_served_at_the_addresses_of_its_views() {
     let abide = Abide::new();
     for path in ["/", "/timers", "/sessions/session_00000000", "/messages"] {
         let page = get(&abide, &format!("GET {path}"), HTML);
@@ -49,7 +49,7 @@ fn it_is_there_under_the_names_of_its_views() {
 }
 
 #[test]
-fn it_is_sent_once() {
+fn page_with_a_known_etag_is_not_sent_again() {
     let abide = Abide::new();
     let first = get(&abide, "GET /", HTML);
     let tag = first.header("etag").expect("a tag").to_owned();
@@ -59,7 +59,7 @@ fn it_is_sent_once() {
 }
 
 #[test]
-fn its_head_can_be_asked_for() {
+fn head_request_returns_headers_only() {
     let abide = Abide::new();
     let length = get(&abide, "GET /", HTML).rest().len().to_string();
     let head = get(&abide, "HEAD /", HTML);
@@ -69,7 +69,7 @@ fn its_head_can_be_asked_for() {
 }
 
 #[test]
-fn it_comes_compressed_where_that_is_taken() {
+fn page_is_compressed_if_accepted() {
     let abide = Abide::new();
     let plain = get(&abide, "GET /", HTML);
     assert_eq!(plain.header("content-encoding"), None);

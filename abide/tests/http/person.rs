@@ -26,7 +26,7 @@ fn asked(abide: &Abide) -> (Answer, String, JoinHandle<Value>) {
 }
 
 #[test]
-fn a_person_watches_and_answers() {
+fn person_follows_questions_and_answers() {
     let abide = Abide::new();
     let (_watched, id, answer) = asked(&abide);
     let line = format!("POST /v1/questions/{id}/answer");
@@ -39,12 +39,12 @@ fn a_person_watches_and_answers() {
 }
 
 #[test]
-fn s14_a_command_speaks_for_nobody() {
+fn s14_command_cannot_act_as_a_person() {
     refused_from_inside(&Abide::new());
 }
 
 #[test]
-fn nor_does_one_that_only_its_keeper_holds() {
+fn detached_command_cannot_act_as_a_person() {
     refused_from_inside(&Abide::with("containment = \"subreaper\"\n"));
 }
 
@@ -86,7 +86,7 @@ fn refused_from_inside(abide: &Abide) {
 }
 
 #[test]
-fn an_agent_hears_of_its_own_questions_only() {
+fn agent_follows_only_its_own_questions() {
     let abide = Abide::new();
     let follow = "GET /v1/questions?follow=true";
     let mut spy = abide.open(follow, "abide-agent: spy\r\n", "");

@@ -83,7 +83,7 @@ fn every_refusal_is_a_problem_with_a_sentence() {
 }
 
 #[test]
-fn what_a_tool_refuses_is_said_where_its_results_say_everything() {
+fn refused_tool_call_has_text_and_is_error() {
     let abide = Abide::new();
     let (status, refused) = abide.ask("POST /v1/tools/shell", "", &json!({"command": " "}));
     assert_eq!(status, 400);

@@ -11,7 +11,7 @@ fn get(abide: &Abide, line: &str, headers: &str) -> Answer {
 }
 
 #[test]
-fn a_log_is_a_file_of_which_parts_can_be_had() {
+fn log_download_supports_ranges() {
     let abide = Abide::new();
     let ran = abide.shell("printf 0123456789; printf abc >&2");
     let path = format!(
@@ -71,7 +71,7 @@ fn a_log_is_a_file_of_which_parts_can_be_had() {
 }
 
 #[test]
-fn all_logs_are_searched_the_newest_first() {
+fn search_covers_all_logs_newest_first() {
     let abide = Abide::new();
     abide.shell("printf 'one\\nneedle 1\\n'");
     abide.shell("printf '\\033[1mneedle 2\\033[0m\\nneedle 3\\n'");

@@ -80,7 +80,7 @@ fn start(abide: &Abide, browser: &str, body: &Value) -> String {
 }
 
 #[test]
-fn a_person_types_and_sees_what_comes_of_it() {
+fn websocket_terminal_takes_input_and_shows_output() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let body = json!({"command": "cat", "agent": "helper", "cwd": "/"});
@@ -118,7 +118,7 @@ fn a_person_types_and_sees_what_comes_of_it() {
 }
 
 #[test]
-fn what_has_ended_is_shown_as_it_was() {
+fn ended_session_shows_its_last_screen() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let session = start(
@@ -137,7 +137,7 @@ fn what_has_ended_is_shown_as_it_was() {
 }
 
 #[test]
-fn without_a_terminal_the_end_of_the_log_is_shown() {
+fn session_without_pty_shows_the_end_of_its_log() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let fifo = abide.fifo("go");
@@ -159,7 +159,7 @@ fn without_a_terminal_the_end_of_the_log_is_shown() {
 }
 
 #[test]
-fn a_program_only_paints() {
+fn unsafe_sequences_are_filtered() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let fifo = abide.fifo("go");
@@ -175,7 +175,7 @@ fn a_program_only_paints() {
 }
 
 #[test]
-fn a_slow_page_holds_up_nobody_and_is_painted_anew() {
+fn slow_page_gets_a_new_snapshot() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let (go, end) = (abide.fifo("go"), abide.fifo("end"));
@@ -202,7 +202,7 @@ fn a_slow_page_holds_up_nobody_and_is_painted_anew() {
 }
 
 #[test]
-fn what_is_no_channel_is_refused_in_a_sentence() {
+fn request_without_upgrade_is_refused() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let session = start(&abide, &browser, &json!({"command": "cat"}));
@@ -218,7 +218,7 @@ fn what_is_no_channel_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_session_is_started_for_oneself_or_by_a_person_for_an_agent() {
+fn session_is_started_for_the_caller_or_by_a_person_for_an_agent() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let session = start(
@@ -249,7 +249,7 @@ fn a_session_is_started_for_oneself_or_by_a_person_for_an_agent() {
 }
 
 #[test]
-fn whoever_reads_a_log_keeps_its_session_open() {
+fn reading_a_log_prevents_inactivity() {
     let abide = Abide::new();
     let start = || {
         let call =

@@ -112,7 +112,7 @@ async fn echoes(session: &Session, text: &str) -> Result<(), Error> {
 }
 
 #[test]
-fn an_engine_within_the_program_takes_every_call() {
+fn embedded_engine_accepts_every_call() {
     let folder = private_folder();
     block_on(async {
         let held = held(&folder).await;
@@ -124,7 +124,7 @@ fn an_engine_within_the_program_takes_every_call() {
 }
 
 #[test]
-fn a_daemon_takes_the_same_calls() {
+fn daemon_accepts_the_same_calls() {
     let folder = private_folder();
     block_on(async {
         let abide = Abide::connect_with(folder.path(), PROGRAM).of_agent("ann");
@@ -143,7 +143,7 @@ fn stop_daemon(folder: &Path) {
 }
 
 #[test]
-fn a_person_in_the_program_is_asked_and_answers() {
+fn person_of_the_library_is_asked_and_answers() {
     let folder = private_folder();
     block_on(async {
         let held = held(&folder).await;
@@ -185,7 +185,7 @@ fn a_person_in_the_program_is_asked_and_answers() {
 }
 
 #[test]
-fn bad_input_is_one_sentence_and_agents_see_only_their_own() {
+fn bad_input_is_an_error_and_agents_see_only_their_own_sessions() {
     let folder = private_folder();
     block_on(async {
         let held = held(&folder).await;
@@ -216,7 +216,7 @@ fn bad_input_is_one_sentence_and_agents_see_only_their_own() {
 }
 
 #[test]
-fn one_folder_has_one_engine_and_what_it_left_is_found_again() {
+fn one_engine_per_folder_and_the_next_finds_its_sessions() {
     let folder = private_folder();
     block_on(async {
         let first = held(&folder).await;

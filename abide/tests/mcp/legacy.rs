@@ -6,7 +6,7 @@ use crate::harness::{Client, ERAS, Ear, Era, Home, LEGACY, Process, Setup};
 use crate::harness::{is_error, setup, setup_in, text};
 
 #[test]
-fn shakes_hands_in_every_version_and_lists_its_tools() {
+fn initialize_succeeds_in_every_version_and_lists_tools() {
     let home = Home::new();
     for (asked, given) in [
         ("2024-11-05", "2024-11-05"),
@@ -58,7 +58,7 @@ fn list_names(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn has_a_prompt() {
+fn prompts_are_listed_and_filled() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let id = client.request("prompts/list", json!({}));
@@ -78,7 +78,7 @@ fn has_a_prompt() {
 }
 
 #[test]
-fn runs_a_command_in_the_clients_folder_and_environment() {
+fn command_runs_in_the_clients_directory_and_environment() {
     let home = Home::new();
     let env = [("GREETING", "good day")];
     for era in ERAS {
@@ -95,7 +95,7 @@ fn runs_a_command_in_the_clients_folder_and_environment() {
 }
 
 #[test]
-fn refuses_bad_input_in_one_sentence_and_an_unknown_tool_as_such() {
+fn bad_input_is_an_error_result_and_an_unknown_tool_a_protocol_error() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -126,7 +126,7 @@ fn silent(ear: &Ear) -> String {
 }
 
 #[test]
-fn accepting_goes_on_waiting_any_number_of_times() {
+fn accepting_continues_to_wait_any_number_of_times() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let go = home.ear("go");
@@ -160,7 +160,7 @@ fn accepting_goes_on_waiting_any_number_of_times() {
 }
 
 #[test]
-fn declining_kills() {
+fn declining_ends_the_command() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let ear = home.ear("ear");
@@ -183,7 +183,7 @@ fn declining_kills() {
 }
 
 #[test]
-fn cancelling_the_question_or_failing_to_ask_it_means_that_nobody_is_there() {
+fn cancelled_or_failed_elicitation_means_no_person() {
     let home = Home::new();
     for how in ["cancel", "error"] {
         let mut client = Client::start(&home, LEGACY);
@@ -217,7 +217,7 @@ fn still_running(result: &Value, process: &Process) {
 }
 
 #[test]
-fn without_a_way_to_ask_the_agent_decides() {
+fn client_without_elicitation_gets_running() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(
@@ -238,7 +238,7 @@ fn without_a_way_to_ask_the_agent_decides() {
 }
 
 #[test]
-fn a_question_that_no_longer_matters_is_withdrawn() {
+fn obsolete_question_is_withdrawn() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let go = home.ear("go");
@@ -302,7 +302,7 @@ fn codex_shows_one_question_at_a_time() {
 }
 
 #[test]
-fn a_person_who_cancels_the_call_ends_the_command() {
+fn cancellation_by_a_person_ends_the_command() {
     let home = Home::new();
     for (era, reason) in [
         (Era::Legacy, json!("User requested cancellation")),
@@ -324,7 +324,7 @@ fn a_person_who_cancels_the_call_ends_the_command() {
 }
 
 #[test]
-fn an_id_that_is_used_again_after_a_cancellation_gets_the_second_answer_alone() {
+fn reused_id_after_cancellation_gets_only_the_second_answer() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -354,7 +354,7 @@ fn cancel(client: &mut Client, id: u64, reason: &Value) {
 }
 
 #[test]
-fn a_client_whose_time_ran_out_only_stops_waiting() {
+fn cancellation_by_timeout_leaves_the_command_running() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -373,7 +373,7 @@ fn a_client_whose_time_ran_out_only_stops_waiting() {
 }
 
 #[test]
-fn a_cancelled_call_takes_its_question_along() {
+fn cancelled_call_withdraws_its_question() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let ear = home.ear("ear");
@@ -392,7 +392,7 @@ fn a_cancelled_call_takes_its_question_along() {
 }
 
 #[test]
-fn answers_shortly_before_the_clients_own_limit() {
+fn call_is_answered_before_the_clients_timeout() {
     let home = Home::new();
     let env = [("ABIDE_CALL_LIMIT", "2")];
     for era in ERAS {
@@ -425,7 +425,7 @@ fn is_progress(message: &Value) -> bool {
 }
 
 #[test]
-fn a_call_that_waits_tells_of_progress_from_the_beginning() {
+fn waiting_call_sends_progress_at_once() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -460,7 +460,7 @@ fn a_call_that_waits_tells_of_progress_from_the_beginning() {
 }
 
 #[test]
-fn tells_of_progress_where_it_is_wanted() {
+fn progress_is_sent_only_with_a_token() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -492,7 +492,7 @@ fn tells_of_progress_where_it_is_wanted() {
 }
 
 #[test]
-fn a_batch_is_answered_with_one_where_the_version_has_them() {
+fn batch_is_answered_as_a_batch_in_2025_03_26() {
     let home = Home::new();
     let mut client = Client::silent(&home, LEGACY);
     let agreed = client.initialize("2025-03-26", false);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::harness::{Client, Home, MODERN, Process, Setup, is_error, text};
 
 #[test]
-fn discovers_lists_and_calls_without_a_handshake() {
+fn discover_list_and_call_work_without_handshake() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     let id = client.request("server/discover", json!({}));
@@ -28,7 +28,7 @@ fn discovers_lists_and_calls_without_a_handshake() {
 }
 
 #[test]
-fn each_call_says_what_it_is_however_many_came_before() {
+fn call_without_metadata_is_refused_after_earlier_calls() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     client.call("shell", json!({"command": "true"}));
@@ -55,7 +55,7 @@ fn each_call_says_what_it_is_however_many_came_before() {
 }
 
 #[test]
-fn claude_code_is_led_to_where_questions_can_be_taken_back() {
+fn claude_code_is_offered_2025_11_25() {
     let home = Home::new();
     let claude = Setup {
         name: "claude-code",
@@ -107,7 +107,7 @@ fn returned(client: &mut Client, id: u64) -> Value {
 }
 
 #[test]
-fn s3_a_call_that_returns_to_ask_never_runs_its_command_twice() {
+fn s3_returned_call_runs_its_command_once() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     let go = home.ear("go");
@@ -134,7 +134,7 @@ fn s3_a_call_that_returns_to_ask_never_runs_its_command_twice() {
 }
 
 #[test]
-fn declining_kills_and_cancelling_does_not() {
+fn declining_ends_the_command_and_cancelling_does_not() {
     let home = Home::new();
     for action in ["decline", "cancel"] {
         let mut client = Client::start(&home, MODERN);
@@ -159,7 +159,7 @@ fn declining_kills_and_cancelling_does_not() {
 }
 
 #[test]
-fn coming_back_after_the_question_was_closed_finds_the_end() {
+fn call_repeated_after_the_question_closed_gets_the_result() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     let (go, ear) = (home.ear("go"), home.ear("ear"));
@@ -183,7 +183,7 @@ fn coming_back_after_the_question_was_closed_finds_the_end() {
 }
 
 #[test]
-fn what_was_tampered_with_starts_nothing() {
+fn altered_request_state_is_refused() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     let ear = home.ear("ear");
@@ -205,7 +205,7 @@ fn what_was_tampered_with_starts_nothing() {
 }
 
 #[test]
-fn a_person_who_is_always_patient_does_not_exhaust_the_client() {
+fn call_stops_returning_before_the_clients_round_limit() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     let ear = home.ear("ear");
@@ -226,7 +226,7 @@ fn a_person_who_is_always_patient_does_not_exhaust_the_client() {
 }
 
 #[test]
-fn a_round_survives_the_daemon() {
+fn returned_call_survives_a_restart() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
     let go = home.ear("go");

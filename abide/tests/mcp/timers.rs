@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::harness::{Client, ERAS, Home, setup, setup_in, text};
 
 #[test]
-fn a_timer_completes_within_its_call_and_is_told_once() {
+fn timer_completes_within_its_call_and_sends_no_message() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -25,7 +25,7 @@ fn a_timer_completes_within_its_call_and_is_told_once() {
 }
 
 #[test]
-fn a_mission_comes_back_with_the_next_result() {
+fn completed_mission_is_delivered_with_the_next_result() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -54,7 +54,7 @@ fn a_mission_comes_back_with_the_next_result() {
 }
 
 #[test]
-fn waiting_for_a_server_is_one_call() {
+fn waiting_for_a_port_is_one_call() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -75,7 +75,7 @@ fn waiting_for_a_server_is_one_call() {
 }
 
 #[test]
-fn waits_are_fitted_to_what_the_client_can_wait() {
+fn standby_is_limited_by_the_clients_timeout() {
     let home = Home::new();
     let env = [("ABIDE_CALL_LIMIT", "0.6")];
     for era in ERAS {
@@ -115,7 +115,7 @@ fn waits_are_fitted_to_what_the_client_can_wait() {
 }
 
 #[test]
-fn a_killed_daemon_neither_loses_nor_doubles_a_timer() {
+fn timer_is_kept_once_when_the_daemon_is_killed() {
     let home = Home::new();
     for (made, era) in ERAS.into_iter().enumerate() {
         let mut client = Client::start(&home, setup(era));

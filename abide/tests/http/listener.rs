@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{Abide, own_loopback};
 
 #[test]
-fn it_is_on_loopback_and_its_files_are_the_owners() {
+fn listener_is_on_loopback_and_its_files_are_private() {
     let abide = Abide::new();
     let address = abide.address();
     assert!(address.ip().is_loopback() && address.port() != 0);
@@ -32,7 +32,7 @@ fn it_is_on_loopback_and_its_files_are_the_owners() {
 }
 
 #[test]
-fn it_can_be_off() {
+fn listener_can_be_disabled() {
     let abide = Abide::with("http = \"off\"\n");
     assert_eq!(abide.status()["http"], Value::Null);
     assert!(!abide.path("abide/run/http.address").exists());
@@ -40,7 +40,7 @@ fn it_can_be_off() {
 }
 
 #[test]
-fn a_port_can_be_set_and_one_that_is_taken_stops_nothing_else() {
+fn port_in_use_does_not_stop_the_daemon() {
     let taken = TcpListener::bind((own_loopback(), 0)).unwrap();
     let address = taken.local_addr().unwrap();
     let abide = Abide::with(&format!("http = \"{address}\"\n"));
@@ -55,7 +55,7 @@ fn a_port_can_be_set_and_one_that_is_taken_stops_nothing_else() {
 }
 
 #[test]
-fn it_is_not_opened_to_others_by_accident() {
+fn listening_beyond_loopback_needs_a_setting() {
     let abide = Abide::new();
     abide.run(&["stop"]);
     let config = abide.path("abide/config.toml");
@@ -68,7 +68,7 @@ fn it_is_not_opened_to_others_by_accident() {
 }
 
 #[test]
-fn the_owner_passes_under_every_name() {
+fn every_loopback_name_is_accepted() {
     let abide = Abide::new();
     let (port, token) = (abide.address().port(), abide.token());
     for name in ["127.0.0.1", "localhost", "[::1]"] {
@@ -96,7 +96,7 @@ fn the_owner_passes_under_every_name() {
 }
 
 #[test]
-fn tools_are_called_on_behalf_of_an_agent() {
+fn tool_call_acts_for_the_agent_of_the_header() {
     let abide = Abide::new();
     let call = json!({"command": "pwd"});
     let mine = abide.good("POST /v1/tools/shell", "", &call);
@@ -129,7 +129,7 @@ fn tools_are_called_on_behalf_of_an_agent() {
 }
 
 #[test]
-fn input_may_be_bytes() {
+fn input_accepts_bytes() {
     let abide = Abide::new();
     let run = json!({
         "command": "cat", "cwd": "/", "env": [["PATH", "/usr/bin:/bin"]], "stdin": "open", "key": "k",
@@ -151,7 +151,7 @@ fn input_may_be_bytes() {
 }
 
 #[test]
-fn s5_whoever_is_slow_holds_up_nobody() {
+fn s5_slow_client_delays_no_other() {
     let abide = Abide::new();
     let (address, token) = (abide.address(), abide.token());
     let mut waiting = Vec::new();

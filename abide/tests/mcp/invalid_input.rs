@@ -14,7 +14,7 @@ fn works(client: &mut Client) {
 }
 
 #[test]
-fn s6_garbage_is_answered_and_forgotten() {
+fn s6_invalid_lines_are_answered_with_errors() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -41,7 +41,7 @@ fn s6_garbage_is_answered_and_forgotten() {
 }
 
 #[test]
-fn s6_a_request_that_cannot_be_read_is_answered_under_its_id() {
+fn s6_undecodable_request_is_answered_under_its_id() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
@@ -62,7 +62,7 @@ fn s6_a_request_that_cannot_be_read_is_answered_under_its_id() {
 }
 
 #[test]
-fn s6_a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
+fn s6_request_with_an_id_in_use_is_refused() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -88,7 +88,7 @@ fn s6_a_request_under_an_id_that_is_in_use_runs_nothing_and_is_answered() {
 }
 
 #[test]
-fn what_comes_before_a_session_is_told_how_to_begin_one() {
+fn request_before_initialize_is_refused() {
     let home = Home::new();
     let mut client = Client::silent(&home, LEGACY);
     for (line, said) in [
@@ -116,7 +116,7 @@ fn what_comes_before_a_session_is_told_how_to_begin_one() {
 }
 
 #[test]
-fn s6_a_request_whose_id_is_none_is_answered() {
+fn s6_request_with_an_invalid_id_is_answered() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     for id in ["null", "{\"a\":1}", "[1]", "true"] {
@@ -137,7 +137,7 @@ fn s6_a_request_whose_id_is_none_is_answered() {
 }
 
 #[test]
-fn s7_a_message_that_is_too_long_is_answered_under_its_id() {
+fn s7_too_long_message_is_answered_under_its_id() {
     let home = Home::new();
     for setup in [LEGACY, MODERN] {
         let mut client = Client::start(&home, setup);
@@ -164,7 +164,7 @@ fn large_messages_pass_both_ways() {
 }
 
 #[test]
-fn stray_notifications_and_answers_do_no_harm() {
+fn unexpected_notifications_and_responses_are_ignored() {
     let home = Home::new();
     let mut client = Client::silent(&home, LEGACY);
     client.notify("notifications/cancelled", json!({"requestId": 99}));
@@ -183,7 +183,7 @@ fn stray_notifications_and_answers_do_no_harm() {
 }
 
 #[test]
-fn a_connection_that_does_not_say_hello_is_closed() {
+fn connection_without_hello_is_closed() {
     let home = Home::new();
     works(&mut Client::start(&home, LEGACY));
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
@@ -208,7 +208,7 @@ fn a_connection_that_does_not_say_hello_is_closed() {
 }
 
 #[test]
-fn a_field_that_is_given_twice_runs_nothing() {
+fn duplicate_field_runs_nothing() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     client.write(
@@ -225,7 +225,7 @@ fn a_field_that_is_given_twice_runs_nothing() {
 }
 
 #[test]
-fn a_client_that_is_ready_twice_hears_of_each_message_once() {
+fn repeated_initialized_gets_each_notification_once() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     client.notify("notifications/initialized", json!({}));
@@ -243,7 +243,7 @@ fn a_client_that_is_ready_twice_hears_of_each_message_once() {
 }
 
 #[test]
-fn lines_come_in_whatever_form_a_client_writes_them() {
+fn lines_with_bom_crlf_and_blanks_are_accepted() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let list = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"tools/list"}}"#);

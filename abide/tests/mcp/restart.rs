@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::harness::{Client, ERAS, Home, LEGACY, Process, is_error, setup, text};
 
 #[test]
-fn a_killed_daemon_goes_unnoticed() {
+fn call_survives_a_killed_daemon() {
     let home = Home::new();
     for era in ERAS {
         for tool in ["shell", "execute_command"] {
@@ -30,7 +30,7 @@ fn a_killed_daemon_goes_unnoticed() {
 }
 
 #[test]
-fn what_was_typed_when_the_daemon_died_is_not_typed_again() {
+fn input_is_sent_once_when_the_daemon_dies() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -58,7 +58,7 @@ fn what_was_typed_when_the_daemon_died_is_not_typed_again() {
 }
 
 #[test]
-fn a_signal_that_was_sent_when_the_daemon_died_is_not_sent_again() {
+fn signal_is_sent_once_when_the_daemon_dies() {
     let home = Home::dying("signal.post_send");
     let mut client = Client::start(&home, LEGACY);
     let ear = home.ear("heard");
@@ -81,7 +81,7 @@ fn a_signal_that_was_sent_when_the_daemon_died_is_not_sent_again() {
 }
 
 #[test]
-fn what_ended_its_session_when_the_daemon_died_is_told_as_done() {
+fn kill_done_by_a_dying_daemon_is_answered_as_done() {
     for (at, act, said) in [
         (
             "signal.post_send",
@@ -112,7 +112,7 @@ fn what_ended_its_session_when_the_daemon_died_is_told_as_done() {
 }
 
 #[test]
-fn what_was_done_to_a_timer_when_the_daemon_died_is_told_as_done() {
+fn timer_action_done_by_a_dying_daemon_is_answered_as_done() {
     for (tool, at, said) in [
         ("stop_timer", "timer.stop.post", "was stopped"),
         ("cancel_timer", "timer.change.post", "was cancelled"),
@@ -145,7 +145,7 @@ fn what_was_done_to_a_timer_when_the_daemon_died_is_told_as_done() {
 }
 
 #[test]
-fn requests_are_counted_alike_whatever_their_ids_are() {
+fn front_and_daemon_number_requests_alike_for_all_ids() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     for id in [
@@ -182,7 +182,7 @@ fn requests_are_counted_alike_whatever_their_ids_are() {
 }
 
 #[test]
-fn a_request_under_an_id_in_use_takes_nothing_from_the_one_that_uses_it() {
+fn duplicate_id_does_not_affect_the_first_request() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let (ear, go) = (home.ear("runs"), home.ear("go"));
@@ -199,7 +199,7 @@ fn a_request_under_an_id_in_use_takes_nothing_from_the_one_that_uses_it() {
 
 /// The daemon dies when an answer has left: before it is noted that it was told, or after.
 #[test]
-fn what_was_read_when_the_daemon_died_is_not_lost() {
+fn output_read_when_the_daemon_died_is_read_again() {
     let noted = |era| (era, "read.noted", "No output available");
     let unnoted = |era| (era, "read.told", "[stdout] one\n");
     for (era, place, next) in ERAS.map(noted).into_iter().chain(ERAS.map(unnoted)) {
@@ -230,7 +230,7 @@ fn what_was_read_when_the_daemon_died_is_not_lost() {
 
 /// What one has read is read for the other, though nobody has its answer yet.
 #[test]
-fn two_reads_under_way_are_told_different_lines() {
+fn two_concurrent_reads_get_different_lines() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let command = "echo one; echo two; sleep 1000";
@@ -256,7 +256,7 @@ fn two_reads_under_way_are_told_different_lines() {
 }
 
 #[test]
-fn a_shell_call_whose_command_others_end_says_so() {
+fn shell_reports_that_another_client_ended_the_command() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let begin = |client: &mut Client, name: &str| {
@@ -291,7 +291,7 @@ fn a_shell_call_whose_command_others_end_says_so() {
 }
 
 #[test]
-fn several_calls_at_once_survive_their_daemon() {
+fn concurrent_calls_survive_a_killed_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let mut ids = Vec::new();
@@ -328,7 +328,7 @@ fn kill_again_when_back(home: &Home) {
 }
 
 #[test]
-fn an_open_question_is_asked_again_by_the_next_daemon() {
+fn open_question_is_asked_again_by_the_next_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let go = home.ear("go");
@@ -358,7 +358,7 @@ fn an_open_question_is_asked_again_by_the_next_daemon() {
 }
 
 #[test]
-fn an_idle_client_finds_the_next_daemon() {
+fn idle_front_reconnects_on_the_next_call() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -370,7 +370,7 @@ fn an_idle_client_finds_the_next_daemon() {
 }
 
 #[test]
-fn a_cancellation_reaches_the_next_daemon() {
+fn cancellation_is_replayed_to_the_next_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let ear = home.ear("ear");
@@ -386,7 +386,7 @@ fn a_cancellation_reaches_the_next_daemon() {
 }
 
 #[test]
-fn s1_the_front_ends_with_its_client_and_nothing_else_does() {
+fn s1_front_exits_with_its_client_and_sessions_continue() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -401,7 +401,7 @@ fn s1_the_front_ends_with_its_client_and_nothing_else_does() {
 }
 
 #[test]
-fn a_pipe_that_is_only_written_to_gets_its_answers() {
+fn closed_input_pipe_gets_its_answers() {
     let home = Home::new();
     // No daemon runs yet: however long it takes to start, it is waited for.
     let mut client = Client::silent(&home, LEGACY);
@@ -421,7 +421,7 @@ fn a_pipe_that_is_only_written_to_gets_its_answers() {
 
 /// Nobody can be gone behind a file, so even an answer that takes longer than a client would wait comes.
 #[test]
-fn a_file_of_requests_gets_every_answer() {
+fn input_file_gets_every_answer() {
     let home = Home::new();
     let requests = home.path("requests");
     let initialize = json!({
@@ -445,7 +445,7 @@ fn a_file_of_requests_gets_every_answer() {
 }
 
 #[test]
-fn s2_a_request_id_that_is_used_again_is_another_call() {
+fn s2_reused_request_id_is_another_call() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -460,7 +460,7 @@ fn s2_a_request_id_that_is_used_again_is_another_call() {
 }
 
 #[test]
-fn agents_see_only_their_own() {
+fn agents_see_only_their_own_sessions() {
     let home = Home::new();
     let answers: Vec<Value> = ["one", "two"]
         .iter()
@@ -483,7 +483,7 @@ fn agents_see_only_their_own() {
 }
 
 #[test]
-fn two_clients_of_an_agent_take_no_line_from_each_other() {
+fn two_clients_of_an_agent_have_separate_cursors() {
     let home = Home::new();
     for era in ERAS {
         let mut clients = [0, 1].map(|_| {
@@ -525,7 +525,7 @@ fn two_clients_of_an_agent_take_no_line_from_each_other() {
 }
 
 #[test]
-fn s24_a_daemon_that_is_stopped_or_replaced_leaves_its_calls_to_the_next() {
+fn s24_calls_of_a_stopped_daemon_continue_in_the_next() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
@@ -542,7 +542,7 @@ fn s24_a_daemon_that_is_stopped_or_replaced_leaves_its_calls_to_the_next() {
 }
 
 #[test]
-fn a_daemon_that_cannot_be_reached_is_no_riddle() {
+fn unreachable_daemon_is_explained() {
     let home = Home::new();
     std::fs::write(home.path("file"), "").expect("a file");
     let nowhere = home.path("file/abide");
