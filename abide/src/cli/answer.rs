@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::args::{Answer, YesNo};
+use super::args::{AnswerArgs, YesNo};
 use super::client::{self, Client, ClientError};
 use super::error::CliError;
 use super::prompt::{Prompt, PromptAnswer};
@@ -15,7 +15,7 @@ use super::show;
 use super::show::outln;
 use crate::cli::terminal::Terminal;
 
-pub async fn answer(client: Client, args: Answer) -> Result<u8, CliError> {
+pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
     if let (Some(question), Some(answer)) = (&args.question, args.answer) {
         return send_answer(&client, question, answer, args.json.json).await;
     }

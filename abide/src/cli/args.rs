@@ -9,8 +9,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 mod setup;
 mod waiting;
 
-pub use setup::{ClientName, Doctor, SchemaOf, Setup, Top};
-pub use waiting::{Call, Hook, Messages, MessagesAct, Timer, TimerAct, TimerStart, Wait};
+pub use setup::{ClientName, DoctorArgs, SchemaArgs, SetupArgs, TopArgs};
+pub use waiting::{
+    CallArgs, Hook, MessagesArgs, MessagesCommand, TimerActionArgs, TimerCommand, TimerStartArgs,
+    WaitArgs,
+};
 
 use super::duration::{self, DurationLimit};
 
@@ -31,29 +34,29 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    Run(Run),
-    Answer(Answer),
+    Run(RunArgs),
+    Answer(AnswerArgs),
     #[command(subcommand)]
-    Session(Session),
-    Logs(Logs),
+    Session(SessionCommand),
+    Logs(LogsArgs),
     #[command(subcommand)]
-    Timer(Timer),
-    Wait(Wait),
-    Messages(Messages),
-    Call(Call),
-    Open(Open),
-    Status(Status),
-    Top(Top),
-    Setup(Setup),
-    Doctor(Doctor),
-    Stop(Stop),
-    Serve(Serve),
-    Mcp(Mcp),
-    Tools(Tools),
-    Schema(SchemaOf),
-    Completions(Completions),
-    Man(Man),
-    Version(Version),
+    Timer(TimerCommand),
+    Wait(WaitArgs),
+    Messages(MessagesArgs),
+    Call(CallArgs),
+    Open(OpenArgs),
+    Status(StatusArgs),
+    Top(TopArgs),
+    Setup(SetupArgs),
+    Doctor(DoctorArgs),
+    Stop(StopArgs),
+    Serve(ServeArgs),
+    Mcp(McpArgs),
+    Tools(ToolsArgs),
+    Schema(SchemaArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    Version(VersionArgs),
 }
 
 /// Open the page in a browser
@@ -61,17 +64,17 @@ pub enum Command {
 /// Prints a link that logs in one browser and opens it if there is a display. The link works once,
 /// for one minute; the login lasts 30 days.
 #[derive(Debug, Args)]
-pub struct Open {
+pub struct OpenArgs {
     /// Only print the link
     #[arg(long)]
     pub print: bool,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// The `--json` option.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct Json {
+pub struct JsonArg {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -79,16 +82,16 @@ pub struct Json {
 
 /// The `--agent` option.
 #[derive(Clone, Debug, Args)]
-pub struct Agent {
+pub struct AgentArg {
     /// Act as this agent, which sees only its own sessions
     #[arg(long, env = "ABIDE_AGENT", hide_env_values = true, value_name = "NAME")]
     agent: Option<String>,
 }
 
-impl Agent {
+impl AgentArg {
     /// No agent.
     pub fn none() -> Self {
-        Agent { agent: None }
+        AgentArg { agent: None }
     }
 
     /// The name, if one is given.
@@ -132,7 +135,7 @@ Exit codes:
 /// asked whether to continue waiting. If there is no terminal to ask at, it continues.
 #[derive(Debug, Args)]
 #[command(after_long_help = RUN_HELP, after_help = "`abide run --help` has examples and the exit codes.")]
-pub struct Run {
+pub struct RunArgs {
     /// Ask after this long without output, or `never` [default: 60s, with --pty never]
     #[arg(long, value_name = "TIME", value_parser = duration::parse_limit)]
     pub idle: Option<DurationLimit>,
@@ -152,7 +155,7 @@ pub struct Run {
     #[arg(long)]
     pub unfiltered: bool,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     /// Print the result as one JSON object at the end, without live output
     #[arg(long)]
     pub json: bool,
@@ -179,7 +182,7 @@ The first answer counts. Only a person can answer, not a command and not an agen
 /// Answer questions about commands that went quiet
 #[derive(Debug, Args)]
 #[command(after_help = ANSWER_HELP)]
-pub struct Answer {
+pub struct AnswerArgs {
     /// Question id; without it, all open questions are shown
     #[arg(requires = "answer")]
     pub question: Option<String>,
@@ -189,7 +192,7 @@ pub struct Answer {
     #[arg(long, short, conflicts_with = "question")]
     pub follow: bool,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -204,18 +207,18 @@ pub enum YesNo {
 ///
 /// Every command runs in a session: the command, all processes it started, and their output.
 #[derive(Debug, Subcommand)]
-pub enum Session {
-    Start(Start),
-    Attach(Attach),
-    List(List),
-    Read(Logs),
-    Send(Send),
-    Screen(Screen),
-    Search(Search),
-    Extend(Extend),
-    Resize(Resize),
-    Signal(Signal),
-    Kill(Kill),
+pub enum SessionCommand {
+    Start(StartArgs),
+    Attach(AttachArgs),
+    List(ListArgs),
+    Read(LogsArgs),
+    Send(SendArgs),
+    Screen(ScreenArgs),
+    Search(SearchArgs),
+    Extend(ExtendArgs),
+    Resize(ResizeArgs),
+    Signal(SignalArgs),
+    Kill(KillArgs),
 }
 
 const START_HELP: &str = "\
@@ -228,7 +231,7 @@ The session runs in the background: `abide session attach` connects to it.";
 /// Start a command in a terminal in the background
 #[derive(Debug, Args)]
 #[command(after_help = START_HELP)]
-pub struct Start {
+pub struct StartArgs {
     /// Run it in this directory
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
@@ -248,9 +251,9 @@ pub struct Start {
     #[arg(long, value_name = "TIME", value_parser = duration::parse_limit, default_value_t = DurationLimit::After(limit::INACTIVITY_DEFAULT))]
     pub inactivity: DurationLimit,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
     /// The command to run; a single word is run by the shell
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -266,7 +269,7 @@ Sequences that change this terminal (title, clipboard, colour palette) are remov
 /// Attach to the terminal of a session; others can use it at the same time
 #[derive(Debug, Args)]
 #[command(after_help = ATTACH_HELP)]
-pub struct Attach {
+pub struct AttachArgs {
     /// Session id
     pub session: String,
     /// Let the program change this terminal's title, clipboard and colour palette
@@ -276,7 +279,7 @@ pub struct Attach {
     #[arg(long)]
     pub keep_size: bool,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     /// Print the session as JSON after detaching
     #[arg(long)]
     pub json: bool,
@@ -292,7 +295,7 @@ Examples:
 /// Type text and press keys, then show the output that follows
 #[derive(Debug, Args)]
 #[command(after_help = SEND_HELP)]
-pub struct Send {
+pub struct SendArgs {
     /// Session id
     pub session: String,
     /// Text to type
@@ -301,20 +304,20 @@ pub struct Send {
     #[arg(long = "key", short, value_name = "KEY")]
     pub keys: Vec<String>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Show the current screen of a session
 #[derive(Debug, Args)]
-pub struct Screen {
+pub struct ScreenArgs {
     /// Session id
     pub session: String,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 const SEARCH_HELP: &str = "\
@@ -324,7 +327,7 @@ Example:
 /// Search the output of a session
 #[derive(Debug, Args)]
 #[command(after_help = SEARCH_HELP)]
-pub struct Search {
+pub struct SearchArgs {
     /// Session id
     pub session: String,
     /// Regular expression
@@ -336,15 +339,15 @@ pub struct Search {
     #[arg(long, value_name = "LINES", default_value_t = limit::LINES_DEFAULT)]
     pub max_lines: usize,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Resize the terminal of a session
 #[derive(Debug, Args)]
 #[command(override_usage = "abide session resize <SESSION> <COLS> <ROWS>")]
-pub struct Resize {
+pub struct ResizeArgs {
     /// Session id
     pub session: String,
     /// Width in characters
@@ -352,35 +355,35 @@ pub struct Resize {
     /// Height in lines
     pub rows: u16,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Send a signal to the foreground process group of a session
 #[derive(Debug, Args)]
-pub struct Signal {
+pub struct SignalArgs {
     /// Session id
     pub session: String,
     /// Signal name such as INT, or number
     #[arg(default_value = "INT")]
     pub signal: String,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// List running sessions
 #[derive(Debug, Args)]
-pub struct List {
+pub struct ListArgs {
     /// Include sessions that have ended
     #[arg(long, short)]
     pub all: bool,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 const LOGS_HELP: &str = "\
@@ -394,7 +397,7 @@ terminal.";
 /// Show the output of a session
 #[derive(Debug, Args)]
 #[command(after_help = LOGS_HELP)]
-pub struct Logs {
+pub struct LogsArgs {
     /// Session id
     pub session: String,
     /// Follow the output until the command ends
@@ -413,20 +416,20 @@ pub struct Logs {
     #[arg(long)]
     pub stderr: bool,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// End a session: the command and every process it started
 #[derive(Debug, Args)]
-pub struct Kill {
+pub struct KillArgs {
     /// Session id
     pub session: String,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 const EXTEND_HELP: &str = "\
@@ -441,7 +444,7 @@ abide session extend <SESSION> --timeout <TIME>
 #[derive(Debug, Args)]
 #[command(after_help = EXTEND_HELP, override_usage = EXTEND_USAGE)]
 #[group(id = "limits", required = true, multiple = true, args = ["timeout", "idle"])]
-pub struct Extend {
+pub struct ExtendArgs {
     /// Session id
     pub session: String,
     /// End it this long from now
@@ -451,23 +454,23 @@ pub struct Extend {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub idle: Option<Millis>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Show the state of the daemon
 #[derive(Debug, Args)]
-pub struct Status {
+pub struct StatusArgs {
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Stop the daemon; sessions continue, and the next command starts it again
 #[derive(Debug, Args)]
-pub struct Stop {
+pub struct StopArgs {
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Run the daemon in the foreground
@@ -475,7 +478,7 @@ pub struct Stop {
 /// Usually not needed: every command starts the daemon if it is not running. Use it to watch the
 /// daemon or to start it from a service manager.
 #[derive(Debug, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Started by another abide, which waits to hear that it is ready
     #[arg(long, hide = true)]
     pub background: bool,
@@ -483,14 +486,14 @@ pub struct Serve {
 
 /// Serve the tools to an MCP client over standard input and output
 #[derive(Debug, Args)]
-pub struct Mcp {
+pub struct McpArgs {
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
 }
 
 /// Print the tool descriptions for a client or a model
 #[derive(Debug, Args)]
-pub struct Tools {
+pub struct ToolsArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Mcp)]
     pub format: Format,
@@ -517,14 +520,14 @@ Example:
 /// Print shell completions
 #[derive(Debug, Args)]
 #[command(after_help = COMPLETIONS_HELP)]
-pub struct Completions {
+pub struct CompletionsArgs {
     /// Shell
     pub shell: clap_complete::Shell,
 }
 
 /// Write the manual pages to a directory
 #[derive(Debug, Args)]
-pub struct Man {
+pub struct ManArgs {
     /// Target directory; created if it does not exist
     #[arg(required_unless_present = "markdown")]
     pub dir: Option<PathBuf>,
@@ -535,7 +538,7 @@ pub struct Man {
 
 /// Print the version
 #[derive(Debug, Args)]
-pub struct Version {
+pub struct VersionArgs {
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }

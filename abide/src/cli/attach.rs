@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::args::Attach;
+use super::args::AttachArgs;
 use super::check_id;
 use super::client::{Client, ClientError, ResponseStream};
 use super::error::{CliError, EXIT_ABIDE_ERROR};
@@ -32,7 +32,7 @@ const RESTORE: &[u8] =
 /// Clears the screen before the session's screen is drawn.
 const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
 
-pub async fn attach(client: Client, attach: Attach) -> Result<u8, CliError> {
+pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> {
     let id = check_id(&attach.session)?.to_owned();
     let terminal = Terminal::foreground().ok_or_else(|| {
         CliError::new("there is no terminal to attach to")

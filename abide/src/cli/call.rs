@@ -5,7 +5,7 @@ use std::io::Read;
 use abide_output::sanitizer::Sanitizer;
 use serde_json::{Value, json};
 
-use super::args::Call;
+use super::args::CallArgs;
 use super::client::{Client, ClientError};
 use super::error::CliError;
 use super::show;
@@ -15,7 +15,7 @@ use crate::xml;
 /// Longest text that is read, in bytes.
 const TEXT_LIMIT: u64 = 16 << 20;
 
-pub async fn call(client: Client, call: Call) -> Result<u8, CliError> {
+pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
     let mut text = String::new();
     let read = match &call.file {
         Some(path) => std::fs::File::open(path)

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::args::Logs;
+use super::args::LogsArgs;
 use super::client::{Client, ClientError, ResponseStream};
 use super::error::CliError;
 use super::reconnect::Reconnect;
 use super::show::errln;
 use crate::http::frame::{Frame, Stream};
 
-pub async fn logs(client: Client, logs: Logs) -> Result<u8, CliError> {
+pub async fn logs(client: Client, logs: LogsArgs) -> Result<u8, CliError> {
     let mut printer = LogPrinter {
         sanitizers: Default::default(),
         at: logs.from,
@@ -52,7 +52,7 @@ impl From<CliError> for LogError {
 }
 
 struct LogPrinter {
-    logs: Logs,
+    logs: LogsArgs,
     at: u64,
     /// Arrival time of the output that is printed next, in Unix milliseconds.
     time: u64,

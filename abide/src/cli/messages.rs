@@ -3,7 +3,7 @@
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::args::{self, Hook, Messages, MessagesAct};
+use super::args::{self, Hook, MessagesArgs, MessagesCommand};
 use super::client::Client;
 use super::error::CliError;
 use super::reconnect::{self, LineHandler};
@@ -16,17 +16,17 @@ use abide_engine::config::{self, Paths};
 const INDENT: usize = 4;
 
 pub async fn messages(
-    client: &dyn Fn(args::Agent) -> Client,
+    client: &dyn Fn(args::AgentArg) -> Client,
     paths: &Paths,
-    args: Messages,
+    args: MessagesArgs,
 ) -> Result<u8, CliError> {
     if let Some(Hook::ClaudeCode) = args.hook {
         let agent = args.agent.name().unwrap_or_else(config::agent_from_env);
         return hook::wait(paths, agent).await;
     }
-    if let Some(MessagesAct::Resend(resend)) = args.act {
+    if let Some(MessagesCommand::Resend(resend)) = args.act {
         let path = format!("/v1/messages/{}/wake", super::check_id(&resend.message)?);
-        let person = client(args::Agent::none());
+        let person = client(args::AgentArg::none());
         let message = person.post(&path, &json!({})).await?;
         if resend.json.json {
             show::json(&message);

@@ -41,7 +41,7 @@ use serde_json::json;
 
 use crate::client;
 use abide_engine::config::{self, Paths};
-use args::{Cli, Command, Session};
+use args::{Cli, Command, SessionCommand};
 use client::Client;
 use error::{CliError, EXIT_ABIDE_ERROR};
 use show::outln;
@@ -148,48 +148,48 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
         .enable_all()
         .build()?;
     let done = runtime.block_on(async {
-        let client = |agent: args::Agent| Client::new(paths.clone(), agent.name());
+        let client = |agent: args::AgentArg| Client::new(paths.clone(), agent.name());
         let person = || Client::new(paths.clone(), None);
         match command {
             Command::Run(mut run) => {
-                let agent = std::mem::replace(&mut run.agent, args::Agent::none());
+                let agent = std::mem::replace(&mut run.agent, args::AgentArg::none());
                 run::run(client(agent), run).await
             }
             Command::Answer(answer) => answer::answer(person(), answer).await,
             Command::Open(open) => open::open(person(), open).await,
             Command::Top(args) => top::top(person(), args).await,
             Command::Status(status) => status::status(person(), status.json.json).await,
-            Command::Logs(logs) | Command::Session(Session::Read(logs)) => {
+            Command::Logs(logs) | Command::Session(SessionCommand::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await
             }
-            Command::Session(Session::Start(start)) => {
+            Command::Session(SessionCommand::Start(start)) => {
                 terminal_session::start(client(start.agent.clone()), start).await
             }
-            Command::Session(Session::Attach(attach)) => {
+            Command::Session(SessionCommand::Attach(attach)) => {
                 attach::attach(client(attach.agent.clone()), attach).await
             }
-            Command::Session(Session::Send(send)) => {
+            Command::Session(SessionCommand::Send(send)) => {
                 terminal_session::send(client(send.agent.clone()), send).await
             }
-            Command::Session(Session::Screen(screen)) => {
+            Command::Session(SessionCommand::Screen(screen)) => {
                 terminal_session::screen(client(screen.agent.clone()), screen).await
             }
-            Command::Session(Session::Search(search)) => {
+            Command::Session(SessionCommand::Search(search)) => {
                 terminal_session::search(client(search.agent.clone()), search).await
             }
-            Command::Session(Session::Resize(resize)) => {
+            Command::Session(SessionCommand::Resize(resize)) => {
                 terminal_session::resize(client(resize.agent.clone()), resize).await
             }
-            Command::Session(Session::Signal(signal)) => {
+            Command::Session(SessionCommand::Signal(signal)) => {
                 terminal_session::signal(client(signal.agent.clone()), signal).await
             }
-            Command::Session(Session::List(list)) => {
+            Command::Session(SessionCommand::List(list)) => {
                 sessions::list(client(list.agent.clone()), list).await
             }
-            Command::Session(Session::Kill(kill)) => {
+            Command::Session(SessionCommand::Kill(kill)) => {
                 sessions::kill(client(kill.agent.clone()), kill).await
             }
-            Command::Session(Session::Extend(extend)) => {
+            Command::Session(SessionCommand::Extend(extend)) => {
                 sessions::extend(client(extend.agent.clone()), extend).await
             }
             Command::Timer(timer) => timers::timer(&client, timer).await,

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use super::args::Open;
+use super::args::OpenArgs;
 use super::client::Client;
 use super::error::CliError;
 use super::show;
@@ -14,7 +14,7 @@ use super::show::{errln, outln};
 /// Program that opens a link on a desktop.
 const OPENER: &str = "xdg-open";
 
-pub async fn open(client: Client, args: Open) -> Result<u8, CliError> {
+pub async fn open(client: Client, args: OpenArgs) -> Result<u8, CliError> {
     let offer = client.post_retrying("/v1/logins", &json!({})).await?;
     let link = offer["url"].as_str().unwrap_or_default();
     let opened = !args.print && !args.json.json && has_a_display() && start_browser(link);

@@ -9,7 +9,7 @@ use abide_api::{
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
 
-use super::args::SchemaOf;
+use super::args::SchemaArgs;
 use super::error::CliError;
 use super::show::{self, outln};
 
@@ -67,7 +67,7 @@ const PLAIN: [(&str, &str); 6] = [
     ("man", "it prints and writes pages for people"),
 ];
 
-pub fn schema(args: &SchemaOf) -> Result<(), CliError> {
+pub fn schema(args: &SchemaArgs) -> Result<(), CliError> {
     let wanted = args.command.join(" ");
     if wanted.is_empty() {
         let all: Map<String, Value> = COMMANDS

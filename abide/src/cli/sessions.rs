@@ -4,7 +4,7 @@ use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::args::{Extend, Kill, List};
+use super::args::{ExtendArgs, KillArgs, ListArgs};
 use super::client::Client;
 use super::error::CliError;
 use super::show::{self, Row, outln};
@@ -13,7 +13,7 @@ use abide_engine::clock::{Clock, SystemClock};
 /// Page size of list requests.
 const PAGE: usize = 1_000;
 
-pub async fn list(client: Client, list: List) -> Result<u8, CliError> {
+pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
     let mut sessions = Vec::new();
     let mut after = String::new();
     loop {
@@ -88,7 +88,7 @@ fn state(session: &Value) -> (String, anstyle::Style) {
     }
 }
 
-pub async fn kill(client: Client, kill: Kill) -> Result<u8, CliError> {
+pub async fn kill(client: Client, kill: KillArgs) -> Result<u8, CliError> {
     let path = format!("/v1/sessions/{}/kill", super::check_id(&kill.session)?);
     let session = client.post_retrying(&path, &json!({})).await?;
     if kill.json.json {
@@ -109,7 +109,7 @@ pub(super) fn killed(id: &str, session: &Value) -> String {
     }
 }
 
-pub async fn extend(client: Client, extend: Extend) -> Result<u8, CliError> {
+pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> {
     let path = format!("/v1/sessions/{}/extend", super::check_id(&extend.session)?);
     let seconds = |span: Option<Millis>| span.map(|span| span.0 as f64 / 1_000.0);
     let body = json!({"timeout": seconds(extend.timeout), "idle": seconds(extend.idle)});

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::args::{Resize, Screen, Search, Send, Signal, Start};
+use super::args::{ResizeArgs, ScreenArgs, SearchArgs, SendArgs, SignalArgs, StartArgs};
 use super::client::Client;
 use super::duration::DurationLimit;
 use super::error::CliError;
@@ -35,7 +35,7 @@ async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, Cli
     Ok(0)
 }
 
-pub async fn start(client: Client, start: Start) -> Result<u8, CliError> {
+pub async fn start(client: Client, start: StartArgs) -> Result<u8, CliError> {
     let (command, argv) = run::command(&start.command)?;
     // The words are passed to the shell as a quoted command line, which is only possible if they are text.
     let is_text = |word: &OsText| matches!(word, OsText::Text(_));
@@ -72,7 +72,7 @@ pub async fn start(client: Client, start: Start) -> Result<u8, CliError> {
     show(client, arguments, start.json.json).await
 }
 
-pub async fn send(client: Client, send: Send) -> Result<u8, CliError> {
+pub async fn send(client: Client, send: SendArgs) -> Result<u8, CliError> {
     let arguments = json!({
         "action": "send_input",
         "session_id": check_id(&send.session)?,
@@ -82,13 +82,13 @@ pub async fn send(client: Client, send: Send) -> Result<u8, CliError> {
     show(client, arguments, send.json.json).await
 }
 
-pub async fn screen(client: Client, screen: Screen) -> Result<u8, CliError> {
+pub async fn screen(client: Client, screen: ScreenArgs) -> Result<u8, CliError> {
     let arguments = json!({"action": "screen", "session_id": check_id(&screen.session)?});
     show(client, arguments, screen.json.json).await
 }
 
 /// Searches a session. The exit code is that of grep: 0 with matches, 1 without.
-pub async fn search(client: Client, search: Search) -> Result<u8, CliError> {
+pub async fn search(client: Client, search: SearchArgs) -> Result<u8, CliError> {
     let arguments = json!({
         "action": "search",
         "session_id": check_id(&search.session)?,
@@ -105,7 +105,7 @@ pub async fn search(client: Client, search: Search) -> Result<u8, CliError> {
     Ok(u8::from(result["matches"] == json!(0)))
 }
 
-pub async fn resize(client: Client, resize: Resize) -> Result<u8, CliError> {
+pub async fn resize(client: Client, resize: ResizeArgs) -> Result<u8, CliError> {
     let arguments = json!({
         "action": "resize",
         "session_id": check_id(&resize.session)?,
@@ -115,7 +115,7 @@ pub async fn resize(client: Client, resize: Resize) -> Result<u8, CliError> {
     show(client, arguments, resize.json.json).await
 }
 
-pub async fn signal(client: Client, signal: Signal) -> Result<u8, CliError> {
+pub async fn signal(client: Client, signal: SignalArgs) -> Result<u8, CliError> {
     let given = signal
         .signal
         .parse::<i32>()

@@ -4,7 +4,7 @@ use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::args::{self, Timer, TimerAct, TimerStart};
+use super::args::{self, TimerActionArgs, TimerCommand, TimerStartArgs};
 use super::client::{Client, ClientError};
 use super::error::CliError;
 use super::reconnect::Reconnect;
@@ -16,10 +16,13 @@ use abide_engine::entropy;
 /// Page size of list requests.
 const PAGE: usize = 1_000;
 
-pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Result<u8, CliError> {
+pub async fn timer(
+    client: &dyn Fn(args::AgentArg) -> Client,
+    timer: TimerCommand,
+) -> Result<u8, CliError> {
     match timer {
-        Timer::Start(new) => start(client(new.agent.clone()), new).await,
-        Timer::Read(read) => match read.timer {
+        TimerCommand::Start(new) => start(client(new.agent.clone()), new).await,
+        TimerCommand::Read(read) => match read.timer {
             Some(timer) => {
                 let path = format!("/v1/timers/{}", super::check_id(&timer)?);
                 let timer = client(read.agent).get(&path).await?;
@@ -28,18 +31,18 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
             }
             None => list_active(&client(read.agent), read.json.json).await,
         },
-        Timer::Stop(args) => {
+        TimerCommand::Stop(args) => {
             timer_action(client(args.agent.clone()), "stop", args, json!({})).await
         }
-        Timer::Cancel(args) => {
+        TimerCommand::Cancel(args) => {
             timer_action(client(args.agent.clone()), "cancel", args, json!({})).await
         }
-        Timer::Resume(args) => {
+        TimerCommand::Resume(args) => {
             timer_action(client(args.agent.clone()), "resume", args, json!({})).await
         }
-        Timer::Pause(pause) => {
+        TimerCommand::Pause(pause) => {
             let more = json!({"pause_duration": seconds(pause.time)});
-            let args = TimerAct {
+            let args = TimerActionArgs {
                 timer: pause.timer,
                 reason: pause.reason,
                 agent: pause.agent.clone(),
@@ -47,14 +50,14 @@ pub async fn timer(client: &dyn Fn(args::Agent) -> Client, timer: Timer) -> Resu
             };
             timer_action(client(pause.agent), "pause", args, more).await
         }
-        Timer::List(list) => list_active(&client(list.agent), list.json.json).await,
-        Timer::History(history) => {
+        TimerCommand::List(list) => list_active(&client(list.agent), list.json.json).await,
+        TimerCommand::History(history) => {
             let path = format!("/v1/timers/history?limit={}", history.limit);
             let timers = client(history.agent).get(&path).await?;
             print_table(&timers, history.json.json, "No timers have ended yet.");
             Ok(0)
         }
-        Timer::Stats(stats) => {
+        TimerCommand::Stats(stats) => {
             let found = client(stats.agent).get("/v1/timers/stats").await?;
             if stats.json.json {
                 show::json(&found);
@@ -95,7 +98,7 @@ async fn every_page(client: &Client) -> Result<Vec<Value>, CliError> {
     }
 }
 
-async fn start(client: Client, new: TimerStart) -> Result<u8, CliError> {
+async fn start(client: Client, new: TimerStartArgs) -> Result<u8, CliError> {
     let client = match &new.until {
         Some(until) => with_file_state(client, until),
         None => client,
@@ -122,7 +125,7 @@ async fn start(client: Client, new: TimerStart) -> Result<u8, CliError> {
 
 /// Creates a timer and stands by on it. If the daemon goes away, the request is repeated with the
 /// standby time that is left.
-async fn create(client: &Client, new: &TimerStart) -> Result<Value, ClientError> {
+async fn create(client: &Client, new: &TimerStartArgs) -> Result<Value, ClientError> {
     let mut body = json!({
         "total_duration": seconds(new.total),
         "timeout_duration": new.standby.map(seconds),
@@ -149,7 +152,7 @@ async fn create(client: &Client, new: &TimerStart) -> Result<Value, ClientError>
 async fn timer_action(
     client: Client,
     act: &str,
-    args: TimerAct,
+    args: TimerActionArgs,
     mut body: Value,
 ) -> Result<u8, CliError> {
     let path = format!("/v1/timers/{}/{act}", super::check_id(&args.timer)?);

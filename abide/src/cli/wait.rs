@@ -9,7 +9,7 @@ use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value, json};
 
-use super::args::Wait;
+use super::args::WaitArgs;
 use super::client::{Client, ClientError};
 use super::error::CliError;
 use super::reconnect::Reconnect;
@@ -19,7 +19,7 @@ use crate::http::headers::{FILES_HEADER, FilesBefore};
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::probe::Fingerprint;
 
-pub async fn wait(client: Client, wait: Wait) -> Result<u8, CliError> {
+pub async fn wait(client: Client, wait: WaitArgs) -> Result<u8, CliError> {
     let until = condition(&wait)?;
     let purpose = describe(&until);
     let client = with_file_state(client, &until);
@@ -106,7 +106,7 @@ fn path_text(path: &Path) -> Result<&str, CliError> {
     })
 }
 
-fn condition(wait: &Wait) -> Result<Value, CliError> {
+fn condition(wait: &WaitArgs) -> Result<Value, CliError> {
     let mut all: Vec<Value> = Vec::new();
     let mut add = |fields: &[(&str, Option<Value>)]| {
         if fields[0].1.is_some() {

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 
-use super::{Agent, Json};
+use super::{AgentArg, JsonArg};
 
 const SETUP_HELP: &str = "\
 Examples:
@@ -21,7 +21,7 @@ Exit codes: 0 done or nothing to do, 1 nothing was written.";
 #[derive(Debug, Args)]
 #[command(after_help = SETUP_HELP)]
 #[command(mut_arg("agent", |agent| agent.help("Name of the client's agent [default: the name of the client]")))]
-pub struct Setup {
+pub struct SetupArgs {
     /// Client
     pub client: ClientName,
     /// Show the change without writing it
@@ -37,9 +37,9 @@ pub struct Setup {
     #[arg(long)]
     pub project: bool,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 const DOCTOR_HELP: &str = "\
@@ -51,9 +51,9 @@ Exit codes: 0 no trouble, 1 trouble.";
 /// Check the installation and tell you how to fix it
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
-pub struct Doctor {
+pub struct DoctorArgs {
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 const TOP_HELP: &str = "\
@@ -62,7 +62,7 @@ Shows questions first, then running sessions, timers and messages. `?` lists the
 /// Watch and control questions, sessions and timers live
 #[derive(Debug, Args)]
 #[command(after_help = TOP_HELP)]
-pub struct Top {
+pub struct TopArgs {
     /// Print the current state once as JSON
     #[arg(long)]
     pub json: bool,
@@ -78,7 +78,7 @@ Later versions may add fields; ignore those that you do not know.";
 /// Print the JSON Schemas of --json output
 #[derive(Debug, Args)]
 #[command(after_help = SCHEMA_HELP)]
-pub struct SchemaOf {
+pub struct SchemaArgs {
     /// Command such as `session list`; without it, all commands
     pub command: Vec<String>,
 }

@@ -6,23 +6,23 @@ use abide_core::Millis;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::super::duration;
-use super::{Agent, Json};
+use super::{AgentArg, JsonArg};
 
 /// Start and control timers; they survive restarts and reboots
 #[derive(Debug, Subcommand)]
-pub enum Timer {
-    Start(TimerStart),
-    Read(TimerRead),
+pub enum TimerCommand {
+    Start(TimerStartArgs),
+    Read(TimerReadArgs),
     /// Stop a timer for good; nobody is notified
-    Stop(TimerAct),
+    Stop(TimerActionArgs),
     /// Stop waiting for a timer; it continues in the background and sends a message
-    Cancel(TimerAct),
-    Pause(TimerPause),
+    Cancel(TimerActionArgs),
+    Pause(TimerPauseArgs),
     /// Resume a paused timer now
-    Resume(TimerAct),
-    List(TimerList),
-    History(TimerHistory),
-    Stats(TimerStats),
+    Resume(TimerActionArgs),
+    List(TimerListArgs),
+    History(TimerHistoryArgs),
+    Stats(TimerStatsArgs),
 }
 
 const TIMER_START_HELP: &str = "\
@@ -43,7 +43,7 @@ abide timer start <TIME> --reason <TEXT> [OPTIONS]
 #[derive(Debug, Args)]
 #[command(after_help = TIMER_START_HELP, override_usage = TIMER_START_USAGE)]
 #[group(id = "purpose", required = true, multiple = false, args = ["reason", "mission"])]
-pub struct TimerStart {
+pub struct TimerStartArgs {
     /// Total duration
     #[arg(value_name = "TIME", value_parser = duration::parse)]
     pub total: Millis,
@@ -60,9 +60,9 @@ pub struct TimerStart {
     #[arg(long, value_name = "JSON", value_parser = condition)]
     pub until: Option<serde_json::Value>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 fn condition(text: &str) -> Result<serde_json::Value, String> {
@@ -71,32 +71,32 @@ fn condition(text: &str) -> Result<serde_json::Value, String> {
 
 /// Show one timer, or all active timers
 #[derive(Debug, Args)]
-pub struct TimerRead {
+pub struct TimerReadArgs {
     /// Timer id; without it, all active timers
     pub timer: Option<String>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// A timer and a reason
 #[derive(Debug, Args)]
-pub struct TimerAct {
+pub struct TimerActionArgs {
     /// Timer id
     pub timer: String,
     /// Reason, shown to the waiting agent
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Pause a timer for a while; it resumes by itself
 #[derive(Debug, Args)]
-pub struct TimerPause {
+pub struct TimerPauseArgs {
     /// Timer id
     pub timer: String,
     /// Duration of the pause
@@ -106,39 +106,39 @@ pub struct TimerPause {
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// List active timers
 #[derive(Debug, Args)]
-pub struct TimerList {
+pub struct TimerListArgs {
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// List timers that have ended, newest first
 #[derive(Debug, Args)]
-pub struct TimerHistory {
+pub struct TimerHistoryArgs {
     /// Maximum number of timers
     #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub limit: u16,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// Show statistics of all timers
 #[derive(Debug, Args)]
-pub struct TimerStats {
+pub struct TimerStatsArgs {
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 const WAIT_HELP: &str = "\
@@ -159,7 +159,7 @@ const WAIT_USAGE: &str = "abide wait [OPTIONS] <--port <PORT>|--url <URL>|…>";
 #[derive(Debug, Args)]
 #[command(after_help = WAIT_HELP, override_usage = WAIT_USAGE)]
 #[group(id = "what", required = true, multiple = true, args = ["port", "url", "file", "session", "command", "until"])]
-pub struct Wait {
+pub struct WaitArgs {
     /// A server listens at this port, such as 3000 or host:3000
     #[arg(long, value_name = "PORT")]
     pub port: Option<String>,
@@ -200,9 +200,9 @@ pub struct Wait {
     #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = duration::parse)]
     pub time: Millis,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 const MESSAGES_HELP: &str = "\
@@ -219,9 +219,9 @@ to standard error and exits with code 2; they then count as seen.";
 /// Show messages to agents without marking them as seen
 #[derive(Debug, Args)]
 #[command(after_help = MESSAGES_HELP, args_conflicts_with_subcommands = true)]
-pub struct Messages {
+pub struct MessagesArgs {
     #[command(subcommand)]
-    pub act: Option<MessagesAct>,
+    pub act: Option<MessagesCommand>,
     /// Show only messages that the agent has not seen
     #[arg(long)]
     pub unseen: bool,
@@ -238,25 +238,25 @@ pub struct Messages {
     #[arg(long, value_name = "CLIENT", conflicts_with_all = ["unseen", "deliveries", "follow", "json"])]
     pub hook: Option<Hook>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum MessagesAct {
-    Resend(Resend),
+pub enum MessagesCommand {
+    Resend(ResendArgs),
 }
 
 /// Deliver a message to its agent again, seen or not
 ///
 /// Only a person can do this, so that an agent cannot wake itself in a loop.
 #[derive(Debug, Args)]
-pub struct Resend {
+pub struct ResendArgs {
     /// Message id
     pub message: String,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }
 
 /// A client with hooks.
@@ -282,11 +282,11 @@ Example:
 /// Run the XML tool calls in a model's text and print the results
 #[derive(Debug, Args)]
 #[command(after_help = CALL_HELP)]
-pub struct Call {
+pub struct CallArgs {
     /// File with the text; without it, standard input
     pub file: Option<PathBuf>,
     #[command(flatten)]
-    pub agent: Agent,
+    pub agent: AgentArg,
     #[command(flatten)]
-    pub json: Json,
+    pub json: JsonArg,
 }

@@ -8,7 +8,7 @@ mod system;
 
 use serde_json::{Value, json};
 
-use super::args::Doctor;
+use super::args::DoctorArgs;
 use super::error::CliError;
 use super::show::{self, outln};
 use abide_engine::config::{Config, ConfigError, Paths};
@@ -85,7 +85,7 @@ impl Finding {
     }
 }
 
-pub fn doctor(args: Doctor, paths: Result<Paths, ConfigError>) -> Result<u8, CliError> {
+pub fn doctor(args: DoctorArgs, paths: Result<Paths, ConfigError>) -> Result<u8, CliError> {
     let findings = check(paths);
     let worst = findings.iter().map(|finding| finding.level).max();
     let worst = worst.unwrap_or(Level::Ok);

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::Value;
 
-use super::args::Run;
+use super::args::RunArgs;
 use super::client::{Client, ClientError, ResponseStream};
 use super::duration::DurationLimit;
 use super::error::{CliError, EXIT_ABIDE_ERROR};
@@ -33,7 +33,7 @@ use abide_session::inherited_limits;
 use control::Control;
 use output::{RunOutput, WriteError};
 
-pub async fn run(client: Client, args: Run) -> Result<u8, CliError> {
+pub async fn run(client: Client, args: RunArgs) -> Result<u8, CliError> {
     let terminal = terminal();
     let mut body = body(&args, terminal.as_ref())?;
     let mut output = RunOutput::new(args.json, args.unfiltered);
@@ -135,7 +135,7 @@ fn terminal() -> Option<Terminal> {
     has_terminal.then(Terminal::foreground).flatten()
 }
 
-fn body(args: &Run, terminal: Option<&Terminal>) -> Result<RunBody, CliError> {
+fn body(args: &RunArgs, terminal: Option<&Terminal>) -> Result<RunBody, CliError> {
     let (command, argv) = command(&args.command)?;
     let idle = match (args.idle, args.pty) {
         (Some(limit), _) => limit,
@@ -199,7 +199,7 @@ fn quoted(word: &OsStr) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-fn folder(args: &Run) -> Result<PathBuf, CliError> {
+fn folder(args: &RunArgs) -> Result<PathBuf, CliError> {
     let here = std::env::current_dir()
         .map_err(|fault| abide_error(format!("cannot use this directory: {fault}")))?;
     let folder = args

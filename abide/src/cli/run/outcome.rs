@@ -5,7 +5,7 @@ use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
 use super::output::RunOutput;
-use crate::cli::args::Run;
+use crate::cli::args::RunArgs;
 use crate::cli::error::EXIT_ABIDE_ERROR;
 use crate::cli::show::{self, errln};
 
@@ -19,7 +19,7 @@ const NOT_FOUND: u8 = 127;
 pub const INTERRUPTED: u8 = 130;
 
 /// Prints the outcome and returns the exit code.
-pub fn report(ended: &Value, cancelled: bool, args: &Run, output: RunOutput) -> u8 {
+pub fn report(ended: &Value, cancelled: bool, args: &RunArgs, output: RunOutput) -> u8 {
     let (code, sentence) = exit_code_and_sentence(ended, cancelled, args);
     if let Some(collected) = output.collected {
         let mut facts = ended.clone();
@@ -42,7 +42,7 @@ pub fn report(ended: &Value, cancelled: bool, args: &Run, output: RunOutput) -> 
     code
 }
 
-fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &Run) -> (u8, Option<String>) {
+fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &RunArgs) -> (u8, Option<String>) {
     let error = ended["error"].as_str().map(str::to_owned);
     let outcome = ended["outcome"].as_str().unwrap_or_default();
     let end = ended["end"].as_str().unwrap_or_default();

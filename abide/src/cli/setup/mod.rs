@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toml_edit::Table;
 
-use super::args::Setup;
+use super::args::SetupArgs;
 use super::error::CliError;
 use super::show::{self, outln};
 use crate::cli::{replace_file, terminal};
@@ -26,7 +26,7 @@ use jsonc::EditError;
 /// writer must not block a script for ever.
 const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub fn setup(args: Setup, paths: &Paths) -> Result<u8, CliError> {
+pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     let agent = args.agent.clone().name();
     let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
     if agent.chars().any(char::is_control) {
@@ -68,7 +68,7 @@ pub fn setup(args: Setup, paths: &Paths) -> Result<u8, CliError> {
 }
 
 /// Edits to make, each with its file.
-fn edits(args: &Setup, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)>, CliError> {
+fn edits(args: &SetupArgs, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)>, CliError> {
     let project = match args.project {
         true => Some(std::env::current_dir()?),
         false => None,
@@ -167,7 +167,7 @@ fn show_changes(changes: &[&Change]) {
     }
 }
 
-fn print_result(args: &Setup, agent: &str, changes: &[&Change], written: bool) {
+fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: bool) {
     let client = args.client.title();
     if changes.is_empty() {
         match args.undo {
@@ -215,7 +215,7 @@ fn print_reload_note(changes: &[&Change], paths: &Paths) {
     }
 }
 
-fn facts(args: &Setup, agent: &str, changes: &[Change], written: bool) -> Value {
+fn facts(args: &SetupArgs, agent: &str, changes: &[Change], written: bool) -> Value {
     let files: Vec<Value> = changes.iter().map(Change::facts).collect();
     json!({
         "client": args.client.word(),

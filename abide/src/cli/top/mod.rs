@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
-use super::args::Top;
+use super::args::TopArgs;
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::sessions::killed;
 use super::show;
@@ -31,7 +31,7 @@ fn next_tick() -> Mono {
     Mono(SystemClock.mono().0 + TICK)
 }
 
-pub async fn top(client: Client, args: Top) -> Result<u8, CliError> {
+pub async fn top(client: Client, args: TopArgs) -> Result<u8, CliError> {
     if args.json {
         let lists = feed::load(&client).await?;
         show::json(&lists.snapshot());
