@@ -229,10 +229,15 @@ fn api_and_session_depend_on_the_core_only() {
 }
 
 #[test]
-fn api_forbids_unsafe_code() {
-    let lib = root().join("crates/api/src/lib.rs");
-    let lib = std::fs::read_to_string(lib).expect("the crate");
-    assert!(lib.contains("#![forbid(unsafe_code)]"));
+fn api_and_program_forbid_unsafe_code() {
+    for file in [
+        "crates/api/src/lib.rs",
+        "abide/src/lib.rs",
+        "abide/src/main.rs",
+    ] {
+        let text = std::fs::read_to_string(root().join(file)).expect("the crate");
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{file}");
+    }
 }
 
 #[test]
