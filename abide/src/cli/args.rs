@@ -495,12 +495,12 @@ pub struct McpArgs {
 #[derive(Debug, Args)]
 pub struct ToolsArgs {
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Mcp)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = ToolFormat::Mcp)]
+    pub format: ToolFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ToolFormat {
     /// MCP `tools/list`
     Mcp,
     /// OpenAI function tools

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::args::Format;
+use super::args::ToolFormat;
 use super::{reference, show};
 use crate::tools::{Described, all};
 
-pub fn print(format: Format) {
+pub fn print(format: ToolFormat) {
     match format {
-        Format::Mcp => show::json(&json!({"tools": each(mcp)})),
-        Format::Openai => show::json(&each(openai)),
-        Format::Anthropic => show::json(&each(anthropic)),
-        Format::Xml => show::outln!("{}", xml().trim_end()),
-        Format::Markdown => show::outln!("{}", reference::tools(all()).trim_end()),
+        ToolFormat::Mcp => show::json(&json!({"tools": each(mcp)})),
+        ToolFormat::Openai => show::json(&each(openai)),
+        ToolFormat::Anthropic => show::json(&each(anthropic)),
+        ToolFormat::Xml => show::outln!("{}", xml().trim_end()),
+        ToolFormat::Markdown => show::outln!("{}", reference::tools(all()).trim_end()),
     }
 }
 

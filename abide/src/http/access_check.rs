@@ -121,11 +121,11 @@ impl AccessCheck {
         ))
     }
 
-    fn check_origin(&self, headers: &HeaderMap) -> Result<Origin, Problem> {
+    fn check_origin(&self, headers: &HeaderMap) -> Result<OriginCheck, Problem> {
         let own = |origin: &str| self.origins.iter().any(|own| own == origin);
         match single_header(headers, &header::ORIGIN) {
-            SingleHeader::None => Ok(Origin::Absent),
-            SingleHeader::Value(origin) if origin.to_str().is_ok_and(own) => Ok(Origin::Own),
+            SingleHeader::None => Ok(OriginCheck::Absent),
+            SingleHeader::Value(origin) if origin.to_str().is_ok_and(own) => Ok(OriginCheck::Own),
             SingleHeader::Value(_) | SingleHeader::Several => {
                 Err(Problem::forbidden("Origin not allowed"))
             }
@@ -133,7 +133,11 @@ impl AccessCheck {
     }
 
     /// Checks the credential. A token, if present, must be correct; a cookie counts only without a token.
-    fn check_credential(&self, request: &Request, origin: Origin) -> Result<Credential, Problem> {
+    fn check_credential(
+        &self,
+        request: &Request,
+        origin: OriginCheck,
+    ) -> Result<Credential, Problem> {
         let (method, headers) = (request.method(), request.headers());
         let path = request.uri().path();
         if headers.contains_key(header::AUTHORIZATION) {
@@ -149,7 +153,7 @@ impl AccessCheck {
         }
         let login = self.login(headers).ok_or_else(Problem::unauthorized)?;
         let opens_a_channel = headers.contains_key(header::UPGRADE);
-        if (!reads || opens_a_channel) && origin == Origin::Absent {
+        if (!reads || opens_a_channel) && origin == OriginCheck::Absent {
             return Err(Problem::forbidden(
                 "a request with a login cookie needs an `Origin` header",
             ));
@@ -193,7 +197,7 @@ impl AccessCheck {
 
 /// Result of the `Origin` check; a foreign origin is refused.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+enum OriginCheck {
     Absent,
     Own,
 }

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::openapi::Document;
+use super::openapi::OpenApiDocument;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;font:16px/1.5 system-ui,sans-serif}\
@@ -26,7 +26,7 @@ nav{line-height:2}\
 a{color:inherit}nav a{margin-right:1rem}";
 
 /// Renders the page, with a content security policy that allows only its own style sheet.
-pub fn page(document: &Document) -> Response {
+pub fn page(document: &OpenApiDocument) -> Response {
     let html = html(document.value());
     let digest = STANDARD.encode(Sha256::digest(STYLE));
     let policy = format!(

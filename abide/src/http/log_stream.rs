@@ -205,7 +205,7 @@ pub struct LogQuery {
     attach: bool,
     /// Raw bytes, or frames that separate the streams.
     #[serde(default)]
-    format: Format,
+    format: LogFormat,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -219,7 +219,7 @@ enum StreamFilter {
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Format {
+enum LogFormat {
     #[default]
     Raw,
     Frames,
@@ -247,8 +247,8 @@ pub async fn log(
     }
     tail.stop_before(query.to.unwrap_or(u64::MAX));
     let (kind, format) = match query.format {
-        Format::Raw => ("application/octet-stream", query.format),
-        Format::Frames => (frame::MEDIA_TYPE, query.format),
+        LogFormat::Raw => ("application/octet-stream", query.format),
+        LogFormat::Frames => (frame::MEDIA_TYPE, query.format),
     };
     // A client that reads a running session counts as activity, even without `follow`.
     let activity = match query.follow || view.is_running() {
@@ -281,7 +281,7 @@ struct LogBody {
     handle: Handle,
     view: std::sync::Arc<SessionView>,
     tail: LogTail,
-    format: Format,
+    format: LogFormat,
     next: u64,
     /// Arrival time of the last output that was sent, in Unix milliseconds.
     time: u64,
@@ -294,8 +294,8 @@ impl LogBody {
             let page = self.tail.page().await?;
             if !page.is_empty() {
                 let bytes = match self.format {
-                    Format::Raw => output_bytes(page),
-                    Format::Frames => frames(page, &mut self.next, Some(&mut self.time)),
+                    LogFormat::Raw => output_bytes(page),
+                    LogFormat::Frames => frames(page, &mut self.next, Some(&mut self.time)),
                 };
                 return Ok(Some((bytes, self)));
             }
@@ -308,7 +308,7 @@ impl LogBody {
                 // The keeper has reported the end; the outcome is known once the engine has processed it.
                 self.handle.wait_until_ended(self.view.id, activity).await;
             }
-            if self.format == Format::Frames {
+            if self.format == LogFormat::Frames {
                 let last = Frame::Ended(json(&self.ending())).encode();
                 return Ok(Some((last, self)));
             }

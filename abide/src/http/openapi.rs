@@ -153,19 +153,19 @@ impl ApiRouter {
     }
 
     /// Returns the routes and their document, which is generated on first use.
-    pub fn finish(self) -> (Router<State>, Arc<Document>) {
+    pub fn finish(self) -> (Router<State>, Arc<OpenApiDocument>) {
         let operations = self.operations;
         let document = LazyLock::new(
             Box::new(move || EncodedDocument::new(document(&operations))) as BuildDocument,
         );
-        (self.router, Arc::new(Document(document)))
+        (self.router, Arc::new(OpenApiDocument(document)))
     }
 }
 
 type BuildDocument = Box<dyn FnOnce() -> EncodedDocument + Send>;
 
 /// OpenAPI document, generated on first use.
-pub struct Document(LazyLock<EncodedDocument, BuildDocument>);
+pub struct OpenApiDocument(LazyLock<EncodedDocument, BuildDocument>);
 
 /// Document as a JSON value and as encoded bytes.
 struct EncodedDocument {
@@ -182,7 +182,7 @@ impl EncodedDocument {
     }
 }
 
-impl Document {
+impl OpenApiDocument {
     /// Encoded document.
     pub fn bytes(&self) -> Bytes {
         self.0.bytes.clone()

@@ -3,7 +3,7 @@
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
-use super::openapi::{ApiRouter, Document, operation};
+use super::openapi::{ApiRouter, OpenApiDocument, operation};
 use super::run_request::{PtySize, RunBody};
 use super::{
     events, frame, log_download, log_stream, login, messages, metrics, questions, runs,
@@ -18,7 +18,7 @@ pub const DOCS: &str = "/docs";
 const BYTES: &str = "application/octet-stream";
 
 /// Response with the OpenAPI document.
-pub fn openapi_json(document: &Document) -> Response {
+pub fn openapi_json(document: &OpenApiDocument) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-cache"),

@@ -5,24 +5,24 @@
 pub const PREFIX: &[u8] = b"!";
 /// From the daemon: the hello was read, and the connection is served.
 pub const ACCEPTED: &str = "!accepted\n";
-/// From the daemon: it is alive, in reply to [`Control::Check`].
+/// From the daemon: it is alive, in reply to [`ControlLine::Check`].
 pub const ALIVE: &str = "!alive\n";
 
 /// Control line from a front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlLine {
     /// The next line is a replayed request with this number.
     Again(u64),
     /// Asks the daemon to send [`ALIVE`] this many milliseconds after it has read everything before this line.
     Check(u64),
 }
 
-impl Control {
+impl ControlLine {
     /// Encodes the line, with its newline.
     pub fn line(self) -> String {
         match self {
-            Control::Again(number) => format!("!again {number}\n"),
-            Control::Check(millis) => format!("!check {millis}\n"),
+            ControlLine::Again(number) => format!("!again {number}\n"),
+            ControlLine::Check(millis) => format!("!check {millis}\n"),
         }
     }
 
@@ -31,8 +31,8 @@ impl Control {
         let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
         let (word, number) = (words.next()?, words.next()?.parse().ok()?);
         match word {
-            "!again" => Some(Control::Again(number)),
-            "!check" => Some(Control::Check(number)),
+            "!again" => Some(ControlLine::Again(number)),
+            "!check" => Some(ControlLine::Check(number)),
             _ => None,
         }
     }
@@ -44,13 +44,13 @@ mod tests {
 
     #[test]
     fn control_lines_decode_to_what_was_encoded() {
-        for control in [Control::Again(7), Control::Check(8)] {
+        for control in [ControlLine::Again(7), ControlLine::Check(8)] {
             let line = control.line();
-            assert_eq!(Control::read(line.as_bytes()), Some(control));
+            assert_eq!(ControlLine::read(line.as_bytes()), Some(control));
             assert!(line.as_bytes().starts_with(PREFIX));
         }
         for unknown in ["!", "!again", "!again x", "!check -1", "!other 1", "\u{0}"] {
-            assert_eq!(Control::read(unknown.as_bytes()), None, "{unknown}");
+            assert_eq!(ControlLine::read(unknown.as_bytes()), None, "{unknown}");
         }
     }
 }

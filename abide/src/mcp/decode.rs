@@ -42,7 +42,7 @@ pub enum DecodeError {
 }
 
 #[derive(Deserialize)]
-struct Call {
+struct ToolCallMessage {
     #[serde(rename = "jsonrpc")]
     _version: JsonRpcVersion2_0,
     #[serde(deserialize_with = "plain_id")]
@@ -124,7 +124,7 @@ impl<'de> Visitor<'de> for ParamsVisitor {
 
 /// Decodes a tool call. `None`: the library must decode the line.
 fn tool_call(line: &[u8]) -> Result<Option<ClientJsonRpcMessage>, DecodeError> {
-    let Call { id, params, .. } = match serde_json::from_slice(line) {
+    let ToolCallMessage { id, params, .. } = match serde_json::from_slice(line) {
         Ok(call) => call,
         Err(fault) => {
             return strict_json::duplicate_field(&fault).map_or(Ok(None), |message| {

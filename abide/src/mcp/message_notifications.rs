@@ -28,9 +28,9 @@ const SENT_LEVELS: [&str; 3] = ["debug", "info", LEVEL];
 
 /// Minimum log level of a client; true if it is above [`LEVEL`].
 #[derive(Default)]
-pub struct Level(AtomicBool);
+pub struct LogLevelFilter(AtomicBool);
 
-impl Level {
+impl LogLevelFilter {
     /// Sets the minimum level.
     pub fn set(&self, level: &Value) {
         let sent = level
@@ -51,7 +51,7 @@ pub struct Listener {
     /// Destination of the notifications.
     pub peer: Peer,
     /// Minimum log level of the client.
-    pub level: Arc<Level>,
+    pub level: Arc<LogLevelFilter>,
     /// True if the client listens to a channel.
     pub channel: bool,
     /// Conversations whose messages are announced.

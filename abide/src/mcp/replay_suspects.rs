@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::control::Control;
+use super::control::ControlLine;
 use super::front_state::{FrontState, PendingRequest};
 use super::json_line::{answer_line, error_line};
 use abide_engine::entropy;
@@ -44,7 +44,7 @@ pub enum ReplayState {
 /// Control line that asks the daemon to confirm that it is alive.
 pub fn check_line() -> String {
     let spread = entropy::bits() % (LIVENESS_DELAY.end - LIVENESS_DELAY.start);
-    Control::Check(LIVENESS_DELAY.start + spread).line()
+    ControlLine::Check(LIVENESS_DELAY.start + spread).line()
 }
 
 /// Line without the random time in it.
@@ -78,7 +78,7 @@ impl FrontState {
         let held_back = |line: &&mut PendingRequest| line.replay == ReplayState::HeldBack;
         if let Some(line) = self.unanswered.iter_mut().find(held_back) {
             line.replay = ReplayState::Unconfirmed;
-            let mut lines = Control::Again(line.number).line().into_bytes();
+            let mut lines = ControlLine::Again(line.number).line().into_bytes();
             lines.extend_from_slice(&line.bytes);
             lines.extend_from_slice(check_line().as_bytes());
             self.send(&lines);

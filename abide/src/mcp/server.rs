@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use super::call::{self, CallAnswer, CallContext};
 use super::front_hello::FrontHello;
-use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Level, Listener};
+use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Listener, LogLevelFilter};
 use super::other_questions::ShownQuestions;
 use super::peer::Peer;
 use super::seal::Seal;
@@ -38,7 +38,7 @@ pub struct Server {
     pub(super) handle: Handle,
     pub(super) seal: Arc<Seal>,
     pub(super) shown_questions: Arc<ShownQuestions>,
-    level: Arc<Level>,
+    level: Arc<LogLevelFilter>,
     /// A task already sends message notifications to this client.
     notifies: Arc<AtomicBool>,
     /// Conversations that use this connection.

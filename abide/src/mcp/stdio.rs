@@ -14,7 +14,7 @@ use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::client;
-use super::control::{self, Control};
+use super::control::{self, ControlLine};
 use super::decode::{self, DecodeError};
 use super::dispatch::Connection;
 use super::front_hello::{self, FrontHello};
@@ -216,9 +216,9 @@ impl FrontConnection {
     }
 
     fn control(&mut self, line: &[u8]) {
-        match Control::read(line) {
-            Some(Control::Again(number)) => self.numbers.replayed.push_back(number),
-            Some(Control::Check(millis)) => {
+        match ControlLine::read(line) {
+            Some(ControlLine::Again(number)) => self.numbers.replayed.push_back(number),
+            Some(ControlLine::Check(millis)) => {
                 let writer = self.writer.clone();
                 tokio::spawn(async move {
                     pause(Duration::from_millis(millis)).await;

@@ -258,12 +258,12 @@ mod tests {
         };
         assert_eq!(
             open_files(limit(Some(256))).level,
-            super::super::Level::Warning
+            super::super::Severity::Warning
         );
         assert_eq!(
             open_files(limit(Some(4_096))).level,
-            super::super::Level::Ok
+            super::super::Severity::Ok
         );
-        assert_eq!(open_files(limit(None)).level, super::super::Level::Ok);
+        assert_eq!(open_files(limit(None)).level, super::super::Severity::Ok);
     }
 }

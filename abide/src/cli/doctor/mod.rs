@@ -18,7 +18,7 @@ const LEFT_COLUMNS: usize = 24;
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum Severity {
     /// No problem.
     Ok,
     /// Works with limitations.
@@ -27,12 +27,12 @@ pub enum Level {
     Trouble,
 }
 
-impl Level {
+impl Severity {
     fn word(self) -> &'static str {
         match self {
-            Level::Ok => "ok",
-            Level::Warning => "warning",
-            Level::Trouble => "trouble",
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Trouble => "trouble",
         }
     }
 }
@@ -41,7 +41,7 @@ impl Level {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     topic: &'static str,
-    level: Level,
+    level: Severity,
     says: String,
     next: Option<String>,
 }
@@ -51,7 +51,7 @@ impl Finding {
     pub fn good(topic: &'static str, says: impl Into<String>) -> Self {
         Finding {
             topic,
-            level: Level::Ok,
+            level: Severity::Ok,
             says: says.into(),
             next: None,
         }
@@ -61,7 +61,7 @@ impl Finding {
     pub fn warning(topic: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
         Finding {
             topic,
-            level: Level::Warning,
+            level: Severity::Warning,
             says: says.into(),
             next: Some(next.into()),
         }
@@ -70,7 +70,7 @@ impl Finding {
     /// Finding that something does not work, with the next step.
     pub fn trouble(topic: &'static str, says: impl Into<String>, next: impl Into<String>) -> Self {
         Finding {
-            level: Level::Trouble,
+            level: Severity::Trouble,
             ..Finding::warning(topic, says, next)
         }
     }
@@ -88,7 +88,7 @@ impl Finding {
 pub fn doctor(args: DoctorArgs, paths: Result<Paths, ConfigError>) -> Result<u8, CliError> {
     let findings = check(paths);
     let worst = findings.iter().map(|finding| finding.level).max();
-    let worst = worst.unwrap_or(Level::Ok);
+    let worst = worst.unwrap_or(Severity::Ok);
     if args.json.json {
         let all: Vec<Value> = findings.iter().map(Finding::facts).collect();
         show::json(&json!({
@@ -99,7 +99,7 @@ pub fn doctor(args: DoctorArgs, paths: Result<Paths, ConfigError>) -> Result<u8,
     } else {
         print(&findings);
     }
-    Ok(u8::from(worst == Level::Trouble))
+    Ok(u8::from(worst == Severity::Trouble))
 }
 
 fn check(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
@@ -147,9 +147,9 @@ fn print(findings: &[Finding]) {
     let faint = show::FAINT;
     for finding in findings {
         let colour = match finding.level {
-            Level::Ok => show::GOOD,
-            Level::Warning => show::WARN,
-            Level::Trouble => show::BAD,
+            Severity::Ok => show::GOOD,
+            Severity::Warning => show::WARN,
+            Severity::Trouble => show::BAD,
         };
         let (word, topic) = (finding.level.word(), finding.topic);
         let bold = show::HEADING;
@@ -169,7 +169,7 @@ fn print(findings: &[Finding]) {
             .filter(|finding| finding.level == level)
             .count()
     };
-    match (count(Level::Trouble), count(Level::Warning)) {
+    match (count(Severity::Trouble), count(Severity::Warning)) {
         (0, 0) => outln!("\nAll is well."),
         (0, warnings) => outln!("\nIt works. {}", plural(warnings, "warning")),
         (troubles, warnings) => outln!(

@@ -22,7 +22,7 @@ const KEY_QUEUE: usize = 1_024;
 const CTRL_C: u8 = 0x03;
 
 /// State of the person's side of a run.
-pub struct Control {
+pub struct RunControl {
     client: Client,
     terminal: Option<Terminal>,
     signals: Signals,
@@ -64,7 +64,7 @@ pub enum ForwardedSignal {
     Terminate,
 }
 
-impl Control {
+impl RunControl {
     pub fn new(client: Client, terminal: Option<Terminal>, body: &RunBody) -> io::Result<Self> {
         let reads_terminal = body.pty.is_some() && io::IsTerminal::is_terminal(&io::stdin());
         let mut keys = None;
@@ -81,7 +81,7 @@ impl Control {
             Some(terminal) if reads_terminal => Some(terminal.raw()?),
             _ => None,
         };
-        Ok(Control {
+        Ok(RunControl {
             client,
             terminal,
             signals: Signals {
@@ -121,7 +121,7 @@ impl Control {
 
     /// Waits for the next input event. Cancel safe: no input is lost if the future is dropped.
     pub async fn next(&mut self) -> InputEvent {
-        let Control {
+        let RunControl {
             signals,
             terminal,
             prompt,

@@ -30,14 +30,14 @@ use crate::http::run_request::{OsText, PtySize, RunBody, StdinKind};
 use abide_engine::config;
 use abide_engine::entropy;
 use abide_session::inherited_limits;
-use control::Control;
+use control::RunControl;
 use output::{RunOutput, WriteError};
 
 pub async fn run(client: Client, args: RunArgs) -> Result<u8, CliError> {
     let terminal = terminal();
     let mut body = body(&args, terminal.as_ref())?;
     let mut output = RunOutput::new(args.json, args.unfiltered);
-    let mut control = Control::new(client.clone(), terminal, &body)?;
+    let mut control = RunControl::new(client.clone(), terminal, &body)?;
     let mut reconnect = Reconnect::new();
     let client = client.with_header(INHERITED_LIMITS_HEADER, &inherited_limits());
     let ended = loop {
@@ -84,7 +84,7 @@ enum StreamError {
 /// Follows one stream of frames up to the frame with the outcome.
 async fn follow(
     answer: &mut ResponseStream,
-    control: &mut Control,
+    control: &mut RunControl,
     output: &mut RunOutput,
 ) -> Result<Value, StreamError> {
     loop {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 
-use super::control::Control;
+use super::control::RunControl;
 use crate::cli::show::errln;
 use crate::http::frame::Stream;
 
@@ -63,7 +63,7 @@ impl RunOutput {
         &mut self,
         stream: Stream,
         bytes: &Bytes,
-        control: &mut Control,
+        control: &mut RunControl,
     ) -> Result<(), WriteError> {
         if let Some(collected) = &mut self.collected {
             collected.add(stream, bytes);
@@ -104,7 +104,7 @@ impl RunOutput {
 async fn write_blocking(
     mut to: impl Write + Send + 'static,
     bytes: &Bytes,
-    control: &mut Control,
+    control: &mut RunControl,
 ) -> io::Result<()> {
     let bytes = bytes.clone();
     let mut write = tokio::task::spawn_blocking(move || {

@@ -26,12 +26,12 @@ pub struct EditError(pub String);
 type Result<T> = std::result::Result<T, EditError>;
 
 /// Parsed text, and the byte order mark before it.
-struct Document {
+struct JsonDocument {
     byte_order_mark: &'static str,
     root: CstRootNode,
 }
 
-impl Document {
+impl JsonDocument {
     fn parse(text: &str) -> Result<Self> {
         let (byte_order_mark, text) = match text.strip_prefix('\u{feff}') {
             Some(text) => ("\u{feff}", text),
@@ -41,7 +41,7 @@ impl Document {
         let root = root.map_err(|fault| {
             EditError(format!("line {}: {}", fault.line_display(), fault.kind()))
         })?;
-        Ok(Document {
+        Ok(JsonDocument {
             byte_order_mark,
             root,
         })
@@ -70,7 +70,7 @@ fn member(object: &CstObject, name: &str) -> Option<CstObjectProp> {
 
 /// Value at `path`, if any.
 pub fn get(text: &str, path: &[&str]) -> Result<Option<Value>> {
-    let member = Document::parse(text)?.member(path);
+    let member = JsonDocument::parse(text)?.member(path);
     Ok(member.and_then(|member| member.value()?.to_serde_value()))
 }
 
@@ -87,7 +87,7 @@ pub fn set_object(text: &str, path: &[&str], fields: Vec<(&str, Value)>) -> Resu
 }
 
 fn set_input(text: &str, path: &[&str], value: CstInputValue) -> Result<String> {
-    let document = Document::parse(text)?;
+    let document = JsonDocument::parse(text)?;
     let Some((last, parents)) = path.split_last() else {
         return Err(EditError("there is no member to set".into()));
     };
@@ -114,7 +114,7 @@ fn set_input(text: &str, path: &[&str], value: CstInputValue) -> Result<String> 
 
 /// Text without the member at `path`; unchanged if there is none.
 pub fn remove(text: &str, path: &[&str]) -> Result<String> {
-    let document = Document::parse(text)?;
+    let document = JsonDocument::parse(text)?;
     if let Some(member) = document.member(path) {
         member.remove();
     }
