@@ -26,8 +26,8 @@ use crate::http::headers::{
     AGENT_HEADER, CONVERSATION_HEADER, KEY_HEADER, QUIET_HEADER, ROOT_HEADER,
 };
 use abide_engine::config::Paths;
-use abide_engine::entropy;
 use abide_engine::peer::Peer;
+use abide_engine::secret;
 
 /// Limit on attempts to call a daemon that goes away during a request. A dying daemon closes its descriptors
 /// one by one, so a client that reconnects at once may still find it listening and be disconnected again.
@@ -171,7 +171,7 @@ impl Client {
     /// Sends a POST request that must not be performed twice, and reads the whole answer. An idempotency key
     /// tells the next daemon, if one goes away meanwhile, that the request was already performed.
     pub async fn post_once(&self, path: &str, body: &Value) -> Result<Value, ClientError> {
-        let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+        let key = secret::random_hex::<16>();
         let body = Bytes::from(body.to_string());
         let mut attempts = 1;
         loop {

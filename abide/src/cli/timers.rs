@@ -11,7 +11,7 @@ use super::reconnect::Reconnect;
 use super::show::{self, Row, outln};
 use super::wait::{ProgressBar, with_file_state};
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::entropy;
+use abide_engine::secret;
 
 /// Page size of list requests.
 const PAGE: usize = 1_000;
@@ -133,7 +133,7 @@ async fn create(client: &Client, new: &TimerStartArgs) -> Result<Value, ClientEr
         "mission": new.mission,
         "until": new.until,
         // Idempotency key: a retry does not create a second timer.
-        "idempotency_key": format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
+        "idempotency_key": secret::random_hex::<16>(),
     });
     let began = SystemClock.now().boot.0;
     let mut reconnect = Reconnect::new();

@@ -26,7 +26,7 @@ use super::line_splitter::{LineSplitter, SplitLine};
 use super::outline::{MessageKind, Outline};
 use crate::connect::{self, DaemonSocket};
 use abide_engine::config::Paths;
-use abide_engine::entropy;
+use abide_engine::secret;
 
 /// Milliseconds to wait before each attempt to reach the daemon.
 const ATTEMPTS: [u64; 7] = [0, 50, 100, 250, 500, 1_000, 2_000];
@@ -61,7 +61,7 @@ pub fn front(paths: &Paths, agent: String) -> io::Result<()> {
 
 fn new_hello(agent: String) -> io::Result<FrontHello> {
     Ok(FrontHello {
-        front: format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
+        front: secret::random_hex::<16>(),
         pid: std::process::id(),
         cwd: std::env::current_dir()?,
         agent,

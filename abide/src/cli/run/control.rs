@@ -14,7 +14,7 @@ use crate::cli::client::{Client, ClientError};
 use crate::cli::prompt::{Prompt, PromptAnswer};
 use crate::cli::terminal::{RawMode, Terminal};
 use crate::http::run_request::{RunBody, StdinKind};
-use abide_engine::entropy;
+use abide_engine::secret;
 
 /// Capacity of the queue of key input on its way to the command.
 const KEY_QUEUE: usize = 1_024;
@@ -340,7 +340,7 @@ impl RunControl {
 
 /// Request body with an idempotency key, so that a retry does not send the signal twice.
 fn signal_body(signal: &str) -> Value {
-    let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+    let key = secret::random_hex::<16>();
     json!({"signal": signal, "key": key})
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use crate::cli::client::{Client, ClientError};
-use abide_engine::entropy;
+use abide_engine::secret;
 
 /// Largest number of bytes sent in one request.
 const CHUNK: usize = 64 << 10;
@@ -67,7 +67,7 @@ async fn forward_keys(
 
 async fn send(client: &Client, session: &str, chunk: Bytes, last: bool) -> Result<(), ClientError> {
     // Idempotency key: a retry is not written twice.
-    let key = format!("{:016x}{:016x}", entropy::bits(), entropy::bits());
+    let key = secret::random_hex::<16>();
     let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
     for _ in 1..ATTEMPTS {
         match client.post_bytes(&path, chunk.clone()).await {

@@ -28,7 +28,7 @@ use crate::http::frame::Frame;
 use crate::http::headers::{INHERITED_LIMITS_HEADER, InheritedLimits, ResourceLimit};
 use crate::http::run_request::{OsText, PtySize, RunBody, StdinKind};
 use abide_engine::config;
-use abide_engine::entropy;
+use abide_engine::secret;
 use abide_session::inherited_limits;
 use control::RunControl;
 use output::{RunOutput, WriteError};
@@ -161,7 +161,7 @@ fn body(args: &RunArgs, terminal: Option<&Terminal>) -> Result<RunBody, CliError
         pty,
         timeout: args.timeout.map(|span| span.0 as f64 / 1_000.0),
         idle: idle.seconds(),
-        key: format!("{:016x}{:016x}", entropy::bits(), entropy::bits()),
+        key: secret::random_hex::<16>(),
         inherited_limits: None,
         terminal: terminal.is_some(),
         from: 0,
