@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::columns::{self, Columns, Numbers};
-use super::importance;
 use super::line_shape::{FoldRule, LINES_NEEDED_MAX, LineShape};
 use super::row::Omission;
+use super::signals::levels;
 
 /// Maximum number of lines of a cycle.
 pub const PERIOD_MAX: usize = 8;
@@ -441,5 +441,5 @@ fn is_alike(a: &Line, b: &Line) -> bool {
     if a.shape.fold_rule == FoldRule::Never && b.shape.fold_rule == FoldRule::Never {
         return a.text == b.text;
     }
-    a.shape.figures == b.shape.figures || !importance::mentions_outcome(&b.text)
+    a.shape.figures == b.shape.figures || !levels::mentions_outcome(&b.text)
 }

@@ -4,6 +4,9 @@
 //! shape also says how much of the line those are: if the numbers are its content (a table, a list of
 //! hashes), lines of the same shape are not repetitions of each other.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 /// Longer lines are compared as a whole.
 const SHAPE_MAX: usize = 2_048;
 
@@ -108,6 +111,28 @@ pub fn hash(bytes: &[u8]) -> u64 {
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     mix(sum, u64::from_le_bytes(last))
+}
+
+/// Map whose keys are hashes already.
+pub type HashKeyMap<V> = HashMap<u64, V, BuildHasherDefault<KeyHasher>>;
+
+/// Hasher of keys that are hashes.
+#[derive(Default)]
+pub struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash(bytes);
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        // Maps use the highest bits too.
+        self.0 = key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
 }
 
 /// Factor of the polynomial hash of a word.

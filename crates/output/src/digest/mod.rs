@@ -19,28 +19,32 @@
 //! unchanged.
 
 mod columns;
+mod compose;
 mod csi;
 mod decoder;
-mod filler;
+mod density;
+mod entry;
+mod flood;
 mod fold;
-mod highlights;
-mod importance;
 mod line_shape;
-mod patterns;
 mod raw;
 mod rendered_rows;
 mod repeat_fast_path;
 mod row;
 mod screen;
+mod select;
 mod shorten;
+mod signals;
 mod truncate;
+mod view;
 
 use std::ops::Range;
 
+pub use compose::line_count;
 pub use rendered_rows::rendered_rows;
-pub use shorten::line_count;
 
 use decoder::Decoder;
+use flood::{Flood, FloodSink, SCAN_AFTER};
 use fold::{Fold, FoldSink, Folded, LineNumber};
 use raw::RawText;
 use repeat_fast_path::RepeatFastPath;
@@ -168,6 +172,11 @@ struct Pipeline {
     lines: LineStage,
     fast_path: Option<RepeatFastPath>,
     use_fast_path: bool,
+    flood: Option<Flood>,
+    /// Number of bytes before a scan may begin.
+    until_flood: u64,
+    /// Number of bytes at the end of a scan that are decoded.
+    flood_keep: usize,
 }
 
 /// Stages behind the screen.
@@ -212,6 +221,9 @@ impl Digest {
                 },
                 fast_path: None,
                 use_fast_path: limits.repeat_fast_path,
+                flood: None,
+                until_flood: SCAN_AFTER,
+                flood_keep: room,
             }))
         };
         Digest {
@@ -287,8 +299,61 @@ pub fn digest(bytes: &[u8], limits: &Limits) -> Digested {
     digest.finish()
 }
 
+impl FloodSink for Pipeline {
+    fn decode(&mut self, bytes: &[u8]) {
+        Pipeline::decode(self, bytes);
+    }
+
+    fn skip(&mut self, lines: u64, bytes: u64) {
+        self.flush_before_skip();
+        self.screen.skip_lines(lines);
+        self.lines.shortener.skip(lines, bytes);
+    }
+}
+
 impl Pipeline {
-    fn push(&mut self, mut bytes: &[u8]) {
+    fn push(&mut self, bytes: &[u8]) {
+        if let Some(mut flood) = self.flood.take() {
+            flood.push(bytes, self);
+            self.flood = Some(flood);
+            return;
+        }
+        let until = usize::try_from(self.until_flood).unwrap_or(usize::MAX);
+        let (before, rest) = bytes.split_at(until.min(bytes.len()));
+        self.until_flood -= before.len() as u64;
+        self.push_lines(before);
+        if rest.is_empty() {
+            return;
+        }
+        let line = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+        let (line, rest) = rest.split_at(line);
+        self.push_lines(line);
+        if !line.ends_with(b"\n") {
+            return;
+        }
+        self.leave_fast_path();
+        let may_scan = self.decoder.is_idle() && self.screen.is_at_fresh_line();
+        if may_scan && self.lines.shortener.is_crowded() {
+            self.flush_before_skip();
+            self.flood = Some(Flood::new(self.flood_keep));
+        } else {
+            self.until_flood = SCAN_AFTER;
+        }
+        self.push(rest);
+    }
+
+    /// Emits everything that is held, because lines behind it are skipped.
+    fn flush_before_skip(&mut self) {
+        let mut painter = Painter {
+            screen: &mut self.screen,
+            out: &mut self.lines,
+        };
+        self.decoder.cut(&mut painter);
+        self.screen.flush_before_skip(&mut self.lines);
+        self.lines.fold.flush(&mut self.lines.shortener);
+    }
+
+    fn push_lines(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if let Some(fast_path) = &mut self.fast_path {
                 let passed = fast_path.take(bytes);
@@ -332,6 +397,10 @@ impl Pipeline {
 
     /// Emits everything that is held. Later bytes cannot overwrite it.
     fn flush(&mut self) {
+        if let Some(flood) = self.flood.take() {
+            flood.finish(self);
+            self.until_flood = 0;
+        }
         self.leave_fast_path();
         let mut painter = Painter {
             screen: &mut self.screen,
@@ -350,7 +419,7 @@ impl Pipeline {
         self.lines.base = self.screen.newlines();
     }
 
-    fn finish(mut self) -> (String, shorten::LeftOut, bool) {
+    fn finish(mut self) -> (String, entry::LeftOut, bool) {
         self.flush();
         self.lines.shortener.finish()
     }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::shorten::{LeftOut, hint_clause, line_count};
+use super::compose::{hint_clause, line_count};
+use super::entry::LeftOut;
 
 /// Begin and end of a stream.
 pub struct RawText {

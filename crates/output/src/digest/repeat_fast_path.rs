@@ -7,8 +7,8 @@
 //! the fast path.
 
 use super::fold::Fold;
-use super::importance;
 use super::screen::Screen;
+use super::signals::levels;
 
 /// Lines that the fold holds in addition to those on the screen: the open one, the last of the
 /// repetition, and the one before it, which may be merged with an equal earlier one.
@@ -169,7 +169,7 @@ impl LastChunk for [u8] {
 /// Mask over a line: 0xFF for digits that can change without changing the shape of the line.
 fn variable(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
-    let outcome = importance::mentions_outcome(text);
+    let outcome = levels::mentions_outcome(text);
     let mut free = vec![0; bytes.len()];
     let mut at = 0;
     while at < bytes.len() {

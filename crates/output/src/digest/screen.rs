@@ -115,6 +115,17 @@ impl Screen {
         self.clear();
     }
 
+    /// Emits all rows, also blank ones, because lines behind them are skipped.
+    pub fn flush_before_skip(&mut self, out: &mut impl LineSink) {
+        let count = self.rows.len() - usize::from(self.is_at_fresh_line());
+        for mut row in self.rows.drain(..count) {
+            let newlines = row.newlines;
+            let (text, omission) = row.seal(self.keep);
+            out.line(newlines, text, omission);
+        }
+        self.clear();
+    }
+
     /// Resets to an empty screen, as after missing bytes.
     pub fn reset(&mut self) {
         self.clear();

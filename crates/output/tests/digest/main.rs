@@ -6,6 +6,7 @@ mod painting;
 mod planted;
 mod properties;
 mod shortening;
+mod signals;
 
 use abide_output::digest::{Digested, Limits, digest};
 

@@ -183,3 +183,48 @@ proptest! {
         prop_assert_eq!(digest(&bytes, &limits(10_000)).text, expected);
     }
 }
+
+/// Output so long that most of it is only scanned, with all that a scan must not stumble over.
+fn very_long() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        8 => (1usize..400).prop_map(|n| (0..n).map(|at| format!("served {} of {n}\n", at * n)).collect::<String>().into_bytes()),
+        2 => prop::sample::select(vec![
+            "error: broken\n  at a.rs:3\n", "\x1b[31mERROR\x1b[0m gone\r\n", " 10%\r 20%\r100%\n", "\x1b[2A\x1b[Kpainted\n", "\n\n\n", "é 進 warning: odd\n",
+        ]).prop_map(|text| text.as_bytes().to_vec()),
+        1 => (1usize..90_000).prop_map(|n| [vec![b'x'; n], b"\n".to_vec()].concat()),
+        1 => prop::collection::vec(any::<u8>(), 0..300),
+    ];
+    prop::collection::vec(piece, 1..40).prop_map(|pieces| {
+        let first: Vec<u8> = (0..110_000)
+            .flat_map(|n| format!("line {n} of {}\n", n % 7_919 * 13).into_bytes())
+            .collect();
+        let repeated = pieces.concat().repeat(6);
+        [
+            first,
+            b"q\n".repeat(20),
+            b"the first lines end here, and they are many\n"
+                .repeat(3)
+                .to_vec(),
+            vec![b'y'; 600_000],
+            b"\n".to_vec(),
+            repeated,
+        ]
+        .concat()
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 0, ..ProptestConfig::with_cases(5) })]
+
+    #[test]
+    fn very_long_output_does_not_depend_on_chunks(bytes in very_long(), size in 1usize..90_000) {
+        let whole = digest(&bytes, &limits(2_000));
+        let mut cut = Digest::new(&limits(2_000));
+        for piece in bytes.chunks(size.max(500)) {
+            cut.push(piece);
+        }
+        prop_assert_eq!(&cut.finish(), &whole);
+        prop_assert_eq!(first_control(&whole.text), None);
+        prop_assert_eq!(whole.bytes_total, bytes.len() as u64);
+    }
+}

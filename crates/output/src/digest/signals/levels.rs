@@ -5,8 +5,8 @@
 //! one that is an error.
 
 use super::patterns::{
-    DIAGNOSTIC, ERROR, FAILED_SUMMARY, KEYWORDS, LOCATION, LOW_LEVEL, MENTION, OUTCOME, SIDE_NOTE,
-    SUCCESS, SUMMARY, VALUE, WARNING, ZERO_COUNT,
+    DIAGNOSTIC, ERROR, FAILED_SUMMARY, KEYWORDS, LOW_LEVEL, MENTION, OUTCOME, SIDE_NOTE, SUCCESS,
+    SUMMARY, WARNING, ZERO_COUNT,
 };
 
 /// Importance of a line; the most important lines get space first.
@@ -16,6 +16,8 @@ pub enum Importance {
     Warning,
     /// Mentions a failure, but may be harmless.
     Mention,
+    /// Differs from similar lines.
+    Outlier,
     /// Result of a test run or a build.
     Summary,
     /// An error.
@@ -42,10 +44,16 @@ pub fn mentions_outcome(line: &str) -> bool {
     OUTCOME.is_match(line)
 }
 
+/// Byte ranges of keywords. A line without any is not important.
+pub fn keywords(bytes: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
+    KEYWORDS.find_iter(bytes).map(|word| word.range())
+}
+
 /// Importance of a line; `None` for an ordinary one.
 pub fn classify(line: &str) -> Option<Finding> {
     if line.len() <= MAX_WHOLE_LINE {
-        return KEYWORDS.is_match(line).then(|| read(line)).flatten();
+        let may_be = is_numbered(line) || KEYWORDS.is_match(line);
+        return may_be.then(|| read(line)).flatten();
     }
     let mut best: Option<Finding> = None;
     let mut read_to = 0;
@@ -58,8 +66,9 @@ pub fn classify(line: &str) -> Option<Finding> {
         if places > PLACES_MAX {
             break;
         }
-        let from = super::row::floor(line, word.start().saturating_sub(BYTES_BEFORE).max(read_to));
-        let to = super::row::ceil(line, word.end() + BYTES_AFTER);
+        let from =
+            crate::digest::row::floor(line, word.start().saturating_sub(BYTES_BEFORE).max(read_to));
+        let to = crate::digest::row::ceil(line, word.end() + BYTES_AFTER);
         read_to = to;
         let Some(found) = read(&line[from..to]) else {
             continue;
@@ -74,31 +83,17 @@ pub fn classify(line: &str) -> Option<Finding> {
     best
 }
 
-/// Returns whether a line is a location: that of a compiler's message, or a stack frame.
-pub fn is_location(line: &str) -> bool {
-    LOCATION.is_match(line)
+/// Returns whether a line begins like the name of a failed test: `  1) adds`.
+fn is_numbered(line: &str) -> bool {
+    let text = line.trim_start_matches(' ');
+    let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    text.len() + 2 <= line.len() && number.len() < text.len() && number.starts_with(") ")
 }
 
-/// Returns whether a line is the expected or the actual value of a failed test.
-pub fn is_value(line: &str) -> bool {
-    VALUE.is_match(line)
-}
-
-/// Returns whether a line is a message with file, line and column, but without a level.
-fn is_diagnostic(line: &str) -> bool {
-    let said = DIAGNOSTIC.captures(line);
-    said.is_some_and(|found| !SIDE_NOTE.is_match(&found["said"]))
-}
-
-/// Returns whether a line begins a Python traceback.
-pub fn opens_traceback(line: &str) -> bool {
-    line.trim_start()
-        .starts_with("Traceback (most recent call last)")
-}
-
-/// Returns whether the text of a message is on the next line.
-pub fn announces_message(line: &str) -> bool {
-    line.ends_with(':') && line.contains("panicked at ")
+/// Offset of the message of a line with file, line and column, but without a level.
+fn diagnostic(line: &str) -> Option<usize> {
+    let said = DIAGNOSTIC.captures(line)?.name("said")?;
+    (!SIDE_NOTE.is_match(said.as_str())).then_some(said.start())
 }
 
 fn read(line: &str) -> Option<Finding> {
@@ -123,11 +118,7 @@ fn read(line: &str) -> Option<Finding> {
     } else {
         line
     };
-    let error = ERROR
-        .iter()
-        .filter_map(|pattern| pattern.find(line))
-        .map(|found| found.start())
-        .min();
+    let error = ERROR.find(line).map(|found| found.start());
     let warning = WARNING.find(line).map(|found| found.start());
     let found = |importance, at| Some(Finding { importance, at });
     match (error, warning) {
@@ -141,10 +132,11 @@ fn read(line: &str) -> Option<Finding> {
         }
         (Some(error), _) => found(Importance::Error, error),
         (None, Some(warning)) => found(Importance::Warning, warning),
-        (None, None) if is_diagnostic(line) => found(Importance::Error, 0),
-        (None, None) => MENTION
-            .find(line)
-            .and_then(|mention| found(Importance::Mention, mention.start())),
+        (None, None) => match (diagnostic(line), MENTION.find(line)) {
+            (Some(said), _) => found(Importance::Error, said),
+            (None, Some(mention)) => found(Importance::Mention, mention.start()),
+            (None, None) => None,
+        },
     }
 }
 

@@ -4,7 +4,10 @@
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
+
+/// Memory for the states of a pattern. The pattern of errors has many.
+const DFA_BYTES: usize = 8 << 20;
 
 /// A line without any of these is not important.
 const KEYWORD_LIST: &[&str] = &[
@@ -83,7 +86,6 @@ const KEYWORD_LIST: &[&str] = &[
     "exit",
     "code=",
     "status",
-    "http/",
     "lost",
     "unreachable",
     "broken pipe",
@@ -138,6 +140,90 @@ const KEYWORD_LIST: &[&str] = &[
     "too many",
     "stdout ----",
     "^-- sc",
+    // Other languages.
+    "fehler",
+    "fehlgeschlagen",
+    "warnung",
+    "nicht gefunden",
+    "kann nicht",
+    "konnte nicht",
+    "verweigert",
+    "keine berechtigung",
+    "erreur",
+    "échec",
+    "échou",
+    "avertissement",
+    "impossible",
+    "introuvable",
+    "refusé",
+    "non accord",
+    "erro ",
+    "erro:",
+    "errore",
+    "falha",
+    "falló",
+    "aviso",
+    "avviso",
+    "advertencia",
+    "no se pudo",
+    "no se puede",
+    "não foi possível",
+    "impossibile",
+    "fout:",
+    "błąd",
+    "ostrzeżenie",
+    "hata:",
+    "ошибк",
+    "предупрежд",
+    "не удалось",
+    "エラー",
+    "警告",
+    "失敗",
+    "できません",
+    "错误",
+    "錯誤",
+    "失败",
+    "오류",
+    "경고",
+    "실패",
+    // Numeric levels, states, and planned changes.
+    "level\":4",
+    "level\":5",
+    "level\":6",
+    "level\": 4",
+    "level\": 5",
+    "level\": 6",
+    "✖",
+    "⨯",
+    "☒",
+    "⚠",
+    "backoff",
+    "evicted",
+    "notready",
+    "unhealthy",
+    "degraded",
+    "unavailable",
+    "forbidden",
+    "unauthorized",
+    "expired",
+    "exhausted",
+    "throttl",
+    "destroyed",
+    "replaced",
+    "deleted",
+    "forces replacement",
+    "overfull",
+    "leak",
+    "uninitiali",
+    "errno",
+    " = -1 e",
+    "stale",
+    "not exist",
+    "already exists",
+    "not allowed",
+    "not permitted",
+    "skipping",
+    "giving up",
     // Locations in source files, for tools that do not write a level.
     ".c:",
     ".cc:",
@@ -207,7 +293,7 @@ pub static OUTCOME: LazyLock<AhoCorasick> = LazyLock::new(|| {
     clippy::expect_used,
     reason = "the keywords are constants, and a test builds them"
 )]
-fn case_insensitive(words: &[&str]) -> AhoCorasick {
+pub fn case_insensitive(words: &[&str]) -> AhoCorasick {
     AhoCorasick::builder()
         .ascii_case_insensitive(true)
         .kind(Some(aho_corasick::AhoCorasickKind::DFA))
@@ -225,23 +311,26 @@ macro_rules! pattern {
     clippy::expect_used,
     reason = "the patterns are constants, and a test builds them"
 )]
-fn compiled(pattern: &str) -> Regex {
+pub fn compiled(pattern: &str) -> Regex {
     // All keywords are ASCII, and ASCII word boundaries are found many times faster.
-    Regex::new(&pattern.replace(r"\b", r"(?-u:\b)")).expect("pattern compiles")
+    RegexBuilder::new(&pattern.replace(r"\b", r"(?-u:\b)"))
+        .dfa_size_limit(DFA_BYTES)
+        .build()
+        .expect("pattern compiles")
 }
 
 // A success.
 pattern!(
     SUCCESS,
-    r"(?x) (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
+    r"(?x) ^(?:===\ (?:RUN|PAUSE|CONT|NAME)|\s*---\ (?:PASS|SKIP)|\[\s*(?:OK|PASSED|RUN)\s*\]|ok\s) | \|\ PASS\ \| | (?:\.\.\.\s*ok | \bPASSED(?:\s*\[.*\])? | \bSKIPPED(?:\s*\[.*\])? )\s*$ | ^\s*(?:✓|✔|√|ok\s+\d+\s) | ^\s*PASS\s"
 );
 
 // `0 errors`, `no failures`, `failed=0`.
 pattern!(
     ZERO_COUNT,
     r"(?ix)
-    \b(?:0|no|zero|without(?:\ any)?)\s+(?:new\ )?(?:fatal\ )?(?:errors?|failures?|failed|failing|warnings?|exceptions?|problems?|issues?)\b
-  | \b(?:errors?|failures?|failed|warnings?|exit(?:\ |_)?(?:code|status)|code|status)[\x22']?\s*[=:]\s*[\x22']?0\b
+    \b(?:0|no|zero|without(?:\ any)?)\s+(?:new\ |known\ )?(?:fatal\ )?(?:errors?|failures?|failed|failing|warnings?|exceptions?|problems?|issues?|vulnerabilit\w+|conflicts?)\b
+  | \b\w*(?:err(?:or)?s?|failures?|failed|unreachable|warnings?|exit(?:\ |_)?(?:code|status)|code|status|_count)[\x22']?\s*[=:]\s*[\x22']?(?:0\b|null\b|nil\b|<nil>|none\b|false\b|ok\b|[\x22']{1,2}(?:[,\s}]|$))
   | \bexit(?:ed)?\s(?:with\s)?(?:code|status)\s0\b
   | \bif\ any\b"
 );
@@ -256,7 +345,9 @@ pattern!(
   | ^\d+\ upgraded, | ^Successfully\ (?:installed|built) | \bgenerated\ \d+\ warnings?
   | ^\s*\d+\ (?:passed|failed|warnings?|errors?)\b | ✖\ \d+\ problems?
   | ^\[INFO\]\ BUILD | ^Found\ \d+\ errors?
-  | ^\d+\ (?:errors?|warnings?)\ generated | \b\d+\ (?:passed|failed),\ \d+\ "
+  | ^\d+\ (?:errors?|warnings?)\ generated | \b\d+\ (?:passed|failed),\ \d+\ 
+  | ^(?:Plan|Summary|Result|Results|Totals?|Found|Ran|Files|Tests)\b[:=]?\s.*\d | \b\d+\ (?:tests?|examples?|specs?|scenarios?|assertions?)\b.*\b\d+\ (?:passed|failed|failures?|errors?|pending|skipped)\b
+  | \b\d+\ errors?,\ \d+\ warnings?\b | \brated\ at\b | ^\s*\d+\ (?:errors?|warnings?|problems?|issues?|offenses?)\b"
 );
 
 pattern!(
@@ -264,8 +355,9 @@ pattern!(
     r"(?i:\b[1-9]\d* (?:failed|failures?|failing|errors?|problems)\b)|FAILED|FAILURE|(?:failures|errors)[=:] ?[1-9]"
 );
 
-pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-    [
+/// All forms of errors. One expression, because a line is read once for it and not once for each form.
+pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
+    let forms = [
         // `error:`, `error[E0308]:`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
         r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?\s?[:!\]|]",
         // A level in capitals.
@@ -276,6 +368,20 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         // Prefixes of errors of shells and tools.
         r"(?x)^\s*(?:npm\ (?:ERR!|error\b)|E:\ |[✗✘✕❌×●]\ |!\ [A-Z]|e:\ (?:file:|/)|----\ .+\ stdout\ ----$|not\ ok\b|---\ FAIL|fatal\b|Killed\b|Terminated\b|Hangup$|Alarm\ clock
             |Illegal\ instruction|Floating\ point\ exception|Trace/breakpoint\ trap|Bus\ error|g?make(?:\[\d+\])?:\ \*\*\*|ninja:\ (?:build\ stopped|error)|ERROR)",
+        // A level as a column, a symbol, a number of a failed test.
+        r"(?:^\s*|\d:\d+\s+|\s{2,}|\s-\s|\|\s*)(?i:error|fatal|critical|failed|failure)(?:\s{2,}|\s-\s|\s*\|)",
+        r"(?:^|\s)[✗✘✕✖❌⨯☒]\s",
+        r"^\s{2,}\d+\)\s\S",
+        // Numeric levels of JSON logs.
+        r#""level":\s?(?:50|60)\b"#,
+        // Counts that are not zero.
+        r#"(?i)\b(?:failed|failures?|errors?|unreachable)["']?\s?[=:]\s?["']?[1-9]"#,
+        r"(?x)\b(?:CrashLoopBackOff|ImagePullBackOff|ErrImage\w+|OOMKilled|Evicted|NotReady|Unhealthy|BackOff|FailedMount|FailedScheduling)\b",
+        // Other languages, with the punctuation of a message.
+        r"(?ix)\bfehler(?:status)?\b[\s:!] | \berreur\b | \b(?:fehlgeschlagen|gescheitert|verweigert|introuvable|impossibile|impossible\ d|errore|falha)\b | échec | échoué | ошибк | falló | błąd
+            | kann\ nicht\b | konnte\ nicht\b | nicht\ (?:gefunden|möglich|gelesen|geöffnet)\b | keine\ berechtigung | permission\ non\ accordée | \bno\ se\ (?:pudo|puede)\b | não\ foi\ possível
+            | не\ удалось | (?:\berro|\bfout|\bhata):\s | エラー | 失敗 | できません | 错误 | 錯誤 | 失败 | 오류 | 실패",
+        r"(?ix)\b(?:invalid|illegal)\ (?:read|write|free)\b | uninitiali[sz]ed\ value | definitely\ lost | \bdoes\ not\ exist\b | already\ exists\b",
         r"^(?:>?\s?)E\s{2,}\S", // an assertion, as pytest shows it
         r"^[EF]\d{4} \d\d:\d\d",
         r"(?ix) undefined\ (?:reference|symbol) | unresolved\ (?:external|import|symbol) | multiple\ definition\ of | segmentation\ fault | segfault
@@ -294,9 +400,8 @@ pub static ERROR: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\b[1-9]\d* (?:failed|failures?|failing|errors?)\b",
         r"\*\*\* \[[^\]]+\] (?:Error|Segmentation|Killed|Abort)",
     ]
-    .iter()
-    .map(|pattern| compiled(pattern))
-    .collect()
+    .map(|form| format!("(?:{form})"));
+    compiled(&forms.join("|"))
 });
 
 pattern!(
@@ -304,7 +409,9 @@ pattern!(
     r"(?x)
     (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\])?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
   | ^\s*W:\  | ^npm\ (?:warn|WARN)\b | (?i:\b(?:level|lvl|severity)[\x22']?\s*[=:]\s*[\x22']?warn) | ^W\d{4}\ \d\d:
-  | (?i:\bdeprecated\b) | ^\s*warning\b"
+  | (?i:\bdeprecated\b) | ^\s*warning\b | (?:^\s*|\d:\d+\s+|\s{2,}|\s-\s|\|\s*)(?i:warning|warn)(?:\s{2,}|\s-\s|\s*\|) | \x22level\x22:\s?40\b | (?:^|\s)⚠
+  | (?i:\bwarnung\b|\bavertissement\b|\badvertencia\b|\bostrzeżenie|предупрежд)|(?:\b(?:aviso|avviso):)|警告|경고 | ^(?:Over|Under)full\b
+  | \b(?:will|must|would)\ be\ (?:destroyed|deleted|removed|replaced|recreated)\b | forces\ replacement"
 );
 
 // Location with line and column, and a message. Many tools write no more than that.
@@ -328,19 +435,8 @@ pattern!(
 pattern!(
     MENTION,
     r"(?ix)
-    (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow
+    (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow|degraded|unavailable|forbidden|unauthorized|expired|exhausted|throttl\w*|not\ (?:allowed|permitted)|giving\ up
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
     (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ 
-    | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b"
-);
-
-// Expected and actual value below a failed test.
-pattern!(
-    VALUE,
-    r"^\s+(?i:left|right|expected|received|actual|got|want|wanted)\s*:\s"
-);
-
-pattern!(
-    LOCATION,
-    r#"^\s*(?:-->|:::)\s|^\s+at\s|^\s*File "|^\s+\S+\.\w{1,5}:\d+"#
+    | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b"
 );

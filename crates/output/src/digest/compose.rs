@@ -1,0 +1,198 @@
+//! Composition of the shortened text: head, note, important lines, tail.
+
+use std::collections::BTreeMap;
+
+use super::entry::{Entry, LeftOut, Shown};
+use super::fold::Folded;
+use super::select::Quote;
+
+/// Maximum number of gaps that are noted in the part that is left out.
+const GAPS_MAX: usize = 8;
+/// Number of characters for the line between important lines and the tail.
+const SEPARATOR_ROOM: usize = 50;
+
+/// Text in the making.
+pub struct Composition<'a> {
+    pub entries: &'a [Entry],
+    pub limit: usize,
+    /// End of the head and start of the tail.
+    pub head: usize,
+    pub tail: usize,
+    /// Number of lines of the head before others were added to fill the limit.
+    pub head_lines: usize,
+    /// Number of characters for the head, and for a single long line of the tail.
+    pub head_room: usize,
+    pub tail_room: usize,
+    /// Lines between them that are shown.
+    pub quotes: BTreeMap<usize, Quote>,
+    /// The important lines were selected.
+    pub is_selected: bool,
+    pub dropped: LeftOut,
+    pub hint: &'a str,
+}
+
+impl Composition<'_> {
+    /// Number of characters of all parts.
+    pub fn size(&self) -> usize {
+        let size = |lines: Vec<Shown>| lines.iter().map(Shown::size).sum::<usize>();
+        let quotes: usize = self.quotes.values().map(Quote::size).sum();
+        size(self.head_lines()) + size(self.tail_lines()) + quotes + self.note_size()
+    }
+
+    fn note_size(&self) -> usize {
+        let is_alone = self.quotes.is_empty() && self.is_selected;
+        let note = note(self.all(), self.hint, !is_alone).chars().count();
+        note + if is_alone { 1 } else { SEPARATOR_ROOM }
+    }
+
+    fn head_lines(&self) -> Vec<Shown> {
+        let mut left = self.head_room;
+        let mut lines = Vec::new();
+        for (at, entry) in self.entries[..self.head].iter().enumerate() {
+            let room = if at < self.head_lines {
+                left
+            } else {
+                usize::MAX
+            };
+            let shown = entry.shown(room);
+            left = left.saturating_sub(shown.size());
+            lines.push(shown);
+        }
+        lines
+    }
+
+    fn tail_lines(&self) -> Vec<Shown> {
+        let lines = self.entries[self.tail..].iter();
+        lines.map(|entry| entry.shown(self.tail_room)).collect()
+    }
+
+    /// Lines and bytes of the whole output.
+    fn all(&self) -> LeftOut {
+        let mut all = self.dropped;
+        self.entries
+            .iter()
+            .for_each(|entry| all.add(entry.stands_for()));
+        all
+    }
+
+    /// Notes the gaps between head and tail.
+    pub fn add_gaps(&mut self) {
+        let mut gaps = 0;
+        for (at, entry) in self.entries.iter().enumerate() {
+            if let Folded::Gap(text) = &entry.what
+                && (self.head..self.tail).contains(&at)
+                && gaps < GAPS_MAX
+            {
+                gaps += 1;
+                let quote = Quote {
+                    text: text.clone(),
+                    bytes: 0,
+                };
+                self.quotes.insert(at, quote);
+            }
+        }
+    }
+
+    /// Uses the rest of the limit for lines behind the head and before the tail.
+    pub fn fill(&mut self) {
+        let mut size = self.size();
+        let mut more = [true, true];
+        while self.head < self.tail && more != [false, false] {
+            for (side, more) in more.iter_mut().enumerate() {
+                if !*more || self.head == self.tail {
+                    continue;
+                }
+                let at = if side == 0 { self.head } else { self.tail - 1 };
+                let entry = &self.entries[at];
+                let quoted = self.quotes.get(&at).map_or(0, Quote::size);
+                let is_cut = match side {
+                    0 => entry.after_hole,
+                    _ => self
+                        .entries
+                        .get(self.tail)
+                        .is_some_and(|next| next.after_hole),
+                };
+                let after = size.saturating_add(entry.chars).saturating_sub(quoted);
+                if is_cut
+                    || matches!(entry.what, Folded::Gap(_))
+                    || after > self.limit
+                    || entry.chars > self.tail_room
+                {
+                    *more = false;
+                    continue;
+                }
+                size = after;
+                self.quotes.remove(&at);
+                match side {
+                    0 => self.head += 1,
+                    _ => self.tail -= 1,
+                }
+            }
+        }
+    }
+
+    /// Text, what it leaves out, and that it is shortened.
+    pub fn compose(self) -> (String, LeftOut, bool) {
+        let mut left_out = self.all();
+        let mut lines = self.head_lines();
+        let mut note_at = lines.len();
+        let mut highlights = self.quotes.len();
+        let number = self.entries[self.tail..].iter().find_map(Entry::number);
+        lines.extend(self.quotes.values().map(|quote| Shown {
+            text: quote.text.clone(),
+            holds: LeftOut {
+                lines: u64::from(quote.bytes > 0),
+                bytes: quote.bytes,
+            },
+        }));
+        if let (Some(number), true) = (number, highlights > 0) {
+            lines.push(Shown::note(format!("[The end, from line {number}:]")));
+            highlights += 1;
+        }
+        lines.extend(self.tail_lines());
+        lines.iter().for_each(|line| left_out.subtract(line.holds));
+        // Needed only with a limit of a few hundred characters.
+        let size = |lines: &[Shown]| lines.iter().map(Shown::size).sum::<usize>();
+        let mut note = note(left_out, self.hint, highlights > 0);
+        while size(&lines) + note.chars().count() > self.limit && !lines.is_empty() {
+            let at = if lines.len() > note_at { note_at } else { 0 };
+            left_out.add(lines.remove(at).holds);
+            highlights = highlights.saturating_sub(1);
+            note = self::note(left_out, self.hint, highlights > 0);
+            note_at = note_at.min(lines.len());
+        }
+        let mut lines: Vec<String> = lines.into_iter().map(|line| line.text).collect();
+        lines.insert(note_at, note);
+        let text = lines.join("\n").chars().take(self.limit).collect();
+        (text, left_out, true)
+    }
+}
+
+/// Note in place of what is left out.
+fn note(left_out: LeftOut, hint: &str, highlights_follow: bool) -> String {
+    let LeftOut { lines, bytes } = left_out;
+    let lines = line_count(lines);
+    let follows = if highlights_follow {
+        " What matters of it, by line number:"
+    } else {
+        ""
+    };
+    let hint = hint_clause(hint);
+    format!("[… {lines}, {bytes} bytes left out{hint}.{follows}]")
+}
+
+/// Hint as the end of a sentence.
+pub fn hint_clause(hint: &str) -> String {
+    match hint {
+        "" => String::new(),
+        hint => format!("; {hint}"),
+    }
+}
+
+/// Number of lines in words: `1 line`, `2 lines`.
+pub fn line_count(lines: u64) -> String {
+    match lines {
+        1 => "1 line".into(),
+        lines => format!("{lines} lines"),
+    }
+}

@@ -1,0 +1,392 @@
+//! Selection of the important lines of an output that is too long.
+//!
+//! Findings are grouped: those of a group are equal except for numbers, quoted names and paths. The first of each
+//! group gets space before a second one of another, so that a thousand errors of one kind do not displace one of
+//! another kind. With a finding come the lines of its block.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::fold::{Line, LineNumber};
+use super::line_shape::{Fnv1a, HashKeyMap, hash};
+use super::signals::levels::{Finding, Importance};
+use super::signals::{blocks, rarity, traces};
+use super::truncate;
+use super::view::ViewLine;
+
+/// Maximum number of findings kept of one group.
+const EXAMPLES_MAX: usize = 8;
+/// Maximum number of these that differ only in numbers.
+const SAME_SHAPE_MAX: usize = 3;
+/// Maximum number of characters shown of a line.
+const LINE_CHARS: usize = 300;
+/// A JSON record up to this length is shown from its begin, because its message can be anywhere.
+const RECORD_BYTES: usize = 1_000;
+/// Maximum number of groups whose counts are remembered.
+const COUNTS_MAX: usize = 4_096;
+
+/// Number of characters for each kind of finding.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    pub all: usize,
+    /// For all but the first of each group of errors.
+    pub further: usize,
+    pub summaries: usize,
+    pub outliers: usize,
+    pub warnings: usize,
+    pub mentions: usize,
+}
+
+/// Number of findings of each group among lines that are no longer held, and the last of them.
+pub struct Counts {
+    groups: HashKeyMap<(u64, LineNumber)>,
+    /// No line was left out without having been counted.
+    pub are_exact: bool,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Counts {
+            groups: HashKeyMap::default(),
+            are_exact: true,
+        }
+    }
+}
+
+impl Counts {
+    fn add(&mut self, key: u64, count: u64, number: LineNumber) {
+        if self.groups.len() < COUNTS_MAX || self.groups.contains_key(&key) {
+            let known = self.groups.entry(key).or_insert((0, number));
+            *known = (known.0 + count, number);
+        }
+    }
+}
+
+/// Line of the part that is left out, as it is shown.
+pub struct Quote {
+    pub text: String,
+    /// Number of its bytes that are shown.
+    pub bytes: u64,
+}
+
+impl Quote {
+    /// Line once, whatever its count, with the text at byte offset `at` visible.
+    fn new(line: &Line, at: usize) -> Self {
+        let trimmed = line.text.trim();
+        let cut = truncate::around(trimmed, at, LINE_CHARS);
+        let omission = line.omission.map_or(0, |omission| omission.bytes);
+        let left_out = trimmed.len() as u64 - cut.bytes + omission;
+        Quote {
+            text: format!("{}: {}", line.number, cut.text),
+            bytes: (line.bytes() / line.count.max(1)).saturating_sub(left_out),
+        }
+    }
+
+    /// Number of characters with the newline.
+    pub fn size(&self) -> usize {
+        self.text.chars().count() + 1
+    }
+}
+
+/// Findings that are equal except for numbers, quoted names and paths.
+struct Group {
+    key: u64,
+    importance: Importance,
+    /// Number of earlier groups with the same first words.
+    rank: usize,
+    count: u64,
+    last: LineNumber,
+    /// Indices of lines.
+    examples: Vec<usize>,
+}
+
+/// Findings of all lines, and what belongs to them.
+pub struct Selector<'a> {
+    lines: &'a [ViewLine<'a>],
+    groups: Vec<Group>,
+    by_key: HashKeyMap<usize>,
+    ranks: HashKeyMap<usize>,
+    /// Other lines of a trace, by its main line.
+    traces: HashMap<usize, Vec<usize>>,
+}
+
+impl<'a> Selector<'a> {
+    pub fn new(lines: &'a [ViewLine<'a>]) -> Self {
+        let mut selector = Selector {
+            lines,
+            groups: Vec::new(),
+            by_key: HashKeyMap::default(),
+            ranks: HashKeyMap::default(),
+            traces: HashMap::new(),
+        };
+        let traces = traces::traces(lines);
+        let mut at = 0;
+        for trace in traces {
+            selector.findings(at..trace.range.start);
+            let error = Finding {
+                importance: Importance::Error,
+                at: 0,
+            };
+            selector.add(trace.main, lines[trace.main].finding.unwrap_or(error));
+            selector.traces.insert(trace.main, trace.with);
+            at = trace.range.end.max(at);
+        }
+        selector.findings(at..lines.len());
+        for (at, key) in rarity::outliers(lines) {
+            let error = |finding: Finding| finding.importance == Importance::Error;
+            if !lines[at].finding.is_some_and(error) {
+                selector.add_to(at, key, 0, Importance::Outlier);
+            }
+        }
+        selector
+    }
+
+    fn findings(&mut self, range: Range<usize>) {
+        for at in range {
+            if let Some(finding) = self.lines[at].finding {
+                self.add(at, finding);
+            }
+        }
+    }
+
+    fn add(&mut self, at: usize, finding: Finding) {
+        let (key, first_words) = group_key(&self.lines[at].line.text, finding);
+        self.add_to(at, key, first_words, finding.importance);
+    }
+
+    fn add_to(&mut self, at: usize, key: u64, first_words: u64, importance: Importance) {
+        let line = &self.lines[at];
+        let group = *self.by_key.entry(key).or_insert_with(|| {
+            let rank = self
+                .ranks
+                .entry(first_words ^ importance as u64)
+                .or_default();
+            self.groups.push(Group {
+                key,
+                importance,
+                rank: *rank,
+                count: 0,
+                last: line.line.number,
+                examples: Vec::new(),
+            });
+            *rank += 1;
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[group];
+        group.count += line.count;
+        group.last = line.line.number;
+        let shape = |at: &usize| self.lines[*at].line.shape.without_numbers;
+        let same = group
+            .examples
+            .iter()
+            .filter(|known| shape(known) == shape(&at));
+        let same = same.count();
+        if same >= SAME_SHAPE_MAX {
+            // The newest of many such lines replaces the one before it.
+            if let Some(last) = group
+                .examples
+                .iter()
+                .rposition(|known| shape(known) == shape(&at))
+            {
+                group.examples.remove(last);
+                group.examples.push(at);
+            }
+        } else if group.examples.len() < EXAMPLES_MAX {
+            group.examples.push(at);
+        }
+    }
+
+    /// Remembers the findings of lines that will not be held any longer.
+    pub fn forget(&self, counts: &mut Counts, is_dropped: impl Fn(usize) -> bool) {
+        for line in self.lines.iter().filter(|line| is_dropped(line.at)) {
+            if let Some(finding) = line.finding {
+                let (key, _) = group_key(&line.line.text, finding);
+                counts.add(key, line.count, line.line.number);
+            }
+        }
+    }
+
+    /// Lines to show among the entries of `range`, by index of the entry. The others are shown anyway.
+    pub fn select(
+        &self,
+        range: Range<usize>,
+        mut room: Budget,
+        counts: &Counts,
+    ) -> BTreeMap<usize, Quote> {
+        let mut candidates = Vec::new();
+        for group in &self.groups {
+            for (round, at) in group.examples.iter().enumerate() {
+                let round = group.rank + round;
+                let order = match (group.importance, round) {
+                    (Importance::Error, 0) => 0,
+                    (Importance::Summary, _) => 1,
+                    (Importance::Outlier, 0) => 2,
+                    (Importance::Warning, 0) => 3,
+                    (Importance::Error, _) => 4,
+                    (Importance::Mention, _) => 5,
+                    (Importance::Outlier | Importance::Warning, _) => 6,
+                };
+                candidates.push((order, round, *at, group));
+            }
+        }
+        candidates.sort_by_key(|(order, round, at, _)| {
+            let late = (*order == 1).then_some(Reverse(*at));
+            (*order, late, *round, *at)
+        });
+        let mut picked = BTreeMap::new();
+        for (order, _, at, group) in candidates {
+            let mut unbounded = usize::MAX;
+            let quota = match (group.importance, order) {
+                (Importance::Error, 0) => &mut unbounded,
+                (Importance::Error, _) => &mut room.further,
+                (Importance::Summary, _) => &mut room.summaries,
+                (Importance::Outlier, _) => &mut room.outliers,
+                (Importance::Warning, 3) => &mut room.warnings,
+                (Importance::Warning | Importance::Mention, _) => &mut room.mentions,
+            };
+            let most = room.all.min(*quota);
+            let is_first = group.examples.first() == Some(&at);
+            let is_shown = !range.contains(&self.lines[at].at);
+            let suffix = if is_first && !is_shown {
+                group.suffix(counts)
+            } else {
+                String::new()
+            };
+            for block in [self.block(at, group.importance), vec![at]] {
+                let quotes = self.quotes(at, &block, &suffix, &range, &picked);
+                let size: usize = quotes.iter().map(|(_, quote)| quote.size()).sum();
+                if size <= most {
+                    *quota -= size;
+                    room.all -= size;
+                    picked.extend(quotes);
+                    break;
+                }
+            }
+        }
+        picked
+    }
+
+    /// Lines of a finding.
+    fn block(&self, at: usize, importance: Importance) -> Vec<usize> {
+        let mut block = vec![at];
+        if let Some(with) = self.traces.get(&at) {
+            block.extend(with);
+            return block;
+        }
+        if importance != Importance::Summary {
+            block.extend(blocks::above(self.lines, at));
+        }
+        if importance == Importance::Error {
+            block.extend(blocks::below(self.lines, at));
+        }
+        block
+    }
+
+    /// Lines of a block that are not shown yet.
+    fn quotes(
+        &self,
+        main: usize,
+        block: &[usize],
+        suffix: &str,
+        range: &Range<usize>,
+        picked: &BTreeMap<usize, Quote>,
+    ) -> Vec<(usize, Quote)> {
+        let lines = block.iter().map(|at| (*at, &self.lines[*at]));
+        let fresh =
+            lines.filter(|(_, line)| range.contains(&line.at) && !picked.contains_key(&line.at));
+        fresh
+            .map(|(at, line)| {
+                let is_record = line.text.starts_with('{') && line.text.len() <= RECORD_BYTES;
+                let offset = line.finding.filter(|_| !is_record).map_or(0, |f| f.at);
+                let mut quote = Quote::new(line.line, offset);
+                if at == main {
+                    quote.text.push_str(suffix);
+                }
+                (line.at, quote)
+            })
+            .collect()
+    }
+}
+
+impl Group {
+    /// Count of the findings, if not all of them are shown.
+    fn suffix(&self, counts: &Counts) -> String {
+        let (dropped, _) = counts.groups.get(&self.key).copied().unwrap_or_default();
+        let count = self.count + dropped;
+        if count <= self.examples.len() as u64 {
+            return String::new();
+        }
+        match counts.are_exact {
+            true => format!(" [×{count}, last at {}]", self.last),
+            false => format!(" [×{count} or more]"),
+        }
+    }
+}
+
+/// Hashes of an important line: of everything but numbers, quoted names and paths, and of the first words
+/// of the finding.
+fn group_key(line: &str, finding: Finding) -> (u64, u64) {
+    let mut all = Fnv1a::default();
+    let mut until = None;
+    for word in line.split_whitespace().take(64) {
+        if until.is_none() && word.contains(['/', '\\']) {
+            all.add(b'/');
+            continue;
+        }
+        let mut in_number = false;
+        for c in word.chars() {
+            let continues = std::mem::replace(&mut in_number, false);
+            match (until, c) {
+                (Some(close), c) if c == close || (close == '`' && c == '\'') => until = None,
+                (Some(_), _) => {}
+                (None, '"' | '\'' | '`' | '‘' | '»' | '“') => {
+                    all.add(b'"');
+                    until = Some(closing(c));
+                }
+                (None, '0'..='9') => {
+                    in_number = true;
+                    if !continues {
+                        all.add(b'0');
+                    }
+                }
+                (None, c) => c
+                    .encode_utf8(&mut [0; 4])
+                    .bytes()
+                    .for_each(|byte| all.add(byte)),
+            }
+        }
+        all.add(b' ');
+    }
+    let said = &line[super::row::floor(line, finding.at)..];
+    let words: Vec<_> = said
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 1 && word.contains(char::is_alphabetic))
+        .take(3)
+        .collect();
+    let code = words.iter().find(|word| is_code(word)).copied();
+    let code = hash(code.unwrap_or_default().as_bytes());
+    let first_words = &words[..words.len().min(2)];
+    (
+        all.0 ^ (finding.importance as u64) ^ code,
+        hash(first_words.join(" ").as_bytes()) ^ code,
+    )
+}
+
+/// Returns whether a word is the number of a kind of message, such as `E0308` or `TS2322`.
+fn is_code(word: &str) -> bool {
+    let letters = word.bytes().take_while(u8::is_ascii_uppercase).count();
+    let digits = word.len() - letters;
+    (1..=6).contains(&letters)
+        && (3..=5).contains(&digits)
+        && word.bytes().skip(letters).all(|byte| byte.is_ascii_digit())
+}
+
+fn closing(quote: char) -> char {
+    match quote {
+        '‘' => '’',
+        '»' => '«',
+        '“' => '”',
+        quote => quote,
+    }
+}

@@ -1,0 +1,174 @@
+//! Lines that belong to a finding: the heading above it and the explanation below it.
+//!
+//! Blocks are found by indentation, blank lines and words that begin an explanation.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::digest::view::ViewLine;
+
+use super::patterns::compiled;
+use super::traces::{is_foreign, is_frame};
+
+/// Number of lines that are looked at above and below.
+const ABOVE_MAX: usize = 60;
+const BELOW_MAX: usize = 24;
+/// Number of lines directly above a finding that explain it.
+const OUTCOME_ABOVE_MAX: usize = 3;
+/// Number of lines of the same indentation that follow a finding and belong to it.
+const SAME_INDENT_MAX: usize = 3;
+/// Number of lines of a block that are shown below its finding.
+const SHOWN_MAX: usize = 8;
+/// Number of frames of a block that are shown.
+const FRAMES_MAX: usize = 2;
+
+/// Begin of a line that explains the line above.
+static EXPLAINS: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?ix)^(?:\d[\d:.,\-/TZ]*\s+|\[[^\]]*\]\s*|\S+@\S+\s+|UTC\s+|=\s)*
+            (?:detail|hint|context|statement|query|note|help|cause|reason|because|expected|actual|received|got|want|wanted|left|right|symbol
+              |location|found|required|message|caused\ by|line\ \d+)\s*[:=]",
+    )
+});
+
+/// Expected or actual value, or a changed line of a difference.
+static VALUE: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"(?ix)^(?:(?:\$?(?:expected|actual|received|got|want|wanted|left|right|code|before|after))\b.{0,40}?[:=]\s | [-+]\s*[^-+\s] | E\s{2,})",
+    )
+});
+
+/// Excerpt of source code, or a mark below it.
+static EXCERPT: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(r"^(?:>?\s*\d*\s*\|(?:\s|$)|[\^~\s|]*[\^~]+[\^~\s|-]*$|>?\s*\d+\s*[|│])")
+});
+
+/// Location of a finding on a line of its own.
+static PLACE: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r#"(?x)^(?:-->|:::|❯)\s | ^File\ " | \bline\ \d+ | ^\S+\.\w{1,5}:\d+ | ^\(?(?:at|in)\s.*\S:\d+ | ^l\.\d+ | ^\([^)]*\.\w+:\d+"#,
+    )
+});
+
+/// Returns whether a line says where something is.
+fn is_place(text: &str) -> bool {
+    PLACE.is_match(text)
+}
+
+/// Lines above a finding that belong to it, as indices.
+pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
+    let own = &lines[main];
+    let mut shown = Vec::new();
+    let mut at = main;
+    // An excerpt between a location and its message.
+    while at > 0 && main - at < 5 && EXCERPT.is_match(lines[at - 1].line.text.trim_start()) {
+        at -= 1;
+    }
+    if at < main && at > 0 && is_place(lines[at - 1].text) {
+        return vec![at - 1];
+    }
+    // Some test runners write what went wrong before the name of the test.
+    let deeper = (main.saturating_sub(OUTCOME_ABOVE_MAX)..main).rev();
+    let deeper = deeper.take_while(|at| {
+        let line = &lines[*at];
+        line.indent > own.indent && !line.is_usual() && is_place(line.text)
+    });
+    shown.extend(deeper);
+    if own.indent == 0 {
+        return shown;
+    }
+    let from = main.saturating_sub(ABOVE_MAX);
+    for at in (from..main).rev() {
+        let line = &lines[at];
+        if line.is_blank() {
+            break;
+        }
+        if line.indent < own.indent {
+            shown.push(at);
+            let before = at.checked_sub(1).map(|at| &lines[at]);
+            if before.is_some_and(|line| {
+                !line.is_blank() && is_place(line.text) && line.finding.is_none()
+            }) {
+                shown.push(at - 1);
+            }
+            break;
+        }
+    }
+    shown
+}
+
+/// Lines below a finding that belong to it, as indices, the most important ones if there are many.
+pub fn below(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
+    let own = &lines[main];
+    let mut block = Vec::new();
+    let mut same_indent = 0;
+    let end = lines.len().min(main + 1 + BELOW_MAX);
+    for at in main + 1..end {
+        let line = &lines[at];
+        if line.is_blank() {
+            let next = lines[at..end].iter().find(|line| !line.is_blank());
+            if next.is_some_and(|next| next.indent > own.indent && !is_finding_of(own, next)) {
+                continue;
+            }
+            break;
+        }
+        if EXPLAINS.is_match(line.text) {
+            block.push(at);
+        } else if is_finding_of(own, line) {
+            break;
+        } else if line.indent > own.indent {
+            block.push(at);
+        } else if same_indent < SAME_INDENT_MAX && !line.is_usual() && line.indent == own.indent {
+            same_indent += 1;
+            block.push(at);
+        } else {
+            break;
+        }
+    }
+    most_important(lines, block)
+}
+
+/// Returns whether a line is a finding of its own beside another.
+fn is_finding_of(own: &ViewLine<'_>, line: &ViewLine<'_>) -> bool {
+    line.finding.is_some() && line.indent <= own.indent
+}
+
+fn most_important(lines: &[ViewLine<'_>], block: Vec<usize>) -> Vec<usize> {
+    let mut frames = 0;
+    let mut weighted: Vec<(u8, usize)> = Vec::new();
+    let any_own = block
+        .iter()
+        .any(|at| is_frame(&lines[*at]) && !is_foreign(lines[*at].text));
+    for at in block {
+        let line = &lines[at];
+        let weight = if is_frame(line) {
+            if frames == FRAMES_MAX || (any_own && is_foreign(line.text)) {
+                continue;
+            }
+            frames += 1;
+            1
+        } else if line.finding.is_some()
+            || VALUE.is_match(line.text)
+            || EXPLAINS.is_match(line.text)
+        {
+            0
+        } else if EXCERPT.is_match(line.line.text.trim_start()) {
+            4
+        } else if is_place(line.text) {
+            1
+        } else {
+            2
+        };
+        weighted.push((weight, at));
+    }
+    weighted.sort_unstable();
+    let mut shown: Vec<usize> = weighted
+        .into_iter()
+        .filter(|(weight, _)| *weight < 4)
+        .take(SHOWN_MAX)
+        .map(|(_, at)| at)
+        .collect();
+    shown.sort_unstable();
+    shown
+}

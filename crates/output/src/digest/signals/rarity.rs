@@ -1,0 +1,204 @@
+//! Values that differ from those of all similar lines: the one pending item in a table, the one status in an access
+//! log, the one level in a structured log.
+//!
+//! Similar lines begin with the same word at the same indentation. Their columns are words counted from either end,
+//! words behind a word, or the values of keys (`key=value`, JSON). A column says something if nearly all lines agree on few values.
+
+use crate::digest::line_shape::{Fnv1a, HashKeyMap, hash};
+use crate::digest::view::ViewLine;
+
+/// Words of a line that are columns, from either end.
+const COLUMNS_FROM_START: usize = 12;
+const COLUMNS_FROM_END: usize = 3;
+/// A column with more values than this says nothing.
+const VALUES_MAX: usize = 8;
+/// Lines that a column must have.
+const LINES_MIN: u32 = 12;
+/// Longest word that has a column for the words behind it: `is`, `be`, `status`.
+const SHORT_WORD: usize = 6;
+/// Maximum number of columns.
+const COLUMNS_MAX: usize = 2_048;
+/// Longer lines are not looked at beyond this.
+const BYTES_MAX: usize = 600;
+
+/// Values of a column and the number of lines with each.
+#[derive(Clone, Copy, Default)]
+struct Column {
+    values: [(u64, u32); VALUES_MAX],
+    /// Number of values; one more than fit if there are too many.
+    count: u8,
+    lines: u32,
+}
+
+impl Column {
+    fn values(&self) -> &[(u64, u32)] {
+        &self.values[..usize::from(self.count).min(VALUES_MAX)]
+    }
+
+    fn has_too_many(&self) -> bool {
+        usize::from(self.count) > VALUES_MAX
+    }
+
+    fn add(&mut self, value: u64, lines: u32) {
+        if self.has_too_many() {
+            return;
+        }
+        self.lines = self.lines.saturating_add(lines);
+        let count = usize::from(self.count);
+        let known = self.values[..count]
+            .iter_mut()
+            .find(|(known, _)| *known == value);
+        if let Some((_, known)) = known {
+            *known = known.saturating_add(lines);
+            return;
+        }
+        self.count += 1;
+        if let Some(fresh) = self.values.get_mut(count) {
+            *fresh = (value, lines);
+        }
+    }
+
+    /// Number of lines with this value, if that is few and nearly all others agree.
+    fn rare(&self, value: u64) -> Option<u32> {
+        if self.has_too_many() || self.lines < LINES_MIN || self.count < 2 {
+            return None;
+        }
+        let most = self.values().iter().map(|(_, lines)| *lines).max()?;
+        let (_, lines) = self.values().iter().find(|(known, _)| *known == value)?;
+        let agree = u64::from(most) * 10 >= u64::from(self.lines) * 8;
+        let few = *lines <= 1 || u64::from(*lines) * 25 <= u64::from(self.lines);
+        (agree && few && *lines < most).then_some(*lines)
+    }
+}
+
+/// Lines with a rare value: their indices, and a hash of the value and its column.
+pub fn outliers(lines: &[ViewLine<'_>]) -> Vec<(usize, u64)> {
+    let mut columns: HashKeyMap<Column> = HashKeyMap::default();
+    for line in lines {
+        let count = u32::try_from(line.count).unwrap_or(u32::MAX);
+        each_value(line, |column, value| {
+            if let Some(known) = columns.get_mut(&column) {
+                known.add(value, count);
+            } else if columns.len() < COLUMNS_MAX {
+                columns.entry(column).or_default().add(value, count);
+            }
+        });
+    }
+    columns.retain(|_, column| {
+        column
+            .values()
+            .iter()
+            .any(|(value, _)| column.rare(*value).is_some())
+    });
+    if columns.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let mut rarest: Option<(u32, u64)> = None;
+        each_value(line, |column, value| {
+            let rare = columns.get(&column).and_then(|column| column.rare(value));
+            if let Some(lines) = rare
+                && rarest.is_none_or(|(before, _)| lines < before)
+            {
+                rarest = Some((lines, column ^ value.rotate_left(7)));
+            }
+        });
+        if let Some((_, key)) = rarest {
+            found.push((at, key));
+        }
+    }
+    found
+}
+
+/// Calls with each column of a line and its value.
+fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
+    let text = &line.text[..super::super::row::floor(line.text, BYTES_MAX)];
+    if text.starts_with('{') {
+        return json_values(text, call);
+    }
+    let mut words: [&str; 32] = [""; 32];
+    let mut count = 0;
+    for word in text.split_ascii_whitespace().take(words.len()) {
+        words[count] = word;
+        count += 1;
+    }
+    if count == 0 {
+        return;
+    }
+    let words = &words[..count];
+    let first = without_digits(words[0]);
+    let group = mix(first, line.indent as u64);
+    if words[0].as_bytes()[0].is_ascii_alphabetic() {
+        call(mix(1, line.indent as u64), first);
+    }
+    for pair in words.windows(2) {
+        let is_short = pair[0].len() <= SHORT_WORD;
+        if is_short && pair[0].bytes().all(|byte| byte.is_ascii_lowercase()) {
+            call(mix(5, hash(pair[0].as_bytes())), hash(pair[1].as_bytes()));
+        }
+    }
+    // Rows of a table are alike in the number of words, whatever they begin with.
+    let row = mix(2, count as u64);
+    for (at, word) in words.iter().enumerate() {
+        if let Some((key, value)) = word.split_once('=')
+            && !key.is_empty()
+        {
+            call(mix(3, hash(key.as_bytes())), hash(value.as_bytes()));
+            continue;
+        }
+        let verbatim = hash(word.as_bytes());
+        if at < COLUMNS_FROM_START {
+            call(mix(row, at as u64), verbatim);
+            call(mix(row, 100 + at as u64), without_digits(word));
+            if at > 0 {
+                call(mix(group, at as u64), verbatim);
+            }
+        }
+        let from_end = count - 1 - at;
+        if at > 0 && from_end < COLUMNS_FROM_END {
+            call(mix(group, 200 + from_end as u64), verbatim);
+        }
+    }
+}
+
+/// Values of the keys of an object on one line, at any depth.
+fn json_values(text: &str, mut call: impl FnMut(u64, u64)) {
+    let bytes = text.as_bytes();
+    for colon in memchr::memchr_iter(b':', bytes) {
+        if colon < 2 || bytes[colon - 1] != b'"' {
+            continue;
+        }
+        let Some(open) = memchr::memrchr(b'"', &bytes[..colon - 1]) else {
+            continue;
+        };
+        let value = &bytes[colon + 1..];
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        if matches!(value.first(), None | Some(b'{' | b'[')) {
+            continue;
+        }
+        let end = value.iter().position(|b| matches!(b, b',' | b'}'));
+        let value = &value[..end.unwrap_or(value.len())];
+        call(mix(4, hash(&bytes[open..colon])), hash(value));
+    }
+}
+
+/// Hash of a word in which each number counts as one digit.
+fn without_digits(word: &str) -> u64 {
+    let mut sum = Fnv1a::default();
+    let mut before = 0;
+    for byte in word.bytes() {
+        let byte = if byte.is_ascii_digit() { b'0' } else { byte };
+        if byte != b'0' || before != b'0' {
+            sum.add(byte);
+        }
+        before = byte;
+    }
+    sum.0
+}
+
+fn mix(a: u64, b: u64) -> u64 {
+    (a ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        .rotate_left(29)
+        .wrapping_mul(0xA076_1D64_78BD_642F)
+}

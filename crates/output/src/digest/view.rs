@@ -1,0 +1,178 @@
+//! Lines of an output that is too long, as the signals see them.
+
+use super::entry::Entry;
+use super::fold::{Folded, Line};
+use super::line_shape::{HashKeyMap, hash};
+use super::signals::levels::{self, Finding};
+
+/// Line with what the signals need to know about it.
+pub struct ViewLine<'a> {
+    /// Index of its entry.
+    pub at: usize,
+    pub line: &'a Line,
+    /// Text without the gutter, such as `==123==` or `#`, and without indentation.
+    pub text: &'a str,
+    /// Width of the indentation behind the gutter.
+    pub indent: usize,
+    /// Number of lines that it stands for.
+    pub count: u64,
+    /// Number of lines that begin with the same words.
+    pub often: u32,
+    pub finding: Option<Finding>,
+}
+
+impl ViewLine<'_> {
+    pub fn is_blank(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Returns whether it is one of many that begin alike, so that it says little.
+    pub fn is_usual(&self) -> bool {
+        self.often >= USUAL
+    }
+}
+
+/// Number of similar lines from which on a line is usual.
+const USUAL: u32 = 8;
+/// Number of entries for remembered findings.
+const CACHE: usize = 4_096;
+
+/// Findings by shape of the line, so that a repeated line is matched once.
+#[derive(Default)]
+pub struct FindingCache(Vec<(u64, Option<Finding>)>);
+
+impl FindingCache {
+    pub fn get(&mut self, line: &Line) -> Option<Finding> {
+        if self.0.is_empty() {
+            self.0.resize(CACHE, (0, None));
+        }
+        let key = line.shape.without_numbers ^ line.shape.figures.rotate_left(17);
+        let slot = &mut self.0[usize::try_from(key % CACHE as u64).unwrap_or(0)];
+        if slot.0 != key {
+            *slot = (key, levels::classify(&line.text));
+        }
+        slot.1
+    }
+}
+
+/// All lines among these entries.
+pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<'a>> {
+    let mut lines: Vec<ViewLine<'a>> = Vec::with_capacity(entries.len());
+    let mut begins: HashKeyMap<u32> = HashKeyMap::default();
+    let mut keys = Vec::with_capacity(entries.len());
+    for (at, entry) in entries.iter().enumerate() {
+        let line = match &entry.what {
+            Folded::Line(line) => line,
+            Folded::Note {
+                period,
+                lines: more,
+                ..
+            } => {
+                let from = lines.len().saturating_sub(*period);
+                for repeated in &mut lines[from..] {
+                    repeated.count += more / *period as u64;
+                }
+                for key in &keys[from..] {
+                    let often = begins.entry(*key).or_default();
+                    *often = often.saturating_add(u32::try_from(*more).unwrap_or(u32::MAX));
+                }
+                continue;
+            }
+            Folded::Gap(_) => continue,
+        };
+        let (text, indent) = without_gutter(&line.text);
+        let key = begin_key(text, indent);
+        let often = begins.entry(key).or_default();
+        *often = often.saturating_add(u32::try_from(line.count).unwrap_or(u32::MAX));
+        keys.push(key);
+        lines.push(ViewLine {
+            at,
+            line,
+            text,
+            indent,
+            count: line.count,
+            often: 0,
+            finding: cache.get(line),
+        });
+    }
+    for (line, key) in lines.iter_mut().zip(keys) {
+        line.often = begins[&key];
+    }
+    lines
+}
+
+/// Text and indentation of a line without its gutter: a column of marks that some tools put before all lines of a
+/// report.
+fn without_gutter(line: &str) -> (&str, usize) {
+    let text = line.trim_end();
+    let start = text.trim_start();
+    let indent = text.len() - start.len();
+    let bytes = start.as_bytes();
+    let gutter = match bytes {
+        [b'=', b'=', ..] => {
+            let digits = bytes[2..].iter().take_while(|b| b.is_ascii_digit()).count();
+            match bytes.get(2 + digits..4 + digits) {
+                Some(b"==") if digits > 0 => 4 + digits,
+                _ => 0,
+            }
+        }
+        [b'#' | b'|'] => 1,
+        [b'#' | b'|', b' ', ..] => 1,
+        [0xE2, 0x94, 0x82, ..] => '│'.len_utf8(),
+        _ => 0,
+    };
+    let rest = &start[gutter..];
+    let inner = rest.trim_start();
+    (inner, indent + rest.len() - inner.len())
+}
+
+/// Key of the begin of a line: its first words, without numbers, quotes and paths.
+fn begin_key(text: &str, indent: usize) -> u64 {
+    let mut key = [0u8; 40];
+    let mut length = 0;
+    let mut add = |byte: u8| {
+        if length < key.len() {
+            key[length] = byte;
+            length += 1;
+        }
+    };
+    add(u8::try_from(indent.min(20)).unwrap_or(0));
+    let mut words = 0;
+    for word in text.split_ascii_whitespace() {
+        let bytes = word.as_bytes();
+        let is_data = bytes[0].is_ascii_digit() || bytes.iter().any(|b| matches!(b, b'/' | b'\\'));
+        if is_data {
+            add(b'/');
+            continue;
+        }
+        let mut before = 0;
+        for byte in bytes.iter().take(16) {
+            let byte = if byte.is_ascii_digit() { b'0' } else { *byte };
+            if byte != b'0' || before != b'0' {
+                add(byte);
+            }
+            before = byte;
+        }
+        add(b' ');
+        words += 1;
+        if words == 2 {
+            break;
+        }
+    }
+    hash(&key[..length])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gutter_does_not_count_as_text() {
+        assert_eq!(without_gutter("==12==    at 0x1"), ("at 0x1", 4));
+        assert_eq!(without_gutter("==12== "), ("", 0));
+        assert_eq!(without_gutter("  │ Error"), ("Error", 3));
+        assert_eq!(without_gutter("#   Failed"), ("Failed", 3));
+        assert_eq!(without_gutter("    plain"), ("plain", 4));
+        assert_eq!(without_gutter("#include"), ("#include", 0));
+    }
+}

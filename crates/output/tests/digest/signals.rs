@@ -1,0 +1,230 @@
+//! Forms of important lines that many tools share, each in a long output around it.
+
+use super::text;
+
+/// Lines of a log that say nothing, around others.
+fn within(ordinary: impl Fn(usize) -> String, lines: &str) -> String {
+    let part = |from: usize| (from..from + 400).map(&ordinary).collect::<String>();
+    format!("{}{lines}{}", part(0), part(400))
+}
+
+/// Line that differs from all others in a word.
+fn request(n: usize) -> String {
+    let name = name(n);
+    format!(
+        "12:00:{:02} handled request of {name} in {} ms\n",
+        n % 60,
+        n * 7 % 90
+    )
+}
+
+/// Word without digits for each number.
+fn name(n: usize) -> String {
+    let letter = |n: usize| char::from(b'k' + u8::try_from(n % 9).unwrap());
+    [n, n / 9, n / 81, n / 729, n / 6_561, n / 59_049]
+        .map(letter)
+        .iter()
+        .collect()
+}
+
+#[track_caller]
+fn assert_shown(log: &str, wanted: &[&str]) {
+    let text = text(log);
+    for wanted in wanted {
+        assert!(text.contains(wanted), "{wanted} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn state_that_differs_in_a_table_is_shown() {
+    let pod = |n: usize, ready: &str, state: &str, restarts: &str| {
+        format!(
+            "shop   web-{n:04}-{:04x}   {ready}   {state}   {restarts}   {}d\n",
+            n * 7919 % 65_536,
+            n % 40 + 1
+        )
+    };
+    let usual = |n: usize| pod(n, "1/1", "Running", "0");
+    let odd = pod(9_001, "0/1", "Pending", "0") + &usual(1) + &pod(9_002, "0/1", "Init:0/2", "57");
+    assert_shown(&within(usual, &odd), &["web-9001", "web-9002"]);
+}
+
+#[test]
+fn numeric_level_of_a_record_is_shown() {
+    let record = |n: usize, level: u32, said: &str| {
+        format!(
+            "{{\"level\":{level},\"time\":17948911{n:05},\"errors\":0,\"req\":{{\"id\":{n}}},\"msg\":\"{said}\"}}\n"
+        )
+    };
+    let odd = record(9, 50, "gateway gone") + &record(10, 40, "pool is full");
+    let log = within(|n| record(n, 30, "request completed"), &odd);
+    assert_shown(&log, &["gateway gone", "pool is full"]);
+}
+
+#[test]
+fn planned_deletion_among_changes_is_shown() {
+    let change = |n: usize| {
+        format!(
+            "  # store.item[{n}] will be updated in-place\n      ~ tag = \"a{n}\" -> \"b{n}\"\n\n"
+        )
+    };
+    let odd = "  # store.ledger will be destroyed\n  - resource \"store\" \"ledger\" {}\n\n";
+    assert_shown(&within(change, odd), &["store.ledger will be destroyed"]);
+}
+
+#[test]
+fn root_cause_and_own_frames_of_a_trace_are_shown() {
+    let foreign =
+        (0..30).map(|n| format!("\tat org.springframework.web.Filter.doFilter(Filter.java:{n})\n"));
+    let foreign: String = foreign.collect();
+    let trace = format!(
+        "12:00:01 ERROR checkout failed\njava.lang.IllegalStateException: order not stored\n{foreign}\tat shop.Orders.store(Orders.java:77)\n{foreign}\
+         Caused by: java.sql.SQLException: disk full\n{foreign}\tat shop.Ledger.append(Ledger.java:12)\n\t... 40 more\n"
+    );
+    let wanted = [
+        "order not stored",
+        "disk full",
+        "Orders.java:77",
+        "Ledger.java:12",
+    ];
+    assert_shown(&within(request, &trace), &wanted);
+}
+
+#[test]
+fn chained_python_exceptions_are_shown() {
+    let trace = "Traceback (most recent call last):\n  File \"/srv/app/quote.py\", line 15, in quote\n    return 10 / base\nZeroDivisionError: division by zero\n\n\
+         The above exception was the direct cause of the following exception:\n\nTraceback (most recent call last):\n\
+         \x20 File \"/usr/lib/python3/dist-packages/web.py\", line 3, in call\n    raise_it()\n  File \"/srv/app/view.py\", line 16, in view\n    raise ValueError(error)\nValueError: no base price\n";
+    let wanted = [
+        "ZeroDivisionError",
+        "quote.py\", line 15",
+        "no base price",
+        "view.py\", line 16",
+    ];
+    assert_shown(&within(request, trace), &wanted);
+}
+
+#[test]
+fn heading_values_and_details_stay_with_a_finding() {
+    let lint = "lib/pay.js\n   3:5   error  'total' is constant  no-const-assign\n\n";
+    let usual = |n: usize| format!("lib/f{n}.js\n   1:1   warning  Unexpected var  no-var\n\n");
+    assert_shown(&within(usual, lint), &["lib/pay.js", "no-const-assign"]);
+    let failed = "  ● cart › keeps the currency\n\n    expect(received).toBe(expected)\n\n    Expected: \"EUR\"\n    Received: \"CHF\"\n\n      at Object.<anonymous> (test/cart.js:9:3)\n\n";
+    assert_shown(
+        &within(request, failed),
+        &[
+            "keeps the currency",
+            "\"EUR\"",
+            "\"CHF\"",
+            "test/cart.js:9:3",
+        ],
+    );
+    let database = "2026-01-01 12:00:01.5 UTC [7] ERROR:  duplicate key\n2026-01-01 12:00:01.5 UTC [7] DETAIL:  Key (code)=(P17) already there.\n2026-01-01 12:00:01.5 UTC [7] HINT:  Use another code.\n";
+    assert_shown(
+        &within(request, database),
+        &["duplicate key", "(P17)", "another code"],
+    );
+}
+
+#[test]
+fn first_of_each_code_comes_before_a_second_of_any() {
+    let often = |n: usize| {
+        format!(
+            "src/f{n}.py:{n}:80: E501 line too long ({} > 79 characters)\n",
+            80 + n % 30
+        )
+    };
+    let rare: String = (700..730)
+        .map(|code| {
+            format!(
+                "src/app.py:3:1: F{code} message {} of its kind\n",
+                name(code)
+            )
+        })
+        .collect();
+    let wanted: Vec<String> = (700..730).map(|code| format!("F{code}")).collect();
+    let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
+    assert_shown(&within(often, &rare), &wanted);
+}
+
+#[test]
+fn zero_counts_and_names_are_not_errors() {
+    let harmless = |n: usize| {
+        let name = [
+            "parses errors",
+            "reports a failure",
+            "error page",
+            "fatal is logged",
+        ][n % 4];
+        format!(
+            "  ✓ {name} {} (3 ms)\nsuite {n}: \"failed\":0, errors=0, error=null\n",
+            self::name(n)
+        )
+    };
+    let text = text(within(harmless, "✗ adds numbers\n    expected 3, got 4\n"));
+    assert!(
+        text.contains("✗ adds numbers\n") && text.contains("expected 3, got 4"),
+        "{text}"
+    );
+    let found = text
+        .lines()
+        .filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
+    let found: Vec<&str> = found.collect();
+    assert!(
+        found.iter().all(|line| !line.contains("errors=0")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn failures_in_other_languages_are_shown() {
+    for failed in [
+        "cp: 'a' kann nicht zum Lesen geöffnet werden: Keine Berechtigung",
+        "ls: impossible d'accéder à 'x': Aucun fichier ou dossier de ce type",
+        "a.c:3:5: エラー: expected ‘;’",
+        "错误：找不到文件",
+        "ошибка: файл не найден",
+    ] {
+        assert_shown(&within(request, &format!("{failed}\n")), &[failed]);
+    }
+}
+
+#[test]
+fn tail_begins_at_a_block() {
+    let block = |n: usize| {
+        let inner: String = (0..9)
+            .map(|at| format!("    step {} of block {n}\n", (b'a' + at) as char))
+            .collect();
+        format!("block {} {n}\n{inner}", "ab".repeat(n % 7))
+    };
+    let log: String = (0..300).map(block).collect();
+    let text = text(&log);
+    let (_, tail) = text.split_once("left out").unwrap();
+    let first = tail.lines().nth(1).unwrap();
+    assert!(
+        first.starts_with("block") || first.starts_with('['),
+        "{first}"
+    );
+}
+
+/// Most of an output beyond the first megabytes is only scanned.
+#[test]
+fn error_deep_in_a_very_long_output_is_shown_with_its_line_number() {
+    let mut log: String = (0..120_000).map(request).collect();
+    log.push_str("error: the disk is on fire\n  at depot.rs:7\n");
+    log.extend((0..120_000).map(request));
+    let digested = super::usual(&log);
+    assert!(
+        digested
+            .text
+            .contains("120001: error: the disk is on fire\n120002: at depot.rs:7"),
+        "{}",
+        digested.text
+    );
+    assert_eq!(digested.lines_total, 240_002);
+    assert!(
+        digested.text.ends_with(request(119_999).trim_end()),
+        "{}",
+        digested.text
+    );
+}
