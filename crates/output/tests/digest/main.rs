@@ -1,5 +1,6 @@
 //! The digest, seen from outside: real logs, planted errors, and properties of any input.
 
+mod corpus;
 mod folding;
 mod golden;
 mod painting;
