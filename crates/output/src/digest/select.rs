@@ -26,6 +26,9 @@ const RECORD_BYTES: usize = 1_000;
 /// Maximum number of groups whose counts are remembered.
 const COUNTS_MAX: usize = 4_096;
 
+/// In place of the first words of an unusual line.
+const UNUSUAL: u64 = 1;
+
 /// Number of characters for each kind of finding.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -138,6 +141,10 @@ impl<'a> Selector<'a> {
             if !lines[at].finding.is_some_and(error) {
                 selector.add_to(at, key, 0, Importance::Outlier);
             }
+        }
+        for at in rarity::unusual(lines) {
+            let key = lines[at].line.shape.without_numbers;
+            selector.add_to(at, key, UNUSUAL, Importance::Mention);
         }
         selector
     }

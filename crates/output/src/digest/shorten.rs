@@ -105,11 +105,11 @@ impl Shortener {
         let share = |percent: usize| self.limit * percent / 100;
         Budget {
             all,
-            further: share(12),
+            further: share(16),
             summaries: share(6),
-            outliers: share(12),
+            outliers: share(14),
             warnings: share(30),
-            mentions: share(6),
+            mentions: share(9),
         }
     }
 

@@ -111,6 +111,22 @@ pub fn outliers(lines: &[ViewLine<'_>]) -> Vec<(usize, u64)> {
     found
 }
 
+/// Lines that begin like no other, if nearly all lines begin like many others.
+pub fn unusual(lines: &[ViewLine<'_>]) -> Vec<usize> {
+    let usual = lines
+        .iter()
+        .filter(|line| line.is_blank() || line.is_usual());
+    if usual.count() * 10 < lines.len() * 9 {
+        return Vec::new();
+    }
+    let is_unusual = |line: &ViewLine<'_>| line.often <= 2 && line.finding.is_none();
+    let found = lines
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| is_unusual(line));
+    found.map(|(at, _)| at).collect()
+}
+
 /// Calls with each column of a line and its value.
 fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
     let text = &line.text[..super::super::row::floor(line.text, BYTES_MAX)];
