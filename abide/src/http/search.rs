@@ -116,6 +116,7 @@ fn search_sessions(
             return (matches, next(after));
         }
         let search = search::Search {
+            fold_equal: false,
             pattern: pattern.clone(),
             context: 0,
             max_lines: most - matches.len(),

@@ -374,7 +374,7 @@ pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Op
     stream.shortened.then(|| {
         format!(
             "{name} was shortened: {}, {} bytes left out; the rest is in {session} \
-             (terminal_session search, or read_output with since)",
+             (terminal_session search, or read_output with since=\"0\")",
             lines_left_out(stream),
             stream.bytes_left_out
         )

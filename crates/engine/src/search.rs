@@ -118,6 +118,8 @@ pub struct Search {
     pub max_lines: usize,
     /// Line number after which the search begins.
     pub after: u64,
+    /// Fold matching lines in a row that show the same text, if no context is wanted.
+    pub fold_equal: bool,
 }
 
 /// Line that matches, or is context of one.
@@ -131,6 +133,16 @@ pub struct Line {
     pub text: Vec<u8>,
     /// Bytes left out before and after.
     pub cut: (usize, usize),
+    /// Number of the last of the next matching lines that show the same text, and how many they are. See
+    /// [`Search::fold_equal`].
+    pub equal: Option<(u64, u64)>,
+}
+
+impl Line {
+    /// Returns whether another line shows the same.
+    fn shows_same(&self, other: &Line) -> bool {
+        self.text == other.text && self.cut == other.cut
+    }
 }
 
 /// Result of a search.
@@ -197,6 +209,9 @@ pub struct Searcher<'a> {
     before: VecDeque<Line>,
     /// Lines of context still to be added after a match.
     after: usize,
+    /// Number of matching lines in the result, and of those that are folded into the one before.
+    shown: u64,
+    folded: u64,
 }
 
 impl<'a> Searcher<'a> {
@@ -211,6 +226,8 @@ impl<'a> Searcher<'a> {
             part: Part::First,
             before: VecDeque::new(),
             after: 0,
+            shown: 0,
+            folded: 0,
         }
     }
 
@@ -315,15 +332,26 @@ impl<'a> Searcher<'a> {
             return;
         }
         self.result.matches += 1;
-        if self.result.matches > self.search.max_lines as u64 {
+        let line = shown(self.number, true, text, place);
+        if self.search.fold_equal
+            && self.search.context == 0
+            && let Some(last) = self.result.lines.last_mut()
+            && self.folded + self.shown + 1 == self.result.matches
+            && last.shows_same(&line)
+        {
+            let (_, count) = last.equal.unwrap_or_default();
+            last.equal = Some((self.number, count + 1));
+            self.folded += 1;
+            return;
+        }
+        if self.shown >= self.search.max_lines as u64 {
             self.before.clear();
             self.after = 0;
             return;
         }
+        self.shown += 1;
         self.result.lines.extend(self.before.drain(..));
-        self.result
-            .lines
-            .push(shown(self.number, true, text, place));
+        self.result.lines.push(line);
         self.after = self.search.context;
     }
 
@@ -421,6 +449,7 @@ fn shown(number: u64, matches: bool, text: &[u8], place: usize) -> Line {
         matches,
         text: text[from..to].to_vec(),
         cut: (from, text.len() - to),
+        equal: None,
     }
 }
 
@@ -443,6 +472,7 @@ mod tests {
             context,
             max_lines: 1_000,
             after: 0,
+            fold_equal: false,
         };
         let mut searcher = Searcher::new(&search);
         for chunk in chunks {
@@ -502,11 +532,35 @@ mod tests {
             context: 1,
             max_lines: 2,
             after: 0,
+            fold_equal: false,
         };
         let mut searcher = Searcher::new(&search);
         searcher.feed(&b"x\n".repeat(1_000));
         let result = searcher.finish();
         assert_eq!((result.lines.len(), result.matches), (2, 1_000));
+    }
+
+    #[test]
+    fn equal_matches_in_a_row_are_folded() {
+        let log = b"retry\nok\nretry\nretry\nretry 2\nretry\n";
+        let search = |context: usize| {
+            let search = Search {
+                pattern: Pattern::new("retry").unwrap(),
+                context,
+                max_lines: 100,
+                after: 0,
+                fold_equal: true,
+            };
+            let mut searcher = Searcher::new(&search);
+            searcher.feed(log);
+            searcher.finish()
+        };
+        let result = search(0);
+        let folded: Vec<_> = result.lines.iter().map(|l| (l.number, l.equal)).collect();
+        assert_eq!(folded, [(1, Some((4, 2))), (5, None), (6, None)]);
+        assert_eq!((result.matches, result.total), (5, 6));
+        let result = search(1);
+        assert!(result.lines.iter().all(|line| line.equal.is_none()));
     }
 
     #[test]
@@ -516,6 +570,7 @@ mod tests {
             context: 0,
             max_lines: 2,
             after: 3,
+            fold_equal: false,
         };
         let mut searcher = Searcher::new(&search);
         searcher.feed(&b"x\n".repeat(6));

@@ -50,6 +50,7 @@ impl Desk {
             context: search.context,
             max_lines: search.most,
             after: 0,
+            fold_equal: true,
         };
         let work = move || {
             let stop = SystemClock.mono() + PATIENCE;
@@ -92,7 +93,9 @@ fn text(found: &SearchResult) -> String {
         let sign = if line.matches { ':' } else { '-' };
         lines.push(format!("{}{sign}{}", line.number, words(line)));
     }
-    let shown = found.lines.iter().filter(|line| line.matches).count() as u64;
+    let stands_for = |line: &Line| 1 + line.equal.map_or(0, |(_, more)| more);
+    let matching = found.lines.iter().filter(|line| line.matches);
+    let shown: u64 = matching.map(stands_for).sum();
     let lines_total = found.total;
     lines.push(match found.matches {
         0 => format!("[no line of {lines_total} matches]"),
@@ -124,6 +127,9 @@ fn words(line: &Line) -> String {
     }
     if line.cut.1 > 0 {
         words.push_str(&format!("[… {} bytes …]", line.cut.1));
+    }
+    if let Some((last, more)) = line.equal {
+        words.push_str(&format!(" [{more} more like it, last in line {last}]"));
     }
     words
 }

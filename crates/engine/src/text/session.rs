@@ -41,7 +41,10 @@ pub fn last_lines(handle: &Handle, view: &SessionView) -> String {
 /// Hint in a digest that omits lines: the call that returns them.
 pub fn omitted_hint(view: &SessionView) -> String {
     let id = view.id;
-    format!("terminal_session search, or read_output with since, on {id} has them")
+    format!(
+        "terminal_session action=search session_id={id} pattern=… finds them, \
+         action=read_output since=\"0\" reads all from the begin"
+    )
 }
 
 /// The ending of a session in brackets, such as `[exited with code 0 after 12s]`.
