@@ -44,6 +44,40 @@ pub fn read(
     Ok(page)
 }
 
+/// Bytes at the end of a part of a log that decide whether its last lines are complete.
+const END_BYTES: u64 = 8 << 10;
+
+/// Cursor of a reader that was given everything from a cursor up to an offset, lines without a newline included.
+pub fn cursor_at(log: &Log, from: Cursor, end: u64) -> io::Result<Cursor> {
+    let near = end.saturating_sub(END_BYTES);
+    let from = if from.offset() < near {
+        Cursor::at(near)
+    } else {
+        from
+    };
+    let mut reader = restored(log, from, usize::MAX)?;
+    let mut pieces = log.pieces(from.offset(), None).known_to(end);
+    while pieces.at() < end
+        && let Some(piece) = pieces.next_within(usize::MAX)?
+    {
+        match piece {
+            Piece::Chunk(mut chunk) => {
+                let most = usize::try_from(end.saturating_sub(chunk.offset)).unwrap_or(usize::MAX);
+                chunk.bytes.truncate(most);
+                reader.push(&Chunk {
+                    offset: chunk.offset,
+                    stream: stream(chunk.stream),
+                    bytes: &chunk.bytes,
+                    received_at_ms: chunk.at_wall_ms,
+                    follows_gap: chunk.dropped > 0,
+                });
+            }
+            Piece::Gap { from, to } => reader.gap(from, to),
+        }
+    }
+    Ok(reader.finish(PartialLine::Emit).0.cursor)
+}
+
 /// Reader that is restored with the partial lines before its cursor.
 fn restored(log: &Log, from: Cursor, max_lines: usize) -> io::Result<LineReader> {
     let mut reader = LineReader::new(from, max_lines);
@@ -68,7 +102,8 @@ fn stream(stream: log::Stream) -> Stream {
     }
 }
 
-fn log_stream(stream: Stream) -> log::Stream {
+/// Stream of a log, by its name for readers of lines.
+pub fn log_stream(stream: Stream) -> log::Stream {
     match stream {
         Stream::Stdout => log::Stream::Stdout,
         Stream::Stderr => log::Stream::Stderr,
@@ -122,6 +157,40 @@ mod tests {
         let mut none = ResumeState::default();
         let reread = read(&log, known, first.cursor, 10, hold, &mut none).unwrap();
         assert_eq!(reread.lines, ["[stdout] other ended"]);
+    }
+
+    #[test]
+    fn reader_of_everything_up_to_an_offset_continues_within_the_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let chunks = [
+            (Stdout, "one\nbeg"),
+            (Stderr, "err\n"),
+            (Stdout, "un\nmore \u{e9}\n"),
+        ];
+        let log = written(folder.path(), &chunks);
+        let from_start = |end| cursor_at(&log, Cursor::default(), end).unwrap();
+        for (end, cursor) in [(4, "4"), (7, "7O"), (11, "11O"), (13, "13O"), (14, "14")] {
+            assert_eq!(from_start(end).to_string(), cursor, "{end}");
+        }
+        // The first byte of a character is returned together with its second.
+        assert_eq!(from_start(20).to_string(), "20O19");
+        let known = log.end().unwrap();
+        let rest = |from| {
+            let mut state = ResumeState::default();
+            read(&log, known, from, 10, PartialLine::Emit, &mut state)
+                .unwrap()
+                .lines
+        };
+        assert_eq!(
+            rest(from_start(7)),
+            ["[stderr] err", "[stdout] un", "[stdout] more \u{e9}"]
+        );
+        assert_eq!(rest(from_start(13)), ["[stdout] more \u{e9}"]);
+        assert_eq!(rest(from_start(20)), ["[stdout] \u{e9}"]);
+        assert_eq!(
+            cursor_at(&log, from_start(13), 14).unwrap().to_string(),
+            "14"
+        );
     }
 
     /// The keeper has counted bytes that could not be written to disk, or the log was removed.

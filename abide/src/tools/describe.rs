@@ -79,7 +79,7 @@ static TOOLS: [Described; COUNT] = [
         description: "Run a command whose duration you do not know: build, install, test suite, download, \
             migration. Never killed for being slow; after `timeout` seconds without output a person is \
             asked. Returns the output, noise folded, then for example `[exited with code 0 after 12s]`. \
-            If it says `running`, the command continues in its session. Command lines run in sh.",
+            If it says `running`, the command continues: call again with its `session_id`. Command lines run in sh.",
         power: Power::Runs,
         input: tool_input::<ExecuteCommandArgs>,
         output: tool_output::<ExecuteCommandResult>,

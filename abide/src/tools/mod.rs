@@ -2,11 +2,13 @@
 //! (`abide_api::ToolResult`).
 
 mod args;
+mod command;
 mod condition;
 mod describe;
 mod execute;
 mod messages;
 mod output;
+mod position;
 mod question;
 mod report;
 mod shell;
@@ -46,6 +48,7 @@ use abide_engine::probe::{Condition, Fingerprint};
 use abide_engine::text::refusal_sentence;
 use abide_engine::{CallStep, CallUpdate, Handle, Pending, QuestionView};
 use abide_session::frame::InheritedLimits;
+use abide_session::read_cursors::ReadCursors;
 use std::sync::Arc;
 
 /// Facts about the caller that a tool call depends on besides its arguments.
@@ -82,6 +85,14 @@ impl Context {
         Caller {
             agent: Some(self.agent.clone()),
             conversation: self.conversation.clone(),
+        }
+    }
+
+    /// Caller of a request. A person may wait for a session of any agent.
+    fn caller_of(&self, request: &Request) -> Caller {
+        match request {
+            Request::Join { .. } if self.sees_all => Caller::PERSON,
+            _ => self.caller(),
         }
     }
 }
@@ -190,6 +201,8 @@ struct Decided {
     outcome: Option<Outcome>,
     /// Subjects that the outcome reports.
     tells: Vec<About>,
+    /// Read cursors that the result moves, which are written after it has been sent.
+    cursors: Option<ReadCursors>,
 }
 
 /// Confirmation that a result has been sent. If it is dropped unconfirmed, the messages in the result stay
@@ -218,8 +231,7 @@ impl fmt::Debug for Receipt {
 
 /// Tool of a call, with the arguments that its result depends on.
 enum Tool {
-    Shell(shell::Shell),
-    Execute(execute::Execute),
+    Command(command::Command),
     Timer(timer::TimerTool),
     ReadMessages(messages::ReadMessages),
 }
@@ -249,13 +261,16 @@ pub async fn begin(
     let timed = tally::Timed::begin(name);
     let standby = context.standby;
     let (request, launch, tool) = match name {
-        "shell" => {
-            let (run, launch, shell) = shell::read(arguments, &context, handle.config())?;
-            (Request::Run(run), Some(launch), Tool::Shell(shell))
-        }
-        "execute_command" => {
-            let (run, launch, execute) = execute::read(arguments, &context, handle.config())?;
-            (Request::Run(run), Some(launch), Tool::Execute(execute))
+        "shell" | "execute_command" => {
+            let kind = command::Kind::of(name);
+            let (begin, command) = command::read(kind, arguments, &context, handle.config())?;
+            match begin.request(&command, &context) {
+                Ok((request, launch)) => (request, launch, Tool::Command(command)),
+                Err(refused) => {
+                    let way = Way::Done(Box::pin(std::future::ready(Some(refused.into()))));
+                    return Ok(ToolCall::new(handle, way, Some(context.caller())).timed(timed));
+                }
+            }
         }
         "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
             let (request, timer) = {
@@ -285,7 +300,9 @@ pub async fn begin(
         }
     };
     let caller = context.caller();
-    let pending = handle.call(caller.clone(), request, launch).await;
+    let pending = handle
+        .call(context.caller_of(&request), request, launch)
+        .await;
     let decided = Decided::new(handle, pending, tool, standby);
     let call = ToolCall::new(handle, Way::Decided(decided), Some(caller));
     Ok(call.timed(timed))
@@ -340,21 +357,11 @@ pub async fn resume(
     session: SessionId,
 ) -> Result<ToolCall, NotCalled> {
     let standby = context.standby;
-    let tool = match name {
-        "shell" => Tool::Shell(shell::read(arguments, &context, handle.config())?.2),
-        _ => Tool::Execute(execute::read(arguments, &context, handle.config())?.2),
-    };
-    let asking = match &tool {
-        Tool::Shell(_) => Asking::Never,
-        Tool::Execute(_) => context.asking,
-        Tool::Timer(_) | Tool::ReadMessages(_) => Asking::Never,
-    };
+    let kind = command::Kind::of(name);
+    let (_, command) = command::read(kind, arguments, &context, handle.config())?;
+    let request = command.join(session, &context);
+    let tool = Tool::Command(command);
     let caller = context.caller();
-    let request = Request::Join {
-        session,
-        asking,
-        standby,
-    };
     let pending = handle.call(caller.clone(), request, None).await;
     let decided = Decided::new(handle, pending, tool, standby);
     Ok(ToolCall::new(handle, Way::Decided(decided), Some(caller)))
@@ -500,6 +507,7 @@ impl Decided {
             session: None,
             outcome: None,
             tells: Vec::new(),
+            cursors: None,
         })
     }
 
@@ -522,28 +530,28 @@ impl Decided {
                 }
             }
         }
-        let result = self.result(self.outcome.clone()?).await;
+        let (result, cursors) = self.result(self.outcome.clone()?).await;
         self.tells = told_by(&self.handle, self.outcome.as_ref());
         self.outcome = None;
+        self.cursors = cursors;
         Some(ToolStep::Done(result))
     }
 
-    async fn result(&self, outcome: Outcome) -> ToolResult {
-        if let Tool::Timer(timer) = &self.tool {
-            return timer.result(&self.handle, outcome);
-        }
-        if let Outcome::Refused(refusal) = &outcome {
-            return refused(refusal);
-        }
-        match &self.tool {
-            Tool::Shell(shell) => shell.result(&self.handle, outcome, self.standby).await,
-            Tool::Execute(execute) => execute.result(&self.handle, outcome, self.standby).await,
-            Tool::Timer(timer) => timer.result(&self.handle, outcome),
-            Tool::ReadMessages(read) => match outcome {
-                Outcome::Messages(messages, more) => read.result(&self.handle, &messages, more),
-                _ => ToolResult::error(ErrorCode::Fault, "the messages cannot be read".into()),
-            },
-        }
+    async fn result(&self, outcome: Outcome) -> (ToolResult, Option<ReadCursors>) {
+        let result = match (&self.tool, outcome) {
+            (Tool::Timer(timer), outcome) => timer.result(&self.handle, outcome),
+            (_, Outcome::Refused(refusal)) => refused(&refusal),
+            (Tool::Command(command), outcome) => {
+                return command.result(&self.handle, outcome, self.standby).await;
+            }
+            (Tool::ReadMessages(read), Outcome::Messages(messages, more)) => {
+                read.result(&self.handle, &messages, more)
+            }
+            (Tool::ReadMessages(_), _) => {
+                ToolResult::error(ErrorCode::Fault, "the messages cannot be read".into())
+            }
+        };
+        (result, None)
     }
 }
 

@@ -1,11 +1,36 @@
-//! Output of a session as it was read, and warnings about output that is missing or unreadable.
+//! Output of a session that a result returns: read from the log and digested; and warnings about output that is missing
+//! or unreadable.
 
 use std::io;
+use std::ops::Range;
 
 use abide_api::SessionSummary;
-use abide_output::digest::Digested;
-
+use abide_core::session::End;
+use abide_core::{Millis, Mono};
 use abide_engine::SessionView;
+use abide_engine::clock::SystemClock;
+use abide_output::digest::{Digest, Digested, Gap, Limits};
+use abide_session::accelerator::Accelerator;
+use abide_session::log::{Log, Next, Stream};
+
+use crate::unread_lines::{self, Cursor};
+
+/// Largest log, in bytes, that is read on the calling thread; larger ones are read on a blocking thread.
+const READ_ON_THE_SPOT: u64 = 64 << 10;
+/// Bytes of a log that are read at once: large enough to make few system calls, small enough to stay in the
+/// CPU cache until the digest has processed them.
+const READ_AT_ONCE: usize = 256 << 10;
+/// Time limit for digesting the output of a command that hit its deadline, so that the answer is not late.
+/// Beyond it only the last [`HASTY_TAIL`] bytes are read; the bytes between are counted, not read.
+const HASTE: Millis = Millis(10);
+const HASTY_TAIL: u64 = 512 << 10;
+
+/// Amount and form of the output that a call wants.
+#[derive(Clone, Copy)]
+pub(super) struct OutputLimits {
+    pub max_chars: usize,
+    pub raw: bool,
+}
 
 /// Digested output of a session.
 #[derive(Default)]
@@ -18,10 +43,228 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub fn unreadable(fault: io::Error) -> Self {
+    fn unreadable(fault: io::Error) -> Self {
         Output {
             fault: Some(fault),
             ..Output::default()
+        }
+    }
+}
+
+/// Part of a session's output: everything from a cursor up to now, or up to the end of the command.
+pub(super) struct Part {
+    log: Log,
+    from: Cursor,
+    end: u64,
+    /// Bytes that are known to have been dropped from the log.
+    dropped: u64,
+    hasty: bool,
+    pty: bool,
+    omitted_hint: String,
+    /// Error of finding the end of the log. The part is empty then.
+    fault: Option<io::Error>,
+}
+
+impl Part {
+    /// Output behind the cursor.
+    pub fn since(view: &SessionView, from: Cursor) -> Self {
+        let log = Log::open(&view.folder).counting(view.bytes());
+        let ending = view.ending();
+        let end = ending.map_or_else(|| Ok(log.extent()?.0), |ending| Ok(ending.bytes));
+        let (end, fault) = end.map_or_else(|fault| (0, Some(fault)), |end| (end, None));
+        Part {
+            log,
+            from,
+            end: end.max(from.offset()),
+            dropped: ending.map_or(0, |ending| ending.dropped),
+            hasty: ending.is_some_and(|ending| ending.end == End::Deadline),
+            pty: view.pty,
+            omitted_hint: abide_engine::text::omitted_hint(view),
+            fault,
+        }
+    }
+
+    /// Returns whether there is no output in this part.
+    pub fn is_empty(&self) -> bool {
+        self.end == self.from.offset()
+    }
+
+    /// Both streams, each digested. A terminal has one stream, which counts as stdout.
+    pub async fn two_streams(&mut self, limits: OutputLimits) -> (Output, Output) {
+        if self.pty {
+            return (self.one_stream(limits).await, Output::default());
+        }
+        let out = self.digest(Some(Stream::Stdout), limits).await;
+        let err = self.digest(Some(Stream::Stderr), limits).await;
+        (out, err)
+    }
+
+    /// Both streams, digested in the order of arrival.
+    pub async fn one_stream(&mut self, limits: OutputLimits) -> Output {
+        self.digest(None, limits).await
+    }
+
+    /// Cursor of a reader that was given this part.
+    pub fn cursor(&self) -> Cursor {
+        let cursor = unread_lines::cursor_at(&self.log, self.from, self.end);
+        cursor.unwrap_or_else(|_| Cursor::at(self.end))
+    }
+
+    async fn digest(&mut self, only: Option<Stream>, limits: OutputLimits) -> Output {
+        if let Some(fault) = self.fault.take() {
+            return Output::unreadable(fault);
+        }
+        if self.is_empty() {
+            return Output::default();
+        }
+        let reading = Reading {
+            log: self.log.clone(),
+            only,
+            from: self.from,
+            end: self.end,
+            dropped: self.dropped,
+            hasty: self.hasty,
+        };
+        let limits = Limits {
+            max_chars: limits.max_chars,
+            raw: limits.raw,
+            omitted_hint: self.omitted_hint.clone(),
+            repeat_fast_path: Accelerator::RepeatFastPath.is_on(),
+            ..Limits::default()
+        };
+        if self.end <= READ_ON_THE_SPOT {
+            return reading.digested(limits);
+        }
+        tokio::task::spawn_blocking(move || reading.digested(limits))
+            .await
+            .unwrap_or_else(|fault| Output::unreadable(io::Error::other(fault)))
+    }
+}
+
+/// Part of a log to digest, of one stream or of all.
+struct Reading {
+    log: Log,
+    only: Option<Stream>,
+    from: Cursor,
+    end: u64,
+    dropped: u64,
+    hasty: bool,
+}
+
+/// Amount of data that a digest was given.
+#[derive(Default)]
+struct Fed {
+    bytes: u64,
+    dropped: u64,
+    fault: Option<io::Error>,
+}
+
+impl Reading {
+    fn digested(self, mut limits: Limits) -> Output {
+        let from = self.from.offset();
+        limits.lines_before = self.lines_before();
+        let mut digest = Digest::new(&limits);
+        let mut fed = Fed::default();
+        for (stream, start) in self.from.line_starts() {
+            let stream = unread_lines::log_stream(stream);
+            if self.only.is_none_or(|only| only == stream) {
+                self.feed(&mut digest, Some(stream), start..from, None, &mut fed);
+            }
+        }
+        let tail = self.end.saturating_sub(HASTY_TAIL);
+        let until = self.hasty.then(|| SystemClock.mono() + HASTE);
+        let read_to = self.feed(&mut digest, self.only, from..self.end, until, &mut fed);
+        if read_to < tail && fed.fault.is_none() {
+            // Bytes are dropped from the middle of a log.
+            let unread = tail - read_to;
+            let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
+            if dropped > 0 {
+                digest.gap(Gap::Dropped(dropped));
+                fed.dropped += dropped;
+            }
+            if unread > dropped {
+                digest.gap(Gap::Unread(unread - dropped));
+            }
+        }
+        if read_to < self.end && fed.fault.is_none() {
+            let rest = read_to.max(tail)..self.end;
+            self.feed(&mut digest, self.only, rest, None, &mut fed);
+        }
+        let mut output = Output {
+            digested: Digested::default(),
+            missing: fed.dropped,
+            fault: fed.fault,
+        };
+        if fed.bytes == 0 {
+            // It is not known which stream the dropped bytes belonged to. A stream without any bytes reports
+            // none missing.
+            return output;
+        }
+        let mut digested = digest.finish();
+        // The newline of a line that was returned before is no line of its own.
+        if self.from.is_within_line() && digested.text.starts_with('\n') {
+            digested.text.remove(0);
+        }
+        // Bytes dropped from the log are reported apart from bytes that only the digest left out.
+        digested.bytes_left_out = digested.bytes_left_out.saturating_sub(fed.dropped);
+        digested.shortened = digested.bytes_left_out > 0 || digested.lines_left_out > 0;
+        output.digested = digested;
+        output
+    }
+
+    /// Number of lines before the part, as far as they can be read.
+    fn lines_before(&self) -> u64 {
+        let to = self.from.offset();
+        let mut pieces = self.log.pieces(0, self.only);
+        let (mut lines, mut bytes) = (0, Vec::new());
+        while pieces.at() < to
+            && let Ok(Some(next)) = pieces.next_into(READ_AT_ONCE, &mut bytes)
+        {
+            if let Next::Bytes { offset, .. } = next {
+                let most = usize::try_from(to.saturating_sub(offset)).unwrap_or(usize::MAX);
+                let before = &bytes[..bytes.len().min(most)];
+                lines += memchr::memchr_iter(b'\n', before).count() as u64;
+            }
+        }
+        lines
+    }
+
+    /// Feeds a part of the log to the digest until its end, the time limit or a read error; returns the
+    /// offset where it stopped.
+    fn feed(
+        &self,
+        digest: &mut Digest,
+        only: Option<Stream>,
+        part: Range<u64>,
+        until: Option<Mono>,
+        fed: &mut Fed,
+    ) -> u64 {
+        let mut pieces = self.log.pieces(part.start, only).known_to(part.end);
+        let mut bytes = Vec::new();
+        loop {
+            let next = match pieces.next_into(READ_AT_ONCE, &mut bytes) {
+                Ok(Some(next)) => next,
+                Ok(None) => return part.end,
+                Err(fault) => {
+                    fed.fault = Some(fault);
+                    return pieces.at().min(part.end);
+                }
+            };
+            match next {
+                Next::Bytes { offset, .. } if offset >= part.end => return part.end,
+                Next::Bytes { offset, .. } => {
+                    let most = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
+                    digest.push(&bytes[..bytes.len().min(most)]);
+                    fed.bytes += bytes.len() as u64;
+                }
+                Next::Gap { from, to } => {
+                    digest.gap(Gap::Dropped(to - from));
+                    fed.dropped += to - from;
+                }
+            }
+            if until.is_some_and(|until| SystemClock.mono() > until) {
+                return pieces.at().min(part.end);
+            }
         }
     }
 }
@@ -71,5 +314,16 @@ pub(super) fn because(fault: &io::Error) -> String {
             "{fault}; the daemon can open no more files, so end some sessions or let it have more (`ulimit -n`)"
         ),
         _ => fault.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_digested_to_nothing() {
+        let nothing = Digest::new(&Limits::default()).finish();
+        assert_eq!(nothing, Digested::default());
     }
 }

@@ -1,60 +1,34 @@
 //! Parts that results share: facts about a session, its output as a model receives it, and warnings.
 
 use std::ffi::OsString;
-use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_api::arguments::CommandArgs;
 use abide_api::{Activity, ErrorCode, Id, Process, SessionStatus, SessionSummary, ToolResult};
 use abide_core::session::{End, Exit, Phase};
-use abide_core::{Millis, Mono, Outcome, SessionId};
+use abide_core::{Millis, Outcome, SessionId};
 use abide_engine::clock::{Clock, SystemClock, pause};
-use abide_engine::config::{self, Config};
+use abide_engine::config;
 use abide_engine::{Handle, Launch, SessionView};
-use abide_output::digest::{Digest, Digested, Gap, Limits, line_count};
-use abide_output::mask::{self, Mask};
+use abide_output::digest::{Digested, line_count};
+use abide_output::mask;
 use abide_output::printable::{one_line, visible};
 use abide_output::secret_fingerprints::SecretFingerprints;
-use abide_session::accelerator::Accelerator;
 use abide_session::facts::{self, Doing, Facts};
 use abide_session::folder;
-use abide_session::log::{Log, Next, Stream};
+use abide_session::log::Log;
 use abide_session::tree;
 
 use super::Context;
 use super::args::folder;
-use super::output::Output;
+use super::output::Part;
 
-/// Largest log, in bytes, that is read on the calling thread; larger ones are read on a blocking thread.
-const READ_ON_THE_SPOT: u64 = 64 << 10;
-/// Bytes of a log that are read at once: large enough to make few system calls, small enough to stay in the
-/// CPU cache until the digest has processed them.
-const READ_AT_ONCE: usize = 256 << 10;
 /// Interval between the two samples from which the CPU use of a command is computed.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
-/// Time limit for digesting the output of a command that hit its deadline, so that the answer is not late.
-/// Beyond it only the last [`HASTY_TAIL`] bytes are read; the bytes between are counted, not read.
-const HASTE: Millis = Millis(10);
-const HASTY_TAIL: u64 = 512 << 10;
 
 /// Name and value of an environment variable.
 type Variable = (OsString, OsString);
-
-/// Amount and form of the output that a call wants.
-#[derive(Clone)]
-pub(super) struct OutputLimits {
-    max_chars: usize,
-    raw: bool,
-    mask: Mask,
-}
-
-impl OutputLimits {
-    pub(super) fn mask(&self, text: String) -> String {
-        self.mask.apply(text)
-    }
-}
 
 /// Masks secrets in the command lines of processes, which may contain the values of the session's variables.
 pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String) -> String) {
@@ -63,27 +37,16 @@ pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String)
     }
 }
 
-/// Reads the arguments that `shell` and `execute_command` share.
-pub(super) fn read_common<L>(
-    args: CommandArgs<L>,
-    context: &Context,
-    config: &Config,
-) -> (Launch, OutputLimits) {
+/// Launch data of a new command of `shell` or `execute_command`.
+pub(super) fn read_launch<L>(args: CommandArgs<L>, context: &Context) -> Launch {
     let cwd = folder(args.cwd, context);
     let given = args.env.map(|env| env.0).unwrap_or_default();
     let stdin = args.stdin.map(|stdin| stdin.0);
-    let max_chars = args.max_output.map_or(config.max_output, |most| most.0);
     let secrets = Arc::new(secrets_in(&given));
-    let output = OutputLimits {
-        max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
-        raw: args.raw.unwrap_or_default(),
-        mask: Mask::of(secrets.clone()),
-    };
-    let launch = Launch {
+    Launch {
         inherited_limits: context.inherited_limits.clone(),
         ..Launch::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
-    };
-    (launch, output)
+    }
 }
 
 /// Fingerprints of the secrets among the variables that a call sets.
@@ -224,151 +187,6 @@ pub(super) fn fault(view: &SessionView) -> Option<String> {
     }
 }
 
-/// Both streams of a session, each digested.
-pub(super) async fn two_streams(view: &SessionView, limits: &OutputLimits) -> (Output, Output) {
-    let out = digest(view, Some(Stream::Stdout), limits).await;
-    let err = digest(view, Some(Stream::Stderr), limits).await;
-    (out, err)
-}
-
-/// Output of both streams, digested in the order of arrival.
-pub(super) async fn one_stream(view: &SessionView, limits: &OutputLimits) -> Output {
-    digest(view, None, limits).await
-}
-
-async fn digest(view: &SessionView, only: Option<Stream>, wanted: &OutputLimits) -> Output {
-    let log = Log::open(&view.folder).counting(view.bytes());
-    let ending = view.ending();
-    let end = match ending {
-        Some(ending) => ending.bytes,
-        None => match log.extent() {
-            Ok((end, _)) => end,
-            Err(fault) => return Output::unreadable(fault),
-        },
-    };
-    if end == 0 {
-        return Output::default();
-    }
-    let struck = ending.is_some_and(|ending| ending.end == End::Deadline);
-    let limits = Limits {
-        max_chars: wanted.max_chars,
-        raw: wanted.raw,
-        omitted_hint: abide_engine::text::omitted_hint(view),
-        repeat_fast_path: Accelerator::RepeatFastPath.is_on(),
-        ..Limits::default()
-    };
-    let digest = Digest::new(&limits);
-    let reading = Reading {
-        log,
-        only,
-        end,
-        dropped: ending.map_or(0, |ending| ending.dropped),
-        hasty: struck,
-    };
-    if end <= READ_ON_THE_SPOT {
-        return reading.into(digest);
-    }
-    tokio::task::spawn_blocking(move || reading.into(digest))
-        .await
-        .unwrap_or_else(|fault| Output::unreadable(io::Error::other(fault)))
-}
-
-/// Part of a log to digest.
-struct Reading {
-    log: Log,
-    only: Option<Stream>,
-    end: u64,
-    /// Bytes that are known to have been dropped from the log.
-    dropped: u64,
-    hasty: bool,
-}
-
-/// Amount of data that a digest was given.
-#[derive(Default)]
-struct Fed {
-    bytes: u64,
-    dropped: u64,
-    fault: Option<io::Error>,
-}
-
-impl Reading {
-    fn into(self, mut digest: Digest) -> Output {
-        let mut fed = Fed::default();
-        let tail = self.end.saturating_sub(HASTY_TAIL);
-        let until = self.hasty.then(|| SystemClock.mono() + HASTE);
-        let read_to = self.feed(&mut digest, 0..self.end, until, &mut fed);
-        if read_to < tail && fed.fault.is_none() {
-            // Bytes are dropped from the middle of a log.
-            let unread = tail - read_to;
-            let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
-            if dropped > 0 {
-                digest.gap(Gap::Dropped(dropped));
-                fed.dropped += dropped;
-            }
-            if unread > dropped {
-                digest.gap(Gap::Unread(unread - dropped));
-            }
-        }
-        if read_to < self.end && fed.fault.is_none() {
-            self.feed(&mut digest, read_to.max(tail)..self.end, None, &mut fed);
-        }
-        let mut output = Output {
-            digested: Digested::default(),
-            missing: fed.dropped,
-            fault: fed.fault,
-        };
-        if fed.bytes == 0 {
-            // It is not known which stream the dropped bytes belonged to. A stream without any bytes reports
-            // none missing.
-            return output;
-        }
-        let mut digested = digest.finish();
-        // Bytes dropped from the log are reported apart from bytes that only the digest left out.
-        digested.bytes_left_out = digested.bytes_left_out.saturating_sub(fed.dropped);
-        digested.shortened = digested.bytes_left_out > 0 || digested.lines_left_out > 0;
-        output.digested = digested;
-        output
-    }
-
-    /// Feeds a part of the log to the digest until its end, the time limit or a read error; returns the
-    /// offset where it stopped.
-    fn feed(
-        &self,
-        digest: &mut Digest,
-        part: Range<u64>,
-        until: Option<Mono>,
-        fed: &mut Fed,
-    ) -> u64 {
-        let mut pieces = self.log.pieces(part.start, self.only).known_to(part.end);
-        let mut bytes = Vec::new();
-        loop {
-            let next = match pieces.next_into(READ_AT_ONCE, &mut bytes) {
-                Ok(Some(next)) => next,
-                Ok(None) => return part.end,
-                Err(fault) => {
-                    fed.fault = Some(fault);
-                    return pieces.at().min(part.end);
-                }
-            };
-            match next {
-                Next::Bytes { offset, .. } if offset >= part.end => return part.end,
-                Next::Bytes { offset, .. } => {
-                    let most = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
-                    digest.push(&bytes[..bytes.len().min(most)]);
-                    fed.bytes += bytes.len() as u64;
-                }
-                Next::Gap { from, to } => {
-                    digest.gap(Gap::Dropped(to - from));
-                    fed.dropped += to - from;
-                }
-            }
-            if until.is_some_and(|until| SystemClock.mono() > until) {
-                return pieces.at().min(part.end);
-            }
-        }
-    }
-}
-
 /// Warning that states how much of a stream was left out and where the rest can be read.
 pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Option<String> {
     stream.shortened.then(|| {
@@ -454,13 +272,13 @@ pub(super) fn cut_at(limit: Millis) -> String {
     format!("{shown} (limit of this client)")
 }
 
-/// Next steps for an agent whose call returns while the session runs on.
-pub(super) fn still_running(view: &SessionView) -> String {
-    format!(
-        "It goes on as {id}: read on with terminal_session read_output (timeout_seconds waits for more), or \
-         end it with terminal_session kill",
-        id = view.id
-    )
+/// Wait of a `shell` or `execute_command` call that was cut to its client's limit, as text.
+pub(super) fn cut_call(standby: Option<Millis>, part: &Part) -> String {
+    let cut = standby.map(cut_at).unwrap_or_default();
+    match part.is_empty() {
+        true => format!("no output in {cut}"),
+        false => format!("this call waited {cut}"),
+    }
 }
 
 /// Activity of a running session, from two samples of its processes.
@@ -509,15 +327,4 @@ pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
 /// Text on one line without terminal control characters.
 pub(crate) fn safe(text: &str) -> String {
     abide_output::printable::one_line(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_digested_to_nothing() {
-        let nothing = Digest::new(&Limits::default()).finish();
-        assert_eq!(nothing, Digested::default());
-    }
 }

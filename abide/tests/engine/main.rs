@@ -6,6 +6,7 @@
 mod harness;
 
 mod execute;
+mod rejoin;
 mod shell;
 
 use std::future::Future;

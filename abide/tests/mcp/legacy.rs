@@ -412,9 +412,12 @@ fn call_is_answered_before_the_clients_timeout() {
             let waited = result["structuredContent"]["effective_timeout"].as_f64();
             let shortly_before = waited.is_some_and(|waited| (1.0..2.0).contains(&waited));
             assert!(shortly_before, "{result}");
-            let cut =
-                "still running; this call waited 1s (limit of this client). It goes on as session_";
-            assert!(text(&result).contains(cut), "{result}");
+            let session = &result["structuredContent"]["session_id"];
+            let cut = format!(
+                "still running; no output in 1s (limit of this client). To wait for its end: \
+                 {tool} {{\"session_id\": {session}}}, which returns only what is new."
+            );
+            assert!(text(&result).contains(&cut), "{result}");
             assert!(process.is_alive());
         }
     }

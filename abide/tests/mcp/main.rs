@@ -10,6 +10,7 @@ mod killed;
 mod legacy;
 mod modern;
 mod presentation;
+mod rejoin;
 mod replay;
 mod restart;
 mod timers;

@@ -81,6 +81,12 @@ impl Cursor {
         self.at
     }
 
+    /// Streams with bytes before the cursor that were not returned, and the offset of the first of them.
+    pub fn line_starts(&self) -> impl Iterator<Item = (Stream, u64)> + use<> {
+        let starts = self.streams.into_iter().zip(LETTERS);
+        starts.filter_map(|(start, (_, stream))| Some((stream, start.from?)))
+    }
+
     /// True if the last line of a stream was returned before its end, such as a prompt.
     pub fn is_within_line(&self) -> bool {
         self.streams.iter().any(|start| start.taken)
@@ -299,8 +305,7 @@ impl LineReader {
     /// Streams with an incomplete line that began before the cursor, and the offset of its begin. The
     /// caller passes the bytes of that stream from there on to [`LineReader::restore`].
     pub fn line_starts(&self) -> impl Iterator<Item = (Stream, u64)> + use<> {
-        let starts = self.from.streams.into_iter().zip(LETTERS);
-        starts.filter_map(|(start, (_, stream))| Some((stream, start.from?)))
+        self.from.line_starts()
     }
 
     /// Takes bytes of a stream from before the cursor. Returns whether it needs more of them.

@@ -55,6 +55,19 @@ pub(super) enum Named {
     Unknown(String),
 }
 
+impl Named {
+    /// Text that is no valid id (a path, text with NUL bytes) names no session; it is answered with "not found".
+    pub fn read(text: &str) -> Self {
+        text.parse()
+            .map_or_else(|_| Named::Unknown(shortened(text)), Named::Id)
+    }
+}
+
+/// Sentence about a name that no session has.
+pub(super) fn not_found(name: &str) -> String {
+    format!("Session '{name}' not found")
+}
+
 /// Reads an action and its fields.
 pub(super) fn read(
     arguments: Map<String, Value>,
@@ -110,13 +123,10 @@ fn unknown_action(given: &str) -> BadInput {
 }
 
 fn named(given: Option<AnyText>) -> Result<Named, BadInput> {
-    // Text that is no valid id (a path, text with NUL bytes) names no session; it is answered with "not found".
     let AnyText(text) = given.ok_or_else(|| {
         BadInput("`session_id` is required and must be text; got nothing.".into())
     })?;
-    Ok(text
-        .parse()
-        .map_or_else(|_| Named::Unknown(shortened(&text)), Named::Id))
+    Ok(Named::read(&text))
 }
 
 fn shortened(text: &str) -> String {
@@ -190,8 +200,7 @@ impl Desk {
         let id = match named {
             Named::Id(id) => *id,
             Named::Unknown(shown) => {
-                let sentence = format!("Session '{shown}' not found");
-                return Err(Refused(ErrorCode::NotFound, sentence));
+                return Err(Refused(ErrorCode::NotFound, not_found(shown)));
             }
         };
         let agent: Option<Agent> = self.caller().agent;

@@ -13,8 +13,8 @@ use abide_output::mask::Mask;
 use super::settled::Settled;
 use super::tail::{Found, Tail};
 use super::{BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
-use crate::reader_cursors::SessionReader;
 use crate::tools::args::pattern;
+use crate::tools::position::CallerPosition;
 use crate::tools::report;
 use crate::unread_lines::{self, Cursor, Page, PartialLine, ResumeState};
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -99,30 +99,12 @@ impl Desk {
 
     /// Read cursor of the caller.
     pub(super) fn position(&self, view: &SessionView, cursors: &ReadCursors) -> Cursor {
-        let connected = self.handle.clients().connections_of(&view.state.agent.0);
-        let reader = SessionReader {
-            client: self.context.client.as_deref(),
-            connected: &connected,
-            request: self.context.request_key.as_deref(),
-        };
-        cursors.with(|all| reader.position(all))
+        CallerPosition::of(&self.context).read(&self.handle, view, cursors)
     }
 
     /// Stores the caller's read cursor, after the answer has been sent.
     pub(super) fn has_read(&self, view: &SessionView, cursors: &ReadCursors, cursor: Cursor) {
-        let (clients, agent) = (self.handle.clients().clone(), view.state.agent.clone());
-        let (client, request) = (
-            self.context.client.clone(),
-            self.context.request_key.clone(),
-        );
-        cursors.defer(move |all| {
-            let reader = SessionReader {
-                client: client.as_deref(),
-                connected: &clients.connections_of(&agent.0),
-                request: request.as_deref(),
-            };
-            reader.store(all, cursor);
-        });
+        CallerPosition::of(&self.context).store(&self.handle, view, cursors, cursor);
     }
 
     /// Result with the resources that are released after it has been sent.

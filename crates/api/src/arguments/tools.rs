@@ -41,8 +41,9 @@ pub type ExecuteCommandArgs = CommandArgs<IdleSeconds>;
 arguments! {
     /// Arguments of `shell` and `execute_command`.
     CommandArgs<L> {
-        #[schemars(required)]
         command: Text,
+        /// Instead of command: wait for a session that an earlier call left running; returns what is new.
+        session_id: AnyText,
         timeout: L,
         /// Working directory.
         cwd: Text,

@@ -79,6 +79,8 @@ pub struct Limits {
     pub rows: u16,
     /// Maximum number of bytes of a log that are read; see [`Limits::unread`].
     pub scan_bytes: Option<u64>,
+    /// Number of lines before the stream, if it is the rest of an output. Numbers of lines count them.
+    pub lines_before: u64,
     /// Skip the earlier stages for lines that repeat except for numbers. The text is the same without it.
     pub repeat_fast_path: bool,
 }
@@ -91,6 +93,7 @@ impl Default for Limits {
             omitted_hint: String::new(),
             rows: DEFAULT_ROWS,
             scan_bytes: None,
+            lines_before: 0,
             repeat_fast_path: true,
         }
     }
@@ -210,9 +213,11 @@ impl Digest {
                 head: room,
                 tail: room,
             };
+            let mut screen = Screen::new(limits.rows.clamp(2, MAX_ROWS).into(), keep);
+            screen.skip_lines(limits.lines_before);
             Mode::Text(Box::new(Pipeline {
                 decoder: Decoder::default(),
-                screen: Screen::new(limits.rows.clamp(2, MAX_ROWS).into(), keep),
+                screen,
                 lines: LineStage {
                     fold: Fold::default(),
                     shortener: Shortener::new(max_chars, &limits.omitted_hint),

@@ -291,3 +291,15 @@ fn middle_of_a_very_long_log_can_be_skipped() {
     assert_eq!(limits.unread(1_000), None);
     assert_eq!(limits.unread(5_000), Some(500..4_500));
 }
+
+#[test]
+fn rest_of_an_output_is_numbered_from_its_beginning() {
+    let rest = format!("{}error: no space left\n{}", novel(900), novel(900));
+    let limits = Limits {
+        lines_before: 5_000,
+        ..limits(3_000)
+    };
+    let digested = digest(rest.as_bytes(), &limits);
+    let error = "5901: error: no space left";
+    assert!(digested.text.contains(error), "{}", digested.text);
+}

@@ -1,0 +1,260 @@
+//! `shell` and `execute_command`: their arguments, and which output their results return. A call starts a command, or
+//! waits again for a session whose earlier call was handed over.
+
+use abide_api::arguments::{AnyText, CommandArgs, ExecuteCommandArgs, ShellArgs};
+use abide_api::{ErrorCode, ToolResult};
+use abide_core::wait::Asking;
+use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
+use abide_engine::config::Config;
+use abide_engine::{Handle, Launch, SessionView};
+use abide_output::mask::Mask;
+use abide_session::read_cursors::ReadCursors;
+use serde_json::{Map, Value};
+
+use super::output::{OutputLimits, Part};
+use super::position::CallerPosition;
+use super::terminal::{Named, not_found};
+use super::{BadInput, Context, execute, key, report, shell};
+
+/// Tool that runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Shell,
+    Execute,
+}
+
+impl Kind {
+    pub fn of(tool: &str) -> Self {
+        match tool {
+            "shell" => Kind::Shell,
+            _ => Kind::Execute,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Shell => "shell",
+            Kind::Execute => "execute_command",
+        }
+    }
+}
+
+/// Arguments that the result of a call depends on.
+pub(super) struct Command {
+    pub kind: Kind,
+    /// Deadline (`shell`) or idle limit (`execute_command`) of the call.
+    pub limit: Millis,
+    pub output: OutputLimits,
+    /// The call waits again for a session.
+    joined: bool,
+    /// The call waits again for a session and names a limit, which it does not move.
+    limit_ignored: bool,
+    position: CallerPosition,
+}
+
+/// Start of a call.
+pub(super) enum Begin {
+    /// Starts a command.
+    Run(Run, Launch),
+    /// Waits for a session.
+    Join(SessionId),
+    /// No session has this name.
+    NotFound(String),
+}
+
+/// Reads the arguments of a call.
+pub(super) fn read(
+    kind: Kind,
+    arguments: Map<String, Value>,
+    context: &Context,
+    config: &Config,
+) -> Result<(Begin, Command), BadInput> {
+    match kind {
+        Kind::Shell => {
+            let mut args = ShellArgs::read(arguments, "this tool")?;
+            let limit = args.timeout.take().map(|limit| limit.0);
+            read_fields(kind, args, limit, context, config)
+        }
+        Kind::Execute => {
+            let mut args = ExecuteCommandArgs::read(arguments, "this tool")?;
+            let limit = args.timeout.take().map(|limit| limit.0);
+            read_fields(kind, args, limit, context, config)
+        }
+    }
+}
+
+fn read_fields<L>(
+    kind: Kind,
+    mut args: CommandArgs<L>,
+    limit: Option<Millis>,
+    context: &Context,
+    config: &Config,
+) -> Result<(Begin, Command), BadInput> {
+    let command = args.command.take().map(|text| text.0).unwrap_or_default();
+    let named = args.session_id.take().filter(|AnyText(id)| !id.is_empty());
+    let max_chars = args.max_output.map_or(config.max_output, |most| most.0);
+    let read = Command {
+        kind,
+        limit: limit.unwrap_or(match kind {
+            Kind::Shell => limit::DEADLINE_DEFAULT,
+            Kind::Execute => limit::IDLE_DEFAULT,
+        }),
+        output: OutputLimits {
+            max_chars: usize::try_from(max_chars).unwrap_or(usize::MAX),
+            raw: args.raw.unwrap_or_default(),
+        },
+        joined: named.is_some(),
+        limit_ignored: named.is_some() && limit.is_some(),
+        position: CallerPosition::of(context),
+    };
+    let begin = match named {
+        None if command.trim().is_empty() => return Err(empty(kind)),
+        None => {
+            let key = key(args.idempotency_key.take(), context);
+            let run = Run {
+                command: command.into(),
+                deadline: (kind == Kind::Shell).then_some(read.limit),
+                idle: (kind == Kind::Execute).then_some(read.limit),
+                inactivity: None,
+                asking: read.asking(context),
+                standby: context.standby,
+                detach: false,
+                key,
+            };
+            Begin::Run(run, report::read_launch(args, context))
+        }
+        Some(_) if !command.is_empty() => {
+            return Err(BadInput(
+                "`command` starts a command and `session_id` waits for one that was started; give one of them."
+                    .into(),
+            ));
+        }
+        Some(AnyText(id)) => {
+            if let Some(field) = launch_field(&args) {
+                return Err(BadInput(format!(
+                    "`{field}` goes with `command`; a session that `session_id` names was started already."
+                )));
+            }
+            match Named::read(&id) {
+                Named::Id(id) => Begin::Join(id),
+                Named::Unknown(shown) => Begin::NotFound(shown),
+            }
+        }
+    };
+    Ok((begin, read))
+}
+
+fn empty(kind: Kind) -> BadInput {
+    BadInput(match kind {
+        Kind::Shell => "ERROR: Shell command cannot be empty.".into(),
+        Kind::Execute => "ERROR: Command cannot be empty.".into(),
+    })
+}
+
+/// First field that only a new command can have.
+fn launch_field<L>(args: &CommandArgs<L>) -> Option<&'static str> {
+    let given = [
+        ("cwd", args.cwd.is_some()),
+        ("env", args.env.is_some()),
+        ("stdin", args.stdin.is_some()),
+    ];
+    let field = given.into_iter().find(|(_, given)| *given);
+    field.map(|(field, _)| field)
+}
+
+impl Begin {
+    /// Request to the engine, with the launch data of a new command.
+    pub fn request(
+        self,
+        command: &Command,
+        context: &Context,
+    ) -> Result<(Request, Option<Launch>), ToolResult> {
+        match self {
+            Begin::Run(run, launch) => Ok((Request::Run(run), Some(launch))),
+            Begin::Join(session) => Ok((command.join(session, context), None)),
+            Begin::NotFound(id) => Err(ToolResult::error(ErrorCode::NotFound, not_found(&id))),
+        }
+    }
+}
+
+impl Command {
+    /// Request that waits for a session.
+    pub fn join(&self, session: SessionId, context: &Context) -> Request {
+        Request::Join {
+            session,
+            asking: self.asking(context),
+            standby: context.standby,
+        }
+    }
+
+    /// A person is asked about idle commands of `execute_command` only.
+    fn asking(&self, context: &Context) -> Asking {
+        match self.kind {
+            Kind::Shell => Asking::Never,
+            Kind::Execute => context.asking,
+        }
+    }
+
+    /// Result of a call, and the read cursors that it moves.
+    pub async fn result(
+        &self,
+        handle: &Handle,
+        outcome: Outcome,
+        standby: Option<Millis>,
+    ) -> (ToolResult, Option<ReadCursors>) {
+        let Some(view) = report::session_of(handle, &outcome) else {
+            return (report::vanished(), None);
+        };
+        let returns_early = matches!(outcome, Outcome::Running(..));
+        // A call that starts a command and sees its end returns everything. The files of the read cursors are
+        // opened only for calls that share the output with others.
+        let cursors =
+            (self.joined || returns_early).then(|| handle.read_cursors().of(&view.folder));
+        let from = cursors.as_ref().filter(|_| self.joined);
+        let from = from.map(|cursors| self.position.read(handle, &view, cursors));
+        let mut part = Part::since(&view, from.unwrap_or_default());
+        let made = Made {
+            handle,
+            view: &view,
+            outcome,
+            standby,
+            mask: Mask::of(handle.secrets(view.id)),
+        };
+        let result = match self.kind {
+            Kind::Shell => shell::result(self, made, &mut part).await,
+            Kind::Execute => execute::result(self, made, &mut part).await,
+        };
+        // Nothing is awaited from here on. A result that is made a second time, because its first maker was dropped,
+        // begins at the same cursor.
+        if let Some(cursors) = &cursors {
+            self.position.store(handle, &view, cursors, part.cursor());
+        }
+        (result, cursors)
+    }
+
+    /// Next steps for an agent whose call returns while the session runs on.
+    pub fn next_steps(&self, view: &SessionView) -> String {
+        let (tool, id) = (self.kind.name(), view.id);
+        format!(
+            "To wait for its end: {tool} {{\"session_id\": \"{id}\"}}, which returns only what is new. To end it: \
+             terminal_session kill"
+        )
+    }
+
+    /// Note that the limit in the arguments was not applied.
+    pub fn ignored_limit(&self) -> Option<&'static str> {
+        let note = "`timeout` was ignored: a session keeps its limit until terminal_session extend moves it";
+        self.limit_ignored.then_some(note)
+    }
+}
+
+/// Facts from which a result is made.
+pub(super) struct Made<'a> {
+    pub handle: &'a Handle,
+    pub view: &'a SessionView,
+    pub outcome: Outcome,
+    /// Time for which the client lets a call wait.
+    pub standby: Option<Millis>,
+    /// Masks the secrets that the session was given.
+    pub mask: Mask,
+}

@@ -1,0 +1,54 @@
+//! Read position of a caller in the output of a session.
+
+use abide_engine::{Handle, SessionView};
+use abide_session::read_cursors::ReadCursors;
+
+use super::Context;
+use crate::reader_cursors::SessionReader;
+use crate::unread_lines::Cursor;
+
+/// Caller as a reader: what one of its calls has returned is not returned by the next.
+#[derive(Clone)]
+pub(super) struct CallerPosition {
+    client: Option<String>,
+    request: Option<String>,
+}
+
+impl CallerPosition {
+    pub fn of(context: &Context) -> Self {
+        CallerPosition {
+            client: context.client.clone(),
+            request: context.request_key.clone(),
+        }
+    }
+
+    /// Cursor behind everything that the caller has read.
+    pub fn read(&self, handle: &Handle, view: &SessionView, cursors: &ReadCursors) -> Cursor {
+        let connected = handle.clients().connections_of(&view.state.agent.0);
+        cursors.with(|all| self.reader(&connected).position(all))
+    }
+
+    /// Stores the caller's cursor, after the answer has been sent.
+    pub fn store(
+        &self,
+        handle: &Handle,
+        view: &SessionView,
+        cursors: &ReadCursors,
+        cursor: Cursor,
+    ) {
+        let (clients, agent) = (handle.clients().clone(), view.state.agent.clone());
+        let this = self.clone();
+        cursors.defer(move |all| {
+            let connected = clients.connections_of(&agent.0);
+            this.reader(&connected).store(all, cursor);
+        });
+    }
+
+    fn reader<'a>(&'a self, connected: &'a [String]) -> SessionReader<'a> {
+        SessionReader {
+            client: self.client.as_deref(),
+            connected,
+            request: self.request.as_deref(),
+        }
+    }
+}
