@@ -46,9 +46,9 @@ class AbideTerminal(Counted, McpConnection):
             raise Gone(f"no session: {answer.text[-200:]}")
         return answer.session
 
-    def listen(self, session):
-        """Begins a read that waits for output; returns its key."""
-        return self.call("terminal_session", {"action": "read_output", "session_id": session, "timeout_seconds": PATIENCE})
+    def listen(self, session, sign, **more):
+        """Begins a read that waits for a line with this sign and returns at once then; returns its key."""
+        return self.call("terminal_session", {"action": "read_output", "session_id": session, "until": sign, "timeout_seconds": PATIENCE, **more})
 
     def line(self, session, text, sign):
         self.seen(self.ask("terminal_session", action="send_input", session_id=session, input=text + "\n"), sign)

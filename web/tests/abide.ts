@@ -52,10 +52,7 @@ export class Abide {
 
   /** A terminal session. */
   async session(command: string): Promise<string> {
-    const facts = await this.ask<{ session_id: string }>('POST', '/v1/tools/terminal_session', {
-      action: 'start',
-      command,
-    });
+    const facts = await this.ask<{ session_id: string }>('POST', '/v1/sessions', { command });
     return facts.session_id;
   }
 

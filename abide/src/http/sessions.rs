@@ -13,7 +13,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
@@ -156,8 +156,7 @@ pub async fn start(
         requester.may_be_a_person(),
         &headers,
     )?;
-    body.insert("action".into(), json!("start"));
-    let call = tools::begin(&state.handle, "terminal_session", body, context).await;
+    let call = tools::begin_session(&state.handle, body, context).await;
     let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;
     let result = call.result_only().await.ok_or_else(Problem::stopping)?;
     if let Some(code) = result.error {

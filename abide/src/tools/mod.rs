@@ -286,13 +286,7 @@ pub async fn begin(
         }
         "terminal_session" => {
             let action = terminal::read(arguments, &context, handle.config())?;
-            let reader = Some(context.caller());
-            let desk = terminal::Desk {
-                handle: handle.clone(),
-                context,
-            };
-            let way = Way::Done(Box::pin(terminal::perform(action, desk)));
-            return Ok(ToolCall::new(handle, way, reader).timed(timed));
+            return Ok(ToolCall::perform(handle, action, context).timed(timed));
         }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
@@ -306,6 +300,16 @@ pub async fn begin(
     let decided = Decided::new(handle, pending, tool, standby);
     let call = ToolCall::new(handle, Way::Decided(decided), Some(caller));
     Ok(call.timed(timed))
+}
+
+/// Starts a session like `terminal_session start`, without waiting for its first output and without reading it.
+pub async fn begin_session(
+    handle: &Handle,
+    arguments: Map<String, Value>,
+    context: Context,
+) -> Result<ToolCall, NotCalled> {
+    let start = terminal::read_start(arguments, &context, handle.config())?;
+    Ok(ToolCall::perform(handle, start, context))
 }
 
 /// Starts a timer call on behalf of a person or a program: no messages are appended to the result, and
@@ -379,6 +383,17 @@ impl ToolCall {
             remains: Remains::default(),
             timed: None,
         }
+    }
+
+    /// Call of `terminal_session`.
+    fn perform(handle: &Handle, action: terminal::Action, context: Context) -> Self {
+        let reader = Some(context.caller());
+        let desk = terminal::Desk {
+            handle: handle.clone(),
+            context,
+        };
+        let way = Way::Done(Box::pin(terminal::perform(action, desk)));
+        ToolCall::new(handle, way, reader)
     }
 
     /// Measures the duration of the call from `timed` on.

@@ -1,6 +1,7 @@
 //! Parts that results share: facts about a session, its output as a model receives it, and warnings.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -292,8 +293,8 @@ pub(super) async fn sampled_activity(view: &SessionView) -> Option<Activity> {
 }
 
 /// True if a process waits for input and none is busy, so that the session makes no progress before input is sent.
-pub(super) fn waits_for_input_alone(view: &SessionView) -> bool {
-    let meta = folder::read_meta(&view.folder).ok().flatten();
+pub(super) fn waits_for_input_alone(session_folder: &Path) -> bool {
+    let meta = folder::read_meta(session_folder).ok().flatten();
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 

@@ -209,16 +209,15 @@ fn output_read_when_the_daemon_died_is_read_again() {
         let start = json!({"action": "start", "command": command, "pty": false});
         let started = client.call("terminal_session", start);
         let session = started["structuredContent"]["session_id"].clone();
-        let read = json!({"action": "read_output", "session_id": session, "timeout_seconds": 60});
-        let result = client.call("terminal_session", read.clone());
-        assert!(text(&result).starts_with("[stdout] one\n"), "{result}");
+        assert!(text(&started).ends_with("\n[stdout] one"), "{started}");
         let at_once = json!({"action": "read_output", "session_id": session});
         let result = client.call("terminal_session", at_once);
         assert!(text(&result).starts_with(next), "{place}: {result}");
         let send = json!({"action": "send_input", "session_id": session, "input": "two\n"});
         client.call("terminal_session", send);
         // Whatever was there in time for the answer, this waits for the rest or for the end.
-        client.call("terminal_session", read.clone());
+        let rest = json!({"action": "read_output", "session_id": session, "timeout_seconds": 60});
+        client.call("terminal_session", rest);
         let read = json!({"action": "read_output", "session_id": session, "since": "0"});
         let result = client.call("terminal_session", read);
         assert!(
@@ -233,20 +232,15 @@ fn output_read_when_the_daemon_died_is_read_again() {
 fn two_concurrent_reads_get_different_lines() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let command = "echo one; echo two; sleep 1000";
+    let ear = home.ear("lines");
+    let command = format!("cat {}; exec sleep 1000", ear.path());
     let start = json!({"action": "start", "command": command, "pty": false});
     let started = client.call("terminal_session", start);
     let session = &started["structuredContent"]["session_id"];
-    // Looks at both lines, and has not read them.
-    let look = json!({
-        "action": "read_output",
-        "session_id": session,
-        "since": "0",
-        "until": "two",
-        "timeout_seconds": 180,
-    });
-    let seen = client.call("terminal_session", look);
-    assert!(text(&seen).contains("[stdout] two"), "{seen}");
+    std::fs::write(home.path("lines"), "one\ntwo\n").expect("the command reads");
+    let both = json!({"session": session, "output": "two"});
+    let both = json!({"total_duration": 180, "reason": "both lines", "until": both});
+    client.call("timer", both);
     let read = json!({"action": "read_output", "session_id": session, "max_lines": 1});
     let reads = [1, 2].map(|_| client.begin("terminal_session", read.clone()));
     let mut told = reads.map(|id| text(&client.result(id)).lines().next().map(str::to_owned));
@@ -501,10 +495,11 @@ fn two_clients_of_an_agent_have_separate_cursors() {
             "timeout_seconds": 180,
         });
         let read = json!({"action": "read_output", "session_id": session});
-        let both = "[stdout] one\n[stdout] two\n[cursor: 8]";
-        for client in &mut clients {
-            assert_eq!(text(&client.call("terminal_session", wait.clone())), both);
-        }
+        // The start has returned both lines to the first client.
+        let both = "[stdout] one\n[stdout] two";
+        assert!(text(&started).ends_with(both), "{started}");
+        let read_by_other = clients[1].call("terminal_session", wait);
+        assert_eq!(text(&read_by_other), format!("{both}\n[cursor: 8]"));
         // What was told is noted by the time that anything else is answered.
         clients[0].call("terminal_session", json!({"action": "list"}));
         home.kill_daemon();

@@ -11,6 +11,7 @@ mod programs;
 mod reading;
 mod recordings;
 
+use std::cell::Cell;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
@@ -80,7 +81,7 @@ impl Engine {
             started.text.lines().next(),
             Some(&*format!("Session '{id}' started"))
         );
-        Session { engine: self, id }
+        Session::new(self, id)
     }
 }
 
@@ -88,11 +89,22 @@ impl Engine {
 pub struct Session<'a> {
     engine: &'a Engine,
     pub id: String,
+    /// Nothing was read since the start.
+    unread: Cell<bool>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    pub fn new(engine: &'a Engine, id: String) -> Self {
+        let unread = Cell::new(true);
+        Session { engine, id, unread }
+    }
+
+    /// Acts on the session. The first read begins at the first line, which the start may have returned already.
     pub async fn act(&self, action: &str, more: Value) -> ToolResult {
         let mut arguments = json!({"action": action, "session_id": self.id});
+        if self.unread.replace(false) && action == "read_output" {
+            arguments["since"] = json!("0");
+        }
         merge(&mut arguments, more);
         let result = self.engine.call(arguments).await;
         is_as_long_as_what_was_read(&result);

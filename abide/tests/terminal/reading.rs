@@ -14,7 +14,8 @@ fn lines_are_read_once_and_again_by_cursor() {
         let session = engine
             .start("printf 'a\\nb\\nc\\n'; sleep 100", json!({}))
             .await;
-        session.until("^c$").await;
+        let start = session.until("^c$").await;
+        assert!(start.starts_with("a\nb\nc\n"), "{start}");
         let again = session
             .act("read_output", json!({"since": "0", "max_lines": 2}))
             .await;
@@ -78,15 +79,11 @@ fn streams_are_told_apart_without_a_terminal() {
     with_engine(|engine| async move {
         let command = "echo out; echo err >&2; sleep 100";
         let session = engine.start(command, json!({"pty": false})).await;
-        // Which of two streams is heard first is nobody's promise.
-        let mut text = session.until("out|err").await;
-        if !(text.contains("out") && text.contains("err")) {
-            text.push_str(&session.until("out|err").await);
+        for (pattern, line) in [("out", "[stdout] out"), ("err", "[stderr] err")] {
+            let wait = json!({"since": "0", "until": pattern, "timeout_seconds": 180});
+            let read = session.act("read_output", wait).await;
+            assert!(read.text.contains(line), "{}", read.text);
         }
-        assert!(
-            text.contains("[stdout] out") && text.contains("[stderr] err"),
-            "{text}"
-        );
         session.kill().await;
     });
 }
@@ -264,13 +261,11 @@ fn what_is_left_behind_and_writes_is_counted() {
             .result_only()
             .await
             .expect("a result");
-        let session = Session {
-            engine: &engine,
-            id: ran.to_fields()["session_id"]
-                .as_str()
-                .expect("an id")
-                .to_owned(),
-        };
+        let id = ran.to_fields()["session_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let session = Session::new(&engine, id);
         let first = session.act("read_output", json!({"since": 0})).await;
         assert_eq!(fact(&first, "bytes_total"), json!(6));
         // Whoever waits for it is told, though the command has ended.
@@ -280,5 +275,122 @@ fn what_is_left_behind_and_writes_is_counted() {
         let both = session.act("read_output", json!({"since": 0})).await;
         assert_eq!(fact(&both, "bytes_total"), json!(11), "{}", both.text);
         session.kill().await;
+    });
+}
+
+#[test]
+fn start_returns_the_first_output() {
+    with_engine(|engine| async move {
+        for (command, wanted) in [
+            ("printf 'name? '; read x", "\nname? "),
+            ("echo one; echo two; read x", "\none\ntwo"),
+            ("read x", ""),
+        ] {
+            for pty in [true, false] {
+                let start = json!({"action": "start", "command": command, "pty": pty});
+                let started = engine.call(start).await;
+                let id = fact(&started, "session_id")
+                    .as_str()
+                    .expect("an id")
+                    .to_owned();
+                let prefix = if pty { "\n" } else { "\n[stdout] " };
+                let wanted = wanted.replace('\n', prefix);
+                assert_eq!(started.text, format!("Session '{id}' started{wanted}"));
+                // It counts as read.
+                let read = json!({"action": "read_output", "session_id": id});
+                assert_eq!(engine.call(read).await.text, "No output available");
+                engine
+                    .call(json!({"action": "kill", "session_id": id}))
+                    .await;
+            }
+        }
+        let start = json!({"action": "start", "command": "echo gone; exit 5"});
+        let ended = engine.call(start).await;
+        let begin = " started\ngone\n[exited with code 5 after ";
+        assert!(ended.text.contains(begin), "{}", ended.text);
+        assert_eq!(fact(&ended, "exit_code"), json!(5));
+    });
+}
+
+#[test]
+fn read_of_a_terminal_returns_the_prompt_or_the_end_behind_a_line() {
+    with_engine(|engine| async move {
+        for (command, wanted) in [
+            (
+                "echo line; printf 'more? '; read y",
+                "line\nmore? \n[cursor: ",
+            ),
+            (
+                "echo line; exit 6",
+                "line\n[cursor: 6]\n[exited with code 6 after ",
+            ),
+        ] {
+            let go = engine.path("go");
+            let mode = rustix::fs::Mode::from_raw_mode(0o600);
+            let fifo = rustix::fs::FileType::Fifo;
+            rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
+            let command = format!("read x < {}; {command}", go.display());
+            let session = engine.start(&command, json!({})).await;
+            let goes = std::thread::spawn(move || std::fs::write(&go, "\n").map(|()| go));
+            let wait = json!({"timeout_seconds": 180});
+            let read = session.act("read_output", wait).await;
+            let go = goes.join().expect("a thread").expect("a fifo");
+            assert!(read.text.starts_with(wanted), "{}", read.text);
+            std::fs::remove_file(go).expect("a fifo");
+            session.kill().await;
+        }
+    });
+}
+
+#[test]
+fn lines_read_with_since_are_not_unread() {
+    with_engine(|engine| async move {
+        let start = json!({"action": "start", "pty": false,
+            "command": "read x; printf 'a\\nb\\nc\\n'; sleep 100"});
+        let id = fact(&engine.call(start).await, "session_id");
+        let other = {
+            let mut context = engine.context();
+            context.client = Some("other".into());
+            context
+        };
+        let send = json!({"action": "send_input", "session_id": id, "input": "\n"});
+        engine.try_call(send, other).await.expect("right");
+        let read = |more| {
+            let mut arguments = json!({"action": "read_output", "session_id": id});
+            crate::merge(&mut arguments, more);
+            engine.call(arguments)
+        };
+        let wait = json!({"since": "0", "until": "b", "timeout_seconds": 180});
+        assert_eq!(lines(&read(wait).await), ["[stdout] a", "[stdout] b"]);
+        let first = read(json!({"since": "0", "max_lines": 1})).await;
+        assert_eq!(lines(&first), ["[stdout] a"]);
+        assert_eq!(lines(&read(json!({})).await), ["[stdout] c"]);
+        assert_eq!(read(json!({})).await.text, "No output available");
+    });
+}
+
+#[test]
+fn full_screen_program_is_answered_with_its_screen() {
+    with_engine(|engine| async move {
+        let command = r"printf '\033[?1049h\033[2J\033[HTITLE\033[3;1Hname: '; read x; \
+            printf '\033[2J\033[HHELLO %s' $x; read y";
+        let start = json!({"action": "start", "command": command, "cols": 80, "rows": 24});
+        let started = engine.call(start).await;
+        let id = fact(&started, "session_id")
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let screen = "TITLE\n\nname:\n[cursor at row 3, column 7; 80x24; full-screen program]";
+        assert_eq!(started.text, format!("Session '{id}' started\n{screen}"));
+        assert_eq!(fact(&started, "alternate_screen"), json!(true));
+        let send = json!({"action": "send_input", "session_id": id, "input": "Ann\n"});
+        let typed = engine.call(send).await;
+        let screen = "HELLO Ann\n[cursor at row 1, column 10; 80x24; full-screen program]";
+        assert_eq!(typed.text, screen);
+        assert_eq!(fact(&typed, "alternate_screen"), json!(true));
+        assert_eq!(fact(&typed, "sent"), json!(4));
+        engine
+            .call(json!({"action": "kill", "session_id": id}))
+            .await;
     });
 }

@@ -8,13 +8,13 @@ from ..report import Table, kb, median, ms, rate, ratio
 
 IN_FLIGHT = 16
 SETTLE = 3  # seconds after the last start before anything is counted
-COMMAND = "exec sleep 1000000"
-COMMANDS = ("sleep", "sh")  # what the sessions themselves run, which is nobody's cost but theirs
+COMMAND = "exec cat"  # waits for input: a silent program that does not is waited for by `start`
+COMMANDS = ("cat", "sh")  # what the sessions themselves run, which is nobody's cost but theirs
 
 
 def measure(bench):
     sizes, idle = ([1, 20, 100], 3) if bench.quick else ([1, 100, 1000], 10)
-    table = Table("terminal_idle", f"idle terminal sessions (`sleep`), watched for {idle} s",
+    table = Table("terminal_idle", f"idle terminal sessions (`cat`), watched for {idle} s",
                   ["tool", "sessions", "started", "to the floor", "memory each", "wake-ups a second", "CPU", "listed in"])
     with bench.started(["floor", "abide"], table) as entries:
         bases = {name: weigh(contender) for name, (contender, _) in entries.items()}

@@ -41,6 +41,9 @@ pub enum ActionResult {
         /// Reason for a failure to start.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
+        /// True if a full-screen program runs. The text has its screen.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        alternate_screen: Option<bool>,
     },
     /// `read_output` and `send_input`
     Read {
@@ -59,7 +62,7 @@ pub enum ActionResult {
         /// send_input: bytes typed. signal: number of the signal.
         #[serde(skip_serializing_if = "Option::is_none")]
         sent: Option<usize>,
-        /// True if a full-screen program runs.
+        /// True if a full-screen program runs. The text has its screen.
         #[serde(skip_serializing_if = "Option::is_none")]
         alternate_screen: Option<bool>,
     },

@@ -20,6 +20,7 @@ pub mod question;
 pub mod record;
 pub mod request;
 pub mod session;
+pub mod terminal_wait;
 pub mod time;
 pub mod timer;
 mod undo_log;

@@ -5,6 +5,7 @@ use abide_output::printable::one_line;
 
 use super::{Desk, DoneReading, Finished, Named, Refused, unreadable};
 use crate::tools::report;
+use abide_engine::SessionView;
 use abide_engine::screen::Snapshot;
 
 impl Desk {
@@ -25,14 +26,7 @@ impl Desk {
             Err(fault) => return Some(Err(unreadable(&fault))),
         };
         let view = self.newest(&view);
-        let lines: Vec<String> = seen.lines.iter().map(|line| one_line(line)).collect();
-        let filled = lines.iter().rposition(|line| !line.is_empty());
-        let rows = filled.map_or(0, |last| last + 1);
-        let mut text = self.mask(&view, lines[..rows].join("\n"));
-        if rows > 0 {
-            text.push('\n');
-        }
-        text.push_str(&about(&seen));
+        let mut text = self.mask(&view, painted(&seen));
         if !view.is_running() {
             text.push('\n');
             text.push_str(&abide_engine::text::ending_line(&view));
@@ -41,15 +35,38 @@ impl Desk {
             true => report::current_activity(&self.handle, &view),
             false => None,
         };
-        let whole: Vec<String> = lines
-            .iter()
-            .map(|line| self.mask(&view, line.clone()))
-            .collect();
+        let lines = seen.lines.iter();
+        let whole = lines.map(|line| self.mask(&view, one_line(line)));
+        let whole: Vec<String> = whole.collect();
         let ended = (!view.is_running()).then_some(view.id);
         let summary = report::summary(&view, view.is_running());
         let result = self.result_of(&view, summary, text, activity, action(&seen, whole));
         Some(Ok(Finished::from(result).telling_end_of(ended)))
     }
+}
+
+impl Desk {
+    /// Screen of a full-screen program as text, if one runs.
+    pub(super) async fn full_screen(&self, view: &SessionView) -> Option<String> {
+        if !view.pty || !view.is_running() || !self.modes(view).await.full_screen {
+            return None;
+        }
+        let seen = self.handle.screens().snapshot(view.id).await.ok()?;
+        Some(painted(&seen))
+    }
+}
+
+/// Screen as text: its rows down to the last one with text, and a line about its state.
+fn painted(seen: &Snapshot) -> String {
+    let lines: Vec<String> = seen.lines.iter().map(|line| one_line(line)).collect();
+    let filled = lines.iter().rposition(|line| !line.is_empty());
+    let rows = filled.map_or(0, |last| last + 1);
+    let mut text = lines[..rows].join("\n");
+    if rows > 0 {
+        text.push('\n');
+    }
+    text.push_str(&about(seen));
+    text
 }
 
 fn about(seen: &Snapshot) -> String {

@@ -4,10 +4,10 @@
 mod list;
 mod look;
 mod read;
+mod reading;
 mod rule;
 mod search;
 mod send;
-mod settled;
 mod start;
 mod tail;
 
@@ -117,6 +117,18 @@ pub(super) fn read(
     })
 }
 
+/// Reads the fields of a start that does not wait for output.
+pub(super) fn read_start(
+    arguments: Map<String, Value>,
+    context: &Context,
+    config: &Config,
+) -> Result<Action, BadInput> {
+    let args = StartArgs::read(arguments, "a session")?;
+    let mut start = start::read(args, context, config)?;
+    start.shows_output = false;
+    Ok(Action::Start(Box::new(start)))
+}
+
 fn unknown_action(given: &str) -> BadInput {
     let allowed = ACTIONS.join(", ");
     BadInput(format!("`action` must be one of {allowed}; got {given}."))
@@ -143,7 +155,7 @@ pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
     let plain = |done: Done| done.map(Finished::from);
     let done = match action {
-        Action::Start(start) => plain(desk.start(*start).await?),
+        Action::Start(start) => desk.start(*start).await?,
         Action::List(list) => plain(Ok(desk.list(&list))),
         Action::Read(named, read) => desk.read(&named, read).await?,
         Action::Send(named, send) => desk.send(&named, send).await?,

@@ -4,25 +4,19 @@ use std::time::Duration;
 
 use abide_api::arguments::SendInputArgs;
 use abide_core::Millis;
+use abide_core::terminal_wait::TerminalWait;
 
 use super::read::Typed;
-use super::settled::Settled;
 use super::{BadInput, Desk, DoneReading, Named, Refused, ended, report, unreadable};
 use crate::keys;
 use abide_engine::SessionView;
-use abide_engine::clock::pause;
+use abide_engine::clock::{SystemClock, pause};
 use abide_engine::screen::Modes;
 use abide_session::frame::Once;
 use abide_session::log::Log;
 
-/// Time without output after which the response is taken to be complete.
-const QUIET: Duration = Duration::from_millis(150);
-/// Shorter form of [`QUIET`], used if the program waits for input and for nothing else.
-const PROMPT: Duration = Duration::from_millis(10);
-/// Longest wait for the response.
-const SETTLE: Millis = Millis(1_000);
-/// Lines of the response that are returned.
-const LINES: usize = abide_core::limit::LINES_DEFAULT;
+/// Lines of a response that are returned.
+pub(super) const LINES: usize = abide_core::limit::LINES_DEFAULT;
 /// Limit on the number of keys in one call.
 const MOST_KEYS: usize = 1_000;
 /// Bytes sent to the keeper at once.
@@ -89,15 +83,10 @@ impl Desk {
         }
         let cursors = self.handle.read_cursors().of(&view.folder);
         let from = self.position(&view, &cursors);
-        let mut reading = self.reading(&view, SETTLE);
-        let settled = Settled {
-            sent_at,
-            shown: if view.pty { shown(&bytes) } else { 0 },
-            quiet: QUIET,
-            prompt: PROMPT,
-            waits: &|| report::waits_for_input_alone(&view),
-        };
-        let found = match reading.echo(from, LINES, settled).await {
+        let mut reading = self.reading(&view);
+        let echo = if view.pty { shown(&bytes) } else { 0 };
+        let wait = TerminalWait::input(SystemClock.mono());
+        let found = match reading.response(from, LINES, wait, (sent_at, echo)).await {
             Ok(found) => found,
             Err(fault) => return Some(Err(unreadable(&fault))),
         };
@@ -105,21 +94,21 @@ impl Desk {
         let view = self.settled(&view, &reading, &mut guard).await;
         let runs = view.is_running();
         let typed = Typed {
-            bytes: bytes.len(),
-            full_screen: runs && self.modes(&view).await.full_screen,
+            bytes: Some(bytes.len()),
+            screen: self.full_screen(&view).await,
         };
         let activity = match runs {
             true => report::current_activity(&self.handle, &view),
             false => None,
         };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
-        let result = self.told(&view, &reading, found, activity, Some(typed));
+        let result = self.lines_read(&view, &reading, found, activity, typed);
         let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.telling_end_of(ended)))
     }
 
     /// Terminal modes that the program has set.
-    async fn modes(&self, view: &SessionView) -> Modes {
+    pub(super) async fn modes(&self, view: &SessionView) -> Modes {
         if !view.pty {
             return Modes::default();
         }

@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use abide_api::arguments::{Cols, Rows, StartArgs};
 use abide_api::{ActionResult, ErrorCode};
+use abide_core::terminal_wait::TerminalWait;
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, limit};
 
-use super::{BadInput, Context, Desk, Done, Refused};
+use super::read::ending;
+use super::send::LINES;
+use super::{BadInput, Context, Desk, DoneReading, Refused, unreadable};
 use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::{key, report};
+use abide_engine::clock::SystemClock;
 use abide_engine::config::Config;
-use abide_engine::{Launch, Stdin};
+use abide_engine::{Launch, SessionView, Stdin};
 
 /// `TERM` value of the emulated terminal.
 const TERM: &str = "xterm-256color";
@@ -21,6 +25,8 @@ const TERM: &str = "xterm-256color";
 pub(in crate::tools) struct Start {
     run: Run,
     launch: Launch,
+    /// The call waits for the first output and returns it.
+    pub shows_output: bool,
 }
 
 pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Result<Start, BadInput> {
@@ -71,6 +77,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
             inherited_limits: context.inherited_limits.clone(),
             secrets,
         },
+        shows_output: true,
     })
 }
 
@@ -96,7 +103,8 @@ fn of_another_terminal(name: &OsStr) -> bool {
 }
 
 impl Desk {
-    pub(super) async fn start(&self, start: Start) -> Option<Done> {
+    /// Starts a command, and answers when it has shown its first output.
+    pub(super) async fn start(&self, start: Start) -> Option<DoneReading> {
         let mut caller = self.caller();
         caller.agent = Some(self.context.agent.clone());
         let request = Request::Run(start.run);
@@ -106,23 +114,77 @@ impl Desk {
             return Some(Err(Refused::from(refusal)));
         }
         let Some(view) = report::session_of(&self.handle, &outcome) else {
-            return Some(Ok(report::vanished()));
+            return Some(Ok(report::vanished().into()));
         };
         if let Some(fault) = report::fault(&view) {
             let fault = self.mask(&view, fault.to_owned());
             let action = ActionResult::Start {
                 pty: view.pty,
                 error: Some(fault.clone()),
+                alternate_screen: None,
             };
             let mut failed = self.result(&view, fault, action);
             failed.error = Some(ErrorCode::Conflict);
-            return Some(Ok(failed));
+            return Some(Ok(failed.into()));
         }
-        let text = format!("Session '{}' started", view.id);
+        if start.shows_output {
+            return self.first_output(view).await;
+        }
         let action = ActionResult::Start {
             pty: view.pty,
             error: None,
+            alternate_screen: None,
         };
-        Some(Ok(self.result(&view, text, action)))
+        Some(Ok(self.result(&view, started(&view), action).into()))
     }
+
+    async fn first_output(&self, view: Arc<SessionView>) -> Option<DoneReading> {
+        let mut guard = self.attend(&view).await;
+        let cursors = self.handle.read_cursors().of(&view.folder);
+        let from = self.position(&view, &cursors);
+        let mut reading = self.reading(&view);
+        let wait = TerminalWait::start(SystemClock.mono(), self.context.standby);
+        let found = match reading.response(from, LINES, wait, (0, 0)).await {
+            Ok(found) => found,
+            Err(fault) => return Some(Err(unreadable(&fault))),
+        };
+        self.has_read(&view, &cursors, found.cursor);
+        let view = self.settled(&view, &reading, &mut guard).await;
+        // The screen of a program that writes lines is not built: it takes memory for as long as the session runs.
+        let screen = match reading.has_full_screen_program() {
+            true => self.full_screen(&view).await,
+            false => None,
+        };
+        let alternate_screen = screen.is_some().then_some(true);
+        let mut text = started(&view);
+        let output = screen.unwrap_or_else(|| found.text());
+        if !output.is_empty() {
+            text.push('\n');
+            text.push_str(output.trim_end_matches('\n'));
+        }
+        if let Some(ending) = ending(&view) {
+            text.push('\n');
+            text.push_str(&ending);
+        }
+        let activity = match view.is_running() && !found.ends_with_complete_line() {
+            true => report::current_activity(&self.handle, &view),
+            false => None,
+        };
+        let summary = report::summary_with(&view, view.is_running(), reading.extent(&found));
+        let action = ActionResult::Start {
+            pty: view.pty,
+            error: None,
+            alternate_screen,
+        };
+        let text = self.mask(&view, text);
+        let result = self.result_of(&view, summary, text, activity, action);
+        let ended = (!view.is_running()).then_some(view.id);
+        let finished = self.finished(result, guard, cursors, reading);
+        Some(Ok(finished.telling_end_of(ended)))
+    }
+}
+
+/// First line of the result of a start.
+fn started(view: &SessionView) -> String {
+    format!("Session '{}' started", view.id)
 }

@@ -22,6 +22,21 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// The lines as text, each with its line end.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        if let Some((skipped, since)) = self.skipped {
+            text.push_str(&format!(
+                "[… {skipped} earlier lines; read_output with since=\"{since}\" has them …]\n"
+            ));
+        }
+        for line in &self.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+
     /// True if the last line is complete. False for a prompt or for no lines at all.
     pub fn ends_with_complete_line(&self) -> bool {
         !self.lines.is_empty() && !self.cursor.is_within_line()
