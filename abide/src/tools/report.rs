@@ -180,6 +180,30 @@ fn ran_until_now(view: &SessionView) -> Millis {
     )
 }
 
+/// Characters of a command that a result shows. The session has the whole command.
+const COMMAND_CHARS: usize = 500;
+
+/// Command as a result shows it: whole, or its first lines and how much follows.
+pub(super) fn shown_command(command: &str) -> String {
+    let Some((limit, _)) = command.char_indices().nth(COMMAND_CHARS) else {
+        return visible(command);
+    };
+    // A first line that is too long is cut.
+    let end = command[..limit].rfind('\n').unwrap_or(limit);
+    let rest = &command[end..];
+    let chars = rest.chars().count();
+    let follows = match rest.trim_matches('\n').lines().count() {
+        lines if rest.starts_with('\n') => {
+            format!("\n[… {}, {chars} characters", line_count(lines as u64))
+        }
+        _ => format!("\n[… {chars} characters"),
+    };
+    format!(
+        "{}{follows} of the command follow …]",
+        visible(&command[..end])
+    )
+}
+
 /// Reason why the command could not be started.
 pub(super) fn fault(view: &SessionView) -> Option<String> {
     match &view.state.phase {
@@ -328,4 +352,29 @@ pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
 /// Text on one line without terminal control characters.
 pub(crate) fn safe(text: &str) -> String {
     abide_output::printable::one_line(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_command_is_shown_by_its_first_lines() {
+        let short = "echo a\n".repeat(71);
+        assert_eq!(shown_command(&short), short);
+        let script = format!(
+            "cat > file <<EOF\n{}EOF\n",
+            "line of 20 characters\n".repeat(100)
+        );
+        let shown = shown_command(&script);
+        assert!(shown.starts_with("cat > file <<EOF\nline of 20"), "{shown}");
+        let end = "\n[… 80 lines, 1743 characters of the command follow …]";
+        assert!(shown.ends_with(end), "{shown}");
+        let line = "é".repeat(700);
+        let cut = format!(
+            "{}\n[… 200 characters of the command follow …]",
+            "é".repeat(500)
+        );
+        assert_eq!(shown_command(&line), cut);
+    }
 }

@@ -4,7 +4,6 @@ use abide_api::{ErrorCode, ShellResult, ShellStatus, ToolOutput, ToolResult};
 use abide_core::session::End;
 use abide_core::{Outcome, WhyRunning};
 use abide_engine::SessionView;
-use abide_output::printable::visible;
 
 use super::command::{Command, Made};
 use super::output::{self, Part};
@@ -73,7 +72,7 @@ pub(super) async fn result(command: &Command, made: Made<'_>, part: &mut Part) -
     let code = code.map_or_else(String::new, |code| code.to_string());
     let mut text = format!(
         "COMMAND: {}\nSTATUS: {}\nRETURN_CODE: {code}\nSTDOUT:\n{}\nSTDERR:\n{stderr}",
-        visible(&view.state.command),
+        report::shown_command(&view.state.command),
         status.as_str(),
         out.digested.text
     );

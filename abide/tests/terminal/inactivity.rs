@@ -24,7 +24,9 @@ fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
         let told = messages.unwrap().to_result().await.unwrap();
         let message = format!("[System] Session '{}' has ended.", session.id);
         assert!(told.text.contains(&message), "{}", told.text);
-        assert!(told.text.contains("ended by inactivity"), "{}", told.text);
+        let end = "[ended by inactivity with code 143 after ";
+        assert!(told.text.contains(end), "{}", told.text);
+        assert!(told.text.ends_with("]\nLast lines:\nup"), "{}", told.text);
     });
 }
 

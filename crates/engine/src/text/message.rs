@@ -3,10 +3,8 @@
 use abide_core::message::About;
 use abide_core::timer::Kind;
 use abide_core::{Millis, TimerId};
-use abide_output::mask::Mask;
-use abide_output::printable::one_line;
 
-use super::{ending_line, seconds};
+use super::{ending_line, last_lines, seconds, short_command};
 use crate::Handle;
 use crate::store::TimerRow;
 
@@ -24,12 +22,17 @@ pub fn message_text(handle: &Handle, about: About) -> String {
             let Some(view) = handle.published().session(id) else {
                 return format!("[System] Session '{id}' has ended.");
             };
-            let mask = Mask::of(handle.secrets(id));
-            format!(
+            let mut text = format!(
                 "[System] Session '{id}' has ended.\nCommand: {}\n{}",
-                mask.apply(one_line(&view.state.command)),
+                short_command(handle, &view),
                 ending_line(&view)
-            )
+            );
+            let last = last_lines(handle, &view);
+            if !last.is_empty() {
+                text.push_str("\nLast lines:\n");
+                text.push_str(&last);
+            }
+            text
         }
     }
 }
