@@ -69,6 +69,7 @@ async fn run(
     ready: &mut Option<File>,
 ) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
+    crate::tools::name_shell(&config.shell);
     let mut runtime = Runtime::start(&paths, config, "/proc/self/exe".into())?;
     if !runtime.ready().await {
         return Ok(runtime.stopped().await?);

@@ -27,6 +27,9 @@ Every command prints the same with `--help`. `abide completions` makes completio
 manual pages.
 ";
 
+/// Shell that runs commands, in a description that holds on every machine.
+const SHELL: &str = "bash, or in sh where bash is not installed";
+
 /// Page about the tools.
 pub fn tools(all: &[Described]) -> String {
     let mut page = String::from(TOOLS_HEAD);
@@ -35,7 +38,7 @@ pub fn tools(all: &[Described]) -> String {
             page,
             "\n## {}\n\n{}\n\n{}\n\n### Fields of {}\n\n",
             tool.name,
-            safe(tool.description),
+            safe(&tool.template.replace("{shell}", SHELL)),
             nature(tool),
             tool.name
         );

@@ -4,9 +4,15 @@ use serde_json::{Value, json};
 
 use super::args::ToolFormat;
 use super::{reference, show};
-use crate::tools::{Described, all};
+use crate::tools::{Described, all, name_shell};
+use abide_engine::config::{Config, Paths};
 
 pub fn print(format: ToolFormat) {
+    // A configuration that cannot be read names no shell.
+    let config = Paths::from_env().and_then(|paths| Config::load(&paths.config));
+    if let Ok(config) = config {
+        name_shell(&config.shell);
+    }
     match format {
         ToolFormat::Mcp => show::json(&json!({"tools": each(mcp)})),
         ToolFormat::Openai => show::json(&each(openai)),
@@ -24,7 +30,7 @@ fn mcp(tool: &Described) -> Value {
     json!({
         "name": tool.name,
         "title": tool.title,
-        "description": tool.description,
+        "description": tool.description(),
         "inputSchema": (tool.input)(),
         "outputSchema": abide_api::schema::without_descriptions((tool.output)()),
         "annotations": {
@@ -42,7 +48,7 @@ fn openai(tool: &Described) -> Value {
         "type": "function",
         "function": {
             "name": tool.name,
-            "description": tool.description,
+            "description": tool.description(),
             "parameters": (tool.input)(),
         },
     })
@@ -51,7 +57,7 @@ fn openai(tool: &Described) -> Value {
 fn anthropic(tool: &Described) -> Value {
     json!({
         "name": tool.name,
-        "description": tool.description,
+        "description": tool.description(),
         "input_schema": (tool.input)(),
     })
 }
@@ -67,7 +73,8 @@ fn xml() -> String {
     for tool in all() {
         text.push_str(&format!(
             "\n## {}\n\n{}\n\nFields:\n",
-            tool.name, tool.description
+            tool.name,
+            tool.description()
         ));
         let schema = (tool.input)();
         let required = schema["required"].as_array().cloned().unwrap_or_default();

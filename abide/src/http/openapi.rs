@@ -371,7 +371,7 @@ fn tool_operation(tool: &tools::Described) -> Value {
     let output = with_is_error((tool.output)());
     json!({
         "summary": tool.title,
-        "description": tool.description,
+        "description": tool.description(),
         "operationId": format!("tool_{}", tool.name),
         "tags": ["tools"],
         "requestBody": {"content": {"application/json": {"schema": (tool.input)()}}},

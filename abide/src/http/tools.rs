@@ -27,7 +27,7 @@ pub async fn list() -> JsonResponse<PublishedTools> {
     let tools = tools::all().iter().map(|tool| PublishedTool {
         name: tool.name,
         title: tool.title,
-        description: tool.description,
+        description: tool.description(),
         input_schema: (tool.input)(),
         output_schema: (tool.output)(),
     });

@@ -295,7 +295,7 @@ fn published(tool: &tools::Described) -> Tool {
         .open_world(tool.power.open_world());
     let mut published = Tool::new(
         tool.name,
-        tool.description,
+        tool.description(),
         object(for_models((tool.input)())),
     );
     published.title = Some(tool.title.into());

@@ -2,9 +2,13 @@
 
 mod timers;
 
+use std::path::Path;
+use std::sync::OnceLock;
+
 use abide_api::arguments::{ExecuteCommandArgs, ShellArgs, TerminalSessionArgs};
 use abide_api::schema::{tool_input, tool_output};
 use abide_api::{ExecuteCommandResult, ShellResult, TerminalSessionResult};
+use abide_engine::config::Config;
 use serde_json::Value;
 
 /// Published description of a tool.
@@ -13,8 +17,8 @@ pub struct Described {
     pub name: &'static str,
     /// Name for people.
     pub title: &'static str,
-    /// Use of the tool, and what to expect of it.
-    pub description: &'static str,
+    /// Use of the tool, and what to expect of it. `{shell}` stands for the shell that runs commands.
+    pub template: &'static str,
     /// Strongest effect that a call can have.
     pub power: Power,
     /// Schema of the arguments, derived from their type in `abide_api`.
@@ -59,6 +63,27 @@ impl Power {
     }
 }
 
+/// Name of the shell that runs commands.
+static SHELL: OnceLock<String> = OnceLock::new();
+
+/// Sets the shell that the descriptions name, before the first of them is read.
+pub fn name_shell(shell: &[String]) {
+    let _ = SHELL.set(program_name(shell));
+}
+
+fn program_name(shell: &[String]) -> String {
+    let program = shell.first().map(Path::new).and_then(Path::file_name);
+    program.map_or_else(|| "sh".into(), |name| name.to_string_lossy().into_owned())
+}
+
+impl Described {
+    /// Use of the tool, and what to expect of it.
+    pub fn description(&self) -> String {
+        let shell = SHELL.get_or_init(|| program_name(&Config::default().shell));
+        self.template.replace("{shell}", shell)
+    }
+}
+
 /// All tools, in the order in which they are listed.
 pub fn all() -> &'static [Described] {
     &TOOLS
@@ -76,10 +101,10 @@ static TOOLS: [Described; COUNT] = [
     Described {
         name: "execute_command",
         title: "Execute command",
-        description: "Run a command whose duration you do not know: build, install, test suite, download, \
+        template: "Run a command whose duration you do not know: build, install, test suite, download, \
             migration. Never killed for being slow; after `timeout` seconds without output a person is \
             asked. Returns the output, noise folded, then for example `[exited with code 0 after 12s]`. \
-            If it says `running`, the command continues: call again with its `session_id`. Command lines run in sh.",
+            If it says `running`, the command continues: call again with its `session_id`. Command lines run in {shell}.",
         power: Power::Runs,
         input: tool_input::<ExecuteCommandArgs>,
         output: tool_output::<ExecuteCommandResult>,
@@ -87,9 +112,9 @@ static TOOLS: [Described; COUNT] = [
     Described {
         name: "shell",
         title: "Shell",
-        description: "Run a short command under a hard time limit: ls, git, grep, a quick script. Returns COMMAND, \
+        template: "Run a short command under a hard time limit: ls, git, grep, a quick script. Returns COMMAND, \
             STATUS, RETURN_CODE, STDOUT, STDERR. At the limit the whole process tree is killed; output \
-            so far is returned. Command lines run in sh.",
+            so far is returned. Command lines run in {shell}.",
         power: Power::Runs,
         input: tool_input::<ShellArgs>,
         output: tool_output::<ShellResult>,
@@ -97,7 +122,7 @@ static TOOLS: [Described; COUNT] = [
     Described {
         name: "terminal_session",
         title: "Terminal session",
-        description: "Keep a program and talk to it (REPL, shell, ssh, debugger, dev server, editor), or look at \
+        template: "Keep a program and talk to it (REPL, shell, ssh, debugger, dev server, editor), or look at \
             any session: `start`: returns the first output; `read_output`: next unread lines; `send_input`: type text or press \
             keys, returns the response or the screen; `screen`: what a full-screen program shows; `search`: lines of \
             the whole log; `extend`: change limits; `resize`; `signal`; `kill`: end the process tree; \

@@ -34,7 +34,7 @@ pub use abide_api::arguments::BadInput;
 use args::key;
 pub(crate) use args::{harmless, shown_text as shown};
 pub(crate) use condition::written as written_condition;
-pub use describe::{Described, Power, all, named};
+pub use describe::{Described, Power, all, name_shell, named};
 pub(crate) use messages::subject as message_subject;
 pub use question::{question_fields, question_text};
 pub(crate) use report::{

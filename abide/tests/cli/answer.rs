@@ -159,7 +159,7 @@ fn refused_from_inside(abide: &Abide) {
     let (seat, id) = asked(abide, "sleep 1000");
     let from_inside = [
         format!("\"$ABIDE\" answer {id} no"),
-        format!("setsid \"$ABIDE\" answer {id} no"),
+        format!("setsid --wait \"$ABIDE\" answer {id} no"),
         format!("(setsid sh -c '\"$ABIDE\" answer {id} no' & wait)"),
     ];
     for command in from_inside {

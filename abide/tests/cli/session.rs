@@ -203,7 +203,7 @@ fn s13_command_cannot_extend_its_own_limits() {
                 <session_id>'$id'</session_id><timeout>3600</timeout></tool>";
     for extend in [
         "\"$ABIDE\" session extend $id --timeout 1h".to_owned(),
-        "setsid \"$ABIDE\" session extend $id --idle 1h".to_owned(),
+        "setsid --wait \"$ABIDE\" session extend $id --idle 1h".to_owned(),
         format!("echo '{tool}' | \"$ABIDE\" call"),
     ] {
         let command = format!("{find}; {extend}");

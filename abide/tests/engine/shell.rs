@@ -557,3 +557,20 @@ fn call_that_is_given_up_at_once_still_runs_its_command() {
         assert_eq!(ending.exit, Some(abide_core::Exit::Code(7)));
     });
 }
+
+#[test]
+fn commands_run_in_bash_where_it_is_installed() {
+    with_engine(|engine| async move {
+        let command = "[[ a == a ]] && list=(x y z) && echo ${#list[@]}";
+        let ran = engine.call("shell", json!({"command": command})).await;
+        assert!(ran.text.contains("STDOUT:\n3\n"), "{}", ran.text);
+        let tools = [tools::named("shell"), tools::named("execute_command")];
+        for tool in tools.into_iter().flatten() {
+            let description = tool.description();
+            assert!(
+                description.ends_with("Command lines run in bash."),
+                "{description}"
+            );
+        }
+    });
+}

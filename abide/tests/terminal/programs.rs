@@ -282,10 +282,9 @@ fn input_that_nobody_takes_is_said_so() {
 #[test]
 fn many_lines_are_pasted_as_one_where_the_program_asks_for_it() {
     with_engine(|engine| async move {
-        let shell = "bash --norc --noprofile -i";
-        let session = engine
-            .start(shell, json!({"env": {"PS1": "ready> "}}))
-            .await;
+        // A bash that runs a command line does not pass PS1 on.
+        let shell = "env PS1='ready> ' bash --norc --noprofile -i";
+        let session = engine.start(shell, json!({})).await;
         session.until("ready> ").await;
         session.send("bind 'set enable-bracketed-paste on'\n").await;
         session.has("bracketed_paste").await;

@@ -40,7 +40,7 @@ pub struct QuestionAnswer {
 /// A session to be started, with a terminal unless `pty` is false.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct NewSession {
-    /// The command line, as for `sh -c`.
+    /// The command line, as for `bash -c`.
     pub command: String,
     /// Working directory. Default: the home directory.
     pub cwd: Option<String>,

@@ -23,7 +23,7 @@ pub struct PublishedTool {
     /// Name for people.
     pub title: &'static str,
     /// Purpose, for a model.
-    pub description: &'static str,
+    pub description: String,
     /// Schema of the arguments.
     #[schemars(with = "BTreeMap<String, Value>")]
     pub input_schema: Value,

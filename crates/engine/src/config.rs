@@ -7,6 +7,7 @@ mod wakers;
 use std::env;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use etcetera::BaseStrategy;
 use serde::Deserialize;
@@ -121,7 +122,8 @@ impl Paths {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Program that runs a command line; the command is added as the last argument.
+    /// Program that runs a command line; the command is added as the last argument. Default: `bash -c` where bash is
+    /// installed, else `sh -c`.
     pub shell: Vec<String>,
     /// Characters of output per stream that a model gets if the call names no limit.
     pub max_output: u64,
@@ -191,7 +193,7 @@ pub enum Containment {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            shell: vec!["/bin/sh".into(), "-c".into()],
+            shell: default_shell(),
             max_output: 10_000,
             log_quota: 256 << 20,
             keep_days: 30,
@@ -206,6 +208,23 @@ impl Default for Config {
             wakers: Vec::new(),
         }
     }
+}
+
+/// Places of bash, besides the folders in `PATH`.
+const BASH: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
+
+/// bash where it is installed, because models write commands for bash; else sh.
+fn default_shell() -> Vec<String> {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| {
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        let in_path = std::env::split_paths(&search).map(|folder| folder.join("bash"));
+        let places = BASH.iter().map(PathBuf::from).chain(in_path);
+        let mut found = places.filter(|place| place.is_absolute() && place.is_file());
+        let bash = found.find_map(|place| place.into_os_string().into_string().ok());
+        bash.unwrap_or_else(|| "/bin/sh".into())
+    });
+    vec![program.clone(), "-c".into()]
 }
 
 /// Setting with a value that is not allowed, as a sentence.
@@ -249,7 +268,7 @@ impl Config {
 
     fn check(&self) -> Result<(), InvalidSetting> {
         if self.shell.is_empty() {
-            return Err("`shell` needs at least one word, such as [\"/bin/sh\", \"-c\"]".into());
+            return Err("`shell` needs at least one word, such as [\"/bin/bash\", \"-c\"]".into());
         }
         if !(1..=1_000_000).contains(&self.max_output) {
             return Err(InvalidSetting(format!(

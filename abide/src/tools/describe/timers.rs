@@ -11,7 +11,7 @@ use super::{Described, Power};
 pub(super) const TIMER: Described = Described {
     name: "timer",
     title: "Timer",
-    description: "Wait without polling; survives restarts. With `reason`: wait now, until `until` holds or no \
+    template: "Wait without polling; survives restarts. With `reason`: wait now, until `until` holds or no \
         longer can, or the time is up. With `mission`: for later; returns at once and says how you \
         will be told. With `timer_id`: wait again on an existing timer.",
     power: Power::Runs,
@@ -22,7 +22,7 @@ pub(super) const TIMER: Described = Described {
 pub(super) const READ_TIMER: Described = Described {
     name: "read_timer",
     title: "Read timer",
-    description: "State of one timer or of all.",
+    template: "State of one timer or of all.",
     power: Power::Reads,
     input: tool_input::<ReadTimerArgs>,
     output: tool_output::<ReadTimerResult>,
@@ -31,7 +31,7 @@ pub(super) const READ_TIMER: Described = Described {
 pub(super) const STOP_TIMER: Described = Described {
     name: "stop_timer",
     title: "Stop timer",
-    description: "End a timer. Nobody is notified.",
+    template: "End a timer. Nobody is notified.",
     power: Power::Ends,
     input: tool_input::<TimerActionArgs>,
     output: tool_output::<TimerResult>,
@@ -40,7 +40,7 @@ pub(super) const STOP_TIMER: Described = Described {
 pub(super) const CANCEL_TIMER: Described = Described {
     name: "cancel_timer",
     title: "Cancel timer",
-    description: "Stop waiting, but keep the timer running in the background; a message comes when it \
+    template: "Stop waiting, but keep the timer running in the background; a message comes when it \
         completes.",
     power: Power::Changes,
     input: tool_input::<TimerActionArgs>,
@@ -50,7 +50,7 @@ pub(super) const CANCEL_TIMER: Described = Described {
 pub(super) const PAUSE_TIMER: Described = Described {
     name: "pause_timer",
     title: "Pause timer",
-    description: "Pause a timer; it resumes by itself.",
+    template: "Pause a timer; it resumes by itself.",
     power: Power::Ends,
     input: tool_input::<PauseTimerArgs>,
     output: tool_output::<TimerResult>,
@@ -59,7 +59,7 @@ pub(super) const PAUSE_TIMER: Described = Described {
 pub(super) const RESUME_TIMER: Described = Described {
     name: "resume_timer",
     title: "Resume timer",
-    description: "Resume a paused timer now.",
+    template: "Resume a paused timer now.",
     power: Power::Runs,
     input: tool_input::<TimerActionArgs>,
     output: tool_output::<TimerResult>,
@@ -68,7 +68,7 @@ pub(super) const RESUME_TIMER: Described = Described {
 pub(super) const READ_MESSAGES: Described = Described {
     name: "read_messages",
     title: "Read messages",
-    description: "Read unread messages (timer completed, session ended), or wait for one. They also come with \
+    template: "Read unread messages (timer completed, session ended), or wait for one. They also come with \
         the next result of any tool.",
     power: Power::Changes,
     input: tool_input::<ReadMessagesArgs>,
