@@ -5,11 +5,14 @@ use abide_engine::screen::Modes;
 /// Error for a name that is no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a key; the keys are a single character, enter, tab, shift-tab, esc, space, backspace, \
+    "'{0}' is not a key; the keys are a single character, enter, tab, shift-tab, esc, eof, space, backspace, \
      delete, insert, up, down, left, right, home, end, page-up, page-down and f1 to f12, and each with \
      ctrl-, alt- or shift- before it, such as ctrl-c, alt-x or ctrl-left"
 )]
 pub struct UnknownKey(String);
+
+/// Bytes of the key that ends the input of a terminal (Ctrl-D).
+pub const END_OF_FILE: &[u8] = b"\x04";
 
 /// Bytes of one key.
 pub fn key(name: &str, modes: Modes) -> Result<Vec<u8>, UnknownKey> {
@@ -110,6 +113,7 @@ fn character(letter: char, modifiers: Modifiers) -> Option<Vec<u8>> {
 fn named(name: &str, modifiers: Modifiers, modes: Modes) -> Option<Vec<u8>> {
     Some(match name {
         "enter" | "return" | "cr" => simple(b"\r", modifiers),
+        "eof" if !modifiers.any() => END_OF_FILE.to_vec(),
         "linefeed" | "newline" | "lf" => simple(b"\n", modifiers),
         "tab" if modifiers.shift => simple(b"\x1b[Z", modifiers),
         "tab" => simple(b"\t", modifiers),
@@ -228,6 +232,8 @@ mod tests {
     fn named_keys_encode_as_xterm_sends_them() {
         for (name, bytes) in [
             ("enter", "\r"),
+            ("eof", "\u{4}"),
+            ("ctrl-d", "\u{4}"),
             ("Enter", "\r"),
             ("tab", "\t"),
             ("shift-tab", "\x1b[Z"),

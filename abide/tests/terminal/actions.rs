@@ -342,3 +342,32 @@ fn s22_what_is_written_down_of_a_session_is_its_owners_alone() {
         session.kill().await;
     });
 }
+
+#[test]
+fn eof_closes_the_input_of_a_session_without_a_terminal() {
+    with_engine(|engine| async move {
+        for key in ["eof", "ctrl-d"] {
+            for (pty, count) in [(false, "[stdout] 6"), (true, "6")] {
+                let session = engine.start("wc -c", json!({"pty": pty})).await;
+                let input = json!({"input": "12345\n", "keys": [key]});
+                let mut counted = session.act("send_input", input).await.text;
+                if !counted.contains("[exited with code 0") {
+                    counted.push_str(&session.end().await.text);
+                }
+                assert!(
+                    counted.lines().any(|line| line == count),
+                    "{key}: {counted}"
+                );
+                assert!(counted.contains("[exited with code 0"), "{key}: {counted}");
+            }
+        }
+        let session = engine.start("cat", json!({"pty": false})).await;
+        let refused = session.keys(&["eof", "enter"]).await;
+        assert!(
+            refused.text.contains("must be the last key"),
+            "{}",
+            refused.text
+        );
+        session.kill().await;
+    });
+}

@@ -12,7 +12,7 @@ use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::screen::Modes;
-use abide_session::frame::Once;
+use abide_session::frame::{Once, ToKeeper};
 use abide_session::log::Log;
 
 /// Lines of a response that are returned.
@@ -49,6 +49,13 @@ pub(super) fn read(args: SendInputArgs) -> Result<Send, BadInput> {
     Ok(Send { input, keys })
 }
 
+/// Input as it is sent to a program.
+struct Input {
+    bytes: Vec<u8>,
+    /// The input is closed after the bytes.
+    end: bool,
+}
+
 /// Bytes that a terminal echoes for typed input: a control character as two, such as `^C`.
 fn shown(typed: &[u8]) -> u64 {
     let of = |byte: &u8| 1 + u64::from(byte.is_ascii_control());
@@ -69,8 +76,8 @@ impl Desk {
             false => return Some(Err(ended(view.id))),
         }
         let mut guard = self.attend(&view).await;
-        let bytes = match self.bytes(&view, &send).await {
-            Ok(bytes) => bytes,
+        let Input { bytes, end } = match self.input(&view, &send).await {
+            Ok(input) => input,
             Err(refused) => return Some(Err(refused)),
         };
         let log = Log::open(&view.folder).counting(view.bytes());
@@ -80,6 +87,9 @@ impl Desk {
         };
         if runs && let Err(refused) = self.type_in(&view, &bytes).await {
             return Some(Err(refused));
+        }
+        if runs && end {
+            self.handle.keepers().send(view.id, &ToKeeper::CloseInput);
         }
         let cursors = self.handle.read_cursors().of(&view.folder);
         let from = self.position(&view, &cursors);
@@ -117,7 +127,8 @@ impl Desk {
     }
 
     /// Bytes that a terminal would send for the input; without a terminal, the text itself.
-    async fn bytes(&self, view: &SessionView, send: &Send) -> Result<Vec<u8>, Refused> {
+    async fn input(&self, view: &SessionView, send: &Send) -> Result<Input, Refused> {
+        let mut end = false;
         let modes = self.modes(view).await;
         let mut bytes = if view.pty {
             keys::typed(&send.input, modes)
@@ -126,11 +137,20 @@ impl Desk {
         };
         for key in &send.keys {
             let key = keys::key(key, modes).map_err(|e| Refused::conflict(e.to_string()))?;
+            if end {
+                return Err(Refused::conflict(
+                    "`keys`: eof closes the input of a session without a terminal, so it must be the last key",
+                ));
+            }
+            if !view.pty && key == keys::END_OF_FILE {
+                end = true;
+                continue;
+            }
             // Without a terminal there is no line discipline to turn the carriage return of Enter into a newline.
             let enter = !view.pty && key == b"\r";
             bytes.extend_from_slice(if enter { b"\n" } else { &key });
         }
-        Ok(bytes)
+        Ok(Input { bytes, end })
     }
 
     /// Sends input, no faster than the program reads it.

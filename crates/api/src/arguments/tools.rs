@@ -106,7 +106,7 @@ arguments! {
         session_id: AnyText,
         /// send_input: text to type; \n is Enter.
         input: AnyText,
-        /// send_input: enter, tab, esc, ctrl-c, up, f5, alt-x …; after the text.
+        /// send_input: enter, tab, esc, ctrl-c, eof, up, f5, alt-x …; after the text.
         keys: Words,
     }
 
