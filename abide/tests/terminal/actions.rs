@@ -71,6 +71,8 @@ fn a_list_of_very_many_is_short_and_says_so() {
         let lines: Vec<&str> = listed.text.lines().collect();
         assert_eq!(lines.len(), 101, "{}", listed.text);
         assert!(lines[0].contains(&lives.id), "what lives is there");
+        let ended = "  ended (exited with code 0 after 0s)  age ";
+        assert!(lines[1].contains(ended), "{}", lines[1]);
         let shows = |end: &str| lines.iter().any(|line| line.ends_with(end));
         assert!(shows("  echo 100") && !shows("  echo 0"), "{}", listed.text);
         assert_eq!(

@@ -10,7 +10,7 @@ use abide_output::printable::one_line;
 
 use super::Desk;
 use super::search::MOST_LINES;
-use crate::tools::report::{code_of, in_seconds, signal_of};
+use crate::tools::report::{self, code_of, in_seconds, signal_of};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_session::log::Log;
@@ -63,9 +63,10 @@ impl Desk {
                 Some(name) => format!("condition of {name}: "),
             };
             lines.push(format!(
-                "{}  {}{}  age {}  last activity {} ago  {of}{command}",
+                "{}  {}{}{}  age {}  last activity {} ago  {of}{command}",
                 view.id,
                 state.as_str(),
+                ending(view).map_or_else(String::new, |how| format!(" ({how})")),
                 if view.damage.is_some() {
                     " (damaged record)"
                 } else {
@@ -109,6 +110,16 @@ impl Desk {
         });
         ToolResult::new(text, ToolOutput::TerminalSession(list))
     }
+}
+
+/// Ending of a session in words.
+fn ending(view: &SessionView) -> Option<String> {
+    if let Some(fault) = report::fault(view) {
+        return Some(fault);
+    }
+    view.ending()?;
+    let line = abide_engine::text::ending_line(view);
+    Some(line.trim_matches(['[', ']']).to_owned())
 }
 
 fn lives(view: &SessionView) -> bool {

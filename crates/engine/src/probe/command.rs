@@ -53,7 +53,7 @@ pub(super) async fn try_once(
     };
     match (ending.end, ending.exit) {
         (End::Deadline, _) => NotYet(format!("had not ended after {}s{last}", LIMIT.as_secs())),
-        (_, Some(Exit::Code(0))) => Holds("exited with code 0".into()),
+        (_, Some(Exit::Code(0))) => Holds(format!("exited with code 0{last}")),
         (_, Some(Exit::Code(code))) => NotYet(format!("exited with code {code}{last}")),
         (_, Some(Exit::Signal(signal))) => NotYet(format!("was ended by signal {signal}{last}")),
         (_, None) => NotYet(format!("was lost{last}")),

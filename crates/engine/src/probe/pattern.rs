@@ -8,6 +8,9 @@ const SIZE: usize = 1 << 20;
 /// Bytes before new text in which a match may begin.
 pub(super) const OVERLAP: usize = 4 << 10;
 
+/// Bytes of a line that are shown around a match.
+const LINE_BYTES: usize = 500;
+
 /// Compiles a pattern.
 pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(text)
@@ -46,6 +49,25 @@ impl Window {
         Some(String::from_utf8_lossy(found.as_bytes()).into_owned())
     }
 
+    /// Line of the first match, as far as it is there.
+    pub fn find_line(&self, pattern: &Regex) -> Option<String> {
+        let from = usize::from(self.cut).min(self.text.len());
+        let found = pattern.find_at(&self.text, from)?;
+        let before = memchr::memrchr(b'\n', &self.text[..found.start()]);
+        let begin = before.map_or(from, |newline| newline + 1).max(from);
+        let after = memchr::memchr(b'\n', &self.text[found.end()..]);
+        let end = after.map_or(self.text.len(), |newline| found.end() + newline);
+        // A very long line is shown from the match on.
+        let begin = if end - begin > LINE_BYTES {
+            found.start()
+        } else {
+            begin
+        };
+        let end = end.min((begin + LINE_BYTES).max(found.end()));
+        let line = String::from_utf8_lossy(&self.text[begin..end]);
+        Some(line.trim_end_matches('\r').to_owned())
+    }
+
     /// Drops text in which no match can begin any more.
     pub fn slide(&mut self) {
         let past = self.text.len().saturating_sub(OVERLAP + 1);
@@ -77,6 +99,29 @@ mod tests {
                 "{words} in {text:?}"
             );
         }
+    }
+
+    #[test]
+    fn line_of_a_match_is_found_as_far_as_it_is_there() {
+        let pattern = pattern("READY").expect("a pattern");
+        for (text, line) in [
+            ("one\r\nserver READY on 3000\r\ntwo", "server READY on 3000"),
+            ("server READY on", "server READY on"),
+            ("READY\n", "READY"),
+        ] {
+            let mut window = Window::default();
+            window.end().extend_from_slice(text.as_bytes());
+            assert_eq!(
+                window.find_line(&pattern).as_deref(),
+                Some(line),
+                "{text:?}"
+            );
+        }
+        let mut window = Window::default();
+        window.end().extend_from_slice(&[b'x'; 600]);
+        window.end().extend_from_slice(b" READY now");
+        let line = window.find_line(&pattern);
+        assert_eq!(line.as_deref(), Some("READY now"));
     }
 
     #[test]

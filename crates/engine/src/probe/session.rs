@@ -123,8 +123,8 @@ async fn until_written(
         let found;
         (reader, found) = reader.read_portion(known, pattern, services).await;
         match found {
-            ReadOutcome::Match(words) => {
-                let seen = format!("{session} wrote {words:?}");
+            ReadOutcome::Match(line) => {
+                let seen = format!("{session} wrote {line:?}");
                 observations.set(seen.as_str());
                 return Ok(seen);
             }
@@ -196,7 +196,7 @@ struct OutputReader {
 
 /// Result of searching a portion.
 enum ReadOutcome {
-    /// This text matches.
+    /// This line matches.
     Match(String),
     /// No match, and there may be more output.
     More,
@@ -248,8 +248,8 @@ impl OutputReader {
             for part in self.strip.strip_next(&chunk.bytes) {
                 self.window.end().extend_from_slice(part);
             }
-            if let Some(words) = self.window.find(pattern) {
-                return ReadOutcome::Match(words);
+            if let Some(line) = self.window.find_line(pattern) {
+                return ReadOutcome::Match(line);
             }
             self.window.slide();
             if self.total >= until {
