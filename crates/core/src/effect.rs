@@ -144,7 +144,6 @@ impl Effect {
     pub const fn needs_no_commit(&self) -> bool {
         match self {
             Effect::Start { .. }
-            | Effect::Kill { .. }
             | Effect::Force { .. }
             | Effect::Remove { .. }
             | Effect::SetDeadline { .. }
@@ -152,6 +151,8 @@ impl Effect {
             | Effect::Look { .. }
             | Effect::Watch { .. }
             | Effect::Publish { .. } => true,
+            // The answer of a person is recorded before it is carried out.
+            Effect::Kill { end, .. } => !matches!(end, End::IdleDeclined),
             Effect::Close { closing, .. } => matches!(closing, Closing::Withdrawn),
             Effect::Tell { update, .. } => match update {
                 Update::Accepted(_) | Update::Closed(_, Closing::Withdrawn) => true,

@@ -1,8 +1,8 @@
 //! Commits of what the core decides, while the event loop goes on.
 //!
 //! Keepers record sessions, so effects on sessions and answers about them never wait for the database. Everything else
-//! (answers about timers and messages, questions that are asked or answered, probes, notifications) waits until what
-//! was decided up to then is committed. One commit is in flight at a time and what is decided meanwhile is the next one;
+//! (answers about timers and messages, questions that are asked or answered, what an answer decides, probes,
+//! notifications) waits until what was decided up to then is committed. One commit is in flight at a time and what is decided meanwhile is the next one;
 //! if the first fails, both are undone.
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub(super) struct Commits {
     in_flight: Option<InFlight>,
 }
 
-/// What was decided between the begins of two commits.
+/// Decisions between the begins of two commits.
 #[derive(Default)]
 struct Generation {
     records: Vec<Record>,
@@ -38,7 +38,7 @@ struct InFlight {
     committed: Committed,
 }
 
-/// What follows from a commit that succeeded, or from changes that need none.
+/// Consequences of a commit that succeeded, or of changes that need none.
 #[derive(Default)]
 pub(super) struct Committed {
     /// Effects that waited for it.

@@ -120,6 +120,8 @@ impl Keeper {
                 assert!(!early, "{}: its limit is not reached", self.id);
             }
             _ if matches!(self.truth, Truth::Starting { .. }) => {}
+            // The kill that follows from an answer waits for the disk.
+            End::IdleDeclined => {}
             _ => assert!(self.kill.is_some(), "{} was not to be killed", self.id),
         }
         if std::mem::take(&mut self.stopped) {
