@@ -11,8 +11,10 @@
 //! - `screen`, `row`: the last rows, which can still be overwritten.
 //! - `fold`, `line_shape`, `columns`: repetitions, exact or except for numbers, without outliers.
 //!   `repeat_fast_path` skips the earlier stages for floods of them.
-//! - `shorten`, `highlights`, `importance`, `patterns`, `truncate`: selection of lines if the text is too
-//!   long. `filler` uses the rest of the limit for output that is not repetitive.
+//! - `shorten`, `view`, `density`: lines of a text that is too long, held in bounded memory until it is
+//!   known what is important among them. `signals` finds that (its table is the place to start),
+//!   `select` spends the limit on it, `compose`, `entry` and `truncate` write the text.
+//! - `flood`: output beyond the first megabytes is scanned, and decoded only where it may matter.
 //!
 //! The result depends only on the bytes, not on how they are cut into chunks. The text has no newline at
 //! its end. If it has no escape sequences and no repetitions and is short enough, all other characters are
