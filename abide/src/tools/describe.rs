@@ -104,7 +104,7 @@ static TOOLS: [Described; COUNT] = [
         template: "Run a command whose duration you do not know: build, install, test suite, download, \
             migration. Never killed for being slow; after `timeout` seconds without output a person is \
             asked. Returns the output, noise folded, then for example `[exited with code 0 after 12s]`. \
-            If it says `running`, the command continues: call again with its `session_id`. Command lines run in {shell}.",
+            If it says `running`, call again with its `session_id`. Runs in {shell}.",
         power: Power::Runs,
         input: tool_input::<ExecuteCommandArgs>,
         output: tool_output::<ExecuteCommandResult>,
@@ -114,7 +114,7 @@ static TOOLS: [Described; COUNT] = [
         title: "Shell",
         template: "Run a short command under a hard time limit: ls, git, grep, a quick script. Returns COMMAND, \
             STATUS, RETURN_CODE, STDOUT, STDERR. At the limit the whole process tree is killed; output \
-            so far is returned. Command lines run in {shell}.",
+            so far is returned. Runs in {shell}.",
         power: Power::Runs,
         input: tool_input::<ShellArgs>,
         output: tool_output::<ShellResult>,
@@ -123,8 +123,8 @@ static TOOLS: [Described; COUNT] = [
         name: "terminal_session",
         title: "Terminal session",
         template: "Keep a program and talk to it (REPL, shell, ssh, debugger, dev server, editor), or look at \
-            any session: `start`: returns the first output; `read_output`: next unread lines; `send_input`: type text or press \
-            keys, returns the response or the screen; `screen`: what a full-screen program shows; `search`: lines of \
+            any session: `start`; `read_output`: next unread lines; `send_input`: type text or press \
+            keys, returns the response; `screen`: what a full-screen program shows; `search`: lines of \
             the whole log; `extend`: change limits; `resize`; `signal`; `kill`: end the process tree; \
             `list`.",
         power: Power::Runs,

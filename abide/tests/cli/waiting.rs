@@ -152,8 +152,13 @@ fn call_runs_all_blocks_or_none() {
         said.find("RETURN_CODE: 3").expect("the second") > first,
         "{said}"
     );
+    let (code, said) = call("and then\n<tool name=\"dance\"></tool>");
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.starts_with("abide: line 2: there is no tool 'dance'"),
+        "{said}"
+    );
     for (bad, line) in [
-        ("<tool name=\"dance\"></tool>", 4),
         ("<tool name=\"shell\">\n<colour>red</colour></tool>", 5),
         ("<tool name=\"shell\">\n<command>true</command>", 4),
     ] {
@@ -166,6 +171,21 @@ fn call_runs_all_blocks_or_none() {
     let (code, said) = call(stop);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("Timer 'timer_00000000' not found"), "{said}");
+}
+
+#[test]
+fn call_passes_over_blocks_with_tools_of_another_host() {
+    let abide = Abide::new();
+    let text = "<tool name=\"read_timer\"></tool>\n<tool name=\"attempt_completion\">\n\
+        <result>done</result>\n</tool>\n";
+    std::fs::write(abide.path("text"), text).expect("a file");
+    let called = abide.output(["call", "text"]);
+    assert_eq!(called.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&called.stderr);
+    assert!(
+        said.starts_with("abide: not run: line 2: there is no tool"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -42,7 +42,7 @@ arguments! {
     /// Arguments of `shell` and `execute_command`.
     CommandArgs<L> {
         command: Text,
-        /// Instead of command: wait for a session that an earlier call left running; returns what is new.
+        /// Instead of command: wait for this running session.
         session_id: AnyText,
         timeout: L,
         /// Working directory.
