@@ -567,10 +567,7 @@ fn commands_run_in_bash_where_it_is_installed() {
         let tools = [tools::named("shell"), tools::named("execute_command")];
         for tool in tools.into_iter().flatten() {
             let description = tool.description();
-            assert!(
-                description.ends_with("Command lines run in bash."),
-                "{description}"
-            );
+            assert!(description.ends_with("Runs in bash."), "{description}");
         }
     });
 }
