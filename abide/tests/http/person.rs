@@ -70,7 +70,7 @@ fn refused_from_inside(abide: &Abide) {
         std::fs::write(&script, speak(&line, body)).unwrap();
         for how in [
             format!("bash {path}"),
-            format!("setsid bash {path}"),
+            format!("setsid --wait bash {path}"),
             format!("(setsid bash {path} & wait)"),
         ] {
             let result = abide.shell(&how);
