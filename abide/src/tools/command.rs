@@ -55,7 +55,7 @@ pub(super) struct Command {
 /// Start of a call.
 pub(super) enum Begin {
     /// Starts a command.
-    Run(Run, Launch),
+    Run(Box<(Run, Launch)>),
     /// Waits for a session.
     Join(SessionId),
     /// No session has this name.
@@ -121,7 +121,7 @@ fn read_fields<L>(
                 detach: false,
                 key,
             };
-            Begin::Run(run, report::read_launch(args, context))
+            Begin::Run(Box::new((run, report::read_launch(args, context))))
         }
         Some(_) if !command.is_empty() => {
             return Err(BadInput(
@@ -170,7 +170,10 @@ impl Begin {
         context: &Context,
     ) -> Result<(Request, Option<Launch>), ToolResult> {
         match self {
-            Begin::Run(run, launch) => Ok((Request::Run(run), Some(launch))),
+            Begin::Run(start) => {
+                let (run, launch) = *start;
+                Ok((Request::Run(run), Some(launch)))
+            }
             Begin::Join(session) => Ok((command.join(session, context), None)),
             Begin::NotFound(id) => Err(ToolResult::error(ErrorCode::NotFound, not_found(&id))),
         }
