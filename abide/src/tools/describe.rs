@@ -123,7 +123,7 @@ static TOOLS: [Described; COUNT] = [
         name: "terminal_session",
         title: "Terminal session",
         template: "Keep a program and talk to it (REPL, shell, ssh, debugger, dev server, editor), or look at \
-            any session: `start`; `read_output`: next unread lines; `send_input`: type text or press \
+            any session: `start`; `read_output`: unread lines; `send_input`: type text or press \
             keys, returns the response; `screen`: what a full-screen program shows; `search`: lines of \
             the whole log; `extend`: change limits; `resize`; `signal`; `kill`: end the process tree; \
             `list`.",
