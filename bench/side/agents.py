@@ -44,6 +44,7 @@ class AbideAgent(contender.Abide):
     """abide's tools, as Claude Code shows their results."""
 
     label = "abide"
+    shell = None
     handshake = {**contender.HANDSHAKE, "clientInfo": {"name": "claude-code", "version": "1"}}
 
     def play(self, script):

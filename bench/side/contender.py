@@ -288,6 +288,7 @@ class Floor(Contender):
 class Abide(Contender):
     name, label, shared = "abide", "abide", True
     handshake = HANDSHAKE
+    shell = ["/bin/sh", "-c"]  # as for all others; by default abide takes bash where it is installed
 
     def env(self):
         return {**super().env(), "ABIDE_DIR": str(self.home / "abide")}
@@ -295,6 +296,9 @@ class Abide(Contender):
     def prepare(self):
         if not os.access(self.bench.abide, os.X_OK):
             raise Missing("no abide binary (build it, or give --abide PATH)")
+        if self.shell:
+            (self.home / "abide").mkdir(mode=0o700)
+            (self.home / "abide" / "config.toml").write_text(f"shell = {json.dumps(self.shell)}\n")
 
     def connect(self):
         return AbideConnection(self.wire([self.bench.abide, "mcp"]), self.handshake)
