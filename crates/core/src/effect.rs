@@ -12,7 +12,7 @@ use crate::wait::Outcome;
 /// Output of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Write a record durably before anything else of the same turn.
+    /// Write a record durably before the effects of the same event that need a commit.
     Record(Record),
     /// Start the command of `call`.
     Start {
@@ -151,7 +151,7 @@ impl Effect {
             | Effect::Look { .. }
             | Effect::Watch { .. }
             | Effect::Publish { .. } => true,
-            // The answer of a person is recorded before it is carried out.
+            // The answer of a person waits for the attempt to record it, and is carried out even if that fails.
             Effect::Kill { end, .. } => !matches!(end, End::IdleDeclined),
             Effect::Close { closing, .. } => matches!(closing, Closing::Withdrawn),
             Effect::Tell { update, .. } => match update {
@@ -172,7 +172,7 @@ impl Effect {
         }
     }
 
-    /// Position of this effect in its turn: record, act, ask, publish, tell, reply.
+    /// Position of this effect among those of its event: record, act, ask, publish, tell, reply.
     pub const fn rank(&self) -> u8 {
         match self {
             Effect::Record(_) => 0,

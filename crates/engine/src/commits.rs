@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 use crate::event_loop::OpenCall;
 use crate::store::{Store, StoreFault};
 
-/// Records and effects that gather during a commit before the loop takes no more calls and events.
+/// Records and effects that gather during a commit before the loop takes no more calls and events, those of sessions
+/// included.
 const MAX_GATHERED: usize = 8_192;
 
 /// Commits of one event loop.

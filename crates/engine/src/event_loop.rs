@@ -1,6 +1,6 @@
 //! The event loop: turns calls and the events of keepers into core events, lets the core decide and has the effects
 //! performed. A turn is a batch: one reading of the clocks, everything that is ready up to a limit. No turn waits for the
-//! database (`commits.rs`).
+//! database, unless too much has gathered (`commits.rs`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

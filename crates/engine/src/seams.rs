@@ -2,7 +2,8 @@
 //! [`Clock`](crate::clock::Clock) and [`Store`]. Each has a real implementation, and a simulated one with which the tests
 //! run the same loop (`tests/sim`).
 //!
-//! Every order here returns at once; results come back as events.
+//! No order waits for a keeper or the network, though some make short system calls. What becomes of an order comes back
+//! as an event.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The database: questions, timers, messages and deliveries. One writer, one transaction per turn, synced before any
-//! reply.
+//! The database: questions, timers, messages and deliveries. One writer, one synced transaction per generation
+//! (`commits.rs`).
 
 mod checkpoint;
 mod damage;
