@@ -14,14 +14,8 @@ const NEEDED_BY_MODELS: [&str; 4] = ["text", "waiting_for_input", "timer_id", "s
 /// Fields that repeat what the text of the same result says. HTTP has them.
 const REPEATS_OF_THE_TEXT: [&str; 2] = ["screen", "found"];
 
-/// Fields whose zero or `false` is an answer.
-const MEANINGFUL_ZEROS: [&str; 5] = [
-    "exit_code",
-    "return_code",
-    "elapsed_time",
-    "remaining_time",
-    "timeout",
-];
+/// Fields whose zero is an answer.
+const MEANINGFUL_ZEROS: [&str; 4] = ["exit_code", "return_code", "elapsed_time", "remaining_time"];
 
 /// Lists that are the answer of a tool, even if they are empty.
 const ANSWERS: [&str; 3] = ["messages", "sessions", "timers"];
@@ -70,30 +64,22 @@ impl Presentation {
     }
 }
 
-/// Fields without nulls, zeros, empty lists and repeats of the text. An exit code that nobody saw stays `null`.
+/// Fields without nulls, zeros, empty lists and repeats of the text. An exit code that nobody saw stays `null`. Entries of
+/// lists stay whole, because their schemas require all fields.
 fn lean(mut fields: Map<String, Value>) -> Map<String, Value> {
     let lost = fields.get("end").is_some_and(|end| end == "lost");
     fields.retain(|name, value| {
         let name = name.as_str();
         match value {
             Value::Null => lost && name == "exit_code",
-            Value::Bool(false) => MEANINGFUL_ZEROS.contains(&name),
             Value::Number(number) => {
                 number.as_f64() != Some(0.0) || MEANINGFUL_ZEROS.contains(&name)
             }
             Value::Array(list) if list.is_empty() => ANSWERS.contains(&name),
             Value::Array(_) => !REPEATS_OF_THE_TEXT.contains(&name),
-            Value::Bool(true) | Value::String(_) | Value::Object(_) => true,
+            Value::Bool(_) | Value::String(_) | Value::Object(_) => true,
         }
     });
-    for value in fields.values_mut() {
-        let Value::Array(list) = value else { continue };
-        for entry in list {
-            if let Value::Object(entry) = entry {
-                *entry = lean(std::mem::take(entry));
-            }
-        }
-    }
     fields
 }
 
@@ -113,12 +99,12 @@ mod tests {
     fn fields_that_say_nothing_are_left_out() {
         let full = json!({
             "text": "hi", "exit_code": 0, "signal": null, "bytes_total": 3, "bytes_dropped": 0,
-            "still_running": [], "more": false, "pty": true, "screen": ["hi"],
-            "timers": [{"elapsed_time": 0, "stop_reason": null, "timer_id": "t"}],
+            "still_running": [], "timeout": false, "screen": ["hi"],
+            "timers": [{"elapsed_time": 0, "stop_reason": null}],
         });
         let expected = json!({
-            "text": "hi", "exit_code": 0, "bytes_total": 3, "pty": true,
-            "timers": [{"elapsed_time": 0, "timer_id": "t"}],
+            "text": "hi", "exit_code": 0, "bytes_total": 3, "timeout": false,
+            "timers": [{"elapsed_time": 0, "stop_reason": null}],
         });
         assert_eq!(leaned(full), expected);
     }

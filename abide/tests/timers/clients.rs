@@ -335,7 +335,7 @@ fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
     let read = client.ask(json!({"id": 2, "method": "tools/call", "params": params}));
     let message = &read["structuredContent"]["messages"][0];
     assert_eq!(message["message_id"], heard["data"]["message_id"], "{read}");
-    assert_eq!(message.get("repeated"), None, "{read}");
+    assert_eq!(message["repeated"], false, "{read}");
     // Whoever wants to hear of trouble only is not told.
     let params = json!({"level": "error"});
     client.ask(json!({"id": 3, "method": "logging/setLevel", "params": params}));
