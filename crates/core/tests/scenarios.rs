@@ -3,7 +3,7 @@
 //! A scenario starts with `# title` and runs until the next one, in a engine of its own. A line that
 //! is not indented happens; the indented lines below it are what follows: `>` an effect, `=` an
 //! answer to `show` or `alarm`. `UPDATE=1 cargo test -p abide-core --test scenarios` writes them
-//! anew; read the difference before you keep it.
+//! again; read the difference before you keep it.
 //!
 //! The call `3` brings `s3` as the id its session may take. Questions are `q1`, `q2` … in the order
 //! in which they appear. `+61s` lets time pass, with a tick at each alarm on the way and at the end.

@@ -1,6 +1,6 @@
 //! Transcripts of the waiting rules of terminals. A scenario starts with `# title`. A line that is not indented happens
 //! at the time in front of it, in milliseconds; the indented line below it is the next step of the wait.
-//! `UPDATE=1 cargo test -p abide-core --test terminal_wait` writes the steps anew; read the difference before you keep
+//! `UPDATE=1 cargo test -p abide-core --test terminal_wait` writes the steps again; read the difference before you keep
 //! it.
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! Transcripts of timers and messages, in the manner of `scenarios.rs`: what happens, line by line,
-//! and what follows. `UPDATE=1 cargo test -p abide-core --test timers` writes them anew; read the
+//! and what follows. `UPDATE=1 cargo test -p abide-core --test timers` writes them again; read the
 //! difference before you keep it.
 //!
 //! Each line is a turn of its own, with a commit that succeeds unless the line before says `fail`.

@@ -1,7 +1,7 @@
 //! Logs of real programs, and what is made of them, byte for byte.
 //!
 //! After a change that is meant, `BLESS=1 cargo test -p abide --test digest golden` writes the
-//! expected texts anew; read the difference before you keep it.
+//! expected texts again; read the difference before you keep it.
 
 use std::path::PathBuf;
 
