@@ -197,7 +197,7 @@ fn slow_page_gets_a_new_snapshot() {
     assert!(page.seen.len() < size, "{}", page.seen.len());
     assert!(
         page.seen.windows(2).any(|pair| pair == b"\x1bc"),
-        "painted anew"
+        "painted again"
     );
 }
 

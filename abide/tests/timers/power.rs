@@ -138,7 +138,7 @@ fn power_cuts(cuts: usize, seed: u64) {
     let moments = written(&*opened.store, &live, 100, &mut dice);
     assert!(
         moments.windows(2).all(|pair| pair[0].0 < pair[1].0),
-        "the journal was not begun anew meanwhile"
+        "the journal was not restarted meanwhile"
     );
     for n in 0..cuts {
         let at = dice.roll(moments.len() as u64 - 1) as usize;

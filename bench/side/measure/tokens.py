@@ -3,7 +3,7 @@
 import pathlib
 import tempfile
 
-from .. import contender, install, logs, model, tokenizer
+from .. import agents, contender, install, logs, tokenizer
 from ..report import Table
 from ..wire import Gone
 
@@ -17,7 +17,7 @@ def measure(bench):
         for log in replayed:
             (pathlib.Path(folder) / f"{log.name}.log").write_text(log.text)
         add(bench, table, replayed, "cat", "`cat` itself", [(log.text, log.text) for log in replayed])
-        for kind in (contender.Abide, model.CodexModel, contender.DesktopCommander):
+        for kind in (contender.Abide, agents.CodexAgent, contender.DesktopCommander):
             if kind.name in bench.without:
                 continue
             one = kind(bench)
@@ -29,7 +29,7 @@ def measure(bench):
                 one.close()
     table.notes = ["each log's column: errors kept of those planted, and tokens",
                    "counted is what a client gives its model: `structuredContent` as JSON where a tool sends it, else the text",
-                   f"Codex is the real binary (model {model.MODEL} of its catalogue, default output limit) against a stand-in model on loopback"]
+                   f"Codex is the real binary (model {agents.CodexAgent.MODEL} of its catalogue, default output limit) against a stand-in model on loopback"]
     return table
 
 
@@ -39,13 +39,18 @@ def returned(one, folder, replayed):
     answers = []
     for log in replayed:
         command = f"cat {folder}/{log.name}.log"
-        if isinstance(one, model.CodexModel):
-            shown = connection.show(command)
+        if isinstance(one, agents.CodexAgent):
+            shown = one.play(one_call("exec_command", {"cmd": command, "yield_time_ms": 30_000})).shown[0]
             answers.append((shown, shown))
         else:
             answer = connection.shell(command)
             answers.append((answer.text, answer.shown))
     return answers
+
+
+def one_call(tool, arguments):
+    """A script of one call."""
+    yield tool, arguments
 
 
 def add(bench, table, replayed, name, label, answers):
