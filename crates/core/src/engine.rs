@@ -74,13 +74,13 @@ enum Alarm {
     Overdue(SessionId),
 }
 
-/// Handling of one event: the time, and the effects so far.
-struct Turn<'a> {
+/// One call of [`Engine::step`]: the time, and the effects so far.
+struct Step<'a> {
     now: Now,
     effects: &'a mut Vec<Effect>,
 }
 
-impl Turn<'_> {
+impl Step<'_> {
     fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
     }
@@ -136,54 +136,54 @@ impl Engine {
     /// Handles one event and appends its effects, in the order in which the daemon must perform them.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         let first = effects.len();
-        let turn = &mut Turn { now, effects };
-        self.note_clock(turn);
+        let step = &mut Step { now, effects };
+        self.note_clock(step);
         match event {
             Event::Called {
                 call,
                 caller,
                 reserved,
                 request,
-            } => self.called(turn, call, caller, reserved, request),
-            Event::CallerGone { call } => self.caller_gone(turn, call),
-            Event::AnswerLost { session } => self.answer_lost(turn, session),
-            Event::Interrupted { call } => self.interrupted(turn, call),
-            Event::NobodyThere { call } => self.nobody_there(turn, call),
-            Event::Watchers { count } => self.watchers_are(turn, count),
-            Event::Started { session } => self.started(turn, session),
+            } => self.called(step, call, caller, reserved, request),
+            Event::CallerGone { call } => self.caller_gone(step, call),
+            Event::AnswerLost { session } => self.answer_lost(step, session),
+            Event::Interrupted { call } => self.interrupted(step, call),
+            Event::NobodyThere { call } => self.nobody_there(step, call),
+            Event::Watchers { count } => self.watchers_are(step, count),
+            Event::Started { session } => self.started(step, session),
             Event::StartFailed { session, fault, at } => {
-                self.start_failed(turn, session, Phase::Failed { fault, at });
+                self.start_failed(step, session, Phase::Failed { fault, at });
             }
             Event::Grew {
                 session,
                 bytes,
                 quiet_since,
-            } => self.grew(turn, session, bytes, quiet_since),
+            } => self.grew(step, session, bytes, quiet_since),
             Event::Exited {
                 session,
                 ending,
                 empty,
-            } => self.exited(turn, session, ending, empty),
-            Event::Emptied { session } => self.emptied(turn, session),
-            Event::Undying { session } => self.undying(turn, session),
+            } => self.exited(step, session, ending, empty),
+            Event::Emptied { session } => self.emptied(step, session),
+            Event::Undying { session } => self.undying(step, session),
             Event::Found {
                 session,
                 state,
                 deadline,
-            } => self.found(turn, session, state, deadline),
+            } => self.found(step, session, state, deadline),
             Event::Reopened { question, state } => self.reopened(question, state),
-            Event::Recovered => self.recovered(turn),
-            Event::EndingUndelivered { session } => self.ending_undelivered(turn, session),
+            Event::Recovered => self.recovered(step),
+            Event::EndingUndelivered { session } => self.ending_undelivered(step, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
-            Event::StateLoaded(stored) => self.state_loaded(turn, *stored),
+            Event::StateLoaded(stored) => self.state_loaded(step, *stored),
             Event::Held { timer, seen } => {
-                self.condition_decided(turn, timer, By::Condition, seen);
+                self.condition_decided(step, timer, By::Condition, seen);
             }
             Event::ConditionImpossible { timer, why } => {
-                self.condition_decided(turn, timer, By::Impossible, why);
+                self.condition_decided(step, timer, By::Impossible, why);
             }
-            Event::Delivered { call } => self.delivered(turn, call),
-            Event::Woken { agent, messages } => self.woken(turn, &agent, &messages),
+            Event::Delivered { call } => self.delivered(step, call),
+            Event::Woken { agent, messages } => self.woken(step, &agent, &messages),
             Event::Connected {
                 agent,
                 conversation,
@@ -191,14 +191,14 @@ impl Engine {
             Event::Disconnected {
                 agent,
                 conversation,
-            } => self.disconnected(turn, agent, conversation),
+            } => self.disconnected(step, agent, conversation),
             Event::Resumable {
                 agent,
                 conversations,
             } => self.conversations.resumable(agent, conversations),
-            Event::Tick => self.tick(turn),
+            Event::Tick => self.tick(step),
         }
-        self.announce(turn);
+        self.announce(step);
         effects[first..].sort_by_key(Effect::rank);
     }
 
@@ -255,24 +255,24 @@ impl Engine {
     }
 
     /// Handles everything that is due. An alarm that is set again lies in the future, so the loop ends.
-    fn tick(&mut self, turn: &mut Turn<'_>) {
+    fn tick(&mut self, step: &mut Step<'_>) {
         while let Some(&(at, alarm)) = self.alarms.first()
-            && at <= turn.now.mono
+            && at <= step.now.mono
         {
             self.alarms.pop_first();
             match alarm {
-                Alarm::Standby(call) => self.standby_over(turn, call),
-                Alarm::Idle(session) => self.idle_due(turn, session),
-                Alarm::Inactive(session) => self.inactivity_due(turn, session),
-                Alarm::EndingUndelivered(session) => self.nobody_came_back(turn, session),
-                Alarm::Overdue(session) => self.overdue(turn, session),
+                Alarm::Standby(call) => self.standby_over(step, call),
+                Alarm::Idle(session) => self.idle_due(step, session),
+                Alarm::Inactive(session) => self.inactivity_due(step, session),
+                Alarm::EndingUndelivered(session) => self.nobody_came_back(step, session),
+                Alarm::Overdue(session) => self.overdue(step, session),
             }
         }
-        self.timers_due(turn);
+        self.timers_due(step);
         // Before the standby of readers is checked: a call whose standby ends now still gets the messages of this
         // step.
-        self.announce(turn);
-        self.released(turn);
-        self.readers_due(turn);
+        self.announce(step);
+        self.released(step);
+        self.readers_due(step);
     }
 }

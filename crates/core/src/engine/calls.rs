@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::session_state::SessionState;
-use super::{Engine, Turn};
+use super::{Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
@@ -45,7 +45,7 @@ impl Engine {
     /// new one is ignored, because the older one will be answered.
     pub(super) fn called(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: Caller,
         reserved: Option<SessionId>,
@@ -60,8 +60,8 @@ impl Engine {
             conversation,
         } = caller;
         let taken = match request {
-            Request::Run(run) => self.run(turn, call, caller, conversation, reserved, run),
-            Request::Try(once) => self.try_once(turn, call, caller, reserved, once),
+            Request::Run(run) => self.run(step, call, caller, conversation, reserved, run),
+            Request::Try(once) => self.try_once(step, call, caller, reserved, once),
             Request::Join {
                 session,
                 asking,
@@ -72,15 +72,15 @@ impl Engine {
                     call,
                     session,
                     asking,
-                    until: standby.map(|standby| turn.now.mono + standby),
+                    until: standby.map(|standby| step.now.mono + standby),
                     goal: Goal::Ended,
                     for_owner: owner || (caller.is_none() && asking.asks()),
                 };
-                self.wait_for(turn, wait)
+                self.wait_for(step, wait)
             }),
             Request::Kill { session, end } => {
                 let owner = self.is_owner(session, &caller, conversation.as_ref());
-                self.kill(turn, call, &caller, owner, session, end)
+                self.kill(step, call, &caller, owner, session, end)
             }
             Request::Extend {
                 session,
@@ -93,19 +93,19 @@ impl Engine {
                     idle,
                     inactivity,
                 };
-                self.extend(turn, call, &caller, session, limits)
+                self.extend(step, call, &caller, session, limits)
             }
             Request::Answer {
                 question,
                 answer,
                 quiet_for,
-            } => self.answered(turn, call, &caller, question, answer, quiet_for),
+            } => self.answered(step, call, &caller, question, answer, quiet_for),
             Request::Timer(request) => {
                 let caller = Caller {
                     agent: caller,
                     conversation,
                 };
-                self.timer_called(turn, call, caller, request)
+                self.timer_called(step, call, caller, request)
             }
             Request::ReadMessages {
                 standby,
@@ -116,18 +116,18 @@ impl Engine {
                     agent: caller,
                     conversation,
                 };
-                self.read_messages(turn, call, caller, standby, most, &known)
+                self.read_messages(step, call, caller, standby, most, &known)
             }
         };
         if let Err(refusal) = taken {
             let outcome = Outcome::Refused(refusal);
-            turn.push(Effect::Reply { call, outcome });
+            step.push(Effect::Reply { call, outcome });
         }
     }
 
     fn run(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: Option<Agent>,
         conversation: Option<Conversation>,
@@ -141,7 +141,7 @@ impl Engine {
             call,
             session: known.or(reserved).ok_or_else(no_id)?,
             asking: run.asking,
-            until: run.standby.map(|standby| turn.now.mono + standby),
+            until: run.standby.map(|standby| step.now.mono + standby),
             goal: if run.detach {
                 Goal::Started
             } else {
@@ -152,7 +152,7 @@ impl Engine {
         if let Some(first) = known.and_then(|id| self.session(id)) {
             return match run.key {
                 Some(key) if first.command != run.command => Err(Refusal::KeyReused(key)),
-                _ => self.wait_for(turn, wait),
+                _ => self.wait_for(step, wait),
             };
         }
         let session = Session {
@@ -161,7 +161,7 @@ impl Engine {
             command: run.command,
             key: run.key,
             started_by: StartedBy::Call,
-            created: turn.now.wall,
+            created: step.now.wall,
             idle: run.idle,
             inactivity: run.inactivity,
             unasked_until: Mono::default(),
@@ -169,13 +169,13 @@ impl Engine {
             unattended: false,
             phase: Phase::Starting,
         };
-        self.start(turn, wait, session, run.deadline)
+        self.start(step, wait, session, run.deadline)
     }
 
     /// Starts a session under the id in `wait`; the call waits for it.
     pub(super) fn start(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         wait: Wait,
         session: Session,
         deadline: Option<Millis>,
@@ -185,17 +185,17 @@ impl Engine {
         self.has_room_to_wait()?;
         let mut entry = SessionState::new(session);
         entry.limit = deadline;
-        entry.deadline = deadline.map(|limit| turn.now.mono + limit);
+        entry.deadline = deadline.map(|limit| step.now.mono + limit);
         self.keep(id, entry);
         self.rearm_overdue_timer(id);
         self.begin_wait(wait);
-        turn.push(Effect::Start {
+        step.push(Effect::Start {
             session: id,
             call,
             deadline,
         });
-        turn.push(Effect::Publish { session: id });
-        turn.push(Effect::Tell {
+        step.push(Effect::Publish { session: id });
+        step.push(Effect::Tell {
             call,
             update: Update::Accepted(id),
         });
@@ -219,7 +219,7 @@ impl Engine {
 
     fn kill(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: &Option<Agent>,
         for_owner: bool,
@@ -235,19 +235,19 @@ impl Engine {
             for_owner,
         };
         if let Some(outcome) = self.seen(caller, session)?.verdict(&wait) {
-            self.ending_delivered(turn, &wait);
-            turn.push(Effect::Reply { call, outcome });
+            self.ending_delivered(step, &wait);
+            step.push(Effect::Reply { call, outcome });
             return Ok(());
         }
         self.has_room_to_wait()?;
-        self.request_kill(turn, session, end);
+        self.request_kill(step, session, end);
         self.begin_wait(wait);
         Ok(())
     }
 
     fn extend(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: &Option<Agent>,
         session: SessionId,
@@ -259,20 +259,20 @@ impl Engine {
         }
         let limits = limits.meant_for(&entry.session);
         if let Some(deadline) = limits.deadline {
-            self.set_deadline(turn, session, deadline);
+            self.set_deadline(step, session, deadline);
         }
         if let Some(limit) = limits.inactivity {
             if let Some(entry) = self.sessions.get_mut(&session) {
                 entry.session.inactivity = (limit != Millis(0)).then_some(limit);
             }
-            self.attended(turn, session);
+            self.attended(step, session);
         }
         if let Some(idle) = limits.idle {
-            self.withdraw(turn, session);
+            self.withdraw(step, session);
             if let Some(entry) = self.sessions.get_mut(&session) {
                 entry.session.idle = Some(idle);
             }
-            self.restart_idle_timer(turn, session);
+            self.restart_idle_timer(step, session);
         }
         if limits
             .deadline
@@ -280,18 +280,18 @@ impl Engine {
             .or(limits.inactivity)
             .is_some()
         {
-            self.keep_limits(turn, session);
+            self.keep_limits(step, session);
         }
-        turn.push(Effect::Publish { session });
+        step.push(Effect::Publish { session });
         let outcome = Outcome::Done;
-        turn.push(Effect::Reply { call, outcome });
+        step.push(Effect::Reply { call, outcome });
         Ok(())
     }
 
     /// Stores the changed limits of a session, so that they survive the daemon.
-    pub(super) fn keep_limits(&self, turn: &mut Turn<'_>, session: SessionId) {
+    pub(super) fn keep_limits(&self, step: &mut Step<'_>, session: SessionId) {
         if let Some(moved) = self.session(session) {
-            turn.push(Effect::KeepLimits {
+            step.push(Effect::KeepLimits {
                 session,
                 idle: moved.idle,
                 inactivity: moved.inactivity,
@@ -301,15 +301,15 @@ impl Engine {
     }
 
     /// Sets the deadline, counted from now. A keeper that is still starting gets it after the start.
-    fn set_deadline(&mut self, turn: &mut Turn<'_>, session: SessionId, deadline: Millis) {
+    fn set_deadline(&mut self, step: &mut Step<'_>, session: SessionId, deadline: Millis) {
         match self.sessions.get_mut(&session) {
             Some(entry) if entry.session.phase == Phase::Starting => {
-                entry.held_deadline = Some(turn.now.mono + deadline);
+                entry.held_deadline = Some(step.now.mono + deadline);
                 entry.deadline = entry.held_deadline;
             }
             Some(entry) => {
-                entry.deadline = Some(turn.now.mono + deadline);
-                turn.push(Effect::SetDeadline { session, deadline });
+                entry.deadline = Some(step.now.mono + deadline);
+                step.push(Effect::SetDeadline { session, deadline });
             }
             None => {}
         }
@@ -336,19 +336,19 @@ impl Engine {
     }
 
     /// Ends the wait of a call whose client is gone. The session and an open question stay.
-    pub(super) fn caller_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
-        self.reader_gone(turn, call);
-        if let Some(wait) = self.end_wait(turn, call) {
-            self.ending_left(turn, wait.session);
-            self.release_stranded(turn, wait.session);
-            self.rearm_idle_timer(turn, wait.session);
-            self.try_left(turn, &wait);
+    pub(super) fn caller_gone(&mut self, step: &mut Step<'_>, call: CallId) {
+        self.reader_gone(step, call);
+        if let Some(wait) = self.end_wait(step, call) {
+            self.ending_left(step, wait.session);
+            self.release_stranded(step, wait.session);
+            self.rearm_idle_timer(step, wait.session);
+            self.try_left(step, &wait);
         }
     }
 
     /// Kills the session because a person interrupted the call that waits for it.
-    pub(super) fn interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
-        self.wait_interrupted(turn, call);
+    pub(super) fn interrupted(&mut self, step: &mut Step<'_>, call: CallId) {
+        self.wait_interrupted(step, call);
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };
@@ -359,7 +359,7 @@ impl Engine {
             .get(&id)
             .is_some_and(SessionState::leader_runs)
         {
-            self.request_kill(turn, id, End::User);
+            self.request_kill(step, id, End::User);
         }
     }
 }

@@ -9,7 +9,7 @@ use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Engine, Turn};
+use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId, TimerId};
 use crate::limit;
@@ -86,37 +86,37 @@ impl Engine {
             Effect::Reply { call, .. } => !unanswered.contains(call) && !refused.contains(call),
             _ => true,
         });
-        let turn = &mut Turn { now, effects };
+        let step = &mut Step { now, effects };
         for call in refused {
             let outcome = Outcome::Refused(Refusal::NotRecorded);
-            turn.push(Effect::Reply { call, outcome });
+            step.push(Effect::Reply { call, outcome });
         }
         for (call, caller, request) in reads {
-            if let Err(refusal) = self.timer_called(turn, call, caller, request) {
+            if let Err(refusal) = self.timer_called(step, call, caller, request) {
                 let outcome = Outcome::Refused(refusal);
-                turn.push(Effect::Reply { call, outcome });
+                step.push(Effect::Reply { call, outcome });
             }
         }
         self.asked.take();
     }
 
     /// Handles the events again that arrived while the database could not be written.
-    pub(super) fn hear_again(&mut self, turn: &mut Turn<'_>) {
-        if self.timers.steady(turn.now) <= self.retry_at {
+    pub(super) fn hear_again(&mut self, step: &mut Step<'_>) {
+        if self.timers.steady(step.now) <= self.retry_at {
             return;
         }
         if let Some(anchor) = self.timers.anchor_again() {
             let anchored = timer::Record::Anchored(anchor);
-            turn.push(Effect::Record(Record::Timer(anchored)));
+            step.push(Effect::Record(Record::Timer(anchored)));
         }
         for heard in core::mem::take(&mut self.again) {
             match heard {
-                Heard::Delivered(call) => self.delivered(turn, call),
-                Heard::Gone(call) => self.reader_gone(turn, call),
-                Heard::Decided(timer, by, seen) => self.condition_decided(turn, timer, by, seen),
+                Heard::Delivered(call) => self.delivered(step, call),
+                Heard::Gone(call) => self.reader_gone(step, call),
+                Heard::Decided(timer, by, seen) => self.condition_decided(step, timer, by, seen),
                 Heard::Alone(agent, conversation, session) => {
-                    self.left_alone(turn, agent, conversation, session);
-                    turn.push(Effect::Publish { session });
+                    self.left_alone(step, agent, conversation, session);
+                    step.push(Effect::Publish { session });
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! closed. The timer belongs to the session: it runs whether or not a call waits.
 
 use super::session_state::{IdleTimer, SessionState};
-use super::{Alarm, Engine, Turn};
+use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::id::{QuestionId, SessionId};
 use crate::limit;
@@ -15,23 +15,23 @@ use crate::wait::{Outcome, WhyRunning};
 impl Engine {
     /// Sets the idle timer and the inactivity timer from the state of the session. Called after every
     /// change of its waits, its limits or its last activity.
-    pub(super) fn rearm_idle_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
+    pub(super) fn rearm_idle_timer(&mut self, step: &Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get(&id) else {
             return;
         };
         let next = match (entry.idle_timer, entry.idle_at()) {
             (IdleTimer::Asked { question, .. }, _) => IdleTimer::Asked {
                 question,
-                hand_over_at: self.hand_over_at(entry).map(|at| at.max(turn.now.mono)),
+                hand_over_at: self.hand_over_at(entry).map(|at| at.max(step.now.mono)),
             },
             (_, None) => IdleTimer::Off,
             (IdleTimer::Looking, Some(_)) => IdleTimer::Looking,
             (IdleTimer::Off | IdleTimer::Armed { .. }, Some(at)) => IdleTimer::Armed {
-                at: at.max(turn.now.mono),
+                at: at.max(step.now.mono),
             },
         };
         self.set_idle_timer(id, next);
-        self.rearm_inactivity_timer(turn, id);
+        self.rearm_inactivity_timer(step, id);
     }
 
     /// Time at which the calls are released that wait for a question although no person can be reached: one idle
@@ -57,34 +57,34 @@ impl Engine {
     }
 
     /// Handles the alarm of the idle timer.
-    pub(super) fn idle_due(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn idle_due(&mut self, step: &mut Step<'_>, id: SessionId) {
         match self.sessions.get(&id).map(|entry| entry.idle_timer) {
             Some(IdleTimer::Asked { .. }) => {
-                self.release_stranded(turn, id);
-                self.rearm_idle_timer(turn, id);
+                self.release_stranded(step, id);
+                self.rearm_idle_timer(step, id);
             }
             // The keeper may know of later activity.
             Some(IdleTimer::Off | IdleTimer::Armed { .. } | IdleTimer::Looking) => {
                 self.set_idle_timer(id, IdleTimer::Looking);
-                turn.push(Effect::Look { session: id });
+                step.push(Effect::Look { session: id });
             }
             None => {}
         }
     }
 
     /// Handles the answer of the keeper about the last activity.
-    pub(super) fn looked(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn looked(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.set_idle_timer(id, IdleTimer::Off);
         let Some(entry) = self.sessions.get(&id) else {
             return;
         };
-        let idle = entry.idle_at().is_some_and(|at| at <= turn.now.mono);
+        let idle = entry.idle_at().is_some_and(|at| at <= step.now.mono);
         if !idle {
-            self.rearm_idle_timer(turn, id);
+            self.rearm_idle_timer(step, id);
         } else if entry.askers == 0 || self.reaches_a_person(entry) {
-            self.ask(turn, id);
+            self.ask(step, id);
         } else {
-            self.hand_over(turn, id);
+            self.hand_over(step, id);
         }
     }
 
@@ -94,15 +94,15 @@ impl Engine {
 
     /// Opens a question. It is recorded even if no person can be reached now: the page, `abide answer` and later
     /// calls show it for as long as it is open.
-    fn ask(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    fn ask(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get(&id) else {
             return;
         };
         let beyond = entry.session.bytes;
         let state = Question {
             session: id,
-            idle: entry.idle_time(turn.now.mono),
-            asked: turn.now.wall,
+            idle: entry.idle_time(step.now.mono),
+            asked: step.now.wall,
         };
         let question = self.questions.open(state.clone());
         self.set_idle_timer(
@@ -112,24 +112,24 @@ impl Engine {
                 hand_over_at: None,
             },
         );
-        turn.push(Effect::Record(Record::Asked { question, state }));
-        turn.push(Effect::Watch {
+        step.push(Effect::Record(Record::Asked { question, state }));
+        step.push(Effect::Watch {
             session: id,
             beyond,
         });
-        turn.push(Effect::Ask { question });
-        self.tell_askers(turn, id, Update::Asked(question));
+        step.push(Effect::Ask { question });
+        self.tell_askers(step, id, Update::Asked(question));
     }
 
     /// Withdraws the open question about a session, if there is one.
-    pub(super) fn withdraw(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn withdraw(&mut self, step: &mut Step<'_>, id: SessionId) {
         if let Some(question) = self.open_question_of(id) {
-            self.close(turn, question, Closing::Withdrawn);
+            self.close(step, question, Closing::Withdrawn);
         }
     }
 
     /// Closes an open question. The caller must rearm the idle timer afterwards.
-    pub(super) fn close(&mut self, turn: &mut Turn<'_>, question: QuestionId, closing: Closing) {
+    pub(super) fn close(&mut self, step: &mut Step<'_>, question: QuestionId, closing: Closing) {
         let Some(id) = self.questions.get(question).map(|state| state.session) else {
             return;
         };
@@ -138,55 +138,55 @@ impl Engine {
         }
         let agent = self.session(id).map(|session| session.agent.clone());
         self.questions.close(question, closing, agent);
-        turn.push(Effect::Record(Record::Closed {
+        step.push(Effect::Record(Record::Closed {
             question,
             closing,
-            at: turn.now.wall,
+            at: step.now.wall,
         }));
-        turn.push(Effect::Close { question, closing });
-        self.tell_askers(turn, id, Update::Closed(question, closing));
+        step.push(Effect::Close { question, closing });
+        self.tell_askers(step, id, Update::Closed(question, closing));
     }
 
-    fn tell_askers(&self, turn: &mut Turn<'_>, id: SessionId, update: Update) {
+    fn tell_askers(&self, step: &mut Step<'_>, id: SessionId, update: Update) {
         for call in self.askers_of(id) {
-            turn.push(Effect::Tell { call, update });
+            step.push(Effect::Tell { call, update });
         }
     }
 
     /// Restarts the idle timer: a person or the agent extended the session.
-    pub(super) fn restart_idle_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
+    pub(super) fn restart_idle_timer(&mut self, step: &Step<'_>, id: SessionId) {
         if let Some(entry) = self.sessions.get_mut(&id) {
-            entry.idle_counts_from = turn.now.mono;
+            entry.idle_counts_from = step.now.mono;
         }
-        self.rearm_idle_timer(turn, id);
+        self.rearm_idle_timer(step, id);
     }
 
     /// Answers all calls that would have asked, because no person can be reached. The session continues, and its
     /// question stays open for a person who connects later.
-    fn hand_over(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    fn hand_over(&mut self, step: &mut Step<'_>, id: SessionId) {
         for call in self.askers_of(id) {
             let outcome = Outcome::Running(id, WhyRunning::NobodyToAsk);
-            self.reply(turn, call, outcome);
+            self.reply(step, call, outcome);
         }
         if self.open_question_of(id).is_none() {
-            self.ask(turn, id);
+            self.ask(step, id);
         }
-        self.rearm_idle_timer(turn, id);
+        self.rearm_idle_timer(step, id);
     }
 
     /// Answers the calls that wait for a question if no person can be reached any more. The question stays open.
-    pub(super) fn release_stranded(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn release_stranded(&mut self, step: &mut Step<'_>, id: SessionId) {
         let stranded = |entry: &SessionState| {
             entry.askers > 0 && entry.question().is_some() && !self.reaches_a_person(entry)
         };
         if self.sessions.get(&id).is_some_and(stranded) {
-            self.hand_over(turn, id);
+            self.hand_over(step, id);
         }
     }
 
     /// Decides to kill the process tree. Only the first decision counts, and the kill is sent once.
-    pub(super) fn request_kill(&mut self, turn: &mut Turn<'_>, id: SessionId, end: End) {
-        self.withdraw(turn, id);
+    pub(super) fn request_kill(&mut self, step: &mut Step<'_>, id: SessionId, end: End) {
+        self.withdraw(step, id);
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -196,19 +196,19 @@ impl Engine {
                 Phase::Starting => {}
                 Phase::Running { ending, .. } => {
                     *ending = Some(end);
-                    turn.push(kill);
+                    step.push(kill);
                 }
-                Phase::Leftover { .. } => turn.push(kill),
+                Phase::Leftover { .. } => step.push(kill),
                 Phase::Ended { .. } | Phase::Failed { .. } => return,
             }
             entry.kill_reason = Some(end);
-            entry.killed = Some(turn.now.mono);
-            turn.push(Effect::Publish { session: id });
+            entry.killed = Some(step.now.mono);
+            step.push(Effect::Publish { session: id });
         } else if entry.undying {
             // The keeper tries again and reports that the tree does not die, which answers the new call.
-            turn.push(Effect::Kill { session: id, end });
+            step.push(Effect::Kill { session: id, end });
         }
         self.rearm_overdue_timer(id);
-        self.rearm_idle_timer(turn, id);
+        self.rearm_idle_timer(step, id);
     }
 }

@@ -4,7 +4,7 @@
 //! While a call waits for a session, reads from it or writes to it, the timer does not run.
 
 use super::session_state::InactivityTimer;
-use super::{Alarm, Engine, Turn};
+use super::{Alarm, Engine, Step};
 use crate::effect::Effect;
 use crate::id::SessionId;
 use crate::session::End;
@@ -12,7 +12,7 @@ use crate::session::End;
 impl Engine {
     /// Sets the inactivity timer from the state of the session. Called after every change of its waits, its
     /// limit or its last activity.
-    pub(super) fn rearm_inactivity_timer(&mut self, turn: &Turn<'_>, id: SessionId) {
+    pub(super) fn rearm_inactivity_timer(&mut self, step: &Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -21,7 +21,7 @@ impl Engine {
             (InactivityTimer::Looking, Some(_)) => InactivityTimer::Looking,
             (InactivityTimer::Off | InactivityTimer::Armed { .. }, Some(at)) => {
                 InactivityTimer::Armed {
-                    at: at.max(turn.now.mono),
+                    at: at.max(step.now.mono),
                 }
             }
         };
@@ -35,15 +35,15 @@ impl Engine {
     }
 
     /// Handles the timer: the keeper is asked for the last activity, which the engine may not know yet.
-    pub(super) fn inactivity_due(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn inactivity_due(&mut self, step: &mut Step<'_>, id: SessionId) {
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.inactivity_timer = InactivityTimer::Looking;
-            turn.push(Effect::Look { session: id });
+            step.push(Effect::Look { session: id });
         }
     }
 
     /// Handles the answer of the keeper about the last activity.
-    pub(super) fn activity_reported(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn activity_reported(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -51,18 +51,18 @@ impl Engine {
         if looked {
             entry.inactivity_timer = InactivityTimer::Off;
         }
-        if looked && entry.inactive_at().is_some_and(|at| at <= turn.now.mono) {
-            self.request_kill(turn, id, End::Inactivity);
+        if looked && entry.inactive_at().is_some_and(|at| at <= step.now.mono) {
+            self.request_kill(step, id, End::Inactivity);
         } else {
-            self.rearm_inactivity_timer(turn, id);
+            self.rearm_inactivity_timer(step, id);
         }
     }
 
     /// Notes that a call waited, read or wrote until now.
-    pub(super) fn attended(&mut self, turn: &Turn<'_>, id: SessionId) {
+    pub(super) fn attended(&mut self, step: &Step<'_>, id: SessionId) {
         if let Some(entry) = self.sessions.get_mut(&id) {
-            entry.attended = turn.now.mono;
+            entry.attended = step.now.mono;
         }
-        self.rearm_inactivity_timer(turn, id);
+        self.rearm_inactivity_timer(step, id);
     }
 }

@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 
 use super::session_state::IdleTimer;
-use super::{Engine, Turn};
+use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::SessionId;
 use crate::session::{Ending, Phase};
 use crate::time::Mono;
 
 impl Engine {
-    pub(super) fn started(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn started(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -18,27 +18,27 @@ impl Engine {
             return;
         }
         entry.session.phase = Phase::Running {
-            quiet_since: turn.now.mono,
+            quiet_since: step.now.mono,
             ending: entry.kill_reason,
         };
         let held = entry.held_deadline.take();
-        entry.deadline = held.or_else(|| Some(turn.now.mono + entry.limit?));
+        entry.deadline = held.or_else(|| Some(step.now.mono + entry.limit?));
         let kill_reason = entry.kill_reason;
-        entry.killed = kill_reason.map(|_| turn.now.mono);
+        entry.killed = kill_reason.map(|_| step.now.mono);
         if let Some(at) = held {
-            turn.push(Effect::SetDeadline {
+            step.push(Effect::SetDeadline {
                 session: id,
-                deadline: at.since(turn.now.mono),
+                deadline: at.since(step.now.mono),
             });
-            self.keep_limits(turn, id);
+            self.keep_limits(step, id);
         }
         if let Some(end) = kill_reason {
-            turn.push(Effect::Kill { session: id, end });
+            step.push(Effect::Kill { session: id, end });
         }
-        self.phase_changed(turn, id);
+        self.phase_changed(step, id);
     }
 
-    pub(super) fn start_failed(&mut self, turn: &mut Turn<'_>, id: SessionId, failed: Phase) {
+    pub(super) fn start_failed(&mut self, step: &mut Step<'_>, id: SessionId, failed: Phase) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -47,10 +47,10 @@ impl Engine {
         }
         entry.session.phase = failed;
         self.running -= 1;
-        self.phase_changed(turn, id);
+        self.phase_changed(step, id);
     }
 
-    pub(super) fn grew(&mut self, turn: &mut Turn<'_>, id: SessionId, bytes: u64, reported: Mono) {
+    pub(super) fn grew(&mut self, step: &mut Step<'_>, id: SessionId, bytes: u64, reported: Mono) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -61,24 +61,24 @@ impl Engine {
         let more = bytes > entry.session.bytes;
         if more {
             entry.session.bytes = bytes;
-            turn.push(Effect::Publish { session: id });
+            step.push(Effect::Publish { session: id });
         }
         // First the inactivity limit: a session that it closes gets no question.
-        self.activity_reported(turn, id);
+        self.activity_reported(step, id);
         match self.sessions.get(&id).map(|entry| entry.idle_timer) {
-            Some(IdleTimer::Looking) => self.looked(turn, id),
+            Some(IdleTimer::Looking) => self.looked(step, id),
             Some(IdleTimer::Asked { .. }) if more => {
-                self.withdraw(turn, id);
-                self.rearm_idle_timer(turn, id);
+                self.withdraw(step, id);
+                self.rearm_idle_timer(step, id);
             }
-            Some(IdleTimer::Off | IdleTimer::Armed { .. }) => self.rearm_idle_timer(turn, id),
+            Some(IdleTimer::Off | IdleTimer::Armed { .. }) => self.rearm_idle_timer(step, id),
             Some(IdleTimer::Asked { .. }) | None => {}
         }
     }
 
     pub(super) fn exited(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         id: SessionId,
         ending: Ending,
         empty: bool,
@@ -88,10 +88,10 @@ impl Engine {
         };
         match (&entry.session.phase, entry.kill_reason) {
             (Phase::Starting, Some(end)) if !empty => {
-                turn.push(Effect::Kill { session: id, end });
+                step.push(Effect::Kill { session: id, end });
             }
             (Phase::Starting | Phase::Running { .. }, _) => {}
-            (Phase::Leftover { .. }, _) if empty => return self.emptied(turn, id),
+            (Phase::Leftover { .. }, _) if empty => return self.emptied(step, id),
             (Phase::Leftover { .. } | Phase::Ended { .. } | Phase::Failed { .. }, _) => return,
         }
         entry.session.bytes = entry.session.bytes.max(ending.bytes);
@@ -109,18 +109,18 @@ impl Engine {
             return;
         };
         entry.session.unattended = !attended;
-        if !attended && entry.found && turn.now.mono < self.take_up_until {
-            self.ending_undelivered(turn, id);
+        if !attended && entry.found && step.now.mono < self.take_up_until {
+            self.ending_undelivered(step, id);
         }
-        self.phase_changed(turn, id);
+        self.phase_changed(step, id);
         self.ending_awaited(id);
         if !attended && !self.is_ending_undelivered(id) {
-            self.left_alone(turn, agent, conversation, id);
+            self.left_alone(step, agent, conversation, id);
         }
-        self.try_exited(turn, id);
+        self.try_exited(step, id);
     }
 
-    pub(super) fn emptied(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn emptied(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -131,12 +131,12 @@ impl Engine {
             ending: ending.clone(),
         };
         entry.session.unattended = true;
-        self.phase_changed(turn, id);
+        self.phase_changed(step, id);
     }
 
     /// Answers the calls that wait for a process tree that does not die. Calls that arrive later wait again: the tree
     /// may have died by then, and if not, the keeper reports it again.
-    pub(super) fn undying(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn undying(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -147,19 +147,19 @@ impl Engine {
             .filter_map(|(call, wait)| Some((call, entry.verdict_on_the_undying(wait)?)))
             .collect();
         for (call, outcome) in answers {
-            self.reply(turn, call, outcome);
+            self.reply(step, call, outcome);
         }
         self.rearm_overdue_timer(id);
-        self.rearm_idle_timer(turn, id);
+        self.rearm_idle_timer(step, id);
     }
 
     /// Publishes a new phase, answers the calls that waited for it and rearms the timers of the session. An open
     /// question is withdrawn, because it was about the phase before.
-    fn phase_changed(&mut self, turn: &mut Turn<'_>, id: SessionId) {
-        self.withdraw(turn, id);
-        turn.push(Effect::Publish { session: id });
-        self.answer_waits(turn, id);
+    fn phase_changed(&mut self, step: &mut Step<'_>, id: SessionId) {
+        self.withdraw(step, id);
+        step.push(Effect::Publish { session: id });
+        self.answer_waits(step, id);
         self.rearm_overdue_timer(id);
-        self.rearm_idle_timer(turn, id);
+        self.rearm_idle_timer(step, id);
     }
 }

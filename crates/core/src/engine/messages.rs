@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::generations::{Asked, Heard};
-use super::{Engine, Turn};
+use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
@@ -17,14 +17,14 @@ use crate::wake;
 
 impl Engine {
     /// Loads the timers and messages that the previous daemon stored.
-    pub(super) fn state_loaded(&mut self, turn: &mut Turn<'_>, stored: StoredState) {
+    pub(super) fn state_loaded(&mut self, step: &mut Step<'_>, stored: StoredState) {
         let probed: Vec<_> = (stored.timers.iter())
             .filter(|timer| timer.conditional)
             .filter(|timer| matches!(timer.state.course, timer::Course::Running { .. }))
             .map(|timer| timer.number)
             .collect();
         let anchor = self.timers.open(
-            turn.now,
+            step.now,
             stored.shuffle,
             stored.anchor,
             stored.boot_id,
@@ -33,14 +33,14 @@ impl Engine {
         );
         self.timers.remember(stored.ended);
         let anchored = timer::Record::Anchored(anchor);
-        turn.push(Effect::Record(Record::Timer(anchored)));
+        step.push(Effect::Record(Record::Timer(anchored)));
         for number in probed {
             let (timer, until) = (self.timers.id_of(number), None);
-            turn.push(Effect::Probe { timer, until });
+            step.push(Effect::Probe { timer, until });
         }
-        let now = self.timers.steady(turn.now);
+        let now = self.timers.steady(step.now);
         let made = |made: Wall| {
-            let ago = turn.now.wall.0.saturating_sub(made.0);
+            let ago = step.now.wall.0.saturating_sub(made.0);
             Steady(now.0.saturating_sub(ago))
         };
         self.outbox
@@ -51,11 +51,11 @@ impl Engine {
 
     pub(super) fn disconnected(
         &mut self,
-        turn: &Turn<'_>,
+        step: &Step<'_>,
         agent: Agent,
         conversation: Conversation,
     ) {
-        let now = self.timers.steady(turn.now);
+        let now = self.timers.steady(step.now);
         self.conversations.disconnected(now, agent, conversation);
     }
 
@@ -68,30 +68,30 @@ impl Engine {
     }
 
     /// Moves the anchor of the timers if the system clock was set.
-    pub(super) fn note_clock(&mut self, turn: &mut Turn<'_>) {
-        if let Some(anchor) = self.timers.note(turn.now) {
+    pub(super) fn note_clock(&mut self, step: &mut Step<'_>) {
+        if let Some(anchor) = self.timers.note(step.now) {
             let anchored = timer::Record::Anchored(anchor);
-            turn.push(Effect::Record(Record::Timer(anchored)));
+            step.push(Effect::Record(Record::Timer(anchored)));
         }
     }
 
     /// Posts a message. If `teller` is given, the answer of that call reports the subject and delivers the message.
     pub(super) fn post(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         agent: &Agent,
         subject: Subject,
         teller: Option<&CallId>,
     ) {
-        let now = self.timers.steady(turn.now);
+        let now = self.timers.steady(step.now);
         let (id, number) = self.outbox.post(now, agent, &subject);
-        turn.push(Effect::Record(Record::Message(message::Record::Posted {
+        step.push(Effect::Record(Record::Message(message::Record::Posted {
             number,
             id,
             agent: agent.clone(),
             subject,
             told: teller.is_some(),
-            at: turn.now.wall,
+            at: step.now.wall,
         })));
         match teller {
             Some(call) => self.outbox.tell(agent, &[number], *call),
@@ -101,44 +101,44 @@ impl Engine {
 
     /// Hands the messages of this step to calls that wait for messages, and reports the remaining ones with
     /// [`Effect::Posted`], so that wakers and other subscribers can deliver them.
-    pub(super) fn announce(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn announce(&mut self, step: &mut Step<'_>) {
         for (agent, number) in core::mem::take(&mut self.posted) {
-            if !self.tell_readers(turn, &agent, number) {
+            if !self.tell_readers(step, &agent, number) {
                 let message = self.outbox.id(number);
-                turn.push(Effect::Posted { agent, message });
+                step.push(Effect::Posted { agent, message });
             }
         }
     }
 
     /// Answers waiting calls until one of them has taken the message. Returns `false` if no waiting call may read it.
-    fn tell_readers(&mut self, turn: &mut Turn<'_>, agent: &Agent, number: u64) -> bool {
+    fn tell_readers(&mut self, step: &mut Step<'_>, agent: &Agent, number: u64) -> bool {
         while self.outbox.is_unread(agent, number) {
-            let reader = self.outbox.reader_for(agent, number, self.rule(turn.now));
+            let reader = self.outbox.reader_for(agent, number, self.rule(step.now));
             let Some(call) = reader else {
                 return false;
             };
-            self.answer_reader(turn, call);
+            self.answer_reader(step, call);
         }
         true
     }
 
     /// Answers waiting calls with messages of conversations that have ended.
-    pub(super) fn released(&mut self, turn: &mut Turn<'_>) {
-        let now = self.timers.steady(turn.now);
+    pub(super) fn released(&mut self, step: &mut Step<'_>) {
+        let now = self.timers.steady(step.now);
         while let Some(agent) = self.conversations.pop_released(now) {
-            while let Some(call) = self.outbox.reader_with_unread(&agent, self.rule(turn.now)) {
-                self.answer_reader(turn, call);
+            while let Some(call) = self.outbox.reader_with_unread(&agent, self.rule(step.now)) {
+                self.answer_reader(step, call);
             }
         }
     }
 
     /// Records that a waker has delivered these messages: the agent may know them when it reads them later.
-    pub(super) fn woken(&mut self, turn: &mut Turn<'_>, agent: &Agent, messages: &[u64]) {
+    pub(super) fn woken(&mut self, step: &mut Step<'_>, agent: &Agent, messages: &[u64]) {
         let numbers = self.outbox.may_be_known(agent, messages);
         if !numbers.is_empty() {
-            let at = turn.now.wall;
+            let at = step.now.wall;
             let told = message::Record::Told { numbers, at };
-            turn.push(Effect::Record(Record::Message(told)));
+            step.push(Effect::Record(Record::Message(told)));
         }
     }
 
@@ -146,7 +146,7 @@ impl Engine {
     /// its result is recorded with the delivery.
     pub(super) fn left_alone(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         agent: Agent,
         conversation: Option<Conversation>,
         session: SessionId,
@@ -159,7 +159,7 @@ impl Engine {
             conversation: conversation.clone(),
             wakes: false,
         };
-        self.post(turn, &agent, subject, None);
+        self.post(step, &agent, subject, None);
         self.heard.push(Heard::Alone(agent, conversation, session));
     }
 
@@ -170,14 +170,14 @@ impl Engine {
     }
 
     /// Answers a waiting call with the unread messages.
-    fn answer_reader(&mut self, turn: &mut Turn<'_>, call: CallId) {
+    fn answer_reader(&mut self, step: &mut Step<'_>, call: CallId) {
         if let Some(reader) = self.outbox.leave(call) {
-            self.answer_left_reader(turn, call, reader);
+            self.answer_left_reader(step, call, reader);
         }
     }
 
-    fn answer_left_reader(&mut self, turn: &mut Turn<'_>, call: CallId, reader: Reader) {
-        if self.hand_out(turn, &reader.whose, call, reader.most, &[]) {
+    fn answer_left_reader(&mut self, step: &mut Step<'_>, call: CallId, reader: Reader) {
+        if self.hand_out(step, &reader.whose, call, reader.most, &[]) {
             self.outbox.answered(call, reader);
         }
     }
@@ -185,33 +185,33 @@ impl Engine {
     /// Answers a call with the unread messages. Returns whether there were any.
     fn hand_out(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         whose: &Whose,
         call: CallId,
         most: usize,
         known: &[About],
     ) -> bool {
         let rule = Rule {
-            now: self.timers.steady(turn.now),
+            now: self.timers.steady(step.now),
             conversations: &self.conversations,
         };
         let messages = self.outbox.take(whose, call, most, known, rule);
         let any = !messages.is_empty();
         if any {
             let numbers = messages.iter().map(|message| message.number).collect();
-            let at = turn.now.wall;
+            let at = step.now.wall;
             let told = message::Record::Told { numbers, at };
-            turn.push(Effect::Record(Record::Message(told)));
+            step.push(Effect::Record(Record::Message(told)));
         }
         let more = self.outbox.unread(whose, rule);
         let outcome = Outcome::Messages(messages, more);
-        turn.push(Effect::Reply { call, outcome });
+        step.push(Effect::Reply { call, outcome });
         any
     }
 
     pub(super) fn read_messages(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: Caller,
         standby: Millis,
@@ -223,60 +223,60 @@ impl Engine {
             conversation: caller.conversation,
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);
-        if standby.0 == 0 || self.outbox.unread(&whose, self.rule(turn.now)) > 0 {
-            if self.hand_out(turn, &whose, call, most, known) {
+        if standby.0 == 0 || self.outbox.unread(&whose, self.rule(step.now)) > 0 {
+            if self.hand_out(step, &whose, call, most, known) {
                 self.asked.push(Asked::Change(call));
             }
             return Ok(());
         }
         self.has_room_to_wait()?;
-        let until = self.timers.steady(turn.now) + standby;
+        let until = self.timers.steady(step.now) + standby;
         self.outbox.enter(call, Reader { whose, most, until });
         Ok(())
     }
 
     /// Marks the messages of a call as seen, because its answer has been sent.
-    pub(super) fn delivered(&mut self, turn: &mut Turn<'_>, call: CallId) {
+    pub(super) fn delivered(&mut self, step: &mut Step<'_>, call: CallId) {
         self.heard.push(Heard::Delivered(call));
         let numbers = self.outbox.delivered(call);
         if !numbers.is_empty() {
-            let at = turn.now.wall;
+            let at = step.now.wall;
             let seen = message::Record::Seen { numbers, at };
-            turn.push(Effect::Record(Record::Message(seen)));
+            step.push(Effect::Record(Record::Message(seen)));
         }
     }
 
     /// Removes a call whose client is gone: it no longer waits, and the messages that its answer carried are unread
     /// again.
-    pub(super) fn reader_gone(&mut self, turn: &mut Turn<'_>, call: CallId) {
+    pub(super) fn reader_gone(&mut self, step: &mut Step<'_>, call: CallId) {
         self.heard.push(Heard::Gone(call));
-        self.standby_abandoned(turn, call);
+        self.standby_abandoned(step, call);
         self.outbox.leave(call);
         let Some((agent, unread)) = self.outbox.undelivered(call) else {
             return;
         };
         let mut left = Vec::new();
         for number in unread {
-            if !self.tell_readers(turn, &agent, number) {
+            if !self.tell_readers(step, &agent, number) {
                 left.push(number);
             }
         }
         for number in &left {
             let (agent, message) = (agent.clone(), self.outbox.id(*number));
-            turn.push(Effect::Posted { agent, message });
+            step.push(Effect::Posted { agent, message });
         }
         if !left.is_empty() {
-            let (numbers, at) = (left, turn.now.wall);
+            let (numbers, at) = (left, step.now.wall);
             let told = message::Record::Told { numbers, at };
-            turn.push(Effect::Record(Record::Message(told)));
+            step.push(Effect::Record(Record::Message(told)));
         }
     }
 
-    pub(super) fn readers_due(&mut self, turn: &mut Turn<'_>) {
-        let now = self.timers.steady(turn.now);
+    pub(super) fn readers_due(&mut self, step: &mut Step<'_>) {
+        let now = self.timers.steady(step.now);
         while let Some((call, reader)) = self.outbox.pop_over(now) {
             // A conversation may have ended since the last check, so messages may be readable by now.
-            self.answer_left_reader(turn, call, reader);
+            self.answer_left_reader(step, call, reader);
         }
     }
 

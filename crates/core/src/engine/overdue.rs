@@ -2,7 +2,7 @@
 //! The keeper enforces both. If it does not even answer, the daemon kills the tree itself.
 
 use super::session_state::SessionState;
-use super::{Alarm, Engine, Turn};
+use super::{Alarm, Engine, Step};
 use crate::effect::Effect;
 use crate::id::SessionId;
 use crate::limit;
@@ -54,11 +54,11 @@ impl Engine {
     }
 
     /// Handles a session that should have ended: the keeper has not reported it and may not be working.
-    pub(super) fn overdue(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn overdue(&mut self, step: &mut Step<'_>, id: SessionId) {
         let due = self.sessions.get(&id).and_then(SessionState::due);
         let again = due.map(|(_, end)| {
-            turn.push(Effect::Force { session: id, end });
-            turn.now.mono + limit::FORCE_AGAIN
+            step.push(Effect::Force { session: id, end });
+            step.now.mono + limit::FORCE_AGAIN
         });
         self.set_overdue(id, again);
     }

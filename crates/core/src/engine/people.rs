@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Engine, Turn};
+use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, QuestionId, SessionId};
 use crate::question::{Answer, Closing};
@@ -15,7 +15,7 @@ impl Engine {
     /// Handles the answer of a person. Only the first answer counts; a later one is refused with the first.
     pub(super) fn answered(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: &Option<Agent>,
         question: QuestionId,
@@ -24,24 +24,24 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let session = self.answerable(caller, question)?;
         let idle = self.question(question).map(|state| state.idle);
-        self.close(turn, question, Closing::Answered(answer));
+        self.close(step, question, Closing::Answered(answer));
         match answer {
             Answer::Yes => {
                 if let (Some(time), Some(entry)) = (quiet_for, self.sessions.get_mut(&session)) {
-                    entry.session.unasked_until = turn.now.mono + time;
-                    self.keep_limits(turn, session);
+                    entry.session.unasked_until = step.now.mono + time;
+                    self.keep_limits(step, session);
                 }
-                self.restart_idle_timer(turn, session);
+                self.restart_idle_timer(step, session);
             }
             Answer::No => {
                 if let Some(entry) = self.sessions.get_mut(&session) {
                     entry.declined_idle = idle;
                 }
-                self.request_kill(turn, session, End::IdleDeclined);
+                self.request_kill(step, session, End::IdleDeclined);
             }
         }
         let outcome = Outcome::Done;
-        turn.push(Effect::Reply { call, outcome });
+        step.push(Effect::Reply { call, outcome });
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// Handles that the client of a call cannot reach a person.
-    pub(super) fn nobody_there(&mut self, turn: &mut Turn<'_>, call: CallId) {
+    pub(super) fn nobody_there(&mut self, step: &mut Step<'_>, call: CallId) {
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };
@@ -78,11 +78,11 @@ impl Engine {
             wait.asking = Asking::Elsewhere;
             entry.enter(wait);
         }
-        self.release_stranded(turn, id);
-        self.rearm_idle_timer(turn, id);
+        self.release_stranded(step, id);
+        self.rearm_idle_timer(step, id);
     }
 
-    pub(super) fn watchers_are(&mut self, turn: &mut Turn<'_>, count: u32) {
+    pub(super) fn watchers_are(&mut self, step: &mut Step<'_>, count: u32) {
         self.watchers = count;
         if count == 0 {
             let asked: Vec<SessionId> = self
@@ -91,7 +91,7 @@ impl Engine {
                 .map(|(_, state)| state.session)
                 .collect();
             for id in asked {
-                self.release_stranded(turn, id);
+                self.release_stranded(step, id);
             }
         }
     }

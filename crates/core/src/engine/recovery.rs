@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::session_state::{IdleTimer, SessionState};
-use super::{Alarm, Engine, Turn};
+use super::{Alarm, Engine, Step};
 use crate::effect::Effect;
 use crate::id::{QuestionId, SessionId};
 use crate::limit;
@@ -17,7 +17,7 @@ impl Engine {
     /// have come just before the crash, and it is not recorded.
     pub(super) fn found(
         &mut self,
-        turn: &Turn<'_>,
+        step: &Step<'_>,
         id: SessionId,
         state: Session,
         deadline: Option<Mono>,
@@ -25,14 +25,14 @@ impl Engine {
         let mut entry = SessionState::new(state);
         entry.deadline = deadline;
         entry.found = true;
-        entry.idle_counts_from = turn.now.mono;
-        entry.attended = turn.now.mono;
+        entry.idle_counts_from = step.now.mono;
+        entry.attended = step.now.mono;
         if let Phase::Running { ending, .. } = entry.session.phase {
             entry.kill_reason = ending;
         }
         if !self.sessions.contains_key(&id) {
             self.keep(id, entry);
-            self.rearm_idle_timer(turn, id);
+            self.rearm_idle_timer(step, id);
             self.rearm_overdue_timer(id);
         }
     }
@@ -52,16 +52,16 @@ impl Engine {
     }
 
     /// Asks the questions again that still apply, under their old ids, and withdraws the others.
-    pub(super) fn recovered(&mut self, turn: &mut Turn<'_>) {
-        self.take_up_until = turn.now.mono + limit::TAKE_UP;
-        self.tries_recovered(turn);
+    pub(super) fn recovered(&mut self, step: &mut Step<'_>) {
+        self.take_up_until = step.now.mono + limit::TAKE_UP;
+        self.tries_recovered(step);
         let open: Vec<_> = (self.questions.iter())
             .map(|(question, state)| (question, state.clone()))
             .collect();
         for (question, state) in open {
             let id = state.session;
             match self.sessions.get(&id) {
-                Some(entry) if still_idle(entry, &state, turn) => {
+                Some(entry) if still_idle(entry, &state, step) => {
                     let beyond = entry.session.bytes;
                     let hand_over_at = None;
                     self.set_idle_timer(
@@ -71,20 +71,20 @@ impl Engine {
                             hand_over_at,
                         },
                     );
-                    turn.push(Effect::Watch {
+                    step.push(Effect::Watch {
                         session: id,
                         beyond,
                     });
-                    turn.push(Effect::Ask { question });
+                    step.push(Effect::Ask { question });
                 }
-                Some(_) | None => self.close(turn, question, Closing::Withdrawn),
+                Some(_) | None => self.close(step, question, Closing::Withdrawn),
             }
         }
     }
 
     /// Marks a session whose ending was not delivered. A call that waited for it before the restart has
     /// [`limit::TAKE_UP`] to come back; then the agent gets a message.
-    pub(super) fn ending_undelivered(&mut self, turn: &Turn<'_>, id: SessionId) {
+    pub(super) fn ending_undelivered(&mut self, step: &Step<'_>, id: SessionId) {
         let over = |entry: &&mut SessionState| {
             let phase = &entry.session.phase;
             matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
@@ -92,38 +92,38 @@ impl Engine {
         let told = |entry: &&mut SessionState| !entry.session.started_by.is_try();
         if let Some(entry) = self.sessions.get_mut(&id).filter(over).filter(told) {
             entry.ending_undelivered = true;
-            let until = self.take_up_until.max(turn.now.mono);
+            let until = self.take_up_until.max(step.now.mono);
             self.alarms.insert((until, Alarm::EndingUndelivered(id)));
         }
     }
 
     /// Handles an ending that counted as delivered but did not reach its caller: the agent gets a message instead.
-    pub(super) fn answer_lost(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn answer_lost(&mut self, step: &mut Step<'_>, id: SessionId) {
         let reported =
             |entry: &&mut SessionState| !entry.session.unattended && !entry.ending_undelivered;
         let Some(entry) = self.sessions.get_mut(&id).filter(reported) else {
             return;
         };
         entry.session.unattended = true;
-        self.ending_undelivered(turn, id);
-        turn.push(Effect::Publish { session: id });
+        self.ending_undelivered(step, id);
+        step.push(Effect::Publish { session: id });
     }
 
     /// Posts a message about an ending for which no call came back.
-    pub(super) fn nobody_came_back(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn nobody_came_back(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
         if core::mem::take(&mut entry.ending_undelivered) {
             let agent = entry.session.agent.clone();
             let conversation = entry.session.conversation.clone();
-            self.left_alone(turn, agent, conversation, id);
-            turn.push(Effect::Publish { session: id });
+            self.left_alone(step, agent, conversation, id);
+            step.push(Effect::Publish { session: id });
         }
     }
 
     /// Marks the ending of a session as delivered to a call.
-    pub(super) fn ending_delivered(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
+    pub(super) fn ending_delivered(&mut self, step: &mut Step<'_>, wait: &Wait) {
         let Some(entry) = self.sessions.get_mut(&wait.session) else {
             return;
         };
@@ -131,8 +131,8 @@ impl Engine {
             let published = Effect::Publish {
                 session: wait.session,
             };
-            if !turn.effects.contains(&published) {
-                turn.push(published);
+            if !step.effects.contains(&published) {
+                step.push(published);
             }
         }
     }
@@ -148,15 +148,15 @@ impl Engine {
 
     /// Handles that a wait has ended without the ending of its session: if no owner waits any more, the agent gets a
     /// message.
-    pub(super) fn ending_left(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn ending_left(&mut self, step: &mut Step<'_>, id: SessionId) {
         if self.has_owner_waiting(id) {
             return;
         }
         let undelivered = |entry: &&mut SessionState| entry.ending_undelivered;
         if let Some(entry) = self.sessions.get_mut(&id).filter(undelivered) {
             entry.session.unattended = true;
-            self.ending_undelivered(turn, id);
-            turn.push(Effect::Publish { session: id });
+            self.ending_undelivered(step, id);
+            step.push(Effect::Publish { session: id });
         }
     }
 
@@ -209,12 +209,12 @@ impl Engine {
 
 /// Returns whether a question from before the crash still applies: the session runs, no end was requested, and it has
 /// been quiet for at least as long as the question says.
-fn still_idle(entry: &SessionState, asked: &Question, turn: &Turn<'_>) -> bool {
+fn still_idle(entry: &SessionState, asked: &Question, step: &Step<'_>) -> bool {
     match entry.session.phase {
         Phase::Running {
             quiet_since,
             ending: None,
-        } => entry.question().is_none() && turn.now.mono.since(quiet_since) >= asked.idle,
+        } => entry.question().is_none() && step.now.mono.since(quiet_since) >= asked.idle,
         Phase::Running { .. }
         | Phase::Starting
         | Phase::Leftover { .. }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::generations::{Asked, Heard};
-use super::{Engine, Turn};
+use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, TimerId};
 use crate::limit;
@@ -20,7 +20,7 @@ use crate::wait::Outcome;
 impl Engine {
     pub(super) fn timer_called(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: Caller,
         request: Request,
@@ -36,11 +36,11 @@ impl Engine {
         match request {
             Request::Create(new) => {
                 let maker = (caller.unwrap_or_default(), conversation);
-                self.create(turn, call, maker, new)
+                self.create(step, call, maker, new)
             }
             Request::CreateMany(all) => {
                 let maker = (caller.unwrap_or_default(), conversation);
-                self.create_many(turn, call, maker, all)
+                self.create_many(step, call, maker, all)
             }
             Request::Continue {
                 timer,
@@ -49,7 +49,7 @@ impl Engine {
                 patience,
             } => {
                 let found = self.timers.find(&caller, timer)?;
-                self.go_on(turn, call, found, remaining, standby, patience)
+                self.go_on(step, call, found, remaining, standby, patience)
             }
             Request::Act {
                 timer,
@@ -57,11 +57,11 @@ impl Engine {
                 reason,
                 key,
             } => {
-                let acted = self.act(turn, call, &caller, timer, act, reason)?;
+                let acted = self.act(step, call, &caller, timer, act, reason)?;
                 if let Some(key) = key {
                     let number = acted.number;
                     let acted = timer::Record::Acted { number, key };
-                    turn.push(Effect::Record(Record::Timer(acted)));
+                    step.push(Effect::Record(Record::Timer(acted)));
                 }
                 Ok(())
             }
@@ -70,12 +70,12 @@ impl Engine {
                     Found::Ended(timer) => timer,
                     Found::Live(slot) => {
                         if asks {
-                            self.timers.touch(turn.now, slot);
+                            self.timers.touch(step.now, slot);
                         }
-                        self.view(turn.now, slot, timer)?
+                        self.view(step.now, slot, timer)?
                     }
                 };
-                answer(turn, call, timer, Why::Looked);
+                answer(step, call, timer, Why::Looked);
                 Ok(())
             }
             Request::List { asks, after, most } => {
@@ -83,39 +83,39 @@ impl Engine {
                     .take(most.min(limit::TIMERS_LISTED))
                     .collect();
                 for slot in slots.iter().filter(|_| asks) {
-                    self.timers.touch(turn.now, *slot);
+                    self.timers.touch(step.now, *slot);
                 }
                 let timers = (slots.iter())
-                    .filter_map(|slot| self.timers.view(turn.now, *slot))
+                    .filter_map(|slot| self.timers.view(step.now, *slot))
                     .collect();
                 let outcome = Outcome::Timers(timers);
-                turn.push(Effect::Reply { call, outcome });
+                step.push(Effect::Reply { call, outcome });
                 Ok(())
             }
             Request::See { timers } => {
                 let seen = (timers.iter().take(limit::TIMERS_LISTED))
-                    .filter_map(|id| self.see(turn.now, &caller, *id))
+                    .filter_map(|id| self.see(step.now, &caller, *id))
                     .collect();
                 let outcome = Outcome::TimersSeen(seen);
-                turn.push(Effect::Reply { call, outcome });
+                step.push(Effect::Reply { call, outcome });
                 Ok(())
             }
             Request::Count => {
                 let count = self.timers.slots(&caller, None).count();
                 let outcome = Outcome::TimersCounted(count);
-                turn.push(Effect::Reply { call, outcome });
+                step.push(Effect::Reply { call, outcome });
                 Ok(())
             }
             Request::StopAll { reason } => {
                 let slots: Vec<_> = self.timers.slots(&caller, None).collect();
                 let mut stopped = 0;
                 for slot in slots {
-                    let ended = self.timers.act(turn.now, slot, Act::Stop)?;
-                    self.stopped(turn, &ended, reason.clone());
+                    let ended = self.timers.act(step.now, slot, Act::Stop)?;
+                    self.stopped(step, &ended, reason.clone());
                     stopped += 1;
                 }
                 let outcome = Outcome::TimersStopped(stopped);
-                turn.push(Effect::Reply { call, outcome });
+                step.push(Effect::Reply { call, outcome });
                 Ok(())
             }
         }
@@ -123,7 +123,7 @@ impl Engine {
 
     fn create(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         maker: Maker,
         new: Create,
@@ -131,19 +131,19 @@ impl Engine {
         if let Some(key) = &new.key
             && let Some(first) = self.timers.keyed(&maker.0, key)
         {
-            return self.join(turn, call, first, &new);
+            return self.join(step, call, first, &new);
         }
         if !stays(&new) {
             self.has_room_to_wait()?;
         }
         let (standby, patience, stays) = (new.standby, new.patience, stays(&new));
-        let slot = self.make(turn, &maker, new)?;
+        let slot = self.make(step, &maker, new)?;
         let id = self.timers.id(slot);
-        let timer = self.view(turn.now, slot, id)?;
+        let timer = self.view(step.now, slot, id)?;
         if stays {
-            answer(turn, call, timer, Why::Made);
+            answer(step, call, timer, Why::Made);
         } else {
-            self.stand_by(turn.now, call, &timer, standby, patience);
+            self.stand_by(step.now, call, &timer, standby, patience);
         }
         Ok(())
     }
@@ -151,34 +151,34 @@ impl Engine {
     /// Handles a repeated call with the same key: the call stands by on the timer that the first call created.
     fn join(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         first: Found,
         new: &Create,
     ) -> Result<(), Refusal> {
         let timer = match first {
             Found::Ended(timer) => {
-                answer(turn, call, timer, Why::Ended);
+                answer(step, call, timer, Why::Ended);
                 return Ok(());
             }
-            Found::Live(slot) => self.view(turn.now, slot, self.timers.id(slot))?,
+            Found::Live(slot) => self.view(step.now, slot, self.timers.id(slot))?,
         };
         if timer.kind != new.kind {
             let key = new.key.clone().ok_or(Refusal::NotRecorded)?;
             return Err(timer::Refusal::KeyReused(key).into());
         }
         if stays(new) || !matches!(timer.status, Status::Running(_)) {
-            answer(turn, call, timer, Why::Made);
+            answer(step, call, timer, Why::Made);
             return Ok(());
         }
         self.has_room_to_wait()?;
-        self.stand_by(turn.now, call, &timer, new.standby, new.patience);
+        self.stand_by(step.now, call, &timer, new.standby, new.patience);
         Ok(())
     }
 
     fn create_many(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         maker: Maker,
         all: Vec<Create>,
@@ -201,22 +201,22 @@ impl Engine {
                 });
                 continue;
             }
-            let slot = self.make(turn, &maker, new)?;
+            let slot = self.make(step, &maker, new)?;
             made.push(self.timers.id(slot));
         }
         let outcome = Outcome::TimersMade(made);
-        turn.push(Effect::Reply { call, outcome });
+        step.push(Effect::Reply { call, outcome });
         Ok(())
     }
 
-    fn make(&mut self, turn: &mut Turn<'_>, maker: &Maker, new: Create) -> Result<u64, Refusal> {
+    fn make(&mut self, step: &mut Step<'_>, maker: &Maker, new: Create) -> Result<u64, Refusal> {
         let (agent, conversation) = maker;
         let slot = self
             .timers
-            .create(turn.now, agent, conversation.as_ref(), &new)?;
+            .create(step.now, agent, conversation.as_ref(), &new)?;
         let id = self.timers.id(slot);
-        let timer = self.view(turn.now, slot, id)?;
-        turn.push(Effect::Record(Record::Timer(timer::Record::Created {
+        let timer = self.view(step.now, slot, id)?;
+        step.push(Effect::Record(Record::Timer(timer::Record::Created {
             number: timer.number,
             id,
             agent: agent.clone(),
@@ -226,25 +226,25 @@ impl Engine {
             until: new.until.clone(),
             key: new.key,
             total: new.total,
-            due: self.timers.steady(turn.now) + new.total,
+            due: self.timers.steady(step.now) + new.total,
             standby: new.standby.map(|time| time.min(new.total)),
-            at: turn.now.wall,
+            at: step.now.wall,
         })));
         if let Some(condition) = new.until {
             let until = Some(Until {
                 condition,
                 agent: agent.clone(),
-                since: turn.now.wall,
+                since: step.now.wall,
             });
-            turn.push(Effect::Probe { timer: id, until });
+            step.push(Effect::Probe { timer: id, until });
         }
-        turn.push(Effect::PublishTimer { timer: id });
+        step.push(Effect::PublishTimer { timer: id });
         Ok(slot)
     }
 
     fn go_on(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         found: Found,
         remaining: Option<Millis>,
@@ -253,22 +253,22 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let slot = match found {
             Found::Ended(timer) => {
-                answer(turn, call, timer, Why::Ended);
+                answer(step, call, timer, Why::Ended);
                 return Ok(());
             }
             Found::Live(slot) => slot,
         };
         self.has_room_to_wait()?;
-        self.timers.go_on(turn.now, slot, remaining)?;
-        let timer = self.view(turn.now, slot, self.timers.id(slot))?;
+        self.timers.go_on(step.now, slot, remaining)?;
+        let timer = self.view(step.now, slot, self.timers.id(slot))?;
         let stays = timer.kind == Kind::Mission && standby.is_none();
         // The record states a standby of at most the remaining time, which is also the default.
         let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
-        self.changed(turn, slot, (!stays).then_some(fitted), None);
+        self.changed(step, slot, (!stays).then_some(fitted), None);
         if stays {
-            answer(turn, call, timer, Why::Made);
+            answer(step, call, timer, Why::Made);
         } else {
-            self.stand_by(turn.now, call, &timer, standby, patience);
+            self.stand_by(step.now, call, &timer, standby, patience);
         }
         Ok(())
     }
@@ -291,7 +291,7 @@ impl Engine {
 
     fn act(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: &Option<Agent>,
         id: TimerId,
@@ -304,45 +304,45 @@ impl Engine {
                 return Err(timer::not_allowed(&timer, act.as_str()).into());
             }
         };
-        let timer = self.timers.act(turn.now, slot, act)?;
+        let timer = self.timers.act(step.now, slot, act)?;
         if act == Act::Stop {
-            self.stopped(turn, &timer, reason);
+            self.stopped(step, &timer, reason);
         } else {
-            self.changed(turn, slot, None, reason);
-            self.interrupt_standing(turn, &timer, act);
+            self.changed(step, slot, None, reason);
+            self.interrupt_standing(step, &timer, act);
             if timer.conditional {
                 let (paused, timer, until) = (timer.clone(), id, None);
                 match act {
                     Act::Pause(_) => {
-                        turn.push(Effect::Rest { timer });
-                        self.end_tries(turn, &paused);
+                        step.push(Effect::Rest { timer });
+                        self.end_tries(step, &paused);
                     }
-                    Act::Resume => turn.push(Effect::Probe { timer, until }),
+                    Act::Resume => step.push(Effect::Probe { timer, until }),
                     Act::Cancel | Act::Stop => {}
                 }
             }
         }
-        answer(turn, call, timer.clone(), Why::Done(act));
+        answer(step, call, timer.clone(), Why::Done(act));
         Ok(timer)
     }
 
-    fn stopped(&mut self, turn: &mut Turn<'_>, timer: &Timer, reason: Option<Arc<str>>) {
-        self.record_end(turn, timer, reason);
-        self.interrupt_standing(turn, timer, Act::Stop);
+    fn stopped(&mut self, step: &mut Step<'_>, timer: &Timer, reason: Option<Arc<str>>) {
+        self.record_end(step, timer, reason);
+        self.interrupt_standing(step, timer, Act::Stop);
     }
 
-    fn interrupt_standing(&mut self, turn: &mut Turn<'_>, timer: &Timer, act: Act) {
+    fn interrupt_standing(&mut self, step: &mut Step<'_>, timer: &Timer, act: Act) {
         if act == Act::Resume {
             return;
         }
         for call in self.standing.release(timer.number) {
-            answer(turn, call, timer.clone(), Why::Interrupted(act));
+            answer(step, call, timer.clone(), Why::Interrupted(act));
         }
     }
 
     fn changed(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         slot: u64,
         standby: Option<Millis>,
         reason: Option<Arc<str>>,
@@ -351,21 +351,21 @@ impl Engine {
             return;
         };
         let id = self.timers.id(slot);
-        let Some(timer) = self.timers.view(turn.now, slot) else {
+        let Some(timer) = self.timers.view(step.now, slot) else {
             return;
         };
-        turn.push(Effect::Record(Record::Timer(timer::Record::Changed {
+        step.push(Effect::Record(Record::Timer(timer::Record::Changed {
             number: timer.number,
             state,
             standby,
             reason,
             checked: timer.checked,
         })));
-        turn.push(Effect::PublishTimer { timer: id });
+        step.push(Effect::PublishTimer { timer: id });
     }
 
-    fn record_end(&mut self, turn: &mut Turn<'_>, timer: &Timer, reason: Option<Arc<str>>) {
-        turn.push(Effect::Record(Record::Timer(timer::Record::Ended {
+    fn record_end(&mut self, step: &mut Step<'_>, timer: &Timer, reason: Option<Arc<str>>) {
+        step.push(Effect::Record(Record::Timer(timer::Record::Ended {
             number: timer.number,
             id: timer.id,
             status: timer.status,
@@ -373,66 +373,66 @@ impl Engine {
             remaining: timer.remaining,
             reason,
             checked: timer.checked,
-            at: turn.now.wall,
+            at: step.now.wall,
         })));
         if timer.conditional {
-            turn.push(Effect::Unprobe { timer: timer.id });
-            self.end_tries(turn, timer);
+            step.push(Effect::Unprobe { timer: timer.id });
+            self.end_tries(step, timer);
         }
-        turn.push(Effect::PublishTimer { timer: timer.id });
+        step.push(Effect::PublishTimer { timer: timer.id });
     }
 
     /// Handles that the condition of a timer holds or can no longer hold.
     pub(super) fn condition_decided(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         id: TimerId,
         by: By,
         seen: Arc<str>,
     ) {
         self.heard.push(Heard::Decided(id, by, seen.clone()));
-        if let Some(timer) = self.timers.decide(turn.now, id, by) {
-            self.completed(turn, timer, Some(seen));
+        if let Some(timer) = self.timers.decide(step.now, id, by) {
+            self.completed(step, timer, Some(seen));
         }
     }
 
     /// Completes the timers that are due, at most [`limit::DUE_AT_ONCE`] per step, so that calls are handled in
     /// between.
-    pub(super) fn timers_due(&mut self, turn: &mut Turn<'_>) {
-        self.hear_again(turn);
+    pub(super) fn timers_due(&mut self, step: &mut Step<'_>) {
+        self.hear_again(step);
         for _ in 0..limit::DUE_AT_ONCE {
-            match self.timers.pop_due(turn.now) {
+            match self.timers.pop_due(step.now) {
                 None => break,
-                Some(timer::Due::Completed(timer)) => self.completed(turn, timer, None),
+                Some(timer::Due::Completed(timer)) => self.completed(step, timer, None),
                 Some(timer::Due::Resumed(slot)) => {
-                    self.changed(turn, slot, None, None);
-                    let timer = self.timers.view(turn.now, slot);
+                    self.changed(step, slot, None, None);
+                    let timer = self.timers.view(step.now, slot);
                     if let Some(timer) = timer.filter(|timer| timer.conditional) {
                         let (timer, until) = (timer.id, None);
-                        turn.push(Effect::Probe { timer, until });
+                        step.push(Effect::Probe { timer, until });
                     }
                 }
             }
         }
-        let steady = self.timers.steady(turn.now);
+        let steady = self.timers.steady(step.now);
         while let Some((call, standby)) = self.standing.pop_over(steady) {
-            if self.timers.completes_next(turn.now, standby.number) {
+            if self.timers.completes_next(step.now, standby.number) {
                 // The timer is due but was beyond the limit of this step: the call waits for its completion.
                 let until = Some(steady + limit::COMMIT_RETRY);
                 self.standing.enter(call, Standby { until, ..standby });
             } else {
-                self.standby_ended(turn, call, standby);
+                self.standby_ended(step, call, standby);
             }
         }
     }
 
     /// Ends the wait of a call that a person interrupted. The timer or the messages stay as they are.
-    pub(super) fn wait_interrupted(&mut self, turn: &mut Turn<'_>, call: CallId) {
+    pub(super) fn wait_interrupted(&mut self, step: &mut Step<'_>, call: CallId) {
         if let Some(standby) = self.standing.leave(call) {
-            self.standby_ended(turn, call, standby);
+            self.standby_ended(step, call, standby);
         } else if self.outbox.leave(call).is_some() {
             let outcome = Outcome::Messages(Vec::new(), 0);
-            turn.push(Effect::Reply { call, outcome });
+            step.push(Effect::Reply { call, outcome });
         }
     }
 
@@ -446,36 +446,36 @@ impl Engine {
     }
 
     /// Ends the standby of a call whose client is gone.
-    pub(super) fn standby_abandoned(&mut self, turn: &mut Turn<'_>, call: CallId) {
+    pub(super) fn standby_abandoned(&mut self, step: &mut Step<'_>, call: CallId) {
         if let Some(standby) = self.standing.leave(call) {
             let timer = self.timers.id_of(standby.number);
-            turn.push(Effect::PublishTimer { timer });
+            step.push(Effect::PublishTimer { timer });
         }
     }
 
-    fn standby_ended(&mut self, turn: &mut Turn<'_>, call: CallId, standby: Standby) {
+    fn standby_ended(&mut self, step: &mut Step<'_>, call: CallId, standby: Standby) {
         let id = self.timers.id_of(standby.number);
-        turn.push(Effect::PublishTimer { timer: id });
+        step.push(Effect::PublishTimer { timer: id });
         if let Ok(Found::Live(slot)) = self.timers.find(&None, id)
-            && let Ok(timer) = self.view(turn.now, slot, id)
+            && let Ok(timer) = self.view(step.now, slot, id)
         {
-            answer(turn, call, timer, Why::StandbyOver);
+            answer(step, call, timer, Why::StandbyOver);
         }
     }
 
     /// Ends a timer and reports it once: in the answers of the calls that stand by, or else by a message. The message
     /// is recorded in both cases, because an answer may be lost.
-    fn completed(&mut self, turn: &mut Turn<'_>, timer: Timer, seen: Option<Arc<str>>) {
-        self.record_end(turn, &timer, seen);
+    fn completed(&mut self, step: &mut Step<'_>, timer: Timer, seen: Option<Arc<str>>) {
+        self.record_end(step, &timer, seen);
         let calls = self.standing.release(timer.number);
         let subject = Subject {
             about: About::Timer(timer.id),
             conversation: timer.conversation.clone(),
             wakes: timer.wakes,
         };
-        self.post(turn, &timer.agent, subject, calls.first());
+        self.post(step, &timer.agent, subject, calls.first());
         for call in calls {
-            answer(turn, call, timer.clone(), Why::Completed);
+            answer(step, call, timer.clone(), Why::Completed);
         }
     }
 
@@ -499,9 +499,9 @@ fn stays(new: &Create) -> bool {
     new.detach || new.kind == Kind::Mission
 }
 
-fn answer(turn: &mut Turn<'_>, call: CallId, timer: Timer, why: Why) {
+fn answer(step: &mut Step<'_>, call: CallId, timer: Timer, why: Why) {
     let outcome = Outcome::Timer(alloc::boxed::Box::new(timer), why);
-    turn.push(Effect::Reply { call, outcome });
+    step.push(Effect::Reply { call, outcome });
 }
 
 impl From<timer::Refusal> for Refusal {

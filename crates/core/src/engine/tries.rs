@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::calls::no_id;
 use super::session_state::SessionState;
-use super::{Engine, Turn};
+use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Key, SessionId, TimerId};
 use crate::request::{Refusal, Try};
@@ -26,13 +26,13 @@ impl Engine {
     /// Runs the command of a condition once, or joins the try that already runs under the same key.
     pub(super) fn try_once(
         &mut self,
-        turn: &mut Turn<'_>,
+        step: &mut Step<'_>,
         call: CallId,
         caller: Option<Agent>,
         reserved: Option<SessionId>,
         once: Try,
     ) -> Result<(), Refusal> {
-        self.may_try(turn, once.started_by)?;
+        self.may_try(step, once.started_by)?;
         let agent = caller.unwrap_or_default();
         let name = (agent.clone(), once.key.clone());
         let earlier = self.keys.get(&name).copied();
@@ -47,12 +47,12 @@ impl Engine {
             for_owner: true,
         };
         if running.is_some() {
-            return self.wait_for(turn, wait);
+            return self.wait_for(step, wait);
         }
         self.has_room_to_run(wait.session)?;
         self.has_room_to_wait()?;
         if let Some(earlier) = earlier {
-            self.remove(turn, earlier);
+            self.remove(step, earlier);
         }
         let session = Session {
             agent,
@@ -60,7 +60,7 @@ impl Engine {
             command: once.command,
             key: Some(once.key),
             started_by: once.started_by,
-            created: turn.now.wall,
+            created: step.now.wall,
             idle: None,
             inactivity: None,
             unasked_until: Mono::default(),
@@ -68,16 +68,16 @@ impl Engine {
             unattended: false,
             phase: Phase::Starting,
         };
-        self.start(turn, wait, session, Some(once.deadline))
+        self.start(step, wait, session, Some(once.deadline))
     }
 
     /// Refuses a try unless its timer counts down: the request may arrive just after the timer was stopped or paused.
-    fn may_try(&self, turn: &Turn<'_>, started_by: StartedBy) -> Result<(), Refusal> {
+    fn may_try(&self, step: &Step<'_>, started_by: StartedBy) -> Result<(), Refusal> {
         let StartedBy::Timer(id) = started_by else {
             return Ok(());
         };
         let timer = match self.timers.find(&None, id)? {
-            Found::Live(slot) => self.view(turn.now, slot, id)?,
+            Found::Live(slot) => self.view(step.now, slot, id)?,
             Found::Ended(timer) => timer,
         };
         match timer.status {
@@ -89,7 +89,7 @@ impl Engine {
     }
 
     /// Kills a try when no condition waits for it any more.
-    pub(super) fn try_left(&mut self, turn: &mut Turn<'_>, wait: &Wait) {
+    pub(super) fn try_left(&mut self, step: &mut Step<'_>, wait: &Wait) {
         let id = wait.session;
         let tried = |call| {
             self.waits
@@ -98,20 +98,20 @@ impl Engine {
         };
         let wanted = (self.sessions.get(&id)).is_some_and(|entry| entry.waits.iter().any(tried));
         if wait.goal == Goal::Tried && !wanted {
-            self.request_kill(turn, id, End::Agent);
+            self.request_kill(step, id, End::Agent);
         }
     }
 
     /// Kills the processes that the command of a try left running.
-    pub(super) fn try_exited(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn try_exited(&mut self, step: &mut Step<'_>, id: SessionId) {
         let left = |entry: &SessionState| matches!(entry.session.phase, Phase::Leftover { .. });
         if self.is_try(id) && self.sessions.get(&id).is_some_and(left) {
-            self.request_kill(turn, id, End::Agent);
+            self.request_kill(step, id, End::Agent);
         }
     }
 
     /// Kills the tries of a timer that has ended or was paused.
-    pub(super) fn end_tries(&mut self, turn: &mut Turn<'_>, timer: &Timer) {
+    pub(super) fn end_tries(&mut self, step: &mut Step<'_>, timer: &Timer) {
         if !timer.conditional {
             return;
         }
@@ -122,13 +122,13 @@ impl Engine {
             .map(|(_, id)| *id)
             .collect();
         for id in tries {
-            self.request_kill(turn, id, End::Agent);
+            self.request_kill(step, id, End::Agent);
         }
     }
 
     /// Handles the tries of the previous daemon: keeps one whose timer counts down, kills one that no timer waits
     /// for, and removes the earlier tries of a condition, whose folders remain if the daemon died between two tries.
-    pub(super) fn tries_recovered(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn tries_recovered(&mut self, step: &mut Step<'_>) {
         type Rank = (bool, Wall, SessionId);
         let mut latest: BTreeMap<(Agent, Key), Rank> = BTreeMap::new();
         let mut tries = Vec::new();
@@ -145,35 +145,35 @@ impl Engine {
         }
         for (name, (runs, _, id)) in &latest {
             self.keys.insert(name.clone(), *id);
-            if *runs && !self.is_awaited(turn, *id) {
-                self.request_kill(turn, *id, End::Agent);
+            if *runs && !self.is_awaited(step, *id) {
+                self.request_kill(step, *id, End::Agent);
             }
         }
         for (name, id) in tries {
             let earlier = latest.get(&name).is_some_and(|(_, _, last)| *last != id);
             if earlier && self.sessions.get(&id).is_some_and(is_over) {
-                self.remove(turn, id);
+                self.remove(step, id);
             }
         }
     }
 
     /// Returns whether the timer of a recovered try will join it.
-    fn is_awaited(&self, turn: &Turn<'_>, id: SessionId) -> bool {
+    fn is_awaited(&self, step: &Step<'_>, id: SessionId) -> bool {
         let Some(session) = self.session(id) else {
             return false;
         };
         let StartedBy::Timer(_) = session.started_by else {
             return false;
         };
-        let counts_down = self.may_try(turn, session.started_by).is_ok();
+        let counts_down = self.may_try(step, session.started_by).is_ok();
         counts_down && !matches!(session.phase, Phase::Leftover { .. })
     }
 
     /// Removes an ended session and its folder.
-    fn remove(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    fn remove(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.forgotten(&[id]);
-        turn.push(Effect::Remove { session: id });
-        turn.push(Effect::Publish { session: id });
+        step.push(Effect::Remove { session: id });
+        step.push(Effect::Publish { session: id });
     }
 }
 

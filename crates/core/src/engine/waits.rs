@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{Alarm, Engine, Turn};
+use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::id::{CallId, SessionId};
 use crate::limit;
@@ -12,7 +12,7 @@ use crate::wait::{Outcome, Wait, WhyRunning};
 
 impl Engine {
     /// Answers a call if the state of the session allows it, and otherwise lets it wait.
-    pub(super) fn wait_for(&mut self, turn: &mut Turn<'_>, wait: Wait) -> Result<(), Refusal> {
+    pub(super) fn wait_for(&mut self, step: &mut Step<'_>, wait: Wait) -> Result<(), Refusal> {
         let Some(entry) = self.sessions.get(&wait.session) else {
             return Err(Refusal::SessionNotFound(wait.session));
         };
@@ -21,26 +21,26 @@ impl Engine {
             update: Update::Accepted(wait.session),
         };
         if let Some(outcome) = entry.verdict(&wait) {
-            self.ending_delivered(turn, &wait);
-            turn.push(accepted);
-            turn.push(Effect::Reply {
+            self.ending_delivered(step, &wait);
+            step.push(accepted);
+            step.push(Effect::Reply {
                 call: wait.call,
                 outcome,
             });
             return Ok(());
         }
         self.has_room_to_wait()?;
-        turn.push(accepted);
+        step.push(accepted);
         let (id, call, asks) = (wait.session, wait.call, wait.asking.asks());
         self.begin_wait(wait);
         if asks && let Some(entry) = self.sessions.get_mut(&id) {
-            entry.asker_since = turn.now.mono;
+            entry.asker_since = step.now.mono;
             if let Some(question) = entry.question() {
                 let update = Update::Asked(question);
-                turn.push(Effect::Tell { call, update });
+                step.push(Effect::Tell { call, update });
             }
         }
-        self.rearm_idle_timer(turn, id);
+        self.rearm_idle_timer(step, id);
         Ok(())
     }
 
@@ -66,11 +66,11 @@ impl Engine {
         self.waits.insert(wait.call, wait);
     }
 
-    pub(super) fn end_wait(&mut self, turn: &Turn<'_>, call: CallId) -> Option<Wait> {
+    pub(super) fn end_wait(&mut self, step: &Step<'_>, call: CallId) -> Option<Wait> {
         let wait = self.waits.remove(&call)?;
         if let Some(entry) = self.sessions.get_mut(&wait.session) {
             entry.leave(&wait);
-            entry.attended = turn.now.mono;
+            entry.attended = step.now.mono;
         }
         if let Some(until) = wait.until {
             self.alarms.remove(&(until, Alarm::Standby(call)));
@@ -78,20 +78,20 @@ impl Engine {
         Some(wait)
     }
 
-    pub(super) fn reply(&mut self, turn: &mut Turn<'_>, call: CallId, outcome: Outcome) {
-        let Some(wait) = self.end_wait(turn, call) else {
+    pub(super) fn reply(&mut self, step: &mut Step<'_>, call: CallId, outcome: Outcome) {
+        let Some(wait) = self.end_wait(step, call) else {
             return;
         };
         if outcome.reports_ending() {
-            self.ending_delivered(turn, &wait);
+            self.ending_delivered(step, &wait);
         } else {
-            self.ending_left(turn, wait.session);
+            self.ending_left(step, wait.session);
         }
-        turn.push(Effect::Reply { call, outcome });
+        step.push(Effect::Reply { call, outcome });
     }
 
     /// Answers every wait on a session that can be answered now.
-    pub(super) fn answer_waits(&mut self, turn: &mut Turn<'_>, id: SessionId) {
+    pub(super) fn answer_waits(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get(&id) else {
             return;
         };
@@ -99,7 +99,7 @@ impl Engine {
             .filter_map(|call| Some((*call, entry.verdict(self.waits.get(call)?)?)))
             .collect();
         for (call, outcome) in answers {
-            self.reply(turn, call, outcome);
+            self.reply(step, call, outcome);
         }
     }
 
@@ -113,13 +113,13 @@ impl Engine {
     }
 
     /// Answers a call whose standby is over. An open question stays open.
-    pub(super) fn standby_over(&mut self, turn: &mut Turn<'_>, call: CallId) {
+    pub(super) fn standby_over(&mut self, step: &mut Step<'_>, call: CallId) {
         let Some(wait) = self.waits.get(&call) else {
             return;
         };
         let id = wait.session;
-        self.reply(turn, call, Outcome::Running(id, WhyRunning::Standby));
-        self.release_stranded(turn, id);
-        self.rearm_idle_timer(turn, id);
+        self.reply(step, call, Outcome::Running(id, WhyRunning::Standby));
+        self.release_stranded(step, id);
+        self.rearm_idle_timer(step, id);
     }
 }
