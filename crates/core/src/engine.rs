@@ -31,7 +31,7 @@ use crate::time::{Mono, Now, Steady};
 use crate::timer::{By, Standing, Timers};
 use crate::undo_log::UndoLog;
 use crate::wait::Wait;
-use generations::{Asked, Heard};
+use generations::{UncommittedCall, UncommittedEvent};
 use session_state::SessionState;
 
 /// State of all sessions, timers, questions and messages of one daemon.
@@ -54,11 +54,11 @@ pub struct Engine {
     /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
     /// Calls about timers and messages whose answers depend on changes that are not durable yet.
-    asked: UndoLog<Asked>,
-    /// Events that arrive only once: those whose records are not durable yet, and those whose records could not be
-    /// written and that must be handled again.
-    heard: UndoLog<Heard>,
-    again: Vec<Heard>,
+    uncommitted_calls: UndoLog<UncommittedCall>,
+    /// Events that arrive only once and whose records are not durable yet.
+    uncommitted_events: UndoLog<UncommittedEvent>,
+    /// Events that arrive only once and whose records could not be written: handled again from `retry_at` on.
+    events_to_retry: Vec<UncommittedEvent>,
     retry_at: Steady,
 }
 
@@ -126,9 +126,9 @@ impl Engine {
             outbox: Outbox::default(),
             conversations: Conversations::default(),
             posted: Vec::new(),
-            asked: UndoLog::default(),
-            heard: UndoLog::default(),
-            again: Vec::new(),
+            uncommitted_calls: UndoLog::default(),
+            uncommitted_events: UndoLog::default(),
+            events_to_retry: Vec::new(),
             retry_at: Steady(0),
         }
     }

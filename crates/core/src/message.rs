@@ -448,16 +448,16 @@ impl Outbox {
         self.alarms.first().map(|&(until, _)| until)
     }
 
-    pub fn seal(&mut self) {
-        self.undo.seal();
+    pub fn begin_commit(&mut self) {
+        self.undo.begin_commit();
     }
 
-    pub fn settle(&mut self) {
-        self.undo.settle();
+    pub fn commit_succeeded(&mut self) {
+        self.undo.commit_succeeded();
     }
 
-    /// Reverts all changes that are not settled. Returns the calls that wait again.
-    pub fn undo(&mut self) -> Vec<CallId> {
+    /// Reverts all changes that are not durable. Returns the calls that wait again.
+    pub fn commit_failed(&mut self) -> Vec<CallId> {
         let mut back = Vec::new();
         while let Some(step) = self.undo.pop() {
             match step {

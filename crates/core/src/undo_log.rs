@@ -1,6 +1,6 @@
 //! Log of changes that are not durable yet, so that they can be reverted if a commit fails.
 //!
-//! There are at most two generations of changes: the sealed one, whose commit is in flight, and the one that gathers
+//! There are at most two generations of changes: one whose commit is in flight, and the one that gathers
 //! meanwhile. A failed commit reverts both, the newest change first, because the later generation was decided on top of
 //! the earlier one.
 
@@ -10,15 +10,15 @@ use alloc::vec::Vec;
 pub(crate) struct UndoLog<T> {
     /// Steps that revert the changes, oldest first.
     steps: Vec<T>,
-    /// Number of steps that belong to the sealed generation.
-    sealed: usize,
+    /// Number of steps that belong to the generation in flight.
+    in_flight: usize,
 }
 
 impl<T> Default for UndoLog<T> {
     fn default() -> Self {
         UndoLog {
             steps: Vec::new(),
-            sealed: 0,
+            in_flight: 0,
         }
     }
 }
@@ -28,28 +28,28 @@ impl<T> UndoLog<T> {
         self.steps.push(step);
     }
 
-    /// Begins a new generation; the changes up to now are the sealed one.
-    pub fn seal(&mut self) {
-        self.sealed = self.steps.len();
+    /// Begins a new generation; the changes up to now are the generation in flight.
+    pub fn begin_commit(&mut self) {
+        self.in_flight = self.steps.len();
     }
 
-    /// Forgets the sealed generation, because it is durable. Returns whether it had changes.
-    pub fn settle(&mut self) -> bool {
-        let sealed = core::mem::take(&mut self.sealed);
-        self.steps.drain(..sealed);
-        sealed > 0
+    /// Forgets the generation in flight, because it is durable. Returns whether it had changes.
+    pub fn commit_succeeded(&mut self) -> bool {
+        let in_flight = core::mem::take(&mut self.in_flight);
+        self.steps.drain(..in_flight);
+        in_flight > 0
     }
 
     /// Removes and returns the newest step of both generations.
     pub fn pop(&mut self) -> Option<T> {
         let step = self.steps.pop();
-        self.sealed = self.sealed.min(self.steps.len());
+        self.in_flight = self.in_flight.min(self.steps.len());
         step
     }
 
     /// Takes the steps of both generations, oldest first.
     pub fn take(&mut self) -> Vec<T> {
-        self.sealed = 0;
+        self.in_flight = 0;
         core::mem::take(&mut self.steps)
     }
 

@@ -7,8 +7,8 @@
 //! later, `reboot 1h` after an hour in which the machine was off. `+10s` lets time pass with a tick
 //! at each alarm; `suspend 8h` is a sleep of the machine, `wall +1h` a calendar that is set.
 //!
-//! From `gather` on, effects wait for a commit: `seal` begins one, `settle` shows the effects of its
-//! generation, `undo` lets it fail and shows what is left of both generations.
+//! From `gather` on, effects wait for a commit: `begin_commit` begins one, `commit_succeeded` shows the effects of its
+//! generation, `commit_failed` lets it fail and shows what is left of both generations.
 
 mod book;
 
@@ -77,7 +77,7 @@ struct Stage {
     now: Now,
     boot_id: u128,
     failing: bool,
-    /// Effects that wait for a commit, and how many of them belong to the sealed generation.
+    /// Effects that wait for a commit, and how many of them belong to the generation in flight.
     waiting: Option<(Vec<Effect>, usize)>,
 }
 
@@ -119,20 +119,20 @@ impl Stage {
             }
             "fail" => self.failing = true,
             "gather" => self.waiting = Some((Vec::new(), 0)),
-            "seal" => {
-                let (effects, sealed) = self.waiting.as_mut().expect("gather first");
-                *sealed = effects.len();
-                self.engine.seal();
+            "begin_commit" => {
+                let (effects, in_flight) = self.waiting.as_mut().expect("gather first");
+                *in_flight = effects.len();
+                self.engine.begin_commit();
             }
-            "settle" => {
-                let (mut effects, sealed) = self.waiting.take().expect("gather first");
-                self.waiting = Some((effects.split_off(sealed), 0));
-                self.engine.settle();
+            "commit_succeeded" => {
+                let (mut effects, in_flight) = self.waiting.take().expect("gather first");
+                self.waiting = Some((effects.split_off(in_flight), 0));
+                self.engine.commit_succeeded();
                 self.show(effects, out);
             }
-            "undo" => {
+            "commit_failed" => {
                 let (mut effects, _) = self.waiting.take().expect("gather first");
-                self.engine.undo(self.now, &mut effects);
+                self.engine.commit_failed(self.now, &mut effects);
                 self.show(effects, out);
             }
             "suspend" => {
@@ -233,10 +233,10 @@ impl Stage {
         let records = effects.iter().any(|e| matches!(e, Effect::Record(_)));
         if records && self.failing {
             self.failing = false;
-            self.engine.undo(self.now, &mut effects);
+            self.engine.commit_failed(self.now, &mut effects);
         } else {
-            self.engine.seal();
-            self.engine.settle();
+            self.engine.begin_commit();
+            self.engine.commit_succeeded();
         }
         self.show(effects, out);
     }

@@ -399,7 +399,7 @@ impl World {
         }
         let recorded = effects.iter().any(|e| matches!(e, Effect::Record(_)));
         if fails && recorded {
-            self.engine.undo(self.now(), &mut effects);
+            self.engine.commit_failed(self.now(), &mut effects);
             assert_eq!(before.counts().timers, self.engine.counts().timers);
             assert_eq!(before.counts().messages, self.engine.counts().messages);
         } else {
@@ -408,8 +408,8 @@ impl World {
                     self.book.apply(record);
                 }
             }
-            self.engine.seal();
-            self.engine.settle();
+            self.engine.begin_commit();
+            self.engine.commit_succeeded();
         }
         for effect in effects {
             match effect {
@@ -545,8 +545,8 @@ impl World {
                     self.book.apply(record);
                 }
             }
-            self.engine.seal();
-            self.engine.settle();
+            self.engine.begin_commit();
+            self.engine.commit_succeeded();
             let Some(Effect::Reply {
                 outcome: Outcome::Timers(timers),
                 ..

@@ -36,32 +36,32 @@ struct Generation {
 /// Commit that the store works on.
 struct InFlight {
     done: oneshot::Receiver<Result<(), StoreFault>>,
-    committed: Committed,
+    after: AfterCommit,
 }
 
 /// Consequences of a commit that succeeded, or of changes that need none.
 #[derive(Default)]
-pub(super) struct Committed {
+pub(super) struct AfterCommit {
     /// Effects that waited for it.
     pub effects: Vec<Effect>,
     /// Messages that were marked as seen.
     pub seen: Vec<u64>,
-    /// Sessions whose ending is told by a message.
-    pub told: Vec<SessionId>,
+    /// Sessions whose ending a message reports.
+    pub reported_sessions: Vec<SessionId>,
     /// Number of timers that have not ended.
     pub timers: usize,
 }
 
-impl Committed {
+impl AfterCommit {
     /// Facts about the state of the engine, to be published once `records` are durable.
     fn new(engine: &Engine, effects: Vec<Effect>, records: &[Record]) -> Self {
-        let (mut seen, mut told) = (Vec::new(), Vec::new());
+        let (mut seen, mut reported_sessions) = (Vec::new(), Vec::new());
         for record in records {
             match record {
                 Record::Message(message::Record::Seen { numbers, .. }) => seen.extend(numbers),
                 Record::Message(message::Record::Posted { subject, .. }) => {
                     if let About::Session(session) = subject.about {
-                        told.push(session);
+                        reported_sessions.push(session);
                     }
                 }
                 Record::Message(message::Record::Told { .. })
@@ -70,19 +70,19 @@ impl Committed {
                 | Record::Closed { .. } => {}
             }
         }
-        Committed {
+        AfterCommit {
             effects,
             seen,
-            told,
+            reported_sessions,
             timers: engine.counts().timers,
         }
     }
 }
 
 /// Commit that has finished.
-pub(super) enum Finished {
+pub(super) enum FinishedCommit {
     /// The records are durable.
-    Durable(Committed),
+    Succeeded(AfterCommit),
     /// Nothing was written. The effects of both generations are to be undone.
     Failed(StoreFault, Vec<Effect>),
 }
@@ -108,44 +108,44 @@ impl Commits {
     }
 
     /// Begins the next commit unless one is in flight. Returns what has gathered if there is nothing to commit.
-    pub fn begin(&mut self, engine: &mut Engine) -> Option<Committed> {
+    pub fn begin(&mut self, engine: &mut Engine) -> Option<AfterCommit> {
         if self.in_flight.is_some() {
             return None;
         }
         let Generation { records, effects } = std::mem::take(&mut self.gathering);
-        engine.seal();
-        let committed = Committed::new(engine, effects, &records);
+        engine.begin_commit();
+        let after = AfterCommit::new(engine, effects, &records);
         if records.is_empty() {
-            engine.settle();
-            return Some(committed);
+            engine.commit_succeeded();
+            return Some(after);
         }
         let done = self.store.commit(records);
-        self.in_flight = Some(InFlight { done, committed });
+        self.in_flight = Some(InFlight { done, after });
         None
     }
 
     /// Waits until the commit in flight is finished; for ever if there is none. Can be cancelled and called again.
-    pub async fn finished(&mut self) -> Result<Finished, StoreFault> {
+    pub async fn finished(&mut self) -> Result<FinishedCommit, StoreFault> {
         let Some(in_flight) = &mut self.in_flight else {
             return std::future::pending().await;
         };
         let result = (&mut in_flight.done).await;
-        let committed = match self.in_flight.take() {
-            Some(in_flight) => in_flight.committed,
-            None => Committed::default(),
+        let after = match self.in_flight.take() {
+            Some(in_flight) => in_flight.after,
+            None => AfterCommit::default(),
         };
         let gone = |_| StoreFault::Broken("its writer thread has ended".into());
         match result.map_err(gone)? {
-            Ok(()) => Ok(Finished::Durable(committed)),
+            Ok(()) => Ok(FinishedCommit::Succeeded(after)),
             // Nothing was written, so the state on disk is known, and commands need no database.
             Err(
                 fault @ (StoreFault::Unwritable(_)
                 | StoreFault::Unopenable(_)
                 | StoreFault::Damaged(_)),
             ) => {
-                let mut effects = committed.effects;
+                let mut effects = after.effects;
                 effects.append(&mut std::mem::take(&mut self.gathering).effects);
-                Ok(Finished::Failed(fault, effects))
+                Ok(FinishedCommit::Failed(fault, effects))
             }
             Err(fault) => Err(fault),
         }

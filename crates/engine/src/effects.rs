@@ -15,7 +15,7 @@ use abide_core::{
 use tokio::sync::mpsc;
 
 use crate::clock::pause;
-use crate::commits::Committed;
+use crate::commits::AfterCommit;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, Launch, Stdin};
@@ -85,26 +85,26 @@ impl Performer {
     }
 
     /// Performs what waited for a commit that succeeded.
-    pub async fn committed(
+    pub async fn perform_after_commit(
         &mut self,
         engine: &Engine,
         calls: &mut HashMap<CallId, OpenCall>,
-        committed: Committed,
+        after: AfterCommit,
         now: Now,
     ) {
         let published = self.handle.published();
-        published.set_timers_running(committed.timers);
-        for number in committed.seen {
+        published.set_timers_running(after.timers);
+        for number in after.seen {
             published.message_updated(number);
         }
-        for session in committed.told {
+        for session in after.reported_sessions {
             self.note_reported_ending(engine, session);
         }
-        self.perform(engine, calls, committed.effects, now).await;
+        self.perform(engine, calls, after.effects, now).await;
     }
 
     /// Reports a commit that failed.
-    pub fn commit_failed(&self, fault: &StoreFault) {
+    pub fn report_failed_commit(&self, fault: &StoreFault) {
         match fault {
             StoreFault::Damaged(_) => self.handle.published().set_storage_fault(&format!(
                 "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and take \

@@ -9,7 +9,7 @@ use abide_core::{CallId, Effect, Engine, Event, Now, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{Clock, Rang};
-use crate::commits::{Commits, Committed, Finished};
+use crate::commits::{AfterCommit, Commits, FinishedCommit};
 use crate::effects::Performer;
 use crate::handle::{Call, Handle, Input, Launch, ReplyChannel};
 use crate::seams::{KeeperControl, ProbeControl, Store};
@@ -67,19 +67,19 @@ pub(super) async fn run(
     let mut input_batch = Vec::with_capacity(BATCH);
     let mut event_batch = Vec::with_capacity(BATCH);
     turns.recover(recovered, clock.now()).await;
-    turns.finish_commits(&*clock).await?;
+    turns.wait_for_commits(&*clock).await?;
     let _ = ready.send(());
     let mut stop = false;
     while !stop {
         if turns.commits.is_full() {
             let finished = turns.commits.finished().await?;
-            turns.commit_finished(finished, clock.now()).await;
+            turns.handle_finished_commit(finished, clock.now()).await;
         }
         let (mono, boot) = (turns.engine.alarm(), turns.engine.due());
         let mut clock_set = false;
         tokio::select! {
             biased;
-            finished = turns.commits.finished() => turns.commit_finished(finished?, clock.now()).await,
+            finished = turns.commits.finished() => turns.handle_finished_commit(finished?, clock.now()).await,
             got = events.recv_many(&mut event_batch, BATCH) => stop = got == 0,
             got = inbox.recv_many(&mut input_batch, BATCH) => stop = got == 0,
             rang = alarm.wait(mono, boot) => clock_set = rang == Rang::ClockSet,
@@ -104,7 +104,7 @@ pub(super) async fn run(
         }
         turns.end_turn(now).await;
     }
-    turns.finish_commits(&*clock).await
+    turns.wait_for_commits(&*clock).await
 }
 
 /// State of the loop from turn to turn.
@@ -187,11 +187,11 @@ impl Turns {
             self.performer.add_last_observation(effect);
         }
         self.commits.gather(&mut self.effects, &self.calls);
-        let committed = self.commits.begin(&mut self.engine);
+        let after = self.commits.begin(&mut self.engine);
         let effects = std::mem::take(&mut self.effects);
         self.perform(effects, now).await;
-        if let Some(committed) = committed {
-            self.committed(committed, now).await;
+        if let Some(after) = after {
+            self.perform_after_commit(after, now).await;
         }
         // A call may begin and be cancelled in one turn. Its command is started anyway, so its launch data is kept
         // until then.
@@ -201,28 +201,28 @@ impl Turns {
     }
 
     /// Performs what waited for a commit, or undoes it, and begins the next commit.
-    async fn commit_finished(&mut self, finished: Finished, now: Now) {
+    async fn handle_finished_commit(&mut self, finished: FinishedCommit, now: Now) {
         match finished {
-            Finished::Durable(committed) => {
-                self.engine.settle();
-                self.committed(committed, now).await;
+            FinishedCommit::Succeeded(after) => {
+                self.engine.commit_succeeded();
+                self.perform_after_commit(after, now).await;
             }
-            Finished::Failed(fault, mut effects) => {
-                self.performer.commit_failed(&fault);
-                self.engine.undo(now, &mut effects);
+            FinishedCommit::Failed(fault, mut effects) => {
+                self.performer.report_failed_commit(&fault);
+                self.engine.commit_failed(now, &mut effects);
                 self.perform(effects, now).await;
             }
         }
-        if let Some(committed) = self.commits.begin(&mut self.engine) {
-            self.committed(committed, now).await;
+        if let Some(after) = self.commits.begin(&mut self.engine) {
+            self.perform_after_commit(after, now).await;
         }
     }
 
     /// Commits everything that was decided.
-    async fn finish_commits(&mut self, clock: &dyn Clock) -> Result<(), StoreFault> {
+    async fn wait_for_commits(&mut self, clock: &dyn Clock) -> Result<(), StoreFault> {
         while self.commits.is_in_flight() {
             let finished = self.commits.finished().await?;
-            self.commit_finished(finished, clock.now()).await;
+            self.handle_finished_commit(finished, clock.now()).await;
         }
         Ok(())
     }
@@ -234,10 +234,10 @@ impl Turns {
             .await;
     }
 
-    async fn committed(&mut self, committed: Committed, now: Now) {
+    async fn perform_after_commit(&mut self, after: AfterCommit, now: Now) {
         let calls = &mut self.calls;
         self.performer
-            .committed(&self.engine, calls, committed, now)
+            .perform_after_commit(&self.engine, calls, after, now)
             .await;
     }
 }

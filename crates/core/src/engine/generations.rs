@@ -1,7 +1,7 @@
 //! Generations of changes: what the engine decided counts only when its records are durable.
 //!
 //! The daemon commits one generation at a time and goes on stepping meanwhile, so there are at most two that are not
-//! durable: the sealed one, whose commit is in flight, and the one that gathers. Timers and messages are reverted when
+//! durable: one whose commit is in flight, and the one that gathers. Timers and messages are reverted when
 //! a commit fails. Sessions are not, because their keepers record them, and neither are questions: one that could not
 //! be recorded is asked anyway.
 
@@ -19,9 +19,9 @@ use crate::time::Now;
 use crate::timer::{self, By};
 use crate::wait::Outcome;
 
-/// A call about timers or messages.
+/// A call about timers or messages whose answer depends on changes that are not durable yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum UncommittedCall {
     /// The call changes something. It is refused if that cannot be recorded.
     Change(CallId),
     /// The call only reads. It is answered again if what it read is reverted.
@@ -30,47 +30,48 @@ pub(super) enum Asked {
 
 /// An event that arrives only once. The engine handles it again if its first effects could not be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum UncommittedEvent {
     Delivered(CallId),
-    Gone(CallId),
-    Decided(TimerId, By, Arc<str>),
-    Alone(Agent, Option<Conversation>, SessionId),
+    ReaderGone(CallId),
+    ConditionDecided(TimerId, By, Arc<str>),
+    SessionEnded(Agent, Option<Conversation>, SessionId),
 }
 
 impl Engine {
-    /// Ends the generation that gathers: its commit begins. The generation before must be settled.
-    pub fn seal(&mut self) {
-        self.timers.seal();
-        self.standing.seal();
-        self.outbox.seal();
-        self.asked.seal();
-        self.heard.seal();
+    /// Ends the generation that gathers: its commit begins. The generation before must be durable.
+    pub fn begin_commit(&mut self) {
+        self.timers.begin_commit();
+        self.standing.begin_commit();
+        self.outbox.begin_commit();
+        self.uncommitted_calls.begin_commit();
+        self.uncommitted_events.begin_commit();
     }
 
-    /// Confirms that the sealed generation is durable, so it can no longer be undone.
-    pub fn settle(&mut self) {
-        self.timers.settle();
-        self.standing.settle();
-        self.outbox.settle();
-        self.asked.settle();
-        self.heard.settle();
+    /// Confirms that the generation in flight is durable, so it can no longer be undone.
+    pub fn commit_succeeded(&mut self) {
+        self.timers.commit_succeeded();
+        self.standing.commit_succeeded();
+        self.outbox.commit_succeeded();
+        self.uncommitted_calls.commit_succeeded();
+        self.uncommitted_events.commit_succeeded();
     }
 
-    /// Reverts the timers and messages of both generations, because the commit of the sealed one failed. `effects`
+    /// Reverts the timers and messages of both generations, because the commit in flight failed. `effects`
     /// are those that waited for the commits: the effects of the reverted changes are removed, calls that waited wait
     /// again, calls that read are answered again, and calls that changed something are refused with
     /// [`Refusal::NotRecorded`].
-    pub fn undo(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let mut unanswered: BTreeSet<CallId> = self.standing.undo().into_iter().collect();
-        unanswered.extend(self.outbox.undo());
-        self.timers.undo(now);
-        self.again.append(&mut self.heard.take());
+    pub fn commit_failed(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        let mut unanswered: BTreeSet<CallId> = self.standing.commit_failed().into_iter().collect();
+        unanswered.extend(self.outbox.commit_failed());
+        self.timers.commit_failed(now);
+        self.events_to_retry
+            .append(&mut self.uncommitted_events.take());
         self.retry_at = self.timers.steady(now) + limit::COMMIT_RETRY;
         let (mut refused, mut reads) = (BTreeSet::new(), Vec::new());
-        for asked in self.asked.take() {
-            match asked {
-                Asked::Change(call) => drop(refused.insert(call)),
-                Asked::Read(call, caller, request) => {
+        for call in self.uncommitted_calls.take() {
+            match call {
+                UncommittedCall::Change(call) => drop(refused.insert(call)),
+                UncommittedCall::Read(call, caller, request) => {
                     unanswered.insert(call);
                     reads.push((call, caller, request));
                 }
@@ -97,11 +98,11 @@ impl Engine {
                 step.push(Effect::Reply { call, outcome });
             }
         }
-        self.asked.take();
+        self.uncommitted_calls.take();
     }
 
     /// Handles the events again that arrived while the database could not be written.
-    pub(super) fn hear_again(&mut self, step: &mut Step<'_>) {
+    pub(super) fn retry_events(&mut self, step: &mut Step<'_>) {
         if self.timers.steady(step.now) <= self.retry_at {
             return;
         }
@@ -109,13 +110,15 @@ impl Engine {
             let anchored = timer::Record::Anchored(anchor);
             step.push(Effect::Record(Record::Timer(anchored)));
         }
-        for heard in core::mem::take(&mut self.again) {
-            match heard {
-                Heard::Delivered(call) => self.delivered(step, call),
-                Heard::Gone(call) => self.reader_gone(step, call),
-                Heard::Decided(timer, by, seen) => self.condition_decided(step, timer, by, seen),
-                Heard::Alone(agent, conversation, session) => {
-                    self.left_alone(step, agent, conversation, session);
+        for event in core::mem::take(&mut self.events_to_retry) {
+            match event {
+                UncommittedEvent::Delivered(call) => self.delivered(step, call),
+                UncommittedEvent::ReaderGone(call) => self.reader_gone(step, call),
+                UncommittedEvent::ConditionDecided(timer, by, seen) => {
+                    self.condition_decided(step, timer, by, seen)
+                }
+                UncommittedEvent::SessionEnded(agent, conversation, session) => {
+                    self.post_session_ended(step, agent, conversation, session);
                     step.push(Effect::Publish { session });
                 }
             }

@@ -115,7 +115,7 @@ impl Engine {
         self.phase_changed(step, id);
         self.ending_awaited(id);
         if !attended && !self.is_ending_undelivered(id) {
-            self.left_alone(step, agent, conversation, id);
+            self.post_session_ended(step, agent, conversation, id);
         }
         self.try_exited(step, id);
     }

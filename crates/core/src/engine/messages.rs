@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::generations::{Asked, Heard};
+use super::generations::{UncommittedCall, UncommittedEvent};
 use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId};
@@ -144,7 +144,7 @@ impl Engine {
 
     /// Posts a message about a session that ended while no call waited for it. A session of a waker gets no message:
     /// its result is recorded with the delivery.
-    pub(super) fn left_alone(
+    pub(super) fn post_session_ended(
         &mut self,
         step: &mut Step<'_>,
         agent: Agent,
@@ -160,13 +160,17 @@ impl Engine {
             wakes: false,
         };
         self.post(step, &agent, subject, None);
-        self.heard.push(Heard::Alone(agent, conversation, session));
+        self.uncommitted_events
+            .push(UncommittedEvent::SessionEnded(agent, conversation, session));
     }
 
     /// Returns whether a message about a session is not durable yet.
-    pub(super) fn is_to_be_told(&self, id: SessionId) -> bool {
-        let about = |heard: &Heard| matches!(heard, Heard::Alone(_, _, session) if *session == id);
-        self.again.iter().chain(self.heard.iter()).any(about)
+    pub(super) fn has_uncommitted_message(&self, id: SessionId) -> bool {
+        let about = |event: &UncommittedEvent| matches!(event, UncommittedEvent::SessionEnded(_, _, session) if *session == id);
+        self.events_to_retry
+            .iter()
+            .chain(self.uncommitted_events.iter())
+            .any(about)
     }
 
     /// Answers a waiting call with the unread messages.
@@ -177,13 +181,13 @@ impl Engine {
     }
 
     fn answer_left_reader(&mut self, step: &mut Step<'_>, call: CallId, reader: Reader) {
-        if self.hand_out(step, &reader.whose, call, reader.most, &[]) {
+        if self.reply_with_messages(step, &reader.whose, call, reader.most, &[]) {
             self.outbox.answered(call, reader);
         }
     }
 
     /// Answers a call with the unread messages. Returns whether there were any.
-    fn hand_out(
+    fn reply_with_messages(
         &mut self,
         step: &mut Step<'_>,
         whose: &Whose,
@@ -224,8 +228,8 @@ impl Engine {
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);
         if standby.0 == 0 || self.outbox.unread(&whose, self.rule(step.now)) > 0 {
-            if self.hand_out(step, &whose, call, most, known) {
-                self.asked.push(Asked::Change(call));
+            if self.reply_with_messages(step, &whose, call, most, known) {
+                self.uncommitted_calls.push(UncommittedCall::Change(call));
             }
             return Ok(());
         }
@@ -237,7 +241,8 @@ impl Engine {
 
     /// Marks the messages of a call as seen, because its answer has been sent.
     pub(super) fn delivered(&mut self, step: &mut Step<'_>, call: CallId) {
-        self.heard.push(Heard::Delivered(call));
+        self.uncommitted_events
+            .push(UncommittedEvent::Delivered(call));
         let numbers = self.outbox.delivered(call);
         if !numbers.is_empty() {
             let at = step.now.wall;
@@ -249,7 +254,8 @@ impl Engine {
     /// Removes a call whose client is gone: it no longer waits, and the messages that its answer carried are unread
     /// again.
     pub(super) fn reader_gone(&mut self, step: &mut Step<'_>, call: CallId) {
-        self.heard.push(Heard::Gone(call));
+        self.uncommitted_events
+            .push(UncommittedEvent::ReaderGone(call));
         self.standby_abandoned(step, call);
         self.outbox.leave(call);
         let Some((agent, unread)) = self.outbox.undelivered(call) else {
@@ -289,7 +295,7 @@ impl Engine {
             self.outbox.alarm(),
             self.conversations.alarm(),
         ];
-        let waits = !self.again.is_empty() || self.timers.anchor_is_unsafe();
+        let waits = !self.events_to_retry.is_empty() || self.timers.anchor_is_unsafe();
         let again = waits.then_some(self.retry_at);
         let first = alarms.into_iter().flatten().chain(again).min()?;
         Some(self.timers.boot(Steady(first.0 + 1)))

@@ -117,7 +117,7 @@ impl Engine {
         if core::mem::take(&mut entry.ending_undelivered) {
             let agent = entry.session.agent.clone();
             let conversation = entry.session.conversation.clone();
-            self.left_alone(step, agent, conversation, id);
+            self.post_session_ended(step, agent, conversation, id);
             step.push(Effect::Publish { session: id });
         }
     }
@@ -174,7 +174,7 @@ impl Engine {
         self.sessions
             .get(&id)
             .is_some_and(|entry| entry.ending_undelivered)
-            || self.is_to_be_told(id)
+            || self.has_uncommitted_message(id)
     }
 
     /// Removes sessions whose folders are gone. A session that has not ended stays, whatever the caller says.

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::generations::{Asked, Heard};
+use super::generations::{UncommittedCall, UncommittedEvent};
 use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, TimerId};
@@ -25,10 +25,11 @@ impl Engine {
         caller: Caller,
         request: Request,
     ) -> Result<(), Refusal> {
-        self.asked.push(match request.changes_something() {
-            true => Asked::Change(call),
-            false => Asked::Read(call, caller.clone(), request.clone()),
-        });
+        self.uncommitted_calls
+            .push(match request.changes_something() {
+                true => UncommittedCall::Change(call),
+                false => UncommittedCall::Read(call, caller.clone(), request.clone()),
+            });
         let Caller {
             agent: caller,
             conversation,
@@ -390,7 +391,8 @@ impl Engine {
         by: By,
         seen: Arc<str>,
     ) {
-        self.heard.push(Heard::Decided(id, by, seen.clone()));
+        self.uncommitted_events
+            .push(UncommittedEvent::ConditionDecided(id, by, seen.clone()));
         if let Some(timer) = self.timers.decide(step.now, id, by) {
             self.completed(step, timer, Some(seen));
         }
@@ -399,7 +401,7 @@ impl Engine {
     /// Completes the timers that are due, at most [`limit::DUE_AT_ONCE`] per step, so that calls are handled in
     /// between.
     pub(super) fn timers_due(&mut self, step: &mut Step<'_>) {
-        self.hear_again(step);
+        self.retry_events(step);
         for _ in 0..limit::DUE_AT_ONCE {
             match self.timers.pop_due(step.now) {
                 None => break,

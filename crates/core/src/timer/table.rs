@@ -108,7 +108,7 @@ enum Anchored {
     /// The record of the anchor belongs to the generation that gathers.
     Gathering,
     /// The record of the anchor is being committed.
-    Sealed,
+    InFlight,
     /// The anchor could not be recorded; another attempt follows.
     Unsafe,
 }
@@ -524,26 +524,26 @@ impl Timers {
     }
 
     /// Begins a new generation of changes.
-    pub fn seal(&mut self) {
-        self.undo.seal();
+    pub fn begin_commit(&mut self) {
+        self.undo.begin_commit();
         if self.anchored == Anchored::Gathering {
-            self.anchored = Anchored::Sealed;
+            self.anchored = Anchored::InFlight;
         }
     }
 
-    /// Confirms that the sealed generation is durable.
-    pub fn settle(&mut self) {
-        if self.undo.settle() {
+    /// Confirms that the generation in flight is durable.
+    pub fn commit_succeeded(&mut self) {
+        if self.undo.commit_succeeded() {
             self.held_until = None;
         }
-        if self.anchored == Anchored::Sealed {
+        if self.anchored == Anchored::InFlight {
             self.anchored = Anchored::Safe;
         }
     }
 
-    /// Reverts all changes that are not settled, because they could not be recorded. Timers that are due wait for
+    /// Reverts all changes that are not durable, because they could not be recorded. Timers that are due wait for
     /// [`limit::COMMIT_RETRY`].
-    pub fn undo(&mut self, now: Now) {
+    pub fn commit_failed(&mut self, now: Now) {
         while let Some(step) = self.undo.pop() {
             match step {
                 Undo::Entry(slot, before) => self.restore(slot, before),
@@ -558,7 +558,7 @@ impl Timers {
             }
         }
         self.held_until = Some(self.steady(now) + limit::COMMIT_RETRY);
-        if let Anchored::Gathering | Anchored::Sealed = self.anchored {
+        if let Anchored::Gathering | Anchored::InFlight = self.anchored {
             self.anchored = Anchored::Unsafe;
         }
     }
