@@ -138,10 +138,12 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Returns whether this effect may be seen before what was decided is durable: it acts on a session, which its
-    /// keeper records, or withdraws a question. Replies depend on the call: see
-    /// [`Request::is_about_records`](crate::Request::is_about_records).
-    pub const fn needs_no_commit(&self) -> bool {
+    /// Returns whether this effect waits for the commit of everything that was decided up to now.
+    ///
+    /// Keepers record sessions. So what acts on a session does not wait, and neither does the answer to a call for
+    /// which `about_session` is true (see [`Request::is_about_session`](crate::Request::is_about_session)). Timers,
+    /// messages and questions are rows of the database, so everything else waits.
+    pub fn waits_for_commit(&self, about_session: impl FnOnce(CallId) -> bool) -> bool {
         match self {
             Effect::Start { .. }
             | Effect::Force { .. }
@@ -150,17 +152,18 @@ impl Effect {
             | Effect::KeepLimits { .. }
             | Effect::Look { .. }
             | Effect::Watch { .. }
-            | Effect::Publish { .. } => true,
+            | Effect::Publish { .. } => false,
             // The answer of a person waits for the attempt to record it, and is carried out even if that fails.
-            Effect::Kill { end, .. } => !matches!(end, End::IdleDeclined),
-            Effect::Close { closing, .. } => matches!(closing, Closing::Withdrawn),
+            Effect::Kill { end, .. } => matches!(end, End::IdleDeclined),
+            Effect::Close { closing, .. } => matches!(closing, Closing::Answered(_)),
             Effect::Tell { update, .. } => match update {
-                Update::Accepted(_) | Update::Closed(_, Closing::Withdrawn) => true,
-                Update::Asked(_) | Update::Closed(_, Closing::Answered(_)) => false,
+                Update::Accepted(_) | Update::Closed(_, Closing::Withdrawn) => false,
+                Update::Asked(_) | Update::Closed(_, Closing::Answered(_)) => true,
             },
-            // No messages were taken, so nothing was decided.
-            Effect::Reply { outcome, .. } => {
-                matches!(outcome, Outcome::Messages(told, 0) if told.is_empty())
+            Effect::Reply { call, outcome } => {
+                // No messages were taken, so nothing was decided.
+                let nothing = matches!(outcome, Outcome::Messages(told, 0) if told.is_empty());
+                !nothing && !about_session(*call)
             }
             Effect::Record(_)
             | Effect::Ask { .. }
@@ -168,7 +171,7 @@ impl Effect {
             | Effect::Rest { .. }
             | Effect::Unprobe { .. }
             | Effect::PublishTimer { .. }
-            | Effect::Posted { .. } => false,
+            | Effect::Posted { .. } => true,
         }
     }
 

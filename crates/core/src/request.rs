@@ -70,16 +70,15 @@ pub enum Request {
 }
 
 impl Request {
-    /// Returns whether the answer is about timers, messages or questions, which the database holds. All other calls
-    /// are about sessions, which their keepers record.
-    pub const fn is_about_records(&self) -> bool {
+    /// Returns whether the answer is about a session, not about a timer, a message or a question.
+    pub const fn is_about_session(&self) -> bool {
         match self {
-            Request::Timer(_) | Request::ReadMessages { .. } | Request::Answer { .. } => true,
             Request::Run(_)
             | Request::Try(_)
             | Request::Join { .. }
             | Request::Kill { .. }
-            | Request::Extend { .. } => false,
+            | Request::Extend { .. } => true,
+            Request::Timer(_) | Request::ReadMessages { .. } | Request::Answer { .. } => false,
         }
     }
 }

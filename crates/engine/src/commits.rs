@@ -1,9 +1,7 @@
 //! Commits of what the core decides, while the event loop goes on.
 //!
-//! Keepers record sessions, so effects on sessions and answers about them never wait for the database. Everything else
-//! (answers about timers and messages, questions that are asked or answered, what an answer decides, probes,
-//! notifications) waits until what was decided up to then is committed. One commit is in flight at a time and what is decided meanwhile is the next one;
-//! if the first fails, both are undone.
+//! [`Effect::waits_for_commit`] says which effects wait. One commit is in flight at a time, and what is decided meanwhile
+//! is the next one; if the first fails, both are undone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,10 +96,16 @@ impl Commits {
 
     /// Takes the records, and the effects that wait for a commit, out of the effects of a turn.
     pub fn gather(&mut self, effects: &mut Vec<Effect>, calls: &HashMap<CallId, OpenCall>) {
+        let about_session = |call| {
+            let call = calls.get(&call);
+            call.is_some_and(|call| call.about_session)
+        };
         for effect in std::mem::take(effects) {
             match effect {
                 Effect::Record(record) => self.gathering.records.push(record),
-                effect if waits(&effect, calls) => self.gathering.effects.push(effect),
+                effect if effect.waits_for_commit(about_session) => {
+                    self.gathering.effects.push(effect)
+                }
                 effect => effects.push(effect),
             }
         }
@@ -159,15 +163,5 @@ impl Commits {
     pub fn is_full(&self) -> bool {
         let Generation { records, effects } = &self.gathering;
         self.in_flight.is_some() && records.len() + effects.len() >= MAX_GATHERED
-    }
-}
-
-/// True if an effect waits for the commit of what was decided up to now.
-fn waits(effect: &Effect, calls: &HashMap<CallId, OpenCall>) -> bool {
-    match effect {
-        Effect::Reply { call, .. } if calls.get(call).is_some_and(|call| !call.about_records) => {
-            false
-        }
-        effect => !effect.needs_no_commit(),
     }
 }

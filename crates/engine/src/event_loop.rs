@@ -21,8 +21,8 @@ const BATCH: usize = 256;
 /// Call that has not been answered yet.
 pub(super) struct OpenCall {
     pub reply: ReplyChannel,
-    /// True if its answer waits for the database.
-    pub about_records: bool,
+    /// True if its answer is about a session and does not wait for a commit.
+    pub about_session: bool,
     pub launch: Option<Launch>,
 }
 
@@ -155,7 +155,7 @@ impl Turns {
         };
         let open = OpenCall {
             reply: call.reply,
-            about_records: call.request.is_about_records(),
+            about_session: call.request.is_about_session(),
             launch: call.launch,
         };
         self.calls.insert(call.id, open);
