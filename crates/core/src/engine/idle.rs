@@ -38,8 +38,8 @@ impl Engine {
     /// limit after the last of them began to wait.
     fn hand_over_at(&self, entry: &SessionState) -> Option<Mono> {
         let stranded = entry.askers > 0 && !self.reaches_a_person(entry);
-        let idle = entry.session.idle.unwrap_or(limit::IDLE_DEFAULT);
-        stranded.then(|| entry.asker_since + idle)
+        let patience = entry.session.idle.unwrap_or(limit::HAND_OVER_DEFAULT);
+        stranded.then(|| entry.asker_since + patience)
     }
 
     /// Sets the idle timer and its alarm.
