@@ -74,7 +74,7 @@ async fn call(handle: &Handle, request: timer::Request) -> Outcome {
 fn mission(total: Millis) -> Create {
     Create {
         kind: Kind::Mission,
-        text: "look at the logs of the build".into(),
+        purpose: "look at the logs of the build".into(),
         until: None,
         total,
         standby: None,

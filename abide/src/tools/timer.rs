@@ -69,7 +69,7 @@ pub(super) fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
     let Some(Ok(condition)) = condition else {
         return Vec::new();
     };
-    let seen = row.reason.unwrap_or_default();
+    let seen = row.seen.unwrap_or_default();
     let mut sessions = Vec::new();
     sessions_to_end(&condition, &mut sessions);
     // With `any`, only the sessions that are named in the observation have ended.
@@ -97,7 +97,7 @@ fn sessions_to_end(condition: &Condition, found: &mut Vec<SessionId>) {
 /// Data of a new timer, so that the answer need not read it from the database. Only for a timer without an
 /// idempotency key: under a key the timer may have existed before.
 struct Given {
-    text: Arc<str>,
+    purpose: Arc<str>,
     until: Option<Arc<str>>,
     standby: Option<Millis>,
 }
@@ -106,7 +106,7 @@ impl Given {
     fn of(request: &Request) -> Option<Self> {
         match request {
             Request::Create(new) if new.key.is_none() => Some(Given {
-                text: new.text.clone(),
+                purpose: new.purpose.clone(),
                 until: new.until.clone(),
                 standby: new.standby.map(|time| time.min(new.total)),
             }),
@@ -120,7 +120,7 @@ impl Given {
             id: timer.id,
             agent: timer.agent.0.to_string(),
             kind: timer.kind,
-            text: self.text.to_string(),
+            purpose: self.purpose.to_string(),
             condition: self.until.as_deref().map(str::to_owned),
             created: timer.checked,
             checked: timer.checked,
@@ -128,7 +128,8 @@ impl Given {
             standby: self.standby,
             status: timer.status.as_str().to_owned(),
             remaining: None,
-            reason: None,
+            stop_reason: None,
+            seen: None,
             completed_by: None,
             late: None,
             ended: None,
@@ -242,7 +243,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
             }
         });
     }
-    let (kind, text) = match (reason, mission) {
+    let (kind, purpose) = match (reason, mission) {
         (Some(reason), None) => (Kind::Waiting, ("reason", reason)),
         (None, Some(mission)) => (Kind::Mission, ("mission", mission)),
         (Some(_), Some(_)) => {
@@ -260,7 +261,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
             ));
         }
     };
-    let text = checked(text.0, text.1)?;
+    let purpose = checked(purpose.0, purpose.1)?;
     let total = total.ok_or_else(|| {
         BadInput("`total_duration` is required for a new timer and must be a number of seconds above 0; got nothing.".into())
     })?;
@@ -280,7 +281,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     };
     let new = Create {
         kind,
-        text: text.into(),
+        purpose: purpose.into(),
         until,
         total,
         standby,
@@ -357,7 +358,7 @@ fn act(
             let request = Request::Act {
                 timer,
                 act,
-                reason: reason.map(Into::into),
+                stop_reason: reason.map(Into::into),
                 key: key.map(|key| Key(key.into())),
             };
             (request, What::Act)
@@ -481,7 +482,7 @@ impl TimerTool {
             let row = rows.next().flatten();
             let text = row
                 .as_ref()
-                .map(|row| row.text.as_str())
+                .map(|row| row.purpose.as_str())
                 .unwrap_or_default();
             lines.push(format!(
                 "{} {} {}: {} of {} elapsed, {} remain: {}",
@@ -512,7 +513,7 @@ impl TimerTool {
                     row.id,
                     row.kind.as_str(),
                     row.status,
-                    super::report::safe(&row.text)
+                    super::report::safe(&row.purpose)
                 ));
                 list.push(row_fields(&row));
             }
@@ -552,7 +553,7 @@ impl TimerTool {
                     row.id,
                     row.status,
                     timer_label(&row),
-                    row.text
+                    row.purpose
                 ),
             };
             let output = TimerResult {

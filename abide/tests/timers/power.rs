@@ -32,7 +32,7 @@ fn made(number: u64) -> Record {
         agent: Agent("ann".into()),
         conversation: None,
         kind: Kind::Mission,
-        text: format!(
+        purpose: format!(
             "mission {number} {}",
             "x".repeat((number % 7 * 300) as usize)
         )
@@ -59,7 +59,8 @@ fn completed(number: u64) -> [Record; 2] {
         status,
         total: Millis(60_000),
         remaining: Millis(0),
-        reason: None,
+        stop_reason: None,
+        seen: None,
         checked: at,
         at,
     };

@@ -185,7 +185,7 @@ pub enum Record {
         /// Purpose.
         kind: Kind,
         /// Reason of the wait, or text of the mission.
-        text: Arc<str>,
+        purpose: Arc<str>,
         /// Condition that completes the timer early, in the form that the interface wrote.
         until: Option<Arc<str>>,
         /// Idempotency key of the creation.
@@ -207,8 +207,8 @@ pub enum Record {
         state: State,
         /// Standby of the call that changed the timer.
         standby: Option<Millis>,
-        /// Reason that the caller gave.
-        reason: Option<Arc<str>>,
+        /// Reason given with cancel or pause.
+        stop_reason: Option<Arc<str>>,
         /// Time at which the timer was last asked for.
         checked: Wall,
     },
@@ -224,8 +224,10 @@ pub enum Record {
         total: Millis,
         /// Remaining time at the end.
         remaining: Millis,
-        /// Cause of the end: the observation, or the reason that the caller gave.
-        reason: Option<Arc<str>>,
+        /// Reason given with stop.
+        stop_reason: Option<Arc<str>>,
+        /// Last observation of the condition, or the reason why it can no longer hold.
+        seen: Option<Arc<str>>,
         /// Time at which the timer was last asked for.
         checked: Wall,
         /// Time of the end.

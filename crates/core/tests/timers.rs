@@ -372,7 +372,7 @@ fn request(words: &mut Words) -> Request {
                 deadline: Millis::from_secs(60),
             })
         }
-        "stop-all" => timer(timer::Request::StopAll { reason: None }),
+        "stop-all" => timer(timer::Request::StopAll { stop_reason: None }),
         "messages" => Request::ReadMessages {
             standby: words.time("standby").unwrap_or_default(),
             most: words.value("most").map_or(10, |n| n.parse().expect("most")),
@@ -385,7 +385,7 @@ fn request(words: &mut Words) -> Request {
 fn create(words: &mut Words, kind: Kind) -> Create {
     Create {
         kind,
-        text: words.next().into(),
+        purpose: words.next().into(),
         until: words.value("until").map(Into::into),
         total: words.time("total").expect("total="),
         standby: words.time("standby"),
@@ -449,7 +449,7 @@ impl Words {
         Request::Timer(timer::Request::Act {
             timer: self.timer(),
             act,
-            reason: self.value("reason").map(Into::into),
+            stop_reason: self.value("reason").map(Into::into),
             key: self.value("key").map(|key| Key(key.into())),
         })
     }
@@ -521,10 +521,10 @@ fn recorded(record: &timer::Record) -> String {
         timer::Record::Created {
             id,
             kind,
-            text,
+            purpose,
             total,
             ..
-        } => format!("{} made: {} \"{text}\" {total}", t(*id), kind.as_str()),
+        } => format!("{} made: {} \"{purpose}\" {total}", t(*id), kind.as_str()),
         timer::Record::Changed { number, state, .. } => {
             let place = match state.place {
                 Place::Front => "front",

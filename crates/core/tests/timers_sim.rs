@@ -264,7 +264,7 @@ impl World {
                 } else {
                     Kind::Waiting
                 },
-                text: "why".into(),
+                purpose: "why".into(),
                 until: self.dice.one_in(4).then(|| "port".into()),
                 total: self.dice.time(),
                 standby: maybe(&mut self.dice),
@@ -286,7 +286,7 @@ impl World {
                     2..=3 => Act::Pause(self.dice.time()),
                     _ => Act::Resume,
                 },
-                reason: None,
+                stop_reason: None,
                 key: None,
             },
             8 => {

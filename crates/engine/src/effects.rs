@@ -217,13 +217,13 @@ impl Performer {
     /// Adds the last observation of the prober to a timer that ended before its condition held.
     pub fn add_last_observation(&self, effect: &mut Effect) {
         if let Effect::Record(Record::Timer(timer::Record::Ended {
-            id, reason, status, ..
+            id, seen, status, ..
         })) = effect
-            && reason.is_none()
+            && seen.is_none()
             && matches!(status, Status::Completed { .. })
         {
-            let seen = self.probes.last_seen(*id).filter(|seen| !seen.is_empty());
-            *reason = seen.map(Into::into);
+            let last = self.probes.last_seen(*id).filter(|last| !last.is_empty());
+            *seen = last.map(Into::into);
         }
     }
 

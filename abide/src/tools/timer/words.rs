@@ -23,7 +23,7 @@ pub(super) fn done_before(act: Act, row: &TimerRow, tells: Tells) -> String {
 }
 
 fn acted(act: Act, id: TimerId, counted: &str, next: &str, row: Option<&TimerRow>) -> String {
-    let note = row.and_then(|row| row.reason.as_deref());
+    let note = row.and_then(|row| row.stop_reason.as_deref());
     let note = note.map(|note| format!("\nWhy: {note}"));
     format!(
         "Timer '{id}' was {}: {counted}.{}{}\n{}",
@@ -50,7 +50,7 @@ fn course(elapsed: Millis, total: Millis, remaining: Millis) -> String {
 
 /// Reason or mission of a timer, on a line of its own.
 pub(super) fn purpose(row: Option<&TimerRow>) -> String {
-    row.map(|row| format!("\n{}: {}", timer_label(row), row.text))
+    row.map(|row| format!("\n{}: {}", timer_label(row), row.purpose))
         .unwrap_or_default()
 }
 
@@ -144,16 +144,12 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
     let status = api::TimerStatus::of(&row.status);
     let completed_by = row.completed_by.as_deref();
     let (reason, mission) = match row.kind {
-        Kind::Waiting => (Some(row.text.clone()), None),
-        Kind::Mission => (None, Some(row.text.clone())),
+        Kind::Waiting => (Some(row.purpose.clone()), None),
+        Kind::Mission => (None, Some(row.purpose.clone())),
     };
-    let note = || row.reason.clone();
-    let (seen, stop_reason) = match (completed_by, status) {
-        (Some(_), _) => (note(), None),
-        // The note of a resumed timer is no reason for a stop.
-        (None, Some(api::TimerStatus::Running)) => (None, None),
-        (None, _) => (None, note()),
-    };
+    // A reason that was given with `resume_timer` is not the reason of a stop.
+    let running = status == Some(api::TimerStatus::Running);
+    let stop_reason = row.stop_reason.clone().filter(|_| !running);
     api::Timer {
         timer_id: api::Id(row.id),
         timer_type: row.kind.into(),
@@ -170,7 +166,7 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
         pause_until: None,
         ended_at: row.ended.map(|ended| ended.0),
         completed_by: completed_by.and_then(api::CompletedBy::of),
-        seen,
+        seen: row.seen.clone(),
         stop_reason,
         late: row.late.map(Into::into),
         last_look: None,

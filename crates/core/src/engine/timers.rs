@@ -55,10 +55,10 @@ impl Engine {
             Request::Act {
                 timer,
                 act,
-                reason,
+                stop_reason,
                 key,
             } => {
-                let acted = self.act(step, call, &caller, timer, act, reason)?;
+                let acted = self.act(step, call, &caller, timer, act, stop_reason)?;
                 if let Some(key) = key {
                     let number = acted.number;
                     let acted = timer::Record::Acted { number, key };
@@ -107,12 +107,12 @@ impl Engine {
                 step.push(Effect::Reply { call, outcome });
                 Ok(())
             }
-            Request::StopAll { reason } => {
+            Request::StopAll { stop_reason } => {
                 let slots: Vec<_> = self.timers.slots(&caller, None).collect();
                 let mut stopped = 0;
                 for slot in slots {
                     let ended = self.timers.act(step.now, slot, Act::Stop)?;
-                    self.stopped(step, &ended, reason.clone());
+                    self.stopped(step, &ended, stop_reason.clone());
                     stopped += 1;
                 }
                 let outcome = Outcome::TimersStopped(stopped);
@@ -223,7 +223,7 @@ impl Engine {
             agent: agent.clone(),
             conversation: conversation.clone(),
             kind: new.kind,
-            text: new.text,
+            purpose: new.purpose,
             until: new.until.clone(),
             key: new.key,
             total: new.total,
@@ -297,7 +297,7 @@ impl Engine {
         caller: &Option<Agent>,
         id: TimerId,
         act: Act,
-        reason: Option<Arc<str>>,
+        stop_reason: Option<Arc<str>>,
     ) -> Result<Timer, Refusal> {
         let slot = match self.timers.find(caller, id)? {
             Found::Live(slot) => slot,
@@ -307,9 +307,9 @@ impl Engine {
         };
         let timer = self.timers.act(step.now, slot, act)?;
         if act == Act::Stop {
-            self.stopped(step, &timer, reason);
+            self.stopped(step, &timer, stop_reason);
         } else {
-            self.changed(step, slot, None, reason);
+            self.changed(step, slot, None, stop_reason);
             self.interrupt_standing(step, &timer, act);
             if timer.conditional {
                 let (paused, timer, until) = (timer.clone(), id, None);
@@ -327,8 +327,8 @@ impl Engine {
         Ok(timer)
     }
 
-    fn stopped(&mut self, step: &mut Step<'_>, timer: &Timer, reason: Option<Arc<str>>) {
-        self.record_end(step, timer, reason);
+    fn stopped(&mut self, step: &mut Step<'_>, timer: &Timer, stop_reason: Option<Arc<str>>) {
+        self.record_end(step, timer, stop_reason, None);
         self.interrupt_standing(step, timer, Act::Stop);
     }
 
@@ -346,7 +346,7 @@ impl Engine {
         step: &mut Step<'_>,
         slot: u64,
         standby: Option<Millis>,
-        reason: Option<Arc<str>>,
+        stop_reason: Option<Arc<str>>,
     ) {
         let Some(state) = self.timers.state(slot) else {
             return;
@@ -359,20 +359,27 @@ impl Engine {
             number: timer.number,
             state,
             standby,
-            reason,
+            stop_reason,
             checked: timer.checked,
         })));
         step.push(Effect::PublishTimer { timer: id });
     }
 
-    fn record_end(&mut self, step: &mut Step<'_>, timer: &Timer, reason: Option<Arc<str>>) {
+    fn record_end(
+        &mut self,
+        step: &mut Step<'_>,
+        timer: &Timer,
+        stop_reason: Option<Arc<str>>,
+        seen: Option<Arc<str>>,
+    ) {
         step.push(Effect::Record(Record::Timer(timer::Record::Ended {
             number: timer.number,
             id: timer.id,
             status: timer.status,
             total: timer.total,
             remaining: timer.remaining,
-            reason,
+            stop_reason,
+            seen,
             checked: timer.checked,
             at: step.now.wall,
         })));
@@ -468,7 +475,7 @@ impl Engine {
     /// Ends a timer and reports it once: in the answers of the calls that stand by, or else by a message. The message
     /// is recorded in both cases, because an answer may be lost.
     fn completed(&mut self, step: &mut Step<'_>, timer: Timer, seen: Option<Arc<str>>) {
-        self.record_end(step, &timer, seen);
+        self.record_end(step, &timer, None, seen);
         let calls = self.standing.release(timer.number);
         let subject = Subject {
             about: About::Timer(timer.id),

@@ -32,7 +32,7 @@ pub enum Request {
         /// Act.
         act: Act,
         /// Reason that the caller gives.
-        reason: Option<Arc<str>>,
+        stop_reason: Option<Arc<str>>,
         /// Idempotency key of the call. Only the key of the last act is recorded.
         key: Option<Key>,
     },
@@ -63,7 +63,7 @@ pub enum Request {
     /// Stop all of the caller's timers that have not ended.
     StopAll {
         /// Reason that the caller gives.
-        reason: Option<Arc<str>>,
+        stop_reason: Option<Arc<str>>,
     },
 }
 
@@ -89,7 +89,7 @@ pub struct Create {
     /// Purpose.
     pub kind: Kind,
     /// Reason of the wait, or text of the mission.
-    pub text: Arc<str>,
+    pub purpose: Arc<str>,
     /// Condition that completes the timer early, in the form that the interface wrote.
     pub until: Option<Arc<str>>,
     /// Total duration.

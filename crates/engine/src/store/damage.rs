@@ -306,7 +306,7 @@ mod tests {
         let db = connect(path).unwrap();
         db.execute_batch("BEGIN").unwrap();
         for number in 0..timers {
-            let sql = "INSERT INTO timer (number, id, agent, kind, text, created_ms, checked_ms, total_ms, status, \
+            let sql = "INSERT INTO timer (number, id, agent, kind, purpose, created_ms, checked_ms, total_ms, status, \
                        background, due_ms) VALUES (?, ?, 'a', 'mission', ?, 0, 0, 1000, 'running', 0, 1000)";
             let text = format!("timer {number} {}", "x".repeat(200));
             db.execute(

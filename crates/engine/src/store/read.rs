@@ -269,7 +269,7 @@ pub struct TimerRow {
     /// Kind.
     pub kind: Kind,
     /// Reason or mission.
-    pub text: String,
+    pub purpose: String,
     /// Condition that completes it early, as given.
     pub condition: Option<String>,
     /// Time of creation.
@@ -284,8 +284,10 @@ pub struct TimerRow {
     pub status: String,
     /// Remaining time when it was paused or ended.
     pub remaining: Option<Millis>,
-    /// Reason of a stop, or the last observation of its condition.
-    pub reason: Option<String>,
+    /// Reason given with stop, cancel or pause.
+    pub stop_reason: Option<String>,
+    /// Last observation of its condition, or the reason why it can no longer hold.
+    pub seen: Option<String>,
     /// Cause of its completion.
     pub completed_by: Option<String>,
     /// Delay after its due time.
@@ -368,9 +370,9 @@ pub struct Stats {
     pub latest: Millis,
 }
 
-pub(super) const TIMER: &str = "SELECT number, agent, kind, text, condition, created_ms, checked_ms, \
-    total_ms, standby_ms, status, remaining_ms, reason, completed_by, late_ms, ended_ms, acted \
-    FROM timer";
+pub(super) const TIMER: &str = "SELECT number, agent, kind, purpose, condition, created_ms, checked_ms, \
+    total_ms, standby_ms, status, remaining_ms, stop_reason, seen, completed_by, late_ms, ended_ms, \
+    acted FROM timer";
 const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms, conversation, wakes \
      FROM message";
 
@@ -527,7 +529,7 @@ impl StoreReader {
             id: TimerId::from_bits(self.shuffle.mix(number)),
             agent: row.get(1)?,
             kind: kind(&word),
-            text: row.get(3)?,
+            purpose: row.get(3)?,
             condition: row.get(4)?,
             created: Wall(row.get(5)?),
             checked: Wall(row.get(6)?),
@@ -535,11 +537,12 @@ impl StoreReader {
             standby: row.get::<_, Option<u64>>(8)?.map(Millis),
             status: row.get(9)?,
             remaining: row.get::<_, Option<u64>>(10)?.map(Millis),
-            reason: row.get(11)?,
-            completed_by: row.get(12)?,
-            late: row.get::<_, Option<u64>>(13)?.map(Millis),
-            ended: row.get::<_, Option<u64>>(14)?.map(Wall),
-            acted: row.get(15)?,
+            stop_reason: row.get(11)?,
+            seen: row.get(12)?,
+            completed_by: row.get(13)?,
+            late: row.get::<_, Option<u64>>(14)?.map(Millis),
+            ended: row.get::<_, Option<u64>>(15)?.map(Wall),
+            acted: row.get(16)?,
         })
     }
 }
@@ -609,7 +612,7 @@ mod tests {
         let reader = reader(&folder);
         let fill = format!(
             "WITH RECURSIVE n(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < {ENDED})
-             INSERT INTO timer (number, id, agent, kind, text, created_ms, checked_ms, total_ms,
+             INSERT INTO timer (number, id, agent, kind, purpose, created_ms, checked_ms, total_ms,
              status, background, ended_ms) SELECT n, 'timer_k3v9x2bc',
              CASE WHEN n < 3 THEN 'few' ELSE 'many' END, 'waiting', 'x', 1, 1, 1, 'completed', 0, n
              FROM n;"

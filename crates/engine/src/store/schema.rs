@@ -96,6 +96,11 @@ const MIGRATIONS: &[&str] = &[
     "ALTER TABLE timer ADD COLUMN conversation TEXT;
     ALTER TABLE message ADD COLUMN conversation TEXT;
     ALTER TABLE message ADD COLUMN wakes INTEGER NOT NULL DEFAULT 0;",
+    // The same words as in results: the reason that a caller gave and the observation of the condition are two facts.
+    "ALTER TABLE timer RENAME COLUMN text TO purpose;
+    ALTER TABLE timer RENAME COLUMN reason TO stop_reason;
+    ALTER TABLE timer ADD COLUMN seen TEXT;
+    UPDATE timer SET seen = stop_reason, stop_reason = NULL WHERE completed_by IS NOT NULL;",
 ];
 
 /// Applies the migrations that are missing. Refuses a schema of a later version.

@@ -136,7 +136,7 @@ impl Filter {
         if let Some(text) = &query.text {
             let like = Value::from(format!("%{}%", escaped(text)));
             filter.and(
-                "(text LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\')",
+                "(purpose LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\')",
                 [like.clone(), like],
             );
         }

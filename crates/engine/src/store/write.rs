@@ -93,7 +93,7 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
             agent,
             conversation,
             kind,
-            text,
+            purpose,
             until,
             key,
             total,
@@ -103,7 +103,7 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
         } => {
             transaction
                 .prepare_cached(
-                    "INSERT INTO timer (number, id, agent, kind, text, condition, key, created_ms, \
+                    "INSERT INTO timer (number, id, agent, kind, purpose, condition, key, created_ms, \
                  checked_ms, total_ms, standby_ms, status, background, due_ms, conversation) \
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?, ?)",
                 )?
@@ -112,7 +112,7 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
                     id.to_string(),
                     agent.0.as_ref(),
                     kind.as_str(),
-                    text.as_ref(),
+                    purpose.as_ref(),
                     until.as_deref(),
                     key.as_ref().map(|key| key.0.as_ref()),
                     at.0,
@@ -127,7 +127,7 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
             number,
             state,
             standby,
-            reason,
+            stop_reason,
             checked,
         } => {
             changed(
@@ -135,7 +135,7 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
                 *number,
                 *state,
                 *standby,
-                reason.as_deref(),
+                stop_reason.as_deref(),
                 *checked,
             )?;
         }
@@ -144,7 +144,8 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
             status,
             total,
             remaining,
-            reason,
+            stop_reason,
+            seen,
             checked,
             at,
             ..
@@ -155,7 +156,7 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
             };
             transaction
                 .prepare_cached(
-                    "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, reason = ?, \
+                    "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, stop_reason = ?, seen = ?, \
                  completed_by = ?, late_ms = ?, checked_ms = ?, ended_ms = ?, due_ms = NULL, \
                  pause_until_ms = NULL WHERE number = ? AND ended_ms IS NULL",
                 )?
@@ -163,7 +164,8 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
                     status.as_str(),
                     total.0,
                     remaining.0,
-                    reason.as_deref(),
+                    stop_reason.as_deref(),
+                    seen.as_deref(),
                     by,
                     late,
                     checked.0,
@@ -198,7 +200,7 @@ fn changed(
     number: u64,
     state: timer::State,
     standby: Option<Millis>,
-    reason: Option<&str>,
+    stop_reason: Option<&str>,
     checked: Wall,
 ) -> Result<(), StoreFault> {
     let background = state.place == Place::Background;
@@ -213,7 +215,7 @@ fn changed(
     transaction
         .prepare_cached(
             "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
-         pause_until_ms = ?, remaining_ms = ?, standby_ms = coalesce(?, standby_ms), reason = ?, \
+         pause_until_ms = ?, remaining_ms = ?, standby_ms = coalesce(?, standby_ms), stop_reason = ?, \
          checked_ms = ? WHERE number = ?",
         )?
         .execute(params![
@@ -224,7 +226,7 @@ fn changed(
             pause_until,
             remaining,
             standby.map(|time| time.0),
-            reason,
+            stop_reason,
             checked.0,
             number,
         ])?;

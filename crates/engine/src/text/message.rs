@@ -52,11 +52,11 @@ pub fn timer_completion(row: &TimerRow) -> String {
         "Timer '{}' has completed.\n{}: {}\nTotal duration: {}\nElapsed time: {}",
         row.id,
         timer_label(row),
-        row.text,
+        row.purpose,
         seconds(row.total),
         seconds(elapsed)
     );
-    match (row.completed_by.as_deref(), &row.reason) {
+    match (row.completed_by.as_deref(), &row.seen) {
         (Some("condition"), Some(seen)) => text.push_str(&format!("\nCondition: {seen}")),
         (Some("impossible"), Some(why)) => {
             text.push_str(&format!("\nThe condition can no longer hold: {why}"));
@@ -72,7 +72,7 @@ pub fn timer_completion(row: &TimerRow) -> String {
     text
 }
 
-/// The name of the field that holds a timer's text.
+/// The name of the field that holds a timer's purpose.
 pub fn timer_label(row: &TimerRow) -> &'static str {
     match row.kind {
         Kind::Waiting => "Reason",

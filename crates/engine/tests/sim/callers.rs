@@ -150,7 +150,7 @@ impl World {
                 true => Kind::Mission,
                 false => Kind::Waiting,
             },
-            text: text.as_str().into(),
+            purpose: text.as_str().into(),
             until: dice.chance(30).then(|| "port".into()),
             total: Millis(total),
             standby,
@@ -189,7 +189,7 @@ impl World {
                 let act = timer::Request::Act {
                     timer,
                     act,
-                    reason: None,
+                    stop_reason: None,
                     key: None,
                 };
                 (act, Some(0))

@@ -83,8 +83,8 @@ impl Book {
         self.tell(now, || format!("durable: {record:?}"));
         let mut facts = self.facts.lock().unwrap();
         match record {
-            Record::Timer(timer::Record::Created { id, text, .. }) => {
-                let asked = facts.asked[&**text];
+            Record::Timer(timer::Record::Created { id, purpose, .. }) => {
+                let asked = facts.asked[&**purpose];
                 let before = facts.made.insert(*id, asked);
                 assert_eq!(before, None, "{id} was made twice");
             }
@@ -175,7 +175,7 @@ impl Book {
         );
         let facts = self.facts.lock().unwrap();
         for text in &facts.refused {
-            let rows = disk.count("SELECT count(*) FROM timer WHERE text = ?", [text]);
+            let rows = disk.count("SELECT count(*) FROM timer WHERE purpose = ?", [text]);
             assert_eq!(rows, 0, "the refused timer {text} exists");
         }
         for timer in &facts.ended {

@@ -85,7 +85,7 @@ impl Stage {
 fn create(text: &str) -> Create {
     Create {
         kind: Kind::Mission,
-        text: text.into(),
+        purpose: text.into(),
         until: None,
         total: Millis::from_secs(3_600),
         standby: None,
