@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use abide_core::TimerId;
-use abide_core::timer::{By, Kind, Place, Status};
+use abide_core::timer::{By, Kind, Status, WaitMode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -124,8 +124,8 @@ impl TimerStatus {
 impl From<Status> for TimerStatus {
     fn from(status: Status) -> Self {
         match status {
-            Status::Running(Place::Front) => TimerStatus::Running,
-            Status::Running(Place::Background) => TimerStatus::RunningBackground,
+            Status::Running(WaitMode::Foreground) => TimerStatus::Running,
+            Status::Running(WaitMode::Background) => TimerStatus::RunningBackground,
             Status::Paused { .. } => TimerStatus::Paused,
             Status::Completed { .. } => TimerStatus::Completed,
             Status::Stopped => TimerStatus::Stopped,

@@ -38,11 +38,11 @@ impl Kind {
     }
 }
 
-/// Expectation that a call waits for a timer.
+/// Mode of a running timer: a call waits for it, or its completion is a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WaitMode {
     /// The agent waits, or may wait again.
-    Front,
+    Foreground,
     /// The agent has given up waiting; the timer continues and its completion is a message.
     Background,
 }
@@ -51,11 +51,11 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// The timer counts down.
-    Running(Place),
+    Running(WaitMode),
     /// The timer is paused: its remaining time does not change.
     Paused {
-        /// Place of the timer after the pause.
-        back_to: Place,
+        /// Wait mode after the pause.
+        back_to: WaitMode,
         /// Time at which the timer resumes by itself.
         until: Steady,
     },
@@ -74,8 +74,8 @@ impl Status {
     /// The word used in results and records.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Status::Running(Place::Front) => "running",
-            Status::Running(Place::Background) => "running_background",
+            Status::Running(WaitMode::Foreground) => "running",
+            Status::Running(WaitMode::Background) => "running_background",
             Status::Paused { .. } => "paused",
             Status::Completed { .. } => "completed",
             Status::Stopped => "stopped",
@@ -251,8 +251,8 @@ pub struct State {
     pub total: Millis,
     /// Course: running or paused.
     pub course: Course,
-    /// Place while it runs, or after the pause.
-    pub place: Place,
+    /// Wait mode while it runs, or after the pause.
+    pub wait_mode: WaitMode,
 }
 
 /// Course of a timer.

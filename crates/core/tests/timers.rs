@@ -21,7 +21,7 @@ use abide_core::message::{self, About, Told};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::time::Boot;
-use abide_core::timer::{self, Act, By, Course, Create, Kind, Place, Status, Timer, Why};
+use abide_core::timer::{self, Act, By, Course, Create, Kind, Status, Timer, WaitMode, Why};
 use abide_core::{
     Agent, CallId, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis,
     Mono, Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
@@ -526,16 +526,16 @@ fn recorded(record: &timer::Record) -> String {
             ..
         } => format!("{} made: {} \"{purpose}\" {total}", t(*id), kind.as_str()),
         timer::Record::Changed { number, state, .. } => {
-            let place = match state.place {
-                Place::Front => "front",
-                Place::Background => "background",
+            let mode = match state.wait_mode {
+                WaitMode::Foreground => "foreground",
+                WaitMode::Background => "background",
             };
             let course = match state.course {
                 Course::Running { .. } => "running".into(),
                 Course::Paused { remaining, .. } => format!("paused with {remaining} left"),
             };
             let total = state.total;
-            format!("t{} {course} in {place} of {total}", number + 1)
+            format!("t{} {course} in {mode} of {total}", number + 1)
         }
         timer::Record::Ended { number, status, .. } => {
             format!("t{} {}", number + 1, status.as_str())

@@ -8,7 +8,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{
-    Act, Anchor, By, Course, Create, Kind, Place, Refusal, State, Status, StoredTimer, Timer,
+    Act, Anchor, By, Course, Create, Kind, Refusal, State, Status, StoredTimer, Timer, WaitMode,
 };
 use crate::id::{Agent, Conversation, Key, NUMBER_BITS, Shuffle, TimerId};
 use crate::limit;
@@ -25,7 +25,7 @@ pub(crate) struct Timers {
     shuffle: Shuffle,
     anchor: Anchor,
     agents: Vec<Agent>,
-    places: BTreeMap<Agent, u32>,
+    agent_indices: BTreeMap<Agent, u32>,
     next: u64,
     live: BTreeMap<Slot, Entry>,
     /// Remaining times of paused timers.
@@ -88,11 +88,11 @@ impl Entry {
         };
     }
 
-    fn place(self) -> Place {
+    fn wait_mode(self) -> WaitMode {
         if self.is(BACKGROUND) {
-            Place::Background
+            WaitMode::Background
         } else {
-            Place::Front
+            WaitMode::Foreground
         }
     }
 }
@@ -150,10 +150,10 @@ impl Timers {
         let mut live = Vec::with_capacity(kept.len());
         let mut queue = Vec::with_capacity(kept.len());
         for timer in kept {
-            let Some(place) = self.place_of(&timer.agent) else {
+            let Some(agent_index) = self.agent_index_of(&timer.agent) else {
                 continue;
             };
-            let slot = slot(place, timer.number);
+            let slot = slot(agent_index, timer.number);
             let at = match timer.state.course {
                 Course::Running { due } => due,
                 Course::Paused { remaining, until } => {
@@ -163,7 +163,7 @@ impl Timers {
             };
             let mut flags = 0;
             flags |= u16::from(timer.kind == Kind::Mission) * MISSION;
-            flags |= u16::from(timer.state.place == Place::Background) * BACKGROUND;
+            flags |= u16::from(timer.state.wait_mode == WaitMode::Background) * BACKGROUND;
             flags |= u16::from(matches!(timer.state.course, Course::Paused { .. })) * PAUSED;
             flags |= u16::from(timer.conditional) * CONDITIONAL;
             let entry = Entry {
@@ -173,7 +173,7 @@ impl Timers {
                 flags,
             };
             if let Some(key) = timer.key {
-                self.keys.insert((slot & PLACE, key.clone()), slot);
+                self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
                 self.key_of.insert(slot, key);
             }
             if let Some(conversation) = timer.conversation {
@@ -241,10 +241,10 @@ impl Timers {
         if self.live.len() >= limit::TIMERS {
             return Err(many("timers are running already", limit::TIMERS));
         }
-        let Some(place) = self.place_of(agent) else {
+        let Some(agent_index) = self.agent_index_of(agent) else {
             return Err(many("agents own timers already", limit::AGENTS));
         };
-        let slot = slot(place, self.next);
+        let slot = slot(agent_index, self.next);
         self.next += 1;
         let mut entry = Entry {
             total: Short::new(new.total.0),
@@ -261,7 +261,7 @@ impl Timers {
         };
         if let Some(key) = &new.key {
             self.undo.push(Undo::Key(slot, key.clone()));
-            self.keys.insert((slot & PLACE, key.clone()), slot);
+            self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
             self.key_of.insert(slot, key.clone());
         }
         Ok(slot)
@@ -269,8 +269,8 @@ impl Timers {
 
     /// Timer that was created with this idempotency key.
     pub fn keyed(&self, agent: &Agent, key: &Key) -> Option<Found> {
-        let place = u64::from(*self.places.get(agent)?) << NUMBER_BITS;
-        let slot = *self.keys.get(&(place, key.clone()))?;
+        let agent_index = u64::from(*self.agent_indices.get(agent)?) << NUMBER_BITS;
+        let slot = *self.keys.get(&(agent_index, key.clone()))?;
         if self.live.contains_key(&slot) {
             return Some(Found::Live(slot));
         }
@@ -280,9 +280,14 @@ impl Timers {
     /// Timer that this caller may see: its own, or any if the caller is a person.
     pub fn find(&self, caller: &Option<Agent>, id: TimerId) -> Result<Found, Refusal> {
         let number = self.shuffle.sort(id.0.bits());
-        let live = |place: u32| Some(slot(place, number)).filter(|s| self.live.contains_key(s));
+        let live = |agent_index: u32| {
+            Some(slot(agent_index, number)).filter(|s| self.live.contains_key(s))
+        };
         let found = match caller {
-            Some(agent) => self.places.get(agent).and_then(|place| live(*place)),
+            Some(agent) => self
+                .agent_indices
+                .get(agent)
+                .and_then(|agent_index| live(*agent_index)),
             None => (0..self.agents.len() as u32).find_map(live),
         };
         if let Some(slot) = found {
@@ -310,14 +315,14 @@ impl Timers {
         caller: &Option<Agent>,
         after: Option<TimerId>,
     ) -> impl Iterator<Item = Slot> {
-        let places = match caller {
-            Some(agent) => self.places.get(agent).map_or(0..0, |p| *p..*p + 1),
+        let indices = match caller {
+            Some(agent) => self.agent_indices.get(agent).map_or(0..0, |p| *p..*p + 1),
             None => 0..self.agents.len() as u32,
         };
         let after = after.map(|id| self.shuffle.sort(id.0.bits()));
         let from = after.map_or(0, |number| number + 1);
-        places.flat_map(move |place| {
-            let range = slot(place, from)..slot(place + 1, 0);
+        indices.flat_map(move |agent_index| {
+            let range = slot(agent_index, from)..slot(agent_index + 1, 0);
             self.live.range(range).map(|(slot, _)| *slot)
         })
     }
@@ -336,13 +341,13 @@ impl Timers {
         let at = Steady(entry.at.get());
         let (status, remaining, pause_until) = match self.paused.get(&slot) {
             Some(left) => {
-                let (back_to, until) = (entry.place(), at);
+                let (back_to, until) = (entry.wait_mode(), at);
                 let status = Status::Paused { back_to, until };
                 (status, Millis(*left), Some(self.anchor.wall(at)))
             }
             None => {
                 let left = at.since(self.steady(now));
-                (Status::Running(entry.place()), left, None)
+                (Status::Running(entry.wait_mode()), left, None)
             }
         };
         let total = Millis(entry.total.get());
@@ -380,7 +385,7 @@ impl Timers {
         Some(State {
             total: Millis(entry.total.get()),
             course,
-            place: entry.place(),
+            wait_mode: entry.wait_mode(),
         })
     }
 
@@ -454,9 +459,9 @@ impl Timers {
         if self.ended_order.len() == limit::ENDED_TIMERS
             && let Some(oldest) = self.ended_order.pop_front()
             && let Some(old) = self.ended.remove(&oldest)
-            && let Some(place) = self.places.get(&old.agent)
+            && let Some(agent_index) = self.agent_indices.get(&old.agent)
         {
-            let slot = slot(*place, oldest);
+            let slot = slot(*agent_index, oldest);
             self.forget_key(slot);
             self.conversations.remove(&slot);
         }
@@ -467,12 +472,12 @@ impl Timers {
     /// Adds timers that ended before the start.
     pub fn remember(&mut self, ended: Vec<(Timer, Option<Key>)>) {
         for (timer, key) in ended {
-            let Some(place) = self.place_of(&timer.agent) else {
+            let Some(agent_index) = self.agent_index_of(&timer.agent) else {
                 continue;
             };
             if let Some(key) = key {
-                let slot = slot(place, timer.number);
-                self.keys.insert((slot & PLACE, key.clone()), slot);
+                let slot = slot(agent_index, timer.number);
+                self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
                 self.key_of.insert(slot, key);
             }
             self.keep_ended(timer);
@@ -552,7 +557,7 @@ impl Timers {
                     self.ended_order.retain(|known| *known != number);
                 }
                 Undo::Key(slot, key) => {
-                    self.keys.remove(&(slot & PLACE, key));
+                    self.keys.remove(&(slot & AGENT_MASK, key));
                     self.key_of.remove(&slot);
                 }
             }
@@ -613,38 +618,38 @@ impl Timers {
 
     fn forget_key(&mut self, slot: Slot) {
         if let Some(key) = self.key_of.remove(&slot) {
-            self.keys.remove(&(slot & PLACE, key));
+            self.keys.remove(&(slot & AGENT_MASK, key));
         }
     }
 
     fn agent(&self, slot: Slot) -> Agent {
-        let place = (slot >> NUMBER_BITS) as usize;
-        self.agents.get(place).cloned().unwrap_or_default()
+        let agent_index = (slot >> NUMBER_BITS) as usize;
+        self.agents.get(agent_index).cloned().unwrap_or_default()
     }
 
-    fn place_of(&mut self, agent: &Agent) -> Option<u32> {
-        if let Some(place) = self.places.get(agent) {
-            return Some(*place);
+    fn agent_index_of(&mut self, agent: &Agent) -> Option<u32> {
+        if let Some(agent_index) = self.agent_indices.get(agent) {
+            return Some(*agent_index);
         }
         if self.agents.len() >= limit::AGENTS {
             return None;
         }
-        let place = self.agents.len() as u32;
+        let agent_index = self.agents.len() as u32;
         self.agents.push(agent.clone());
-        self.places.insert(agent.clone(), place);
-        Some(place)
+        self.agent_indices.insert(agent.clone(), agent_index);
+        Some(agent_index)
     }
 }
 
 /// Bits of a slot that hold the index of its agent.
-const PLACE: u64 = !((1 << NUMBER_BITS) - 1);
+const AGENT_MASK: u64 = !((1 << NUMBER_BITS) - 1);
 
-fn slot(place: u32, number: u64) -> Slot {
-    u64::from(place) << NUMBER_BITS | number
+fn slot(agent_index: u32, number: u64) -> Slot {
+    u64::from(agent_index) << NUMBER_BITS | number
 }
 
 fn number(slot: Slot) -> u64 {
-    slot & !PLACE
+    slot & !AGENT_MASK
 }
 
 pub(crate) fn not_allowed(timer: &Timer, attempt: &'static str) -> Refusal {

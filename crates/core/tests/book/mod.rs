@@ -68,7 +68,7 @@ impl Book {
                     state: timer::State {
                         total: *total,
                         course: timer::Course::Running { due: *due },
-                        place: timer::Place::Front,
+                        wait_mode: timer::WaitMode::Foreground,
                     },
                     checked: *at,
                     key: key.clone(),

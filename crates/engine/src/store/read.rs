@@ -7,7 +7,7 @@ use abide_core::limit;
 use abide_core::message::{self, About};
 use abide_core::record::StoredState;
 use abide_core::time::{Millis, Steady, Wall};
-use abide_core::timer::{self, Anchor, By, Course, Kind, Place, State, Status, Timer, Until};
+use abide_core::timer::{self, Anchor, By, Course, Kind, State, Status, Timer, Until, WaitMode};
 use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -146,10 +146,10 @@ fn timers(
             state: State {
                 total: Millis(row.get(3)?),
                 course,
-                place: if row.get(4)? {
-                    Place::Background
+                wait_mode: if row.get(4)? {
+                    WaitMode::Background
                 } else {
-                    Place::Front
+                    WaitMode::Foreground
                 },
             },
             checked: Wall(row.get(8)?),

@@ -4,7 +4,7 @@ use abide_core::Record;
 use abide_core::message::{self, About};
 use abide_core::question::{Answer, Closing};
 use abide_core::time::{Millis, Wall};
-use abide_core::timer::{self, Course, Place, Status};
+use abide_core::timer::{self, Course, Status, WaitMode};
 use rusqlite::{Connection, params};
 
 use super::{StoreFault, in_transaction};
@@ -203,10 +203,10 @@ fn changed(
     stop_reason: Option<&str>,
     checked: Wall,
 ) -> Result<(), StoreFault> {
-    let background = state.place == Place::Background;
-    let status = match (state.course, state.place) {
+    let background = state.wait_mode == WaitMode::Background;
+    let status = match (state.course, state.wait_mode) {
         (Course::Paused { .. }, _) => "paused",
-        (Course::Running { .. }, place) => Status::Running(place).as_str(),
+        (Course::Running { .. }, mode) => Status::Running(mode).as_str(),
     };
     let (due, pause_until, remaining) = match state.course {
         Course::Running { due } => (Some(due.0), None, None),
