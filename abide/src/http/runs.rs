@@ -324,7 +324,7 @@ fn run_ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
         | Outcome::Timer(..)
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
-        | Outcome::TimersSeen(_)
+        | Outcome::TimersObserved(_)
         | Outcome::TimersStopped(_)
         | Outcome::TimersCounted(_)
         | Outcome::Messages(..)

@@ -138,7 +138,7 @@ pub async fn timer_details(
     if !live.is_empty() {
         let request = Request::Timer(timer::Request::See { timers: live });
         let pending = handle.call(caller, request, None).await;
-        if let Some(Outcome::TimersSeen(all)) = pending.done().await {
+        if let Some(Outcome::TimersObserved(all)) = pending.done().await {
             standing.extend(all.into_iter().map(|seen| (seen.timer.id, seen)));
         }
     }
@@ -148,7 +148,7 @@ pub async fn timer_details(
 }
 
 /// Timer as people and programs see it.
-fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::Seen>) -> TimerDetails {
+fn details(handle: &Handle, row: &TimerRow, seen: Option<&timer::ObservedTimer>) -> TimerDetails {
     let mut timer = match seen {
         Some(seen) => tools::timer_fields(&seen.timer, Some(row)),
         None => tools::timer_row_fields(row),

@@ -15,7 +15,7 @@ use abide_engine::Handle;
 use abide_engine::probe::{Condition, SessionCondition};
 use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{seconds, seconds_number, timer_completion, timer_label, timer_not_found};
-use words::{counted, done, done_before, on_mission, purpose};
+use words::{done, done_before, on_mission, progress, purpose};
 pub(crate) use words::{fields, row_fields};
 
 /// Limit on a reason or mission, in bytes.
@@ -408,7 +408,7 @@ impl TimerTool {
             _ => why,
         };
         let saw = handle.prober().last_seen(id).filter(|saw| !saw.is_empty());
-        let counted = counted(timer);
+        let progress = progress(timer);
         let last_look = saw
             .as_ref()
             .map(|saw| format!("\nLast look: {saw}"))
@@ -435,7 +435,7 @@ impl TimerTool {
                 on_mission(self.tells)
             ),
             Why::StandbyOver => format!(
-                "Timer '{id}' is still {}: {counted}.{reason}{last_look}{cut}\nTo go on waiting call timer with \
+                "Timer '{id}' is still {}: {progress}.{reason}{last_look}{cut}\nTo go on waiting call timer with \
                  timer_id '{id}'; polling is not needed. cancel_timer lets it run on and tell you by a \
                  message.",
                 timer.status.as_str()
@@ -443,7 +443,7 @@ impl TimerTool {
             Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref(), self.tells),
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
                 format!(
-                    "Timer '{id}' is {}: {counted}.{reason}{last_look}",
+                    "Timer '{id}' is {}: {progress}.{reason}{last_look}",
                     timer.status.as_str()
                 )
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use abide_core::message::{self, About, Subject};
 use abide_core::time::{Millis, Steady, Wall};
-use abide_core::timer::{self, By, Kind, Status};
+use abide_core::timer::{self, CompletedBy, Kind, Status};
 use abide_core::{Agent, MessageId, Record, TimerId};
 use abide_engine::store::{Opened, Sqlite, Store};
 use serde_json::json;
@@ -50,7 +50,7 @@ fn made(number: u64) -> Record {
 fn completed(number: u64) -> [Record; 2] {
     let (id, at) = (TimerId::from_bits(number), Wall(number + 60_000));
     let status = Status::Completed {
-        by: By::Time,
+        by: CompletedBy::Time,
         late: Millis(0),
     };
     let ended = timer::Record::Ended {

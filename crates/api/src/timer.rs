@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use abide_core::TimerId;
-use abide_core::timer::{By, Kind, Status, WaitMode};
+use abide_core::timer::{self, Kind, Status, WaitMode};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -155,12 +155,12 @@ impl CompletedBy {
     }
 }
 
-impl From<By> for CompletedBy {
-    fn from(by: By) -> Self {
+impl From<timer::CompletedBy> for CompletedBy {
+    fn from(by: timer::CompletedBy) -> Self {
         match by {
-            By::Time => CompletedBy::Time,
-            By::Condition => CompletedBy::Condition,
-            By::Impossible => CompletedBy::Impossible,
+            timer::CompletedBy::Time => CompletedBy::Time,
+            timer::CompletedBy::Condition => CompletedBy::Condition,
+            timer::CompletedBy::Impossible => CompletedBy::Impossible,
         }
     }
 }
@@ -310,7 +310,11 @@ mod tests {
             assert_eq!(TimerStatus::of(status.as_str()), Some(status));
             assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         }
-        for by in [By::Time, By::Condition, By::Impossible] {
+        for by in [
+            timer::CompletedBy::Time,
+            timer::CompletedBy::Condition,
+            timer::CompletedBy::Impossible,
+        ] {
             assert_eq!(CompletedBy::of(by.as_str()), Some(by.into()));
         }
     }

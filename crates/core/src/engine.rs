@@ -28,7 +28,7 @@ use crate::message::Outbox;
 use crate::question::{Question, Questions};
 use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
-use crate::timer::{By, Standing, Timers};
+use crate::timer::{CompletedBy, Standing, Timers};
 use crate::undo_log::UndoLog;
 use crate::wait::Wait;
 use generations::{UncommittedCall, UncommittedEvent};
@@ -177,10 +177,10 @@ impl Engine {
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::StateLoaded(stored) => self.state_loaded(step, *stored),
             Event::Held { timer, seen } => {
-                self.condition_decided(step, timer, By::Condition, seen);
+                self.condition_decided(step, timer, CompletedBy::Condition, seen);
             }
             Event::ConditionImpossible { timer, why } => {
-                self.condition_decided(step, timer, By::Impossible, why);
+                self.condition_decided(step, timer, CompletedBy::Impossible, why);
             }
             Event::Delivered { call } => self.delivered(step, call),
             Event::Woken { agent, messages } => self.woken(step, &agent, &messages),

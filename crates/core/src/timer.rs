@@ -62,7 +62,7 @@ pub enum Status {
     /// The timer has completed. Final.
     Completed {
         /// Cause of the completion.
-        by: By,
+        by: CompletedBy,
         /// Delay after the due time.
         late: Millis,
     },
@@ -93,7 +93,7 @@ impl Status {
 
 /// Cause of the completion of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum CompletedBy {
     /// The total duration has elapsed.
     Time,
     /// The condition holds.
@@ -102,13 +102,13 @@ pub enum By {
     Impossible,
 }
 
-impl By {
+impl CompletedBy {
     /// The word used in results and records.
     pub const fn as_str(self) -> &'static str {
         match self {
-            By::Time => "time",
-            By::Condition => "condition",
-            By::Impossible => "impossible",
+            CompletedBy::Time => "time",
+            CompletedBy::Condition => "condition",
+            CompletedBy::Impossible => "impossible",
         }
     }
 }
@@ -155,7 +155,7 @@ pub struct Timer {
 
 /// Snapshot of a timer for an observer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedTimer {
     /// State of the timer.
     pub timer: Timer,
     /// A call stands by on the timer.
@@ -249,15 +249,15 @@ pub enum Record {
 pub struct State {
     /// Total duration.
     pub total: Millis,
-    /// Course: running or paused.
-    pub course: Course,
+    /// Countdown, which may be paused.
+    pub countdown: Countdown,
     /// Wait mode while it runs, or after the pause.
     pub wait_mode: WaitMode,
 }
 
-/// Course of a timer.
+/// Countdown of a timer that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Course {
+pub enum Countdown {
     /// The timer counts down.
     Running {
         /// Time at which the timer is due.

@@ -95,7 +95,7 @@ pub enum Outcome {
     /// Timers that have not ended.
     Timers(Vec<Timer>),
     /// Timers for display.
-    TimersSeen(Vec<timer::Seen>),
+    TimersObserved(Vec<timer::ObservedTimer>),
     /// Timers that were made, in the order of the request.
     TimersMade(Vec<TimerId>),
     /// Number of timers that have not ended.
@@ -129,7 +129,7 @@ impl Outcome {
             Outcome::Done
             | Outcome::Timer(..)
             | Outcome::Timers(_)
-            | Outcome::TimersSeen(_)
+            | Outcome::TimersObserved(_)
             | Outcome::TimersMade(_)
             | Outcome::TimersStopped(_)
             | Outcome::TimersCounted(_)

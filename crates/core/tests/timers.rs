@@ -21,7 +21,9 @@ use abide_core::message::{self, About, Told};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::time::Boot;
-use abide_core::timer::{self, Act, By, Course, Create, Kind, Status, Timer, WaitMode, Why};
+use abide_core::timer::{
+    self, Act, CompletedBy, Countdown, Create, Kind, Status, Timer, WaitMode, Why,
+};
 use abide_core::{
     Agent, CallId, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis,
     Mono, Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
@@ -530,12 +532,12 @@ fn recorded(record: &timer::Record) -> String {
                 WaitMode::Foreground => "foreground",
                 WaitMode::Background => "background",
             };
-            let course = match state.course {
-                Course::Running { .. } => "running".into(),
-                Course::Paused { remaining, .. } => format!("paused with {remaining} left"),
+            let countdown = match state.countdown {
+                Countdown::Running { .. } => "running".into(),
+                Countdown::Paused { remaining, .. } => format!("paused with {remaining} left"),
             };
             let total = state.total;
-            format!("t{} {course} in {mode} of {total}", number + 1)
+            format!("t{} {countdown} in {mode} of {total}", number + 1)
         }
         timer::Record::Ended { number, status, .. } => {
             format!("t{} {}", number + 1, status.as_str())
@@ -614,12 +616,17 @@ fn answered(outcome: &Outcome) -> String {
 fn state(timer: &Timer) -> String {
     assert_eq!(timer.elapsed() + timer.remaining, timer.total);
     let more = match timer.status {
-        Status::Completed { by: By::Time, late } => format!(" by time, {late} late"),
         Status::Completed {
-            by: By::Condition, ..
+            by: CompletedBy::Time,
+            late,
+        } => format!(" by time, {late} late"),
+        Status::Completed {
+            by: CompletedBy::Condition,
+            ..
         } => " by condition".into(),
         Status::Completed {
-            by: By::Impossible, ..
+            by: CompletedBy::Impossible,
+            ..
         } => " since it is impossible".into(),
         Status::Running(_) | Status::Paused { .. } | Status::Stopped => String::new(),
     };

@@ -10,7 +10,7 @@ use abide_core::limit;
 use abide_core::message::{About, Told};
 use abide_core::request::Caller;
 use abide_core::time::Boot;
-use abide_core::timer::{self, Act, By, Create, Kind, Status, Timer, Why};
+use abide_core::timer::{self, Act, CompletedBy, Create, Kind, Status, Timer, Why};
 use abide_core::{
     Agent, CallId, Conversation, Effect, Engine, Event, MessageId, Millis, Mono, Now, Outcome,
     Refusal, Request, TimerId, Wall,
@@ -446,12 +446,12 @@ impl World {
                 let truth = self.truths.get_mut(&id).expect("known");
                 truth.fix(now);
                 truth.total = state.total.0;
-                match state.course {
-                    timer::Course::Running { .. } => {
+                match state.countdown {
+                    timer::Countdown::Running { .. } => {
                         truth.running = true;
                         truth.pause_over = None;
                     }
-                    timer::Course::Paused { until, .. } => {
+                    timer::Countdown::Paused { until, .. } => {
                         let left = until.since(
                             self.book
                                 .anchor
@@ -469,7 +469,11 @@ impl World {
                 truth.fix(now);
                 assert!(!truth.over, "{id} ended twice");
                 truth.over = true;
-                if let Status::Completed { by: By::Time, .. } = status {
+                if let Status::Completed {
+                    by: CompletedBy::Time,
+                    ..
+                } = status
+                {
                     assert_eq!(truth.elapsed, truth.total, "{id} came early");
                 }
             }

@@ -11,22 +11,22 @@ use abide_engine::text::{seconds, seconds_number, timer_label};
 /// Text about an action that was performed.
 pub(super) fn done(act: Act, timer: &Timer, row: Option<&TimerRow>, tells: Tells) -> String {
     let next = what_next(act, timer.status.as_str(), tells);
-    acted(act, timer.id, &counted(timer), &next, row)
+    acted(act, timer.id, &progress(timer), &next, row)
 }
 
 /// Text about an action that was performed on a timer that has ended since.
 pub(super) fn done_before(act: Act, row: &TimerRow, tells: Tells) -> String {
     let remaining = row.remaining.unwrap_or_default();
-    let counted = course(row.total.less(remaining), row.total, remaining);
+    let progress = elapsed_and_remaining(row.total.less(remaining), row.total, remaining);
     let next = what_next(act, &row.status, tells);
-    acted(act, row.id, &counted, &next, Some(row))
+    acted(act, row.id, &progress, &next, Some(row))
 }
 
-fn acted(act: Act, id: TimerId, counted: &str, next: &str, row: Option<&TimerRow>) -> String {
+fn acted(act: Act, id: TimerId, progress: &str, next: &str, row: Option<&TimerRow>) -> String {
     let note = row.and_then(|row| row.stop_reason.as_deref());
     let note = note.map(|note| format!("\nWhy: {note}"));
     format!(
-        "Timer '{id}' was {}: {counted}.{}{}\n{}",
+        "Timer '{id}' was {}: {progress}.{}{}\n{}",
         past_of(act),
         purpose(row),
         note.unwrap_or_default(),
@@ -35,11 +35,11 @@ fn acted(act: Act, id: TimerId, counted: &str, next: &str, row: Option<&TimerRow
 }
 
 /// Elapsed and remaining time of a timer, as text.
-pub(super) fn counted(timer: &Timer) -> String {
-    course(timer.elapsed(), timer.total, timer.remaining)
+pub(super) fn progress(timer: &Timer) -> String {
+    elapsed_and_remaining(timer.elapsed(), timer.total, timer.remaining)
 }
 
-fn course(elapsed: Millis, total: Millis, remaining: Millis) -> String {
+fn elapsed_and_remaining(elapsed: Millis, total: Millis, remaining: Millis) -> String {
     format!(
         "{} of {} elapsed, {} remain",
         seconds_number(elapsed),

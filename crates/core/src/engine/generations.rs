@@ -16,7 +16,7 @@ use crate::limit;
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::Now;
-use crate::timer::{self, By};
+use crate::timer::{self, CompletedBy};
 use crate::wait::Outcome;
 
 /// A call about timers or messages whose answer depends on changes that are not durable yet.
@@ -33,7 +33,7 @@ pub(super) enum UncommittedCall {
 pub(super) enum UncommittedEvent {
     Delivered(CallId),
     ReaderGone(CallId),
-    ConditionDecided(TimerId, By, Arc<str>),
+    ConditionDecided(TimerId, CompletedBy, Arc<str>),
     SessionEnded(Agent, Option<Conversation>, SessionId),
 }
 

@@ -20,7 +20,7 @@ impl Engine {
     pub(super) fn state_loaded(&mut self, step: &mut Step<'_>, stored: StoredState) {
         let probed: Vec<_> = (stored.timers.iter())
             .filter(|timer| timer.conditional)
-            .filter(|timer| matches!(timer.state.course, timer::Course::Running { .. }))
+            .filter(|timer| matches!(timer.state.countdown, timer::Countdown::Running { .. }))
             .map(|timer| timer.number)
             .collect();
         let anchor = self.timers.open(

@@ -13,7 +13,8 @@ use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::{Millis, Now};
 use crate::timer::{
-    self, Act, By, Create, Found, Kind, Request, Seen, Standby, Status, Timer, Until, Why,
+    self, Act, CompletedBy, Create, Found, Kind, ObservedTimer, Request, Standby, Status, Timer,
+    Until, Why,
 };
 use crate::wait::Outcome;
 
@@ -95,9 +96,9 @@ impl Engine {
             }
             Request::See { timers } => {
                 let seen = (timers.iter().take(limit::TIMERS_LISTED))
-                    .filter_map(|id| self.see(step.now, &caller, *id))
+                    .filter_map(|id| self.observe(step.now, &caller, *id))
                     .collect();
-                let outcome = Outcome::TimersSeen(seen);
+                let outcome = Outcome::TimersObserved(seen);
                 step.push(Effect::Reply { call, outcome });
                 Ok(())
             }
@@ -395,7 +396,7 @@ impl Engine {
         &mut self,
         step: &mut Step<'_>,
         id: TimerId,
-        by: By,
+        by: CompletedBy,
         seen: Arc<str>,
     ) {
         self.uncommitted_events
@@ -445,13 +446,13 @@ impl Engine {
         }
     }
 
-    fn see(&self, now: Now, caller: &Option<Agent>, id: TimerId) -> Option<Seen> {
+    fn observe(&self, now: Now, caller: &Option<Agent>, id: TimerId) -> Option<ObservedTimer> {
         let timer = match self.timers.find(caller, id).ok()? {
             Found::Ended(timer) => timer,
             Found::Live(slot) => self.timers.view(now, slot)?,
         };
         let standing_by = self.standing.on(timer.number);
-        Some(Seen { timer, standing_by })
+        Some(ObservedTimer { timer, standing_by })
     }
 
     /// Ends the standby of a call whose client is gone.

@@ -8,7 +8,8 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::{
-    Act, Anchor, By, Course, Create, Kind, Refusal, State, Status, StoredTimer, Timer, WaitMode,
+    Act, Anchor, CompletedBy, Countdown, Create, Kind, Refusal, State, Status, StoredTimer, Timer,
+    WaitMode,
 };
 use crate::id::{Agent, Conversation, Key, NUMBER_BITS, Shuffle, TimerId};
 use crate::limit;
@@ -154,9 +155,9 @@ impl Timers {
                 continue;
             };
             let slot = slot(agent_index, timer.number);
-            let at = match timer.state.course {
-                Course::Running { due } => due,
-                Course::Paused { remaining, until } => {
+            let at = match timer.state.countdown {
+                Countdown::Running { due } => due,
+                Countdown::Paused { remaining, until } => {
                     self.paused.insert(slot, remaining.0);
                     until
                 }
@@ -164,7 +165,7 @@ impl Timers {
             let mut flags = 0;
             flags |= u16::from(timer.kind == Kind::Mission) * MISSION;
             flags |= u16::from(timer.state.wait_mode == WaitMode::Background) * BACKGROUND;
-            flags |= u16::from(matches!(timer.state.course, Course::Paused { .. })) * PAUSED;
+            flags |= u16::from(matches!(timer.state.countdown, Countdown::Paused { .. })) * PAUSED;
             flags |= u16::from(timer.conditional) * CONDITIONAL;
             let entry = Entry {
                 total: Short::new(timer.state.total.0),
@@ -375,16 +376,16 @@ impl Timers {
     pub fn state(&self, slot: Slot) -> Option<State> {
         let entry = *self.live.get(&slot)?;
         let at = Steady(entry.at.get());
-        let course = match self.paused.get(&slot) {
-            None => Course::Running { due: at },
-            Some(left) => Course::Paused {
+        let countdown = match self.paused.get(&slot) {
+            None => Countdown::Running { due: at },
+            Some(left) => Countdown::Paused {
                 remaining: Millis(*left),
                 until: at,
             },
         };
         Some(State {
             total: Millis(entry.total.get()),
-            course,
+            countdown,
             wait_mode: entry.wait_mode(),
         })
     }
@@ -485,7 +486,7 @@ impl Timers {
     }
 
     /// Completes a running timer because its condition holds or can no longer hold.
-    pub fn decide(&mut self, now: Now, id: TimerId, by: By) -> Option<Timer> {
+    pub fn decide(&mut self, now: Now, id: TimerId, by: CompletedBy) -> Option<Timer> {
         let Ok(Found::Live(slot)) = self.find(&None, id) else {
             return None;
         };
@@ -512,7 +513,7 @@ impl Timers {
             return Some(Due::Resumed(slot));
         }
         let late = steady.since(Steady(at));
-        let by = By::Time;
+        let by = CompletedBy::Time;
         let ended = self.end(now, slot, Status::Completed { by, late });
         ended.ok().map(Due::Completed)
     }

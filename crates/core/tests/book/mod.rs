@@ -67,7 +67,7 @@ impl Book {
                     kind: *kind,
                     state: timer::State {
                         total: *total,
-                        course: timer::Course::Running { due: *due },
+                        countdown: timer::Countdown::Running { due: *due },
                         wait_mode: timer::WaitMode::Foreground,
                     },
                     checked: *at,

@@ -46,7 +46,7 @@ impl Sim {
             Outcome::Timer(..)
             | Outcome::Timers(_)
             | Outcome::TimersMade(_)
-            | Outcome::TimersSeen(_)
+            | Outcome::TimersObserved(_)
             | Outcome::TimersStopped(_)
             | Outcome::TimersCounted(_)
             | Outcome::Messages(..) => panic!("{call:?}"),

@@ -170,7 +170,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         Outcome::Timer(..)
         | Outcome::Timers(_)
         | Outcome::TimersMade(_)
-        | Outcome::TimersSeen(_)
+        | Outcome::TimersObserved(_)
         | Outcome::TimersStopped(_)
         | Outcome::TimersCounted(_)
         | Outcome::Messages(..) => panic!("timers have their own transcripts: {outcome:?}"),

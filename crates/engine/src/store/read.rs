@@ -7,7 +7,9 @@ use abide_core::limit;
 use abide_core::message::{self, About};
 use abide_core::record::StoredState;
 use abide_core::time::{Millis, Steady, Wall};
-use abide_core::timer::{self, Anchor, By, Course, Kind, State, Status, Timer, Until, WaitMode};
+use abide_core::timer::{
+    self, Anchor, CompletedBy, Countdown, Kind, State, Status, Timer, Until, WaitMode,
+};
 use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -114,9 +116,9 @@ fn timers(
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
-        let course = match row.get::<_, Option<u64>>(5)? {
-            Some(due) => Course::Running { due: Steady(due) },
-            None => Course::Paused {
+        let countdown = match row.get::<_, Option<u64>>(5)? {
+            Some(due) => Countdown::Running { due: Steady(due) },
+            None => Countdown::Paused {
                 remaining: Millis(row.get::<_, Option<u64>>(7)?.unwrap_or(0)),
                 until: Steady(row.get::<_, Option<u64>>(6)?.unwrap_or(0)),
             },
@@ -145,7 +147,7 @@ fn timers(
             kind: kind(text(2)?),
             state: State {
                 total: Millis(row.get(3)?),
-                course,
+                countdown,
                 wait_mode: if row.get(4)? {
                     WaitMode::Background
                 } else {
@@ -176,14 +178,17 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
         let status = match row.get::<_, Option<String>>(7)?.as_deref() {
             None => Status::Stopped,
             Some("condition") => Status::Completed {
-                by: By::Condition,
+                by: CompletedBy::Condition,
                 late,
             },
             Some("impossible") => Status::Completed {
-                by: By::Impossible,
+                by: CompletedBy::Impossible,
                 late,
             },
-            Some(_) => Status::Completed { by: By::Time, late },
+            Some(_) => Status::Completed {
+                by: CompletedBy::Time,
+                late,
+            },
         };
         let timer = Timer {
             id: TimerId::from_bits(shuffle.mix(number)),

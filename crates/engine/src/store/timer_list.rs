@@ -48,7 +48,7 @@ pub enum TimerOrder {
     Created,
     /// Due soonest first, then paused, then ended, the last first.
     Remaining,
-    /// By status, running first.
+    /// CompletedBy status, running first.
     Status,
     /// Ended last first.
     Ended,

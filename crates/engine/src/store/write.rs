@@ -4,7 +4,7 @@ use abide_core::Record;
 use abide_core::message::{self, About};
 use abide_core::question::{Answer, Closing};
 use abide_core::time::{Millis, Wall};
-use abide_core::timer::{self, Course, Status, WaitMode};
+use abide_core::timer::{self, Countdown, Status, WaitMode};
 use rusqlite::{Connection, params};
 
 use super::{StoreFault, in_transaction};
@@ -204,13 +204,13 @@ fn changed(
     checked: Wall,
 ) -> Result<(), StoreFault> {
     let background = state.wait_mode == WaitMode::Background;
-    let status = match (state.course, state.wait_mode) {
-        (Course::Paused { .. }, _) => "paused",
-        (Course::Running { .. }, mode) => Status::Running(mode).as_str(),
+    let status = match (state.countdown, state.wait_mode) {
+        (Countdown::Paused { .. }, _) => "paused",
+        (Countdown::Running { .. }, mode) => Status::Running(mode).as_str(),
     };
-    let (due, pause_until, remaining) = match state.course {
-        Course::Running { due } => (Some(due.0), None, None),
-        Course::Paused { remaining, until } => (None, Some(until.0), Some(remaining.0)),
+    let (due, pause_until, remaining) = match state.countdown {
+        Countdown::Running { due } => (Some(due.0), None, None),
+        Countdown::Paused { remaining, until } => (None, Some(until.0), Some(remaining.0)),
     };
     transaction
         .prepare_cached(

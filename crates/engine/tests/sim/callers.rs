@@ -335,7 +335,7 @@ impl World {
                     self.book.refused(text);
                 }
             }
-            Outcome::TimersSeen(_)
+            Outcome::TimersObserved(_)
             | Outcome::TimersMade(_)
             | Outcome::TimersCounted(_)
             | Outcome::TimersStopped(_) => panic!("{outcome:?}"),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use abide_core::message::{About, Told};
-use abide_core::timer::{self, By, Status};
+use abide_core::timer::{self, CompletedBy, Status};
 use abide_core::{MessageId, Millis, Record, SessionId, TimerId};
 
 use super::Tally;
@@ -92,7 +92,11 @@ impl Book {
                 id, status, total, ..
             }) => {
                 assert!(facts.ended.insert(*id), "{id} ended twice");
-                if let Status::Completed { by: By::Time, .. } = status {
+                if let Status::Completed {
+                    by: CompletedBy::Time,
+                    ..
+                } = status
+                {
                     self.tally.count("completed");
                     let ran = Millis(now - facts.made[id]);
                     assert!(ran >= *total, "{id} came early: {ran} of {total}");
