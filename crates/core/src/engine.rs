@@ -28,7 +28,7 @@ use crate::message::Outbox;
 use crate::question::{Question, Questions};
 use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
-use crate::timer::{CompletedBy, Standing, Timers};
+use crate::timer::{CompletedBy, StandbyCalls, Timers};
 use crate::undo_log::UndoLog;
 use crate::wait::Wait;
 use generations::{UncommittedCall, UncommittedEvent};
@@ -48,7 +48,7 @@ pub struct Engine {
     /// Until then, calls that waited before the restart may reconnect.
     take_up_until: Mono,
     timers: Timers,
-    standing: Standing,
+    standby_calls: StandbyCalls,
     outbox: Outbox,
     conversations: Conversations,
     /// Messages of this step that no call or subscriber has got yet.
@@ -104,7 +104,7 @@ pub struct Counts {
     /// Timers that have not ended.
     pub timers: usize,
     /// Calls that stand by on timers.
-    pub standing: usize,
+    pub standby_calls: usize,
     /// Messages that have not been seen.
     pub messages: usize,
 }
@@ -122,7 +122,7 @@ impl Engine {
             watchers: 0,
             take_up_until: Mono::default(),
             timers: Timers::default(),
-            standing: Standing::default(),
+            standby_calls: StandbyCalls::default(),
             outbox: Outbox::default(),
             conversations: Conversations::default(),
             posted: Vec::new(),
@@ -249,7 +249,7 @@ impl Engine {
             closed: self.questions.remembered(),
             alarms: self.alarms.len(),
             timers: self.timers.len(),
-            standing: self.standing.len(),
+            standby_calls: self.standby_calls.len(),
             messages: self.outbox.len(),
         }
     }

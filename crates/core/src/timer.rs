@@ -6,7 +6,7 @@
 
 mod anchor;
 mod request;
-mod standing;
+mod standby_calls;
 mod table;
 
 use alloc::sync::Arc;
@@ -16,7 +16,7 @@ use crate::time::{Millis, Steady, Wall};
 
 pub use anchor::Anchor;
 pub use request::{Act, Create, Refusal, Request, Why};
-pub(crate) use standing::{Standby, Standing};
+pub(crate) use standby_calls::{Standby, StandbyCalls};
 pub(crate) use table::{Due, Found, Timers, not_allowed};
 
 /// Purpose of a timer.

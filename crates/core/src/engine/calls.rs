@@ -51,7 +51,9 @@ impl Engine {
         reserved: Option<SessionId>,
         request: Request,
     ) {
-        if self.waits.contains_key(&call) || self.standing.contains(call) || self.outbox.reads(call)
+        if self.waits.contains_key(&call)
+            || self.standby_calls.contains(call)
+            || self.outbox.reads(call)
         {
             return;
         }

@@ -41,7 +41,7 @@ impl Engine {
     /// Ends the generation that gathers: its commit begins. The generation before must be durable.
     pub fn begin_commit(&mut self) {
         self.timers.begin_commit();
-        self.standing.begin_commit();
+        self.standby_calls.begin_commit();
         self.outbox.begin_commit();
         self.uncommitted_calls.begin_commit();
         self.uncommitted_events.begin_commit();
@@ -50,7 +50,7 @@ impl Engine {
     /// Confirms that the generation in flight is durable, so it can no longer be undone.
     pub fn commit_succeeded(&mut self) {
         self.timers.commit_succeeded();
-        self.standing.commit_succeeded();
+        self.standby_calls.commit_succeeded();
         self.outbox.commit_succeeded();
         self.uncommitted_calls.commit_succeeded();
         self.uncommitted_events.commit_succeeded();
@@ -61,7 +61,8 @@ impl Engine {
     /// again, calls that read are answered again, and calls that changed something are refused with
     /// [`Refusal::NotRecorded`].
     pub fn commit_failed(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let mut unanswered: BTreeSet<CallId> = self.standing.commit_failed().into_iter().collect();
+        let mut unanswered: BTreeSet<CallId> =
+            self.standby_calls.commit_failed().into_iter().collect();
         unanswered.extend(self.outbox.commit_failed());
         self.timers.commit_failed(now);
         self.events_to_retry

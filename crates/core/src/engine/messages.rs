@@ -291,7 +291,7 @@ impl Engine {
     pub fn due(&self) -> Option<Boot> {
         let alarms = [
             self.timers.alarm(),
-            self.standing.alarm(),
+            self.standby_calls.alarm(),
             self.outbox.alarm(),
             self.conversations.alarm(),
         ];

@@ -288,7 +288,7 @@ impl Engine {
         let for_this_long = standby.into_iter().chain(patience).min();
         let until = for_this_long.map(|time| self.timers.steady(now) + time);
         let number = timer.number;
-        self.standing.enter(call, Standby { number, until });
+        self.standby_calls.enter(call, Standby { number, until });
     }
 
     fn act(
@@ -311,7 +311,7 @@ impl Engine {
             self.stopped(step, &timer, stop_reason);
         } else {
             self.changed(step, slot, None, stop_reason);
-            self.interrupt_standing(step, &timer, act);
+            self.interrupt_standby(step, &timer, act);
             if timer.conditional {
                 let (paused, timer, until) = (timer.clone(), id, None);
                 match act {
@@ -330,14 +330,14 @@ impl Engine {
 
     fn stopped(&mut self, step: &mut Step<'_>, timer: &Timer, stop_reason: Option<Arc<str>>) {
         self.record_end(step, timer, stop_reason, None);
-        self.interrupt_standing(step, timer, Act::Stop);
+        self.interrupt_standby(step, timer, Act::Stop);
     }
 
-    fn interrupt_standing(&mut self, step: &mut Step<'_>, timer: &Timer, act: Act) {
+    fn interrupt_standby(&mut self, step: &mut Step<'_>, timer: &Timer, act: Act) {
         if act == Act::Resume {
             return;
         }
-        for call in self.standing.release(timer.number) {
+        for call in self.standby_calls.release(timer.number) {
             answer(step, call, timer.clone(), Why::Interrupted(act));
         }
     }
@@ -425,11 +425,11 @@ impl Engine {
             }
         }
         let steady = self.timers.steady(step.now);
-        while let Some((call, standby)) = self.standing.pop_over(steady) {
+        while let Some((call, standby)) = self.standby_calls.pop_over(steady) {
             if self.timers.completes_next(step.now, standby.number) {
                 // The timer is due but was beyond the limit of this step: the call waits for its completion.
                 let until = Some(steady + limit::COMMIT_RETRY);
-                self.standing.enter(call, Standby { until, ..standby });
+                self.standby_calls.enter(call, Standby { until, ..standby });
             } else {
                 self.standby_ended(step, call, standby);
             }
@@ -438,7 +438,7 @@ impl Engine {
 
     /// Ends the wait of a call that a person interrupted. The timer or the messages stay as they are.
     pub(super) fn wait_interrupted(&mut self, step: &mut Step<'_>, call: CallId) {
-        if let Some(standby) = self.standing.leave(call) {
+        if let Some(standby) = self.standby_calls.leave(call) {
             self.standby_ended(step, call, standby);
         } else if self.outbox.leave(call).is_some() {
             let outcome = Outcome::Messages(Vec::new(), 0);
@@ -451,13 +451,13 @@ impl Engine {
             Found::Ended(timer) => timer,
             Found::Live(slot) => self.timers.view(now, slot)?,
         };
-        let standing_by = self.standing.on(timer.number);
+        let standing_by = self.standby_calls.has_call_on(timer.number);
         Some(ObservedTimer { timer, standing_by })
     }
 
     /// Ends the standby of a call whose client is gone.
     pub(super) fn standby_abandoned(&mut self, step: &mut Step<'_>, call: CallId) {
-        if let Some(standby) = self.standing.leave(call) {
+        if let Some(standby) = self.standby_calls.leave(call) {
             let timer = self.timers.id_of(standby.number);
             step.push(Effect::PublishTimer { timer });
         }
@@ -477,7 +477,7 @@ impl Engine {
     /// is recorded in both cases, because an answer may be lost.
     fn completed(&mut self, step: &mut Step<'_>, timer: Timer, seen: Option<Arc<str>>) {
         self.record_end(step, &timer, None, seen);
-        let calls = self.standing.release(timer.number);
+        let calls = self.standby_calls.release(timer.number);
         let subject = Subject {
             about: About::Timer(timer.id),
             conversation: timer.conversation.clone(),

@@ -45,7 +45,7 @@ impl Engine {
     }
 
     pub(super) fn has_room_to_wait(&self) -> Result<(), Refusal> {
-        if self.waits.len() + self.standing.len() + self.outbox.waiting() < limit::WAITS {
+        if self.waits.len() + self.standby_calls.len() + self.outbox.waiting() < limit::WAITS {
             return Ok(());
         }
         let sentence = format!(

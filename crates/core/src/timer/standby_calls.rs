@@ -16,15 +16,16 @@ pub(crate) struct Standby {
     pub until: Option<Steady>,
 }
 
+/// Calls that stand by, by timer and by the time of their answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct StandbyCalls {
     calls: BTreeMap<CallId, Standby>,
     by_timer: BTreeSet<(u64, CallId)>,
     alarms: BTreeSet<(Steady, CallId)>,
     undo: UndoLog<(CallId, Option<Standby>)>,
 }
 
-impl Standing {
+impl StandbyCalls {
     pub fn len(&self) -> usize {
         self.calls.len()
     }
@@ -34,7 +35,7 @@ impl Standing {
     }
 
     /// Returns whether any call stands by on a timer.
-    pub fn on(&self, number: u64) -> bool {
+    pub fn has_call_on(&self, number: u64) -> bool {
         let range = (number, CallId(0))..=(number, CallId(u64::MAX));
         self.by_timer.range(range).next().is_some()
     }
