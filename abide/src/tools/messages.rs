@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use abide_api::arguments::ReadMessagesArgs;
 use abide_api::{DeliveredMessage, Id, ReadMessagesResult, ToolOutput, ToolResult};
-use abide_core::message::{About, Told};
+use abide_core::message::{About, ReturnedMessage};
 use abide_core::{Conversation, Millis, Request, SessionId, TimerId, limit};
 use serde_json::{Map, Value};
 
@@ -47,7 +47,12 @@ pub(super) fn read(
 }
 
 impl ReadMessages {
-    pub(super) fn result(&self, handle: &Handle, messages: &[Told], more: usize) -> ToolResult {
+    pub(super) fn result(
+        &self,
+        handle: &Handle,
+        messages: &[ReturnedMessage],
+        more: usize,
+    ) -> ToolResult {
         let mut delivered = Vec::new();
         let waited = (self.fitted).map_or_else(|| self.waited.to_string(), report::cut_at);
         let text = match messages {
@@ -76,7 +81,10 @@ impl ReadMessages {
 }
 
 /// Text and fields of messages. Messages whose content the caller already knows are left out.
-pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Vec<DeliveredMessage>) {
+pub(super) fn told(
+    handle: &Handle,
+    messages: &[ReturnedMessage],
+) -> (String, Vec<DeliveredMessage>) {
     let timers = timers_of(handle, messages);
     let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
     let made = handle
@@ -108,7 +116,7 @@ pub(super) fn told(handle: &Handle, messages: &[Told]) -> (String, Vec<Delivered
         let whose = whose.map_or_else(String::new, |of| format!("\n({})", taken_over(handle, of)));
         let again = if message.repeated {
             format!(
-                "\n(Told again as {}: you may have seen this before.)",
+                "\n(ReturnedMessage again as {}: you may have seen this before.)",
                 message.id
             )
         } else {
@@ -150,7 +158,7 @@ fn taken_over(handle: &Handle, of: &Conversation) -> String {
 }
 
 /// Rows of the timers that messages are about.
-fn timers_of(handle: &Handle, messages: &[Told]) -> HashMap<TimerId, TimerRow> {
+fn timers_of(handle: &Handle, messages: &[ReturnedMessage]) -> HashMap<TimerId, TimerRow> {
     let ids = messages.iter().filter_map(|message| match message.about {
         About::Timer(id) => Some(id),
         About::Session(_) => None,

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use abide_api::{ErrorCode, ToolResult};
-use abide_core::message::{About, Told};
+use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::timer::{Status, Why};
 use abide_core::wait::Asking;
@@ -125,7 +125,7 @@ pub struct ToolCall {
     /// Finished result, while messages are being appended to it.
     ready: Option<ToolResult>,
     /// Messages that are appended to the result, with the pending read that delivers them.
-    appended: Option<(Pending, Vec<Told>)>,
+    appended: Option<(Pending, Vec<ReturnedMessage>)>,
     remains: Remains,
     timed: Option<tally::Timed>,
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use abide_core::message::{self, About, Subject};
+use abide_core::message::{self, About, MessageContent};
 use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{self, CompletedBy, Kind, Status};
 use abide_core::{Agent, MessageId, Record, TimerId};
@@ -68,12 +68,12 @@ fn completed(number: u64) -> [Record; 2] {
         number,
         id: MessageId::from_bits(number),
         agent: Agent("ann".into()),
-        subject: Subject {
+        content: MessageContent {
             about: About::Timer(id),
             conversation: None,
             wakes: true,
         },
-        told: false,
+        reported_by_call: false,
         at,
     };
     [Record::Timer(ended), Record::Message(posted)]

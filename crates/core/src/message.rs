@@ -24,7 +24,7 @@ pub enum About {
 
 /// Content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject {
+pub struct MessageContent {
     /// Subject.
     pub about: About,
     /// The conversation that the message belongs to. `None`: any conversation of the agent may read it.
@@ -35,7 +35,7 @@ pub struct Subject {
 
 /// A message as a call returns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ReturnedMessage {
     /// Id.
     pub id: MessageId,
     /// Number of the message in the records.
@@ -62,15 +62,15 @@ pub enum Record {
         /// Recipient.
         agent: Agent,
         /// Content.
-        subject: Subject,
+        content: MessageContent,
         /// The answer of a waiting call reports the subject too. If that answer arrives, the message is not needed.
-        told: bool,
+        reported_by_call: bool,
         /// Time of posting.
         at: Wall,
     },
     /// Delivery of these messages has begun, or an answer that reported their subject was lost. From now on they may
     /// have been delivered before.
-    Told {
+    DeliveryBegun {
         /// Numbers of the messages.
         numbers: Vec<u64>,
         /// Time of the delivery.
@@ -99,7 +99,7 @@ pub struct StoredMessage {
     /// Time of posting.
     pub made: Wall,
     /// Delivery had begun before the restart, so the agent may know the message.
-    pub told: bool,
+    pub delivery_begun: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,41 +114,41 @@ struct Entry {
 
 /// A call that waits for a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reader {
-    pub whose: Whose,
+pub(crate) struct WaitingReader {
+    pub recipient: Recipient,
     pub most: usize,
     pub until: Steady,
 }
 
 /// Reader of messages: one conversation of an agent, or a caller without a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whose {
+pub(crate) struct Recipient {
     pub agent: Agent,
     pub conversation: Option<Conversation>,
 }
 
 /// Decides which messages a reader may read: messages of another conversation only after that conversation has ended.
 #[derive(Clone, Copy)]
-pub(crate) struct Rule<'a> {
+pub(crate) struct ReadRule<'a> {
     pub now: Steady,
     pub conversations: &'a Conversations,
 }
 
-impl Rule<'_> {
+impl ReadRule<'_> {
     /// Returns which messages of `conversation` this reader may read: all of its own conversation and all that belong
     /// to no conversation; of another one only those that are released.
-    fn released(self, whose: &Whose, conversation: Option<&Conversation>) -> Released {
+    fn released(self, recipient: &Recipient, conversation: Option<&Conversation>) -> Released {
         match conversation {
-            Some(of) if whose.conversation.as_ref() != Some(of) => {
-                self.conversations.released(self.now, &whose.agent, of)
+            Some(of) if recipient.conversation.as_ref() != Some(of) => {
+                self.conversations.released(self.now, &recipient.agent, of)
             }
             Some(_) | None => Released::All,
         }
     }
 
     /// Returns whether the reader may read this message.
-    fn lets(self, whose: &Whose, entry: &Entry) -> bool {
-        self.released(whose, entry.conversation.as_ref())
+    fn allows(self, recipient: &Recipient, entry: &Entry) -> bool {
+        self.released(recipient, entry.conversation.as_ref())
             .has(entry.made)
     }
 }
@@ -163,7 +163,7 @@ pub(crate) struct Outbox {
     of: BTreeMap<Agent, BTreeMap<Option<Conversation>, BTreeSet<u64>>>,
     about: BTreeSet<(About, u64)>,
     in_flight: BTreeMap<CallId, (Agent, Vec<u64>)>,
-    readers: BTreeMap<CallId, Reader>,
+    readers: BTreeMap<CallId, WaitingReader>,
     alarms: BTreeSet<(Steady, CallId)>,
     undo: UndoLog<Undo>,
 }
@@ -172,7 +172,7 @@ pub(crate) struct Outbox {
 enum Undo {
     Entry(Agent, u64, Option<Entry>),
     Flight(CallId, Option<(Agent, Vec<u64>)>),
-    Answered(CallId, Reader),
+    Answered(CallId, WaitingReader),
 }
 
 impl Outbox {
@@ -191,7 +191,7 @@ impl Outbox {
                 about: message.about,
                 conversation: message.conversation,
                 made: made(message.made),
-                repeated: message.told,
+                repeated: message.delivery_begun,
                 with: None,
             };
             self.next = self.next.max(message.number + 1);
@@ -216,12 +216,17 @@ impl Outbox {
     }
 
     /// Adds a new message. Returns its id and its number.
-    pub fn post(&mut self, now: Steady, agent: &Agent, subject: &Subject) -> (MessageId, u64) {
+    pub fn post(
+        &mut self,
+        now: Steady,
+        agent: &Agent,
+        content: &MessageContent,
+    ) -> (MessageId, u64) {
         let number = self.next;
         self.next += 1;
         let entry = Entry {
-            about: subject.about,
-            conversation: subject.conversation.clone(),
+            about: content.about,
+            conversation: content.conversation.clone(),
             made: now,
             repeated: false,
             with: None,
@@ -251,51 +256,59 @@ impl Outbox {
     /// in `known` are taken too and do not count towards `most`.
     pub fn take(
         &mut self,
-        whose: &Whose,
+        recipient: &Recipient,
         call: CallId,
         most: usize,
         known: &[About],
-        rule: Rule<'_>,
-    ) -> Vec<Told> {
-        let known: BTreeSet<u64> = self.known(whose, known, rule).collect();
+        rule: ReadRule<'_>,
+    ) -> Vec<ReturnedMessage> {
+        let known: BTreeSet<u64> = self.known(recipient, known, rule).collect();
         let mut unread = BTreeSet::new();
-        for (conversation, numbers) in self.of.get(&whose.agent).into_iter().flatten() {
-            let released = rule.released(whose, conversation.as_ref());
-            let readable = self.readable(&whose.agent, numbers, released);
+        for (conversation, numbers) in self.of.get(&recipient.agent).into_iter().flatten() {
+            let released = rule.released(recipient, conversation.as_ref());
+            let readable = self.readable(&recipient.agent, numbers, released);
             let new =
-                |number: &u64| self.is_unread(&whose.agent, *number) && !known.contains(number);
+                |number: &u64| self.is_unread(&recipient.agent, *number) && !known.contains(number);
             unread.extend(readable.filter(new).take(most));
         }
         let oldest = unread.into_iter().take(most);
         let numbers: BTreeSet<u64> = known.iter().copied().chain(oldest).collect();
-        let taken: Vec<Told> = (numbers.iter())
+        let taken: Vec<ReturnedMessage> = (numbers.iter())
             .filter_map(|number| {
-                let entry = self.boxes.get(&whose.agent)?.get(number)?;
+                let entry = self.boxes.get(&recipient.agent)?.get(number)?;
                 let foreign = entry.conversation.clone();
-                Some(Told {
+                Some(ReturnedMessage {
                     id: self.id(*number),
                     number: *number,
                     about: entry.about,
                     repeated: entry.repeated,
                     known: known.contains(number),
-                    taken_over: foreign.filter(|of| whose.conversation.as_ref() != Some(of)),
+                    taken_over: foreign.filter(|of| recipient.conversation.as_ref() != Some(of)),
                 })
             })
             .collect();
         let numbers: Vec<u64> = numbers.into_iter().collect();
-        self.tell(&whose.agent, &numbers, call);
+        self.tell(&recipient.agent, &numbers, call);
         taken
     }
 
     /// Unread messages about these subjects that the reader may read.
-    fn known(&self, whose: &Whose, known: &[About], rule: Rule<'_>) -> impl Iterator<Item = u64> {
+    fn known(
+        &self,
+        recipient: &Recipient,
+        known: &[About],
+        rule: ReadRule<'_>,
+    ) -> impl Iterator<Item = u64> {
         let all = known.iter().flat_map(|about| {
             let found = self.about.range((*about, 0)..=(*about, u64::MAX));
             found.map(|(_, number)| *number)
         });
         all.filter(move |number| {
-            let entry = self.boxes.get(&whose.agent).and_then(|all| all.get(number));
-            entry.is_some_and(|entry| entry.with.is_none() && rule.lets(whose, entry))
+            let entry = self
+                .boxes
+                .get(&recipient.agent)
+                .and_then(|all| all.get(number));
+            entry.is_some_and(|entry| entry.with.is_none() && rule.allows(recipient, entry))
         })
     }
 
@@ -368,22 +381,24 @@ impl Outbox {
     }
 
     /// Number of messages that an agent could read now.
-    pub fn unread(&self, whose: &Whose, rule: Rule<'_>) -> usize {
-        let of = self.of.get(&whose.agent).into_iter().flatten();
-        let all =
-            of.map(
-                |(conversation, numbers)| match rule.released(whose, conversation.as_ref()) {
-                    Released::All => numbers.len(),
-                    Released::Nothing => 0,
-                    some => self.readable(&whose.agent, numbers, some).count(),
-                },
-            );
+    pub fn unread(&self, recipient: &Recipient, rule: ReadRule<'_>) -> usize {
+        let of = self.of.get(&recipient.agent).into_iter().flatten();
+        let all = of.map(|(conversation, numbers)| {
+            match rule.released(recipient, conversation.as_ref()) {
+                Released::All => numbers.len(),
+                Released::Nothing => 0,
+                some => self.readable(&recipient.agent, numbers, some).count(),
+            }
+        });
         let all: usize = all.sum();
         let flights = self.in_flight.values();
-        let flights = flights.filter(|(agent, _)| *agent == whose.agent);
+        let flights = flights.filter(|(agent, _)| *agent == recipient.agent);
         let told = flights.flat_map(|(_, numbers)| numbers).filter(|number| {
-            let entry = self.boxes.get(&whose.agent).and_then(|all| all.get(number));
-            entry.is_some_and(|entry| rule.lets(whose, entry))
+            let entry = self
+                .boxes
+                .get(&recipient.agent)
+                .and_then(|all| all.get(number));
+            entry.is_some_and(|entry| rule.allows(recipient, entry))
         });
         all.saturating_sub(told.count())
     }
@@ -397,16 +412,16 @@ impl Outbox {
         self.len() > told
     }
 
-    pub fn enter(&mut self, call: CallId, reader: Reader) {
+    pub fn enter(&mut self, call: CallId, reader: WaitingReader) {
         self.set_reader(call, Some(reader));
     }
 
-    pub fn leave(&mut self, call: CallId) -> Option<Reader> {
+    pub fn leave(&mut self, call: CallId) -> Option<WaitingReader> {
         self.set_reader(call, None)
     }
 
     /// Notes that a call which waited was answered with messages: it waits again if they cannot be recorded.
-    pub fn answered(&mut self, call: CallId, reader: Reader) {
+    pub fn answered(&mut self, call: CallId, reader: WaitingReader) {
         self.undo.push(Undo::Answered(call, reader));
     }
 
@@ -415,28 +430,30 @@ impl Outbox {
     }
 
     /// The oldest waiting call that may read this message.
-    pub fn reader_for(&self, agent: &Agent, number: u64, rule: Rule<'_>) -> Option<CallId> {
+    pub fn reader_for(&self, agent: &Agent, number: u64, rule: ReadRule<'_>) -> Option<CallId> {
         let entry = self.boxes.get(agent)?.get(&number)?;
         let mut readers = self.readers.iter();
-        let lets =
-            |reader: &Reader| reader.whose.agent == *agent && rule.lets(&reader.whose, entry);
+        let lets = |reader: &WaitingReader| {
+            reader.recipient.agent == *agent && rule.allows(&reader.recipient, entry)
+        };
         readers
             .find(|(_, reader)| lets(reader))
             .map(|(call, _)| *call)
     }
 
     /// A waiting call of this agent that has unread messages by now, because a conversation was released.
-    pub fn reader_with_unread(&self, agent: &Agent, rule: Rule<'_>) -> Option<CallId> {
+    pub fn reader_with_unread(&self, agent: &Agent, rule: ReadRule<'_>) -> Option<CallId> {
         let mut readers = self.readers.iter();
-        let has =
-            |reader: &Reader| reader.whose.agent == *agent && self.unread(&reader.whose, rule) > 0;
+        let has = |reader: &WaitingReader| {
+            reader.recipient.agent == *agent && self.unread(&reader.recipient, rule) > 0
+        };
         readers
             .find(|(_, reader)| has(reader))
             .map(|(call, _)| *call)
     }
 
     /// Removes and returns a call whose standby has passed.
-    pub fn pop_over(&mut self, now: Steady) -> Option<(CallId, Reader)> {
+    pub fn pop_over(&mut self, now: Steady) -> Option<(CallId, WaitingReader)> {
         let &(until, call) = self.alarms.first()?;
         if until >= now {
             return None;
@@ -539,7 +556,7 @@ impl Outbox {
         before
     }
 
-    fn set_reader(&mut self, call: CallId, after: Option<Reader>) -> Option<Reader> {
+    fn set_reader(&mut self, call: CallId, after: Option<WaitingReader>) -> Option<WaitingReader> {
         let before = self.readers.remove(&call);
         if let Some(reader) = &before {
             self.alarms.remove(&(reader.until, call));

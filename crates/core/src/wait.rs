@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::id::{CallId, QuestionId, SessionId, TimerId};
-use crate::message::Told;
+use crate::message::ReturnedMessage;
 use crate::time::{Millis, Mono};
 use crate::timer::{self, Timer};
 
@@ -103,7 +103,7 @@ pub enum Outcome {
     /// Number of timers that were stopped.
     TimersStopped(usize),
     /// Messages, oldest first, and the number of further unread ones.
-    Messages(Vec<Told>, usize),
+    Messages(Vec<ReturnedMessage>, usize),
     /// The call breaks the contract and changed nothing.
     Refused(crate::request::Refusal),
 }

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::{fs, str};
 
 use abide_core::id::Shuffle;
-use abide_core::message::{self, About, Told};
+use abide_core::message::{self, About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::time::Boot;
@@ -560,11 +560,11 @@ fn noted(record: &message::Record) -> String {
         message::Record::Posted {
             id,
             agent,
-            subject: of,
-            told,
+            content: of,
+            reported_by_call,
             ..
         } => {
-            let told = if *told { ", being told" } else { "" };
+            let told = if *reported_by_call { ", being told" } else { "" };
             let conversation = of.conversation.as_ref();
             let conversation = conversation.map_or(String::new(), |of| format!(" in {}", of.0));
             let wakes = if of.wakes { "" } else { ", unasked" };
@@ -575,7 +575,7 @@ fn noted(record: &message::Record) -> String {
                 agent.0
             )
         }
-        message::Record::Told { numbers, .. } => format!("{} being told", all(numbers)),
+        message::Record::DeliveryBegun { numbers, .. } => format!("{} being told", all(numbers)),
         message::Record::Seen { numbers, .. } => format!("{} seen", all(numbers)),
     }
 }
@@ -635,7 +635,7 @@ fn state(timer: &Timer) -> String {
     format!("{} {status}{more}, {elapsed} of {total}", t(timer.id))
 }
 
-fn told(message: &Told) -> String {
+fn told(message: &ReturnedMessage) -> String {
     let repeated = if message.repeated { " repeated" } else { "" };
     let known = if message.known { " known" } else { "" };
     let whose = message.taken_over.as_ref();

@@ -7,7 +7,7 @@ mod book;
 use std::collections::{BTreeMap, BTreeSet};
 
 use abide_core::limit;
-use abide_core::message::{About, Told};
+use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::time::Boot;
 use abide_core::timer::{self, Act, CompletedBy, Create, Kind, Status, Timer, Why};
@@ -351,7 +351,7 @@ impl World {
 
     /// A message is handed to its own conversation, and to another only when that is gone, with the
     /// mark that says so.
-    fn check_conversation(&self, call: CallId, message: &Told) {
+    fn check_conversation(&self, call: CallId, message: &ReturnedMessage) {
         let letter = &self.book.messages[&message.number];
         let caller = &self.called_in[&call];
         let Some(of) = &letter.conversation else {

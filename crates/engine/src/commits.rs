@@ -57,12 +57,12 @@ impl AfterCommit {
         for record in records {
             match record {
                 Record::Message(message::Record::Seen { numbers, .. }) => seen.extend(numbers),
-                Record::Message(message::Record::Posted { subject, .. }) => {
-                    if let About::Session(session) = subject.about {
+                Record::Message(message::Record::Posted { content, .. }) => {
+                    if let About::Session(session) = content.about {
                         reported_sessions.push(session);
                     }
                 }
-                Record::Message(message::Record::Told { .. })
+                Record::Message(message::Record::DeliveryBegun { .. })
                 | Record::Timer(_)
                 | Record::Asked { .. }
                 | Record::Closed { .. } => {}

@@ -7,7 +7,7 @@ use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
-use crate::message::{self, About, Reader, Rule, Subject, Whose};
+use crate::message::{self, About, MessageContent, ReadRule, Recipient, WaitingReader};
 use crate::record::{Record, StoredState};
 use crate::request::{Caller, Refusal};
 use crate::time::{Boot, Millis, Now, Steady, Wall};
@@ -60,8 +60,8 @@ impl Engine {
     }
 
     /// The rule that decides which messages a reader may read at `now`.
-    fn rule(&self, now: Now) -> Rule<'_> {
-        Rule {
+    fn rule(&self, now: Now) -> ReadRule<'_> {
+        ReadRule {
             now: self.timers.steady(now),
             conversations: &self.conversations,
         }
@@ -80,17 +80,17 @@ impl Engine {
         &mut self,
         step: &mut Step<'_>,
         agent: &Agent,
-        subject: Subject,
+        content: MessageContent,
         teller: Option<&CallId>,
     ) {
         let now = self.timers.steady(step.now);
-        let (id, number) = self.outbox.post(now, agent, &subject);
+        let (id, number) = self.outbox.post(now, agent, &content);
         step.push(Effect::Record(Record::Message(message::Record::Posted {
             number,
             id,
             agent: agent.clone(),
-            subject,
-            told: teller.is_some(),
+            content,
+            reported_by_call: teller.is_some(),
             at: step.now.wall,
         })));
         match teller {
@@ -137,8 +137,8 @@ impl Engine {
         let numbers = self.outbox.may_be_known(agent, messages);
         if !numbers.is_empty() {
             let at = step.now.wall;
-            let told = message::Record::Told { numbers, at };
-            step.push(Effect::Record(Record::Message(told)));
+            let begun = message::Record::DeliveryBegun { numbers, at };
+            step.push(Effect::Record(Record::Message(begun)));
         }
     }
 
@@ -154,12 +154,12 @@ impl Engine {
         if agent.0.as_ref() == wake::OWNER {
             return;
         }
-        let subject = Subject {
+        let content = MessageContent {
             about: About::Session(session),
             conversation: conversation.clone(),
             wakes: false,
         };
-        self.post(step, &agent, subject, None);
+        self.post(step, &agent, content, None);
         self.uncommitted_events
             .push(UncommittedEvent::SessionEnded(agent, conversation, session));
     }
@@ -180,8 +180,8 @@ impl Engine {
         }
     }
 
-    fn answer_left_reader(&mut self, step: &mut Step<'_>, call: CallId, reader: Reader) {
-        if self.reply_with_messages(step, &reader.whose, call, reader.most, &[]) {
+    fn answer_left_reader(&mut self, step: &mut Step<'_>, call: CallId, reader: WaitingReader) {
+        if self.reply_with_messages(step, &reader.recipient, call, reader.most, &[]) {
             self.outbox.answered(call, reader);
         }
     }
@@ -190,24 +190,24 @@ impl Engine {
     fn reply_with_messages(
         &mut self,
         step: &mut Step<'_>,
-        whose: &Whose,
+        recipient: &Recipient,
         call: CallId,
         most: usize,
         known: &[About],
     ) -> bool {
-        let rule = Rule {
+        let rule = ReadRule {
             now: self.timers.steady(step.now),
             conversations: &self.conversations,
         };
-        let messages = self.outbox.take(whose, call, most, known, rule);
+        let messages = self.outbox.take(recipient, call, most, known, rule);
         let any = !messages.is_empty();
         if any {
             let numbers = messages.iter().map(|message| message.number).collect();
             let at = step.now.wall;
-            let told = message::Record::Told { numbers, at };
-            step.push(Effect::Record(Record::Message(told)));
+            let begun = message::Record::DeliveryBegun { numbers, at };
+            step.push(Effect::Record(Record::Message(begun)));
         }
-        let more = self.outbox.unread(whose, rule);
+        let more = self.outbox.unread(recipient, rule);
         let outcome = Outcome::Messages(messages, more);
         step.push(Effect::Reply { call, outcome });
         any
@@ -222,20 +222,27 @@ impl Engine {
         most: usize,
         known: &[About],
     ) -> Result<(), Refusal> {
-        let whose = Whose {
+        let recipient = Recipient {
             agent: caller.agent.unwrap_or_default(),
             conversation: caller.conversation,
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);
-        if standby.0 == 0 || self.outbox.unread(&whose, self.rule(step.now)) > 0 {
-            if self.reply_with_messages(step, &whose, call, most, known) {
+        if standby.0 == 0 || self.outbox.unread(&recipient, self.rule(step.now)) > 0 {
+            if self.reply_with_messages(step, &recipient, call, most, known) {
                 self.uncommitted_calls.push(UncommittedCall::Change(call));
             }
             return Ok(());
         }
         self.has_room_to_wait()?;
         let until = self.timers.steady(step.now) + standby;
-        self.outbox.enter(call, Reader { whose, most, until });
+        self.outbox.enter(
+            call,
+            WaitingReader {
+                recipient,
+                most,
+                until,
+            },
+        );
         Ok(())
     }
 
@@ -273,8 +280,8 @@ impl Engine {
         }
         if !left.is_empty() {
             let (numbers, at) = (left, step.now.wall);
-            let told = message::Record::Told { numbers, at };
-            step.push(Effect::Record(Record::Message(told)));
+            let begun = message::Record::DeliveryBegun { numbers, at };
+            step.push(Effect::Record(Record::Message(begun)));
         }
     }
 
@@ -308,10 +315,10 @@ impl Engine {
 
     /// Number of messages that an agent could read now, in one conversation or in none.
     pub fn unread(&self, now: Now, agent: &Agent, conversation: Option<&Conversation>) -> usize {
-        let whose = Whose {
+        let recipient = Recipient {
             agent: agent.clone(),
             conversation: conversation.cloned(),
         };
-        self.outbox.unread(&whose, self.rule(now))
+        self.outbox.unread(&recipient, self.rule(now))
     }
 }

@@ -8,7 +8,7 @@ use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, TimerId};
 use crate::limit;
-use crate::message::{About, Subject};
+use crate::message::{About, MessageContent};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::{Millis, Now};
@@ -478,12 +478,12 @@ impl Engine {
     fn completed(&mut self, step: &mut Step<'_>, timer: Timer, seen: Option<Arc<str>>) {
         self.record_end(step, &timer, None, seen);
         let calls = self.standby_calls.release(timer.number);
-        let subject = Subject {
+        let content = MessageContent {
             about: About::Timer(timer.id),
             conversation: timer.conversation.clone(),
             wakes: timer.wakes,
         };
-        self.post(step, &timer.agent, subject, calls.first());
+        self.post(step, &timer.agent, content, calls.first());
         for call in calls {
             answer(step, call, timer.clone(), Why::Completed);
         }

@@ -105,23 +105,23 @@ impl Book {
                 number,
                 id,
                 agent,
-                subject,
-                told,
+                content,
+                reported_by_call,
                 at,
             } => {
                 let letter = Letter {
                     id: *id,
                     agent: agent.clone(),
-                    about: subject.about,
-                    conversation: subject.conversation.clone(),
+                    about: content.about,
+                    conversation: content.conversation.clone(),
                     made: *at,
-                    told: *told,
+                    told: *reported_by_call,
                     seen: false,
                 };
                 let before = self.messages.insert(*number, letter);
                 assert!(before.is_none(), "message {number} was posted twice");
             }
-            message::Record::Told { numbers, .. } => {
+            message::Record::DeliveryBegun { numbers, .. } => {
                 for number in numbers {
                     self.messages.get_mut(number).expect("a message").told = true;
                 }
@@ -167,7 +167,7 @@ impl Book {
                     about: letter.about,
                     conversation: letter.conversation.clone(),
                     made: letter.made,
-                    told: letter.told,
+                    delivery_begun: letter.told,
                 })
                 .collect(),
         }

@@ -21,7 +21,7 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             question, closing, ..
         }) => format!("record {} {}", named(*question, stage), closed(*closing)),
         Effect::Record(Record::Message(message::Record::Posted {
-            agent, subject: of, ..
+            agent, content: of, ..
         })) => {
             let about = subject(of.about);
             let of = of.conversation.as_ref();

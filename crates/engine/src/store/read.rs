@@ -245,7 +245,7 @@ fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> 
             about,
             conversation: conversations.conversation(row.get(4)?),
             made: Wall(row.get(5)?),
-            told: row.get(3)?,
+            delivery_begun: row.get(3)?,
         });
     }
     Ok(found)

@@ -70,7 +70,7 @@ fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str)
                 ..
             }) => ["timer.stop.pre", "timer.stop.post"],
             Record::Timer(timer::Record::Ended { .. }) => ["timer.due.pre", "timer.due.post"],
-            Record::Message(message::Record::Told { .. }) => {
+            Record::Message(message::Record::DeliveryBegun { .. }) => {
                 ["message.told.pre", "message.told.post"]
             }
             Record::Message(message::Record::Seen { .. }) => {
@@ -243,11 +243,11 @@ fn message(transaction: &Connection, record: &message::Record) -> Result<(), Sto
             number,
             id,
             agent,
-            subject,
-            told,
+            content,
+            reported_by_call,
             at,
         } => {
-            let about = match subject.about {
+            let about = match content.about {
                 About::Timer(timer) => timer.to_string(),
                 About::Session(session) => session.to_string(),
             };
@@ -261,12 +261,12 @@ fn message(transaction: &Connection, record: &message::Record) -> Result<(), Sto
                 agent.0.as_ref(),
                 about,
                 at.0,
-                told.then_some(TOLD_BY_CALL),
-                subject.conversation.as_ref().map(|of| of.0.as_ref()),
-                subject.wakes,
+                reported_by_call.then_some(TOLD_BY_CALL),
+                content.conversation.as_ref().map(|of| of.0.as_ref()),
+                content.wakes,
             ])?;
         }
-        message::Record::Told { numbers, at } => {
+        message::Record::DeliveryBegun { numbers, at } => {
             let mut told =
                 transaction.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
             for number in numbers {

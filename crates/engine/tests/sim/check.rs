@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use abide_core::message::{About, Told};
+use abide_core::message::{About, ReturnedMessage};
 use abide_core::timer::{self, CompletedBy, Status};
 use abide_core::{MessageId, Millis, Record, SessionId, TimerId};
 
@@ -124,7 +124,7 @@ impl Book {
     }
 
     /// Checks messages that a caller was told.
-    pub fn told_messages(&self, disk: &Disk, messages: &[Told]) {
+    pub fn told_messages(&self, disk: &Disk, messages: &[ReturnedMessage]) {
         for message in messages {
             let sql = "SELECT count(*) FROM message WHERE number = ? AND told_ms IS NOT NULL";
             let number = message.number.cast_signed();

@@ -234,10 +234,10 @@ fn check_generation(records: &[Record]) {
             continue;
         };
         let posted = |record: &&Record| {
-            let Record::Message(message::Record::Posted { subject, .. }) = record else {
+            let Record::Message(message::Record::Posted { content, .. }) = record else {
                 return false;
             };
-            subject.about == abide_core::About::Timer(*id)
+            content.about == abide_core::About::Timer(*id)
         };
         let posts = records.iter().filter(posted).count();
         let due = usize::from(matches!(status, Status::Completed { .. }));
