@@ -117,41 +117,41 @@ impl From<BadInput> for NotCalled {
 /// Tool call in progress.
 pub struct ToolCall {
     handle: Handle,
-    way: Way,
+    execution: Execution,
     /// Reader whose unread messages are appended to the result. `None`: no messages are appended.
     reader: Option<Caller>,
     /// Subjects that the result itself reports; messages about them are not appended.
-    tells: Vec<About>,
+    reports: Vec<About>,
     /// Finished result, while messages are being appended to it.
     ready: Option<ToolResult>,
     /// Messages that are appended to the result, with the pending read that delivers them.
     appended: Option<(Pending, Vec<ReturnedMessage>)>,
-    remains: Remains,
+    held: HeldResources,
     timed: Option<tally::Timed>,
 }
 
 /// Execution of a call.
-enum Way {
+enum Execution {
     /// The engine decides when the call is answered, and may ask a person before.
-    Decided(Box<Decided>),
+    Engine(Box<EngineCall>),
     /// A future does the work step by step; no person is asked.
-    Done(Pin<Box<dyn Future<Output = Option<Finished>> + Send>>),
+    Future(Pin<Box<dyn Future<Output = Option<FinishedCall>> + Send>>),
 }
 
 /// Result, with the resources that are held until it has been sent.
-struct Finished {
+struct FinishedCall {
     result: ToolResult,
     /// Subject that the result reports, so that messages about it need not be appended.
-    tells: Option<About>,
-    remains: Remains,
+    reports: Option<About>,
+    held: HeldResources,
 }
 
-impl From<ToolResult> for Finished {
+impl From<ToolResult> for FinishedCall {
     fn from(result: ToolResult) -> Self {
-        Finished {
+        FinishedCall {
             result,
-            tells: None,
-            remains: Remains::default(),
+            reports: None,
+            held: HeldResources::default(),
         }
     }
 }
@@ -159,39 +159,42 @@ impl From<ToolResult> for Finished {
 /// Resources that are released after the result has been sent: closing files and writing read cursors takes
 /// time that the caller must not wait for.
 #[derive(Default)]
-struct Remains(Option<Box<dyn Send>>);
+struct HeldResources(Option<Box<dyn Send>>);
 
-impl Finished {
+impl FinishedCall {
     /// Marks that the text reports how this session ended, if it has ended.
-    fn telling_end_of(self, session: Option<SessionId>) -> Self {
-        Finished {
-            tells: session.map(About::Session),
+    fn reporting_end_of(self, session: Option<SessionId>) -> Self {
+        FinishedCall {
+            reports: session.map(About::Session),
             ..self
         }
     }
 
     /// Holds one more value, which is dropped last.
-    fn with(self, held: impl Send + 'static) -> Self {
-        Finished {
-            remains: Remains::of((self.remains, held)),
+    fn with(self, more: impl Send + 'static) -> Self {
+        FinishedCall {
+            held: HeldResources::of((self.held, more)),
             ..self
         }
     }
 }
 
-impl Remains {
+impl HeldResources {
     fn of(held: impl Send + 'static) -> Self {
-        Remains(Some(Box::new(held)))
+        HeldResources(Some(Box::new(held)))
     }
 }
 
-impl fmt::Debug for Remains {
+impl fmt::Debug for HeldResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Remains").field(&self.0.is_some()).finish()
+        f.debug_tuple("HeldResources")
+            .field(&self.0.is_some())
+            .finish()
     }
 }
 
-struct Decided {
+/// Call that waits for an outcome of the engine.
+struct EngineCall {
     handle: Handle,
     pending: Pending,
     tool: Tool,
@@ -200,7 +203,7 @@ struct Decided {
     /// Outcome from the engine, until the result has been rendered from it.
     outcome: Option<Outcome>,
     /// Subjects that the outcome reports.
-    tells: Vec<About>,
+    reports: Vec<About>,
     /// Read cursors that the result moves, which are written after it has been sent.
     cursors: Option<ReadCursors>,
 }
@@ -213,13 +216,13 @@ impl Receipt {
     /// Confirms that the result has been sent.
     pub fn delivered(self) {
         let call = self.0;
-        if let Way::Decided(call) = call.way {
+        if let Execution::Engine(call) = call.execution {
             call.pending.delivered();
         }
         if let Some((appended, _)) = call.appended {
             appended.delivered();
         }
-        drop(call.remains);
+        drop(call.held);
     }
 }
 
@@ -267,16 +270,19 @@ pub async fn begin(
             match begin.request(&command, &context) {
                 Ok((request, launch)) => (request, launch, Tool::Command(command)),
                 Err(refused) => {
-                    let way = Way::Done(Box::pin(std::future::ready(Some(refused.into()))));
-                    return Ok(ToolCall::new(handle, way, Some(context.caller())).timed(timed));
+                    let execution =
+                        Execution::Future(Box::pin(std::future::ready(Some(refused.into()))));
+                    return Ok(
+                        ToolCall::new(handle, execution, Some(context.caller())).timed(timed)
+                    );
                 }
             }
         }
         "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
             let (request, timer) = {
                 let agent = Some(context.agent.clone());
-                let tells = timer::Tells::to(handle, &context);
-                timer::read(name, arguments, &context, handle, agent, tells)?
+                let channel = timer::CompletionChannel::to(handle, &context);
+                timer::read(name, arguments, &context, handle, agent, channel)?
             };
             (Request::Timer(request), None, Tool::Timer(timer))
         }
@@ -297,8 +303,8 @@ pub async fn begin(
     let pending = handle
         .call(context.caller_of(&request), request, launch)
         .await;
-    let decided = Decided::new(handle, pending, tool, standby);
-    let call = ToolCall::new(handle, Way::Decided(decided), Some(caller));
+    let call = EngineCall::new(handle, pending, tool, standby);
+    let call = ToolCall::new(handle, Execution::Engine(call), Some(caller));
     Ok(call.timed(timed))
 }
 
@@ -322,15 +328,15 @@ pub async fn begin_quietly(
     caller: Caller,
 ) -> Result<ToolCall, NotCalled> {
     let standby = context.standby;
-    let (agent, tells) = (caller.agent.clone(), timer::Tells::ByMessage);
-    let read = timer::read(name, arguments, &context, handle, agent, tells);
+    let (agent, channel) = (caller.agent.clone(), timer::CompletionChannel::Message);
+    let read = timer::read(name, arguments, &context, handle, agent, channel);
     let (mut request, timer) = read?;
     if let abide_core::timer::Request::Read { asks, .. } = &mut request {
         *asks = false;
     }
     let pending = handle.call(caller, Request::Timer(request), None).await;
-    let decided = Decided::new(handle, pending, Tool::Timer(timer), standby);
-    Ok(ToolCall::new(handle, Way::Decided(decided), None))
+    let call = EngineCall::new(handle, pending, Tool::Timer(timer), standby);
+    Ok(ToolCall::new(handle, Execution::Engine(call), None))
 }
 
 /// Reads the arguments of several timers for one request.
@@ -367,20 +373,20 @@ pub async fn resume(
     let tool = Tool::Command(command);
     let caller = context.caller();
     let pending = handle.call(caller.clone(), request, None).await;
-    let decided = Decided::new(handle, pending, tool, standby);
-    Ok(ToolCall::new(handle, Way::Decided(decided), Some(caller)))
+    let call = EngineCall::new(handle, pending, tool, standby);
+    Ok(ToolCall::new(handle, Execution::Engine(call), Some(caller)))
 }
 
 impl ToolCall {
-    fn new(handle: &Handle, way: Way, reader: Option<Caller>) -> Self {
+    fn new(handle: &Handle, execution: Execution, reader: Option<Caller>) -> Self {
         ToolCall {
             handle: handle.clone(),
-            way,
+            execution,
             reader,
-            tells: Vec::new(),
+            reports: Vec::new(),
             ready: None,
             appended: None,
-            remains: Remains::default(),
+            held: HeldResources::default(),
             timed: None,
         }
     }
@@ -392,8 +398,8 @@ impl ToolCall {
             handle: handle.clone(),
             context,
         };
-        let way = Way::Done(Box::pin(terminal::perform(action, desk)));
-        ToolCall::new(handle, way, reader)
+        let execution = Execution::Future(Box::pin(terminal::perform(action, desk)));
+        ToolCall::new(handle, execution, reader)
     }
 
     /// Measures the duration of the call from `timed` on.
@@ -411,16 +417,16 @@ impl ToolCall {
     /// a caller may drop this future and call again without losing a step or the outcome.
     pub async fn next(&mut self) -> Option<ToolStep> {
         if self.ready.is_none() {
-            let step = match &mut self.way {
-                Way::Decided(call) => {
+            let step = match &mut self.execution {
+                Execution::Engine(call) => {
                     let step = call.next().await?;
-                    self.tells = std::mem::take(&mut call.tells);
+                    self.reports = std::mem::take(&mut call.reports);
                     step
                 }
-                Way::Done(work) => {
+                Execution::Future(work) => {
                     let finished = work.await?;
-                    self.remains = finished.remains;
-                    self.tells.extend(finished.tells);
+                    self.held = finished.held;
+                    self.reports.extend(finished.reports);
                     ToolStep::Done(finished.result)
                 }
             };
@@ -468,15 +474,14 @@ impl ToolCall {
         let Some(caller) = self.reader.clone() else {
             return;
         };
-        let reads =
-            matches!(&self.way, Way::Decided(call) if matches!(call.tool, Tool::ReadMessages(_)));
+        let reads = matches!(&self.execution, Execution::Engine(call) if matches!(call.tool, Tool::ReadMessages(_)));
         if reads || self.appended.is_some() || !self.handle.published().any_unread() {
             return;
         }
         let request = Request::ReadMessages {
             standby: Millis(0),
             most: messages::APPENDED,
-            known: self.tells.clone(),
+            known: self.reports.clone(),
         };
         let mut pending = self.handle.call(caller, request, None).await;
         if let Some(CallStep::Done(Outcome::Messages(messages, _))) = pending.next().await {
@@ -491,37 +496,37 @@ impl ToolCall {
 
     /// Session that the call works on, once it is known.
     pub fn session(&self) -> Option<SessionId> {
-        match &self.way {
-            Way::Decided(call) => call.session,
-            Way::Done(_) => None,
+        match &self.execution {
+            Execution::Engine(call) => call.session,
+            Execution::Future(_) => None,
         }
     }
 
     /// Interrupts the command on behalf of a person. A call that runs as a future is simply dropped.
     pub fn interrupt(&self) {
-        if let Way::Decided(call) = &self.way {
+        if let Execution::Engine(call) = &self.execution {
             call.pending.interrupt();
         }
     }
 
     /// Reports that this interface cannot reach a person.
     pub fn nobody_there(&self) {
-        if let Way::Decided(call) = &self.way {
+        if let Execution::Engine(call) = &self.execution {
             call.pending.nobody_there();
         }
     }
 }
 
-impl Decided {
+impl EngineCall {
     fn new(handle: &Handle, pending: Pending, tool: Tool, standby: Option<Millis>) -> Box<Self> {
-        Box::new(Decided {
+        Box::new(EngineCall {
             handle: handle.clone(),
             pending,
             tool,
             standby,
             session: None,
             outcome: None,
-            tells: Vec::new(),
+            reports: Vec::new(),
             cursors: None,
         })
     }
@@ -546,7 +551,7 @@ impl Decided {
             }
         }
         let (result, cursors) = self.result(self.outcome.clone()?).await;
-        self.tells = told_by(&self.handle, self.outcome.as_ref());
+        self.reports = subjects_reported_by(&self.handle, self.outcome.as_ref());
         self.outcome = None;
         self.cursors = cursors;
         Some(ToolStep::Done(result))
@@ -571,7 +576,7 @@ impl Decided {
 }
 
 /// Subjects that a result made from this outcome reports.
-fn told_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
+fn subjects_reported_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
     match outcome {
         Some(
             Outcome::Ended(id)

@@ -33,28 +33,28 @@ pub(super) struct TimerTool {
     /// Data of a new timer.
     given: Option<Given>,
     /// Channel by which the caller learns of a completion after the call.
-    tells: Tells,
+    channel: CompletionChannel,
 }
 
 /// Channel by which a caller learns of a timer that completes while no call waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tells {
+pub(super) enum CompletionChannel {
     /// A waker starts a turn in the caller's conversation.
-    Waking,
+    Waker,
     /// The caller's next call contains the message.
     NextCall,
     /// The caller is not the agent that receives the message.
-    ByMessage,
+    Message,
 }
 
-impl Tells {
+impl CompletionChannel {
     /// Channel for a calling agent: depends on whether a configured waker wakes its conversation.
     pub fn to(handle: &Handle, context: &Context) -> Self {
         let conversation = context.conversation.as_ref();
         let mut wakers = handle.config().wakers.iter();
         match wakers.any(|waker| waker.wakes(&context.agent.0, conversation)) {
-            true => Tells::Waking,
-            false => Tells::NextCall,
+            true => CompletionChannel::Waker,
+            false => CompletionChannel::NextCall,
         }
     }
 }
@@ -157,7 +157,7 @@ pub(super) fn read(
     context: &Context,
     handle: &Handle,
     agent: Option<Agent>,
-    tells: Tells,
+    channel: CompletionChannel,
 ) -> Result<(Request, TimerTool), BadInput> {
     let part = "this tool";
     let (request, what) = match name {
@@ -205,7 +205,7 @@ pub(super) fn read(
         agent,
         fitted,
         given: Given::of(&request),
-        tells,
+        channel,
     };
     Ok((request, tool))
 }
@@ -432,7 +432,7 @@ impl TimerTool {
             Why::Made if timer.kind == Kind::Mission => format!(
                 "Timer '{id}' is set for {}.{reason}\n{}",
                 seconds(timer.remaining),
-                on_mission(self.tells)
+                on_mission(self.channel)
             ),
             Why::StandbyOver => format!(
                 "Timer '{id}' is still {}: {progress}.{reason}{last_look}{cut}\nTo go on waiting call timer with \
@@ -440,7 +440,7 @@ impl TimerTool {
                  message.",
                 timer.status.as_str()
             ),
-            Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref(), self.tells),
+            Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref(), self.channel),
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
                 format!(
                     "Timer '{id}' is {}: {progress}.{reason}{last_look}",
@@ -546,7 +546,7 @@ impl TimerTool {
                 return ToolResult::error(ErrorCode::Conflict, sentence);
             }
             let text = match (&self.what, &row.completed_by) {
-                (What::Done(act), _) => done_before(*act, &row, self.tells),
+                (What::Done(act), _) => done_before(*act, &row, self.channel),
                 (_, Some(_)) => timer_completion(&row),
                 (_, None) => format!(
                     "Timer '{}' is {}.\n{}: {}",

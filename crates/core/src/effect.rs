@@ -6,8 +6,8 @@ use crate::record::Record;
 use crate::session::End;
 use crate::time::{Millis, Mono};
 use crate::timer::Until;
-pub use crate::wait::Notice as Update;
 use crate::wait::Outcome;
+pub use crate::wait::Update;
 
 /// Output of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]

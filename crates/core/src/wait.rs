@@ -152,7 +152,7 @@ pub enum WhyRunning {
 
 /// Update to a waiting call before its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum Update {
     /// The session exists under this id (once, before anything else).
     Accepted(SessionId),
     /// A question was opened.

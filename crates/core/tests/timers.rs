@@ -564,7 +564,11 @@ fn noted(record: &message::Record) -> String {
             reported_by_call,
             ..
         } => {
-            let told = if *reported_by_call { ", being told" } else { "" };
+            let told = if *reported_by_call {
+                ", being told"
+            } else {
+                ""
+            };
             let conversation = of.conversation.as_ref();
             let conversation = conversation.map_or(String::new(), |of| format!(" in {}", of.0));
             let wakes = if of.wakes { "" } else { ", unasked" };

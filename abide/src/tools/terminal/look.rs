@@ -3,7 +3,7 @@
 use abide_api::ActionResult;
 use abide_output::printable::one_line;
 
-use super::{Desk, DoneReading, Finished, Named, Refused, unreadable};
+use super::{Desk, DoneReading, FinishedCall, Named, Refused, unreadable};
 use crate::tools::report;
 use abide_engine::SessionView;
 use abide_engine::screen::Snapshot;
@@ -41,7 +41,7 @@ impl Desk {
         let ended = (!view.is_running()).then_some(view.id);
         let summary = report::summary(&view, view.is_running());
         let result = self.result_of(&view, summary, text, activity, action(&seen, whole));
-        Some(Ok(Finished::from(result).telling_end_of(ended)))
+        Some(Ok(FinishedCall::from(result).reporting_end_of(ended)))
     }
 }
 

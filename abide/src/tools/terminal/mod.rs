@@ -27,7 +27,7 @@ use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
-use super::{BadInput, Context, Finished, Remains, output, refusal_code, report};
+use super::{BadInput, Context, FinishedCall, HeldResources, output, refusal_code, report};
 use abide_engine::config::Config;
 use abide_engine::{Handle, Pending, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
@@ -152,8 +152,8 @@ fn shortened(text: &str) -> String {
 pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
 
 /// Performs an action. `None`: the daemon is stopping.
-pub(super) async fn perform(action: Action, desk: Desk) -> Option<Finished> {
-    let plain = |done: Done| done.map(Finished::from);
+pub(super) async fn perform(action: Action, desk: Desk) -> Option<FinishedCall> {
+    let plain = |done: Done| done.map(FinishedCall::from);
     let done = match action {
         Action::Start(start) => desk.start(*start).await?,
         Action::List(list) => plain(Ok(desk.list(&list))),
@@ -190,7 +190,7 @@ impl From<&Refusal> for Refused {
 /// Result of an action, or its refusal.
 type Done = Result<ToolResult, Refused>;
 /// Result of an action that holds resources until the result has been sent, or its refusal.
-type DoneReading = Result<Finished, Refused>;
+type DoneReading = Result<FinishedCall, Refused>;
 
 /// Engine and caller, which every action needs.
 pub(super) struct Desk {

@@ -13,7 +13,7 @@ use abide_session::read_cursors::ReadCursors;
 
 use super::reading::Reading;
 use super::tail::Found;
-use super::{BadInput, Desk, DoneReading, Finished, Named, Remains, unreadable};
+use super::{BadInput, Desk, DoneReading, FinishedCall, HeldResources, Named, unreadable};
 use crate::tools::args::pattern;
 use crate::tools::position::CallerPosition;
 use crate::tools::report;
@@ -93,7 +93,7 @@ impl Desk {
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, Typed::default());
         let finished = self.finished(result, guard, cursors, reading);
-        Some(Ok(finished.telling_end_of(ended)))
+        Some(Ok(finished.reporting_end_of(ended)))
     }
 
     /// Read cursor of the caller.
@@ -113,16 +113,16 @@ impl Desk {
         guard: Pending,
         cursors: ReadCursors,
         reading: Reading,
-    ) -> Finished {
+    ) -> FinishedCall {
         // Over HTTP the command may end before the server knows that the result was received. The guard is
         // dropped now, so that this end does not count as reported.
         let guard = self.context.client.is_some().then_some(guard);
         // Dropped in this order: cursors are written first, files are closed last.
-        let remains = Remains::of((cursors, guard, reading));
-        Finished {
+        let held = HeldResources::of((cursors, guard, reading));
+        FinishedCall {
             result,
-            tells: None,
-            remains,
+            reports: None,
+            held,
         }
     }
 

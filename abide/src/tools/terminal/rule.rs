@@ -6,7 +6,7 @@ use abide_core::session::{End, Phase};
 use abide_core::{Millis, Request, SessionId};
 use serde_json::{Map, Value};
 
-use super::{BadInput, Desk, Done, DoneReading, Finished, Named, Refused, ended, start};
+use super::{BadInput, Desk, Done, DoneReading, FinishedCall, Named, Refused, ended, start};
 use crate::signals;
 use crate::tools::report;
 use abide_engine::SessionView;
@@ -202,7 +202,9 @@ impl Desk {
             text.push_str(&undying(view.id));
         }
         let result = self.result(&view, text, ActionResult::Kill { gone });
-        Some(Ok(Finished::from(result).telling_end_of(Some(view.id))))
+        Some(Ok(
+            FinishedCall::from(result).reporting_end_of(Some(view.id))
+        ))
     }
 }
 

@@ -114,7 +114,7 @@ impl Desk {
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, typed);
         let finished = self.finished(result, guard, cursors, reading);
-        Some(Ok(finished.telling_end_of(ended)))
+        Some(Ok(finished.reporting_end_of(ended)))
     }
 
     /// Terminal modes that the program has set.

@@ -180,7 +180,7 @@ impl Desk {
         let result = self.result_of(&view, summary, text, activity, action);
         let ended = (!view.is_running()).then_some(view.id);
         let finished = self.finished(result, guard, cursors, reading);
-        Some(Ok(finished.telling_end_of(ended)))
+        Some(Ok(finished.reporting_end_of(ended)))
     }
 }
 

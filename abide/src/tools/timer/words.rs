@@ -4,21 +4,26 @@ use abide_api as api;
 use abide_core::timer::{Act, Kind, Status, Timer};
 use abide_core::{Millis, TimerId};
 
-use super::Tells;
+use super::CompletionChannel;
 use abide_engine::store::TimerRow;
 use abide_engine::text::{seconds, seconds_number, timer_label};
 
 /// Text about an action that was performed.
-pub(super) fn done(act: Act, timer: &Timer, row: Option<&TimerRow>, tells: Tells) -> String {
-    let next = what_next(act, timer.status.as_str(), tells);
+pub(super) fn done(
+    act: Act,
+    timer: &Timer,
+    row: Option<&TimerRow>,
+    channel: CompletionChannel,
+) -> String {
+    let next = what_next(act, timer.status.as_str(), channel);
     acted(act, timer.id, &progress(timer), &next, row)
 }
 
 /// Text about an action that was performed on a timer that has ended since.
-pub(super) fn done_before(act: Act, row: &TimerRow, tells: Tells) -> String {
+pub(super) fn done_before(act: Act, row: &TimerRow, channel: CompletionChannel) -> String {
     let remaining = row.remaining.unwrap_or_default();
     let progress = elapsed_and_remaining(row.total.less(remaining), row.total, remaining);
-    let next = what_next(act, &row.status, tells);
+    let next = what_next(act, &row.status, channel);
     acted(act, row.id, &progress, &next, Some(row))
 }
 
@@ -64,27 +69,29 @@ fn past_of(act: Act) -> &'static str {
 }
 
 /// Text for the creator of a mission: how it will learn of the completion.
-pub(super) fn on_mission(tells: Tells) -> &'static str {
-    match tells {
-        Tells::Waking => {
+pub(super) fn on_mission(channel: CompletionChannel) -> &'static str {
+    match channel {
+        CompletionChannel::Waker => {
             "End your turn now: you will be woken by a message when it completes. Polling is not needed."
         }
-        Tells::NextCall => {
+        CompletionChannel::NextCall => {
             "Nothing will wake you: no waker is set up for this conversation. After it completes you \
              will be told with your next abide call. Polling is not needed."
         }
-        Tells::ByMessage => "A message comes when it completes. Polling is not needed.",
+        CompletionChannel::Message => "A message comes when it completes. Polling is not needed.",
     }
 }
 
-fn what_next(act: Act, status: &str, tells: Tells) -> String {
+fn what_next(act: Act, status: &str, channel: CompletionChannel) -> String {
     match act {
         Act::Stop => "It has stopped; nobody is notified.".into(),
         Act::Cancel => {
-            let told = match tells {
-                Tells::Waking => "a message wakes you when it completes",
-                Tells::NextCall => "after it completes you will be told with your next abide call",
-                Tells::ByMessage => "a message comes when it completes",
+            let told = match channel {
+                CompletionChannel::Waker => "a message wakes you when it completes",
+                CompletionChannel::NextCall => {
+                    "after it completes you will be told with your next abide call"
+                }
+                CompletionChannel::Message => "a message comes when it completes",
             };
             format!("It runs on in the background; {told}. Polling is not needed.")
         }
