@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::output::{OutputLimits, Part};
 use super::position::CallerPosition;
-use super::terminal::{Named, not_found};
+use super::terminal::{SessionRef, not_found};
 use super::{BadInput, Context, execute, key, report, shell};
 
 /// Tool that runs a command.
@@ -53,7 +53,7 @@ pub(super) struct Command {
 }
 
 /// Start of a call.
-pub(super) enum Begin {
+pub(super) enum CallStart {
     /// Starts a command.
     Run(Box<(Run, Launch)>),
     /// Waits for a session.
@@ -68,7 +68,7 @@ pub(super) fn read(
     arguments: Map<String, Value>,
     context: &Context,
     config: &Config,
-) -> Result<(Begin, Command), BadInput> {
+) -> Result<(CallStart, Command), BadInput> {
     match kind {
         Kind::Shell => {
             let mut args = ShellArgs::read(arguments, "this tool")?;
@@ -89,7 +89,7 @@ fn read_fields<L>(
     limit: Option<Millis>,
     context: &Context,
     config: &Config,
-) -> Result<(Begin, Command), BadInput> {
+) -> Result<(CallStart, Command), BadInput> {
     let command = args.command.take().map(|text| text.0).unwrap_or_default();
     let named = args.session_id.take().filter(|AnyText(id)| !id.is_empty());
     let max_chars = args.max_output.map_or(config.max_output, |most| most.0);
@@ -121,7 +121,7 @@ fn read_fields<L>(
                 detach: false,
                 key,
             };
-            Begin::Run(Box::new((run, report::read_launch(args, context))))
+            CallStart::Run(Box::new((run, report::read_launch(args, context))))
         }
         Some(_) if !command.is_empty() => {
             return Err(BadInput(
@@ -135,9 +135,9 @@ fn read_fields<L>(
                     "`{field}` goes with `command`; a session that `session_id` names was started already."
                 )));
             }
-            match Named::read(&id) {
-                Named::Id(id) => Begin::Join(id),
-                Named::Unknown(shown) => Begin::NotFound(shown),
+            match SessionRef::read(&id) {
+                SessionRef::Id(id) => CallStart::Join(id),
+                SessionRef::Unknown(shown) => CallStart::NotFound(shown),
             }
         }
     };
@@ -162,7 +162,7 @@ fn launch_field<L>(args: &CommandArgs<L>) -> Option<&'static str> {
     field.map(|(field, _)| field)
 }
 
-impl Begin {
+impl CallStart {
     /// Request to the engine, with the launch data of a new command.
     pub fn request(
         self,
@@ -170,12 +170,12 @@ impl Begin {
         context: &Context,
     ) -> Result<(Request, Option<Launch>), ToolResult> {
         match self {
-            Begin::Run(start) => {
+            CallStart::Run(start) => {
                 let (run, launch) = *start;
                 Ok((Request::Run(run), Some(launch)))
             }
-            Begin::Join(session) => Ok((command.join(session, context), None)),
-            Begin::NotFound(id) => Err(ToolResult::error(ErrorCode::NotFound, not_found(&id))),
+            CallStart::Join(session) => Ok((command.join(session, context), None)),
+            CallStart::NotFound(id) => Err(ToolResult::error(ErrorCode::NotFound, not_found(&id))),
         }
     }
 }
@@ -216,7 +216,7 @@ impl Command {
         let from = cursors.as_ref().filter(|_| self.joined);
         let from = from.map(|cursors| self.position.read(handle, &view, cursors));
         let mut part = Part::since(&view, from.unwrap_or_default());
-        let made = Made {
+        let facts = ResultFacts {
             handle,
             view: &view,
             outcome,
@@ -224,8 +224,8 @@ impl Command {
             mask: Mask::of(handle.secrets(view.id)),
         };
         let result = match self.kind {
-            Kind::Shell => shell::result(self, made, &mut part).await,
-            Kind::Execute => execute::result(self, made, &mut part).await,
+            Kind::Shell => shell::result(self, facts, &mut part).await,
+            Kind::Execute => execute::result(self, facts, &mut part).await,
         };
         // Nothing is awaited from here on. A result that is made a second time, because its first maker was dropped,
         // begins at the same cursor.
@@ -252,7 +252,7 @@ impl Command {
 }
 
 /// Facts from which a result is made.
-pub(super) struct Made<'a> {
+pub(super) struct ResultFacts<'a> {
     pub handle: &'a Handle,
     pub view: &'a SessionView,
     pub outcome: Outcome,

@@ -394,11 +394,11 @@ impl ToolCall {
     /// Call of `terminal_session`.
     fn perform(handle: &Handle, action: terminal::Action, context: Context) -> Self {
         let reader = Some(context.caller());
-        let desk = terminal::Desk {
+        let runner = terminal::ActionRunner {
             handle: handle.clone(),
             context,
         };
-        let execution = Execution::Future(Box::pin(terminal::perform(action, desk)));
+        let execution = Execution::Future(Box::pin(terminal::perform(action, runner)));
         ToolCall::new(handle, execution, reader)
     }
 

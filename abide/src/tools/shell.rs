@@ -5,18 +5,22 @@ use abide_core::session::End;
 use abide_core::{Outcome, WhyRunning};
 use abide_engine::SessionView;
 
-use super::command::{Command, Made};
+use super::command::{Command, ResultFacts};
 use super::output::{self, Part};
 use super::report;
 
-pub(super) async fn result(command: &Command, made: Made<'_>, part: &mut Part) -> ToolResult {
-    let Made {
+pub(super) async fn result(
+    command: &Command,
+    facts: ResultFacts<'_>,
+    part: &mut Part,
+) -> ToolResult {
+    let ResultFacts {
         handle,
         view,
         outcome,
         standby,
         mask,
-    } = made;
+    } = facts;
     let running = matches!(outcome, Outcome::Running(..));
     let undying = matches!(outcome, Outcome::Running(_, WhyRunning::Undying));
     let mut summary = report::summary(view, running);

@@ -25,13 +25,13 @@ const ENDED_LISTED: usize = 100;
 
 /// Arguments that the result depends on.
 pub(super) struct TimerTool {
-    what: What,
+    call: TimerCall,
     /// Agent whose timers are visible. `None`: a person, who sees all.
     agent: Option<Agent>,
     /// The client's own limit, if it is shorter than the requested standby.
     fitted: Option<Millis>,
     /// Data of a new timer.
-    given: Option<Given>,
+    given: Option<NewTimerData>,
     /// Channel by which the caller learns of a completion after the call.
     channel: CompletionChannel,
 }
@@ -96,16 +96,16 @@ fn sessions_to_end(condition: &Condition, found: &mut Vec<SessionId>) {
 
 /// Data of a new timer, so that the answer need not read it from the database. Only for a timer without an
 /// idempotency key: under a key the timer may have existed before.
-struct Given {
+struct NewTimerData {
     purpose: Arc<str>,
     until: Option<Arc<str>>,
     standby: Option<Millis>,
 }
 
-impl Given {
+impl NewTimerData {
     fn of(request: &Request) -> Option<Self> {
         match request {
-            Request::Create(new) if new.key.is_none() => Some(Given {
+            Request::Create(new) if new.key.is_none() => Some(NewTimerData {
                 purpose: new.purpose.clone(),
                 until: new.until.clone(),
                 standby: new.standby.map(|time| time.min(new.total)),
@@ -138,7 +138,7 @@ impl Given {
     }
 }
 
-enum What {
+enum TimerCall {
     Timer,
     Read,
     List {
@@ -160,7 +160,7 @@ pub(super) fn read(
     channel: CompletionChannel,
 ) -> Result<(Request, TimerTool), BadInput> {
     let part = "this tool";
-    let (request, what) = match name {
+    let (request, call) = match name {
         "timer" => wait(TimerArgs::read(arguments, part)?, context, handle)?,
         "read_timer" => look(ReadTimerArgs::read(arguments, part)?),
         "pause_timer" => {
@@ -175,12 +175,12 @@ pub(super) fn read(
         }
         _ => {
             let args = TimerActionArgs::read(arguments, part)?;
-            let what = match name {
+            let action = match name {
                 "stop_timer" => Act::Stop,
                 "cancel_timer" => Act::Cancel,
                 _ => Act::Resume,
             };
-            act(|| Ok(what), args.timer_id, args.reason, context, handle)?
+            act(|| Ok(action), args.timer_id, args.reason, context, handle)?
         }
     };
     let fitted = match &request {
@@ -201,16 +201,16 @@ pub(super) fn read(
         _ => None,
     };
     let tool = TimerTool {
-        what,
+        call,
         agent,
         fitted,
-        given: Given::of(&request),
+        given: NewTimerData::of(&request),
         channel,
     };
     Ok((request, tool))
 }
 
-type Read = Result<(Request, What), BadInput>;
+type Read = Result<(Request, TimerCall), BadInput>;
 
 fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
     let text = |given: Option<Text>| given.map(|text| text.0);
@@ -239,7 +239,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
                     standby,
                     patience,
                 };
-                (request, What::Timer)
+                (request, TimerCall::Timer)
             }
         });
     }
@@ -289,7 +289,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
         detach: false,
         key,
     };
-    Ok((Request::Create(new), What::Timer))
+    Ok((Request::Create(new), TimerCall::Timer))
 }
 
 /// If one of two texts is empty and the other is not, drops the empty one.
@@ -317,7 +317,7 @@ fn checked(field: &str, text: String) -> Result<String, BadInput> {
     Ok(text)
 }
 
-fn look(args: ReadTimerArgs) -> (Request, What) {
+fn look(args: ReadTimerArgs) -> (Request, TimerCall) {
     let ended = args.include_ended.unwrap_or_default();
     match args.timer_id.map(|text| text.0) {
         None => {
@@ -326,10 +326,10 @@ fn look(args: ReadTimerArgs) -> (Request, What) {
                 after: None,
                 most: limit::TIMERS_LISTED,
             };
-            (list, What::List { ended })
+            (list, TimerCall::List { ended })
         }
         Some(given) => match given.trim().parse() {
-            Ok(timer) => (Request::Read { asks: true, timer }, What::Read),
+            Ok(timer) => (Request::Read { asks: true, timer }, TimerCall::Read),
             Err(_) => no_such(given),
         },
     }
@@ -353,7 +353,7 @@ fn act(
             let key = context.request_key.clone();
             if key.is_some() && last_act(handle, timer) == key {
                 // The daemon that performed the action died before it could answer.
-                return Ok((Request::Read { asks: false, timer }, What::Done(act)));
+                return Ok((Request::Read { asks: false, timer }, TimerCall::Done(act)));
             }
             let request = Request::Act {
                 timer,
@@ -361,7 +361,7 @@ fn act(
                 stop_reason: reason.map(Into::into),
                 key: key.map(|key| Key(key.into())),
             };
-            (request, What::Act)
+            (request, TimerCall::Act)
         }
     })
 }
@@ -371,13 +371,13 @@ fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
     handle.store_reader().timer(timer).ok().flatten()?.acted
 }
 
-fn no_such(given: String) -> (Request, What) {
+fn no_such(given: String) -> (Request, TimerCall) {
     let list = Request::List {
         asks: false,
         after: None,
         most: limit::TIMERS_LISTED,
     };
-    (list, What::NoSuch(given))
+    (list, TimerCall::NoSuch(given))
 }
 
 impl TimerTool {
@@ -403,8 +403,8 @@ impl TimerTool {
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // The action was performed before; the answer is the same as it would have been then.
-        let why = match self.what {
-            What::Done(act) => Why::Done(act),
+        let why = match self.call {
+            TimerCall::Done(act) => Why::Done(act),
             _ => why,
         };
         let saw = handle.prober().last_seen(id).filter(|saw| !saw.is_empty());
@@ -414,7 +414,7 @@ impl TimerTool {
             .map(|saw| format!("\nLast look: {saw}"))
             .unwrap_or_default();
         fields.last_look = saw;
-        let waits = matches!(self.what, What::Timer);
+        let waits = matches!(self.call, TimerCall::Timer);
         let output = TimerResult {
             timer: fields,
             timeout: waits.then_some(why == Why::StandbyOver),
@@ -453,15 +453,15 @@ impl TimerTool {
 
     /// Result about one timer.
     fn one(&self, text: String, output: TimerResult) -> ToolResult {
-        let output = match self.what {
-            What::Read => ToolOutput::ReadTimer(ReadTimerResult::One(Box::new(output))),
+        let output = match self.call {
+            TimerCall::Read => ToolOutput::ReadTimer(ReadTimerResult::One(Box::new(output))),
             _ => ToolOutput::Timer(Box::new(output)),
         };
         ToolResult::new(text, output)
     }
 
     fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
-        if let What::NoSuch(given) = &self.what {
+        if let TimerCall::NoSuch(given) = &self.call {
             let known: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
             let (known, more) = known.split_at(known.len().min(limit::IDS_LISTED));
             return self.not_found(handle, &super::args::shown_text(given), known, more.len());
@@ -496,7 +496,7 @@ impl TimerTool {
             ));
             list.push(fields(timer, row.as_ref()));
         }
-        if let What::List { ended: true } = self.what {
+        if let TimerCall::List { ended: true } = self.call {
             let which = EndedQuery {
                 agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
                 limit: ENDED_LISTED,
@@ -538,15 +538,15 @@ impl TimerTool {
             && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
             && row.ended.is_some()
         {
-            if matches!(self.what, What::Act) {
+            if matches!(self.call, TimerCall::Act) {
                 let sentence = format!(
                     "Timer '{}' is {}: nothing can be done to it any more",
                     row.id, row.status
                 );
                 return ToolResult::error(ErrorCode::Conflict, sentence);
             }
-            let text = match (&self.what, &row.completed_by) {
-                (What::Done(act), _) => done_before(*act, &row, self.channel),
+            let text = match (&self.call, &row.completed_by) {
+                (TimerCall::Done(act), _) => done_before(*act, &row, self.channel),
                 (_, Some(_)) => timer_completion(&row),
                 (_, None) => format!(
                     "Timer '{}' is {}.\n{}: {}",
@@ -558,7 +558,7 @@ impl TimerTool {
             };
             let output = TimerResult {
                 timer: row_fields(&row),
-                timeout: matches!(self.what, What::Timer).then_some(false),
+                timeout: matches!(self.call, TimerCall::Timer).then_some(false),
                 effective_timeout: None,
             };
             return self.one(text, output);

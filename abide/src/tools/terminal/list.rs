@@ -8,7 +8,7 @@ use abide_core::session::Phase;
 use abide_core::{Exit, Millis, limit};
 use abide_output::printable::one_line;
 
-use super::Desk;
+use super::ActionRunner;
 use super::search::MOST_LINES;
 use crate::tools::report::{self, code_of, in_seconds, signal_of};
 use abide_engine::SessionView;
@@ -33,7 +33,7 @@ pub(super) fn read(args: &ListArgs) -> List {
     }
 }
 
-impl Desk {
+impl ActionRunner {
     pub(super) fn list(&self, list: &List) -> ToolResult {
         let agent = self.caller().agent;
         let now = SystemClock.now().wall.0;

@@ -1,11 +1,11 @@
 //! `terminal_session`: start a process that outlives the call, and interact with it. One tool with an
 //! `action` argument; each action reads its own fields and is implemented in a file of its own.
 
+mod control;
 mod list;
-mod look;
 mod read;
 mod reading;
-mod rule;
+mod screen;
 mod search;
 mod send;
 mod start;
@@ -38,28 +38,28 @@ const SHOWN_ID: usize = 80;
 /// Action with its checked fields.
 pub(super) enum Action {
     Start(Box<start::Start>),
-    Read(Named, read::Read),
-    Send(Named, send::Send),
-    Screen(Named),
-    Search(Named, search::Search),
-    Extend(Named, rule::Extend),
-    Resize(Named, rule::Resize),
-    Signal(Named, i32),
-    Kill(Named),
+    Read(SessionRef, read::Read),
+    Send(SessionRef, send::Send),
+    Screen(SessionRef),
+    Search(SessionRef, search::Search),
+    Extend(SessionRef, control::Extend),
+    Resize(SessionRef, control::Resize),
+    Signal(SessionRef, i32),
+    Kill(SessionRef),
     List(list::List),
 }
 
 /// Session as the caller named it; the text need not be a valid id.
-pub(super) enum Named {
+pub(super) enum SessionRef {
     Id(SessionId),
     Unknown(String),
 }
 
-impl Named {
+impl SessionRef {
     /// Text that is no valid id (a path, text with NUL bytes) names no session; it is answered with "not found".
     pub fn read(text: &str) -> Self {
         text.parse()
-            .map_or_else(|_| Named::Unknown(shortened(text)), Named::Id)
+            .map_or_else(|_| SessionRef::Unknown(shortened(text)), SessionRef::Id)
     }
 }
 
@@ -87,30 +87,39 @@ pub(super) fn read(
         "list" => Action::List(list::read(&ListArgs::read(arguments, part)?)),
         "read_output" => {
             let mut args = ReadOutputArgs::read(arguments, part)?;
-            Action::Read(named(args.session_id.take())?, read::read(args)?)
+            Action::Read(session_ref(args.session_id.take())?, read::read(args)?)
         }
         "send_input" => {
             let mut args = SendInputArgs::read(arguments, part)?;
-            Action::Send(named(args.session_id.take())?, send::read(args)?)
+            Action::Send(session_ref(args.session_id.take())?, send::read(args)?)
         }
-        "screen" => Action::Screen(named(SessionArgs::read(arguments, part)?.session_id)?),
+        "screen" => Action::Screen(session_ref(SessionArgs::read(arguments, part)?.session_id)?),
         "search" => {
             let mut args = SearchArgs::read(arguments, part)?;
-            Action::Search(named(args.session_id.take())?, search::read(args)?)
+            Action::Search(session_ref(args.session_id.take())?, search::read(args)?)
         }
         "extend" => {
             let mut args = ExtendArgs::read(arguments, part)?;
-            Action::Extend(named(args.session_id.take())?, rule::read_extend(args)?)
+            Action::Extend(
+                session_ref(args.session_id.take())?,
+                control::read_extend(args)?,
+            )
         }
         "resize" => {
             let mut args = ResizeArgs::read(arguments, part)?;
-            Action::Resize(named(args.session_id.take())?, rule::read_resize(&args)?)
+            Action::Resize(
+                session_ref(args.session_id.take())?,
+                control::read_resize(&args)?,
+            )
         }
         "signal" => {
             let mut args = SignalArgs::read(arguments, part)?;
-            Action::Signal(named(args.session_id.take())?, rule::read_signal(args)?)
+            Action::Signal(
+                session_ref(args.session_id.take())?,
+                control::read_signal(args)?,
+            )
         }
-        "kill" => Action::Kill(named(SessionArgs::read(arguments, part)?.session_id)?),
+        "kill" => Action::Kill(session_ref(SessionArgs::read(arguments, part)?.session_id)?),
         other => {
             return Err(unknown_action(&format!("\"{}\"", shortened(other))));
         }
@@ -134,11 +143,11 @@ fn unknown_action(given: &str) -> BadInput {
     BadInput(format!("`action` must be one of {allowed}; got {given}."))
 }
 
-fn named(given: Option<AnyText>) -> Result<Named, BadInput> {
+fn session_ref(given: Option<AnyText>) -> Result<SessionRef, BadInput> {
     let AnyText(text) = given.ok_or_else(|| {
         BadInput("`session_id` is required and must be text; got nothing.".into())
     })?;
-    Ok(Named::read(&text))
+    Ok(SessionRef::read(&text))
 }
 
 fn shortened(text: &str) -> String {
@@ -149,26 +158,26 @@ fn shortened(text: &str) -> String {
     }
 }
 
-pub(crate) use rule::{OWN_LIMITS, is_own, moves_limits_of, undying};
+pub(crate) use control::{OWN_LIMITS, is_own, moves_limits_of, undying};
 
 /// Performs an action. `None`: the daemon is stopping.
-pub(super) async fn perform(action: Action, desk: Desk) -> Option<FinishedCall> {
-    let plain = |done: Done| done.map(FinishedCall::from);
+pub(super) async fn perform(action: Action, runner: ActionRunner) -> Option<FinishedCall> {
+    let plain = |done: ActionOutcome| done.map(FinishedCall::from);
     let done = match action {
-        Action::Start(start) => desk.start(*start).await?,
-        Action::List(list) => plain(Ok(desk.list(&list))),
-        Action::Read(named, read) => desk.read(&named, read).await?,
-        Action::Send(named, send) => desk.send(&named, send).await?,
-        Action::Screen(named) => desk.screen(&named).await?,
-        Action::Search(named, search) => plain(desk.search(&named, search).await?),
-        Action::Extend(named, limits) => plain(desk.extend(&named, limits).await?),
-        Action::Resize(named, size) => plain(desk.resize(&named, size).await?),
-        Action::Signal(named, number) => plain(desk.signal(&named, number).await?),
-        Action::Kill(named) => desk.kill(&named).await?,
+        Action::Start(start) => runner.start(*start).await?,
+        Action::List(list) => plain(Ok(runner.list(&list))),
+        Action::Read(session_ref, read) => runner.read(&session_ref, read).await?,
+        Action::Send(session_ref, send) => runner.send(&session_ref, send).await?,
+        Action::Screen(session_ref) => runner.screen(&session_ref).await?,
+        Action::Search(session_ref, search) => plain(runner.search(&session_ref, search).await?),
+        Action::Extend(session_ref, limits) => plain(runner.extend(&session_ref, limits).await?),
+        Action::Resize(session_ref, size) => plain(runner.resize(&session_ref, size).await?),
+        Action::Signal(session_ref, number) => plain(runner.signal(&session_ref, number).await?),
+        Action::Kill(session_ref) => runner.kill(&session_ref).await?,
     };
     let done =
         done.unwrap_or_else(|Refused(code, sentence)| ToolResult::error(code, sentence).into());
-    Some(done.with(desk))
+    Some(done.with(runner))
 }
 
 /// Refused action: its error code and one sentence.
@@ -188,17 +197,17 @@ impl From<&Refusal> for Refused {
 }
 
 /// Result of an action, or its refusal.
-type Done = Result<ToolResult, Refused>;
+type ActionOutcome = Result<ToolResult, Refused>;
 /// Result of an action that holds resources until the result has been sent, or its refusal.
-type DoneReading = Result<FinishedCall, Refused>;
+type FinishedAction = Result<FinishedCall, Refused>;
 
 /// Engine and caller, which every action needs.
-pub(super) struct Desk {
+pub(super) struct ActionRunner {
     pub handle: Handle,
     pub context: Context,
 }
 
-impl Desk {
+impl ActionRunner {
     fn caller(&self) -> Caller {
         let own = !self.context.sees_all;
         Caller {
@@ -208,10 +217,10 @@ impl Desk {
     }
 
     /// Session of this name, if the caller may see it.
-    fn session(&self, named: &Named) -> Result<Arc<SessionView>, Refused> {
-        let id = match named {
-            Named::Id(id) => *id,
-            Named::Unknown(shown) => {
+    fn session(&self, session_ref: &SessionRef) -> Result<Arc<SessionView>, Refused> {
+        let id = match session_ref {
+            SessionRef::Id(id) => *id,
+            SessionRef::Unknown(shown) => {
                 return Err(Refused(ErrorCode::NotFound, not_found(shown)));
             }
         };

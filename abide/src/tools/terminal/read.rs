@@ -13,7 +13,9 @@ use abide_session::read_cursors::ReadCursors;
 
 use super::reading::Reading;
 use super::tail::Found;
-use super::{BadInput, Desk, DoneReading, FinishedCall, HeldResources, Named, unreadable};
+use super::{
+    ActionRunner, BadInput, FinishedAction, FinishedCall, HeldResources, SessionRef, unreadable,
+};
 use crate::tools::args::pattern;
 use crate::tools::position::CallerPosition;
 use crate::tools::report;
@@ -47,9 +49,13 @@ pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
     })
 }
 
-impl Desk {
-    pub(super) async fn read(&self, named: &Named, read: Read) -> Option<DoneReading> {
-        let view = match self.session(named) {
+impl ActionRunner {
+    pub(super) async fn read(
+        &self,
+        session_ref: &SessionRef,
+        read: Read,
+    ) -> Option<FinishedAction> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
@@ -91,7 +97,7 @@ impl Desk {
             false => None,
         };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
-        let result = self.lines_read(&view, &reading, found, activity, Typed::default());
+        let result = self.lines_read(&view, &reading, found, activity, SentInput::default());
         let finished = self.finished(result, guard, cursors, reading);
         Some(Ok(finished.reporting_end_of(ended)))
     }
@@ -152,11 +158,11 @@ impl Desk {
         reading: &Reading,
         found: Found,
         activity: Option<Activity>,
-        typed: Typed,
+        input: SentInput,
     ) -> super::ToolResult {
         let cursor = found.cursor.to_string();
-        let is_screen = typed.screen.is_some();
-        let mut text = typed.screen.unwrap_or_else(|| found.text());
+        let is_screen = input.screen.is_some();
+        let mut text = input.screen.unwrap_or_else(|| found.text());
         if is_screen {
             // The lines of a full-screen program are the bytes that paint its screen.
         } else if found.lines.is_empty() {
@@ -183,7 +189,7 @@ impl Desk {
             more: found.full,
             matched: found.matched,
             effective_timeout: found.cut.map(report::in_seconds),
-            sent: typed.bytes,
+            sent: input.bytes,
             alternate_screen: is_screen.then_some(true),
         };
         self.result_of(view, summary, text, activity, action)
@@ -192,7 +198,7 @@ impl Desk {
 
 /// Input that was sent before a read.
 #[derive(Default)]
-pub(super) struct Typed {
+pub(super) struct SentInput {
     /// Number of bytes.
     pub bytes: Option<usize>,
     /// Screen, if a full-screen program runs. It is returned in place of lines.

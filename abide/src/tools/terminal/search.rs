@@ -5,7 +5,7 @@ use abide_api::{ActionResult, FoundLine};
 use abide_core::{Millis, limit};
 use abide_output::digest::rendered_rows;
 
-use super::{BadInput, Desk, Done, Named, unreadable};
+use super::{ActionOutcome, ActionRunner, BadInput, SessionRef, unreadable};
 use crate::tools::args::pattern;
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Line, Pattern, SearchResult};
@@ -37,9 +37,13 @@ pub(super) fn read(args: SearchArgs) -> Result<Search, BadInput> {
     })
 }
 
-impl Desk {
-    pub(super) async fn search(&self, named: &Named, search: Search) -> Option<Done> {
-        let view = match self.session(named) {
+impl ActionRunner {
+    pub(super) async fn search(
+        &self,
+        session_ref: &SessionRef,
+        search: Search,
+    ) -> Option<ActionOutcome> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };

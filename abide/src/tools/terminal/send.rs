@@ -6,8 +6,10 @@ use abide_api::arguments::SendInputArgs;
 use abide_core::Millis;
 use abide_core::terminal_wait::TerminalWait;
 
-use super::read::Typed;
-use super::{BadInput, Desk, DoneReading, Named, Refused, ended, report, unreadable};
+use super::read::SentInput;
+use super::{
+    ActionRunner, BadInput, FinishedAction, Refused, SessionRef, ended, report, unreadable,
+};
 use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::{SystemClock, pause};
@@ -62,9 +64,13 @@ fn shown(typed: &[u8]) -> u64 {
     typed.iter().map(of).sum()
 }
 
-impl Desk {
-    pub(super) async fn send(&self, named: &Named, send: Send) -> Option<DoneReading> {
-        let view = match self.session(named) {
+impl ActionRunner {
+    pub(super) async fn send(
+        &self,
+        session_ref: &SessionRef,
+        send: Send,
+    ) -> Option<FinishedAction> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
@@ -103,7 +109,7 @@ impl Desk {
         self.has_read(&view, &cursors, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let runs = view.is_running();
-        let typed = Typed {
+        let typed = SentInput {
             bytes: Some(bytes.len()),
             screen: self.full_screen(&view).await,
         };

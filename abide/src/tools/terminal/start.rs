@@ -11,7 +11,7 @@ use abide_core::{Millis, Outcome, Request, Run, limit};
 
 use super::read::ending;
 use super::send::LINES;
-use super::{BadInput, Context, Desk, DoneReading, Refused, unreadable};
+use super::{ActionRunner, BadInput, Context, FinishedAction, Refused, unreadable};
 use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::{key, report};
@@ -102,9 +102,9 @@ fn of_another_terminal(name: &OsStr) -> bool {
     names.iter().any(|known| name == OsStr::new(known))
 }
 
-impl Desk {
+impl ActionRunner {
     /// Starts a command, and answers when it has shown its first output.
-    pub(super) async fn start(&self, start: Start) -> Option<DoneReading> {
+    pub(super) async fn start(&self, start: Start) -> Option<FinishedAction> {
         let mut caller = self.caller();
         caller.agent = Some(self.context.agent.clone());
         let request = Request::Run(start.run);
@@ -138,7 +138,7 @@ impl Desk {
         Some(Ok(self.result(&view, started(&view), action).into()))
     }
 
-    async fn first_output(&self, view: Arc<SessionView>) -> Option<DoneReading> {
+    async fn first_output(&self, view: Arc<SessionView>) -> Option<FinishedAction> {
         let mut guard = self.attend(&view).await;
         let cursors = self.handle.read_cursors().of(&view.folder);
         let from = self.position(&view, &cursors);

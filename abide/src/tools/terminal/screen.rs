@@ -3,14 +3,14 @@
 use abide_api::ActionResult;
 use abide_output::printable::one_line;
 
-use super::{Desk, DoneReading, FinishedCall, Named, Refused, unreadable};
+use super::{ActionRunner, FinishedAction, FinishedCall, Refused, SessionRef, unreadable};
 use crate::tools::report;
 use abide_engine::SessionView;
 use abide_engine::screen::Snapshot;
 
-impl Desk {
-    pub(super) async fn screen(&self, named: &Named) -> Option<DoneReading> {
-        let view = match self.session(named) {
+impl ActionRunner {
+    pub(super) async fn screen(&self, session_ref: &SessionRef) -> Option<FinishedAction> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
@@ -45,7 +45,7 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl ActionRunner {
     /// Screen of a full-screen program as text, if one runs.
     pub(super) async fn full_screen(&self, view: &SessionView) -> Option<String> {
         if !view.pty || !view.is_running() || !self.modes(view).await.full_screen {

@@ -6,7 +6,10 @@ use abide_core::session::{End, Phase};
 use abide_core::{Millis, Request, SessionId};
 use serde_json::{Map, Value};
 
-use super::{BadInput, Desk, Done, DoneReading, FinishedCall, Named, Refused, ended, start};
+use super::{
+    ActionOutcome, ActionRunner, BadInput, FinishedAction, FinishedCall, Refused, SessionRef,
+    ended, start,
+};
 use crate::signals;
 use crate::tools::report;
 use abide_engine::SessionView;
@@ -68,9 +71,13 @@ pub(super) fn read_signal(args: SignalArgs) -> Result<i32, BadInput> {
     })
 }
 
-impl Desk {
-    pub(super) async fn extend(&self, named: &Named, limits: Extend) -> Option<Done> {
-        let view = match self.session(named) {
+impl ActionRunner {
+    pub(super) async fn extend(
+        &self,
+        session_ref: &SessionRef,
+        limits: Extend,
+    ) -> Option<ActionOutcome> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
@@ -104,8 +111,12 @@ impl Desk {
         Some(Ok(self.result(&self.newest(&view), text, action)))
     }
 
-    pub(super) async fn resize(&self, named: &Named, size: Resize) -> Option<Done> {
-        let view = match self.session(named) {
+    pub(super) async fn resize(
+        &self,
+        session_ref: &SessionRef,
+        size: Resize,
+    ) -> Option<ActionOutcome> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
@@ -134,8 +145,12 @@ impl Desk {
         Some(Ok(self.result(&view, text, action)))
     }
 
-    pub(super) async fn signal(&self, named: &Named, number: i32) -> Option<Done> {
-        let view = match self.session(named) {
+    pub(super) async fn signal(
+        &self,
+        session_ref: &SessionRef,
+        number: i32,
+    ) -> Option<ActionOutcome> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
@@ -155,8 +170,8 @@ impl Desk {
     }
 
     /// Kills the session's process tree, and answers when the tree is gone.
-    pub(super) async fn kill(&self, named: &Named) -> Option<DoneReading> {
-        let view = match self.session(named) {
+    pub(super) async fn kill(&self, session_ref: &SessionRef) -> Option<FinishedAction> {
+        let view = match self.session(session_ref) {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
