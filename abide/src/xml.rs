@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::tools::{self, Described};
+use super::tools::{self, ToolDescription};
 
 /// Tool call as written.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,7 +139,7 @@ impl<'a> BlockParser<'a> {
 
     fn fields(
         &mut self,
-        tool: &Described,
+        tool: &ToolDescription,
         began: usize,
         arguments: &mut Map<String, Value>,
     ) -> Result<(), BlockError> {
@@ -206,7 +206,11 @@ impl<'a> BlockParser<'a> {
     }
 
     /// Reads one element; the position is at its `<`.
-    fn field(&mut self, tool: &Described, line: usize) -> Result<(String, String), BlockError> {
+    fn field(
+        &mut self,
+        tool: &ToolDescription,
+        line: usize,
+    ) -> Result<(String, String), BlockError> {
         let tag = &self.rest()[1..];
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let length = tag.find(|c| !plain(c)).unwrap_or(tag.len());
@@ -271,7 +275,7 @@ fn closing_tag(text: &str, name: &str) -> Option<usize> {
     Some(text.len() - rest.len())
 }
 
-fn first_field(tool: &Described) -> String {
+fn first_field(tool: &ToolDescription) -> String {
     let schema = (tool.input)();
     let fields = schema["properties"].as_object();
     fields

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use crate::tools::{Described, Power};
+use crate::tools::{ToolDescription, ToolEffect};
 
 const TOOLS_HEAD: &str = "# The tools
 
@@ -31,7 +31,7 @@ manual pages.
 const SHELL: &str = "bash, or in sh where bash is not installed";
 
 /// Page about the tools.
-pub fn tools(all: &[Described]) -> String {
+pub fn tools(all: &[ToolDescription]) -> String {
     let mut page = String::from(TOOLS_HEAD);
     for tool in all {
         let _ = write!(
@@ -50,12 +50,12 @@ pub fn tools(all: &[Described]) -> String {
 }
 
 /// Sentence about what a tool may change, for the page.
-fn nature(tool: &Described) -> String {
-    let acts = match tool.power {
-        Power::Reads => "only looks",
-        Power::Changes => "changes things but destroys nothing",
-        Power::Ends => "may change or end things",
-        Power::Runs => {
+fn nature(tool: &ToolDescription) -> String {
+    let acts = match tool.effect {
+        ToolEffect::Reads => "only looks",
+        ToolEffect::Changes => "changes things but destroys nothing",
+        ToolEffect::Ends => "may change or end things",
+        ToolEffect::Runs => {
             "may run commands, which can change or end things and reach beyond this machine"
         }
     };

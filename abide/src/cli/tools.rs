@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::args::ToolFormat;
 use super::{reference, show};
-use crate::tools::{Described, all, name_shell};
+use crate::tools::{ToolDescription, all, name_shell};
 use abide_engine::config::{Config, Paths};
 
 pub fn print(format: ToolFormat) {
@@ -22,11 +22,11 @@ pub fn print(format: ToolFormat) {
     }
 }
 
-fn each(describe: fn(&Described) -> Value) -> Value {
+fn each(describe: fn(&ToolDescription) -> Value) -> Value {
     all().iter().map(describe).collect()
 }
 
-fn mcp(tool: &Described) -> Value {
+fn mcp(tool: &ToolDescription) -> Value {
     json!({
         "name": tool.name,
         "title": tool.title,
@@ -35,15 +35,15 @@ fn mcp(tool: &Described) -> Value {
         "outputSchema": abide_api::schema::without_descriptions((tool.output)()),
         "annotations": {
             "title": tool.title,
-            "readOnlyHint": tool.power.read_only(),
-            "destructiveHint": tool.power.destructive(),
-            "idempotentHint": tool.power.idempotent(),
-            "openWorldHint": tool.power.open_world(),
+            "readOnlyHint": tool.effect.read_only(),
+            "destructiveHint": tool.effect.destructive(),
+            "idempotentHint": tool.effect.idempotent(),
+            "openWorldHint": tool.effect.open_world(),
         },
     })
 }
 
-fn openai(tool: &Described) -> Value {
+fn openai(tool: &ToolDescription) -> Value {
     json!({
         "type": "function",
         "function": {
@@ -54,7 +54,7 @@ fn openai(tool: &Described) -> Value {
     })
 }
 
-fn anthropic(tool: &Described) -> Value {
+fn anthropic(tool: &ToolDescription) -> Value {
     json!({
         "name": tool.name,
         "description": tool.description(),

@@ -11,7 +11,7 @@ use super::State;
 use super::problem::Problem;
 use super::requester::Requester;
 use crate::http::process_usage;
-use crate::tools::{BOUNDS, tallied};
+use crate::tools::{BOUNDS, tool_stats};
 use abide_engine::clock::{Clock, SystemClock};
 
 /// Media type of the Prometheus text format.
@@ -113,7 +113,7 @@ fn tools(out: &mut MetricsText) {
         "histogram",
         "Duration of tool calls, including waiting.",
     );
-    for tool in tallied() {
+    for tool in tool_stats() {
         let name = ("tool", tool.tool);
         let all = tool.up_to[BOUNDS.len()];
         // Leave out tools without calls: each would add a dozen lines.

@@ -367,7 +367,7 @@ fn query_parameters(shape: &Value) -> Vec<Value> {
         .collect()
 }
 
-fn tool_operation(tool: &tools::Described) -> Value {
+fn tool_operation(tool: &tools::ToolDescription) -> Value {
     let output = with_is_error((tool.output)());
     json!({
         "summary": tool.title,

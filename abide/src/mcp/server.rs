@@ -287,12 +287,12 @@ pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
 
 static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| tools::all().iter().map(published).collect());
 
-fn published(tool: &tools::Described) -> Tool {
+fn published(tool: &tools::ToolDescription) -> Tool {
     let annotations = ToolAnnotations::with_title(tool.title)
-        .read_only(tool.power.read_only())
-        .destructive(tool.power.destructive())
-        .idempotent(tool.power.idempotent())
-        .open_world(tool.power.open_world());
+        .read_only(tool.effect.read_only())
+        .destructive(tool.effect.destructive())
+        .idempotent(tool.effect.idempotent())
+        .open_world(tool.effect.open_world());
     let mut published = Tool::new(
         tool.name,
         tool.description(),

@@ -12,7 +12,7 @@ use abide_engine::config::Config;
 use serde_json::Value;
 
 /// Published description of a tool.
-pub struct Described {
+pub struct ToolDescription {
     /// Name in calls.
     pub name: &'static str,
     /// Name for people.
@@ -20,7 +20,7 @@ pub struct Described {
     /// Use of the tool, and what to expect of it. `{shell}` stands for the shell that runs commands.
     pub template: &'static str,
     /// Strongest effect that a call can have.
-    pub power: Power,
+    pub effect: ToolEffect,
     /// Schema of the arguments, derived from their type in `abide_api`.
     pub input: fn() -> Value,
     /// Schema of the result, derived from its type in `abide_api`.
@@ -30,7 +30,7 @@ pub struct Described {
 /// Strongest effect that a call of a tool can have, whatever its arguments are. The annotations of the tool follow from
 /// it; a client may use them, without seeing arguments, to decide whether to ask its user before a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Power {
+pub enum ToolEffect {
     /// Reads, and changes nothing.
     Reads,
     /// Changes state of abide, and ends nothing.
@@ -41,25 +41,25 @@ pub enum Power {
     Runs,
 }
 
-impl Power {
+impl ToolEffect {
     /// True if the tool only reads.
     pub const fn read_only(self) -> bool {
-        matches!(self, Power::Reads)
+        matches!(self, ToolEffect::Reads)
     }
 
     /// True if the tool may destroy something.
     pub const fn destructive(self) -> bool {
-        matches!(self, Power::Ends | Power::Runs)
+        matches!(self, ToolEffect::Ends | ToolEffect::Runs)
     }
 
     /// True if calling the tool twice has the same effect as calling it once.
     pub const fn idempotent(self) -> bool {
-        matches!(self, Power::Reads)
+        matches!(self, ToolEffect::Reads)
     }
 
     /// True if the tool may reach beyond abide and this machine.
     pub const fn open_world(self) -> bool {
-        matches!(self, Power::Runs)
+        matches!(self, ToolEffect::Runs)
     }
 }
 
@@ -76,7 +76,7 @@ fn program_name(shell: &[String]) -> String {
     program.map_or_else(|| "sh".into(), |name| name.to_string_lossy().into_owned())
 }
 
-impl Described {
+impl ToolDescription {
     /// Use of the tool, and what to expect of it.
     pub fn description(&self) -> String {
         let shell = SHELL.get_or_init(|| program_name(&Config::default().shell));
@@ -85,41 +85,41 @@ impl Described {
 }
 
 /// All tools, in the order in which they are listed.
-pub fn all() -> &'static [Described] {
+pub fn all() -> &'static [ToolDescription] {
     &TOOLS
 }
 
 /// Tool of this name.
-pub fn named(name: &str) -> Option<&'static Described> {
+pub fn named(name: &str) -> Option<&'static ToolDescription> {
     TOOLS.iter().find(|tool| tool.name == name)
 }
 
 /// Number of tools.
 pub(super) const COUNT: usize = 10;
 
-static TOOLS: [Described; COUNT] = [
-    Described {
+static TOOLS: [ToolDescription; COUNT] = [
+    ToolDescription {
         name: "execute_command",
         title: "Execute command",
         template: "Run a command whose duration you do not know: build, install, test suite, download, \
             migration. Never killed for being slow; after `timeout` seconds without output a person is \
             asked. Returns the output, noise folded, then for example `[exited with code 0 after 12s]`. \
             If it says `running`, call again with its `session_id`. Runs in {shell}.",
-        power: Power::Runs,
+        effect: ToolEffect::Runs,
         input: tool_input::<ExecuteCommandArgs>,
         output: tool_output::<ExecuteCommandResult>,
     },
-    Described {
+    ToolDescription {
         name: "shell",
         title: "Shell",
         template: "Run a short command under a hard time limit: ls, git, grep, a quick script. Returns COMMAND, \
             STATUS, RETURN_CODE, STDOUT, STDERR. At the limit the whole process tree is killed; output \
             so far is returned. Runs in {shell}.",
-        power: Power::Runs,
+        effect: ToolEffect::Runs,
         input: tool_input::<ShellArgs>,
         output: tool_output::<ShellResult>,
     },
-    Described {
+    ToolDescription {
         name: "terminal_session",
         title: "Terminal session",
         template: "Keep a program and talk to it (REPL, shell, ssh, debugger, dev server, editor), or look at \
@@ -127,7 +127,7 @@ static TOOLS: [Described; COUNT] = [
             keys, returns the response; `screen`: what a full-screen program shows; `search`: lines of \
             the whole log; `extend`: change limits; `resize`; `signal`; `kill`: end the process tree; \
             `list`.",
-        power: Power::Runs,
+        effect: ToolEffect::Runs,
         input: tool_input::<TerminalSessionArgs>,
         output: tool_output::<TerminalSessionResult>,
     },
@@ -159,13 +159,13 @@ mod tests {
 
     #[test]
     fn tool_that_takes_a_command_is_destructive_and_open_world() {
-        let takes_command = |tool: &&Described| has_field(&(tool.input)(), "command");
+        let takes_command = |tool: &&ToolDescription| has_field(&(tool.input)(), "command");
         let names: Vec<_> = (all().iter().filter(takes_command))
-            .map(|tool| (tool.name, tool.power))
+            .map(|tool| (tool.name, tool.effect))
             .collect();
         let all_that_run = ["execute_command", "shell", "terminal_session", "timer"];
-        assert_eq!(names, all_that_run.map(|name| (name, Power::Runs)));
-        let runs = Power::Runs;
+        assert_eq!(names, all_that_run.map(|name| (name, ToolEffect::Runs)));
+        let runs = ToolEffect::Runs;
         assert!(runs.destructive() && runs.open_world() && !runs.read_only());
     }
 
@@ -180,16 +180,16 @@ mod tests {
     #[test]
     fn tool_that_ends_or_resumes_a_timer_says_what_it_does_to_the_command_of_its_condition() {
         for (name, power) in [
-            ("read_timer", Power::Reads),
-            ("read_messages", Power::Changes),
-            ("cancel_timer", Power::Changes),
-            ("stop_timer", Power::Ends),
+            ("read_timer", ToolEffect::Reads),
+            ("read_messages", ToolEffect::Changes),
+            ("cancel_timer", ToolEffect::Changes),
+            ("stop_timer", ToolEffect::Ends),
             // Pausing ends the running command of a condition.
-            ("pause_timer", Power::Ends),
+            ("pause_timer", ToolEffect::Ends),
             // Resuming starts the command of a condition again.
-            ("resume_timer", Power::Runs),
+            ("resume_timer", ToolEffect::Runs),
         ] {
-            assert_eq!(named(name).expect("a tool").power, power, "{name}");
+            assert_eq!(named(name).expect("a tool").effect, power, "{name}");
         }
     }
 }

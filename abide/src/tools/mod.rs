@@ -2,6 +2,7 @@
 //! (`abide_api::ToolResult`).
 
 mod args;
+mod call_metrics;
 mod command;
 mod condition;
 mod describe;
@@ -12,7 +13,6 @@ mod position;
 mod question;
 mod report;
 mod shell;
-mod tally;
 mod terminal;
 mod timer;
 
@@ -33,14 +33,14 @@ use serde_json::{Map, Value};
 pub use abide_api::arguments::BadInput;
 use args::key;
 pub(crate) use args::{harmless, shown_text as shown};
+pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::written as written_condition;
-pub use describe::{Described, Power, all, name_shell, named};
+pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
 pub(crate) use messages::subject as message_subject;
 pub use question::{question_fields, question_text};
 pub(crate) use report::{
     count_again, in_seconds, leftovers, status as session_status, summary as session_summary,
 };
-pub(crate) use tally::{BOUNDS, tallied};
 pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
 pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};
 
@@ -127,7 +127,7 @@ pub struct ToolCall {
     /// Messages that are appended to the result, with the pending read that delivers them.
     appended: Option<(Pending, Vec<ReturnedMessage>)>,
     held: HeldResources,
-    timed: Option<tally::Timed>,
+    stopwatch: Option<call_metrics::CallStopwatch>,
 }
 
 /// Execution of a call.
@@ -261,7 +261,7 @@ pub async fn begin(
     arguments: Map<String, Value>,
     context: Context,
 ) -> Result<ToolCall, NotCalled> {
-    let timed = tally::Timed::begin(name);
+    let stopwatch = call_metrics::CallStopwatch::begin(name);
     let standby = context.standby;
     let (request, launch, tool) = match name {
         "shell" | "execute_command" => {
@@ -272,9 +272,8 @@ pub async fn begin(
                 Err(refused) => {
                     let execution =
                         Execution::Future(Box::pin(std::future::ready(Some(refused.into()))));
-                    return Ok(
-                        ToolCall::new(handle, execution, Some(context.caller())).timed(timed)
-                    );
+                    return Ok(ToolCall::new(handle, execution, Some(context.caller()))
+                        .measured_by(stopwatch));
                 }
             }
         }
@@ -292,7 +291,7 @@ pub async fn begin(
         }
         "terminal_session" => {
             let action = terminal::read(arguments, &context, handle.config())?;
-            return Ok(ToolCall::perform(handle, action, context).timed(timed));
+            return Ok(ToolCall::perform(handle, action, context).measured_by(stopwatch));
         }
         _ => {
             let known: Vec<_> = all().iter().map(|tool| tool.name).collect();
@@ -305,7 +304,7 @@ pub async fn begin(
         .await;
     let call = EngineCall::new(handle, pending, tool, standby);
     let call = ToolCall::new(handle, Execution::Engine(call), Some(caller));
-    Ok(call.timed(timed))
+    Ok(call.measured_by(stopwatch))
 }
 
 /// Starts a session like `terminal_session start`, without waiting for its first output and without reading it.
@@ -387,7 +386,7 @@ impl ToolCall {
             ready: None,
             appended: None,
             held: HeldResources::default(),
-            timed: None,
+            stopwatch: None,
         }
     }
 
@@ -402,9 +401,9 @@ impl ToolCall {
         ToolCall::new(handle, execution, reader)
     }
 
-    /// Measures the duration of the call from `timed` on.
-    fn timed(mut self, timed: Option<tally::Timed>) -> Self {
-        self.timed = timed;
+    /// Measures the duration of the call from the start of `stopwatch` on.
+    fn measured_by(mut self, stopwatch: Option<call_metrics::CallStopwatch>) -> Self {
+        self.stopwatch = stopwatch;
         self
     }
 
@@ -432,8 +431,8 @@ impl ToolCall {
             };
             match step {
                 ToolStep::Done(result) => {
-                    if let Some(timed) = self.timed.take() {
-                        timed.end();
+                    if let Some(stopwatch) = self.stopwatch.take() {
+                        stopwatch.end();
                     }
                     self.ready = Some(result);
                 }

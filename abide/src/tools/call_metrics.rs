@@ -26,17 +26,17 @@ static ALL: [Counts; describe::COUNT] = [const {
 }; describe::COUNT];
 
 /// Call whose duration is being measured.
-pub(super) struct Timed {
+pub(super) struct CallStopwatch {
     tool: usize,
     begun: u64,
 }
 
-impl Timed {
+impl CallStopwatch {
     /// Starts the measurement of a call. `None`: there is no such tool.
     pub(super) fn begin(name: &str) -> Option<Self> {
         let tool = describe::all().iter().position(|tool| tool.name == name)?;
         let begun = clock::micros();
-        Some(Timed { tool, begun })
+        Some(CallStopwatch { tool, begun })
     }
 
     /// Ends the measurement when the result is ready.
@@ -51,7 +51,7 @@ impl Timed {
 }
 
 /// Statistics of one tool.
-pub struct Tallied {
+pub struct ToolStats {
     /// Name of the tool.
     pub tool: &'static str,
     /// Cumulative histogram: calls up to each bound, and all calls at the end.
@@ -61,14 +61,14 @@ pub struct Tallied {
 }
 
 /// Statistics of all tools.
-pub fn tallied() -> impl Iterator<Item = Tallied> {
+pub fn tool_stats() -> impl Iterator<Item = ToolStats> {
     describe::all().iter().zip(&ALL).map(|(tool, counts)| {
         let mut sum = 0;
         let up_to = std::array::from_fn(|bucket| {
             sum += counts.buckets[bucket].load(Ordering::Relaxed);
             sum
         });
-        Tallied {
+        ToolStats {
             tool: tool.name,
             up_to,
             seconds: counts.micros.load(Ordering::Relaxed) as f64 / 1e6,
