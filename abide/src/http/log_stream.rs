@@ -21,7 +21,7 @@ use super::requester::Requester;
 use super::sessions::session_from;
 use super::{State, body_until_logout};
 use abide_engine::keepers::Follower;
-use abide_engine::{AttachGuard, Handle, Pending, SessionView};
+use abide_engine::{AttachGuard, Handle, PendingCall, SessionView};
 use abide_session::log::{Log, Piece, Pieces, Stream};
 
 /// Largest number of bytes read at once.
@@ -274,8 +274,8 @@ pub async fn log(
 }
 
 struct LogBody {
-    /// Pending call that marks the session as in use while the client reads.
-    activity: Option<Pending>,
+    /// PendingCall call that marks the session as in use while the client reads.
+    activity: Option<PendingCall>,
     follow: bool,
     _attached: Option<AttachGuard>,
     handle: Handle,

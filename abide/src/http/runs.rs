@@ -27,7 +27,7 @@ use super::run_request::{OsText, RunBody, StdinKind};
 use super::sessions::session_from;
 use crate::tools::question_fields;
 use abide_engine::config;
-use abide_engine::{CallStep, CallUpdate, Handle, Launch, Pending, SessionView, Stdin};
+use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
 pub async fn run(
     Shared(state): Shared<State>,
@@ -66,7 +66,7 @@ pub async fn run(
     Ok(([(header::CONTENT_TYPE, frame::MEDIA_TYPE)], body).into_response())
 }
 
-fn parse_request(body: RunBody, asking: Asking) -> Result<(Request, Launch), Problem> {
+fn parse_request(body: RunBody, asking: Asking) -> Result<(Request, LaunchOptions), Problem> {
     if body.command.trim().is_empty() || body.command.contains('\0') {
         return Err(Problem::bad_input(
             "`command` must be text without NUL bytes, and not blank",
@@ -99,7 +99,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Request, Launch), Pro
     if body.pty.is_none() {
         config::add_pipe_defaults(&mut env);
     }
-    let launch = Launch {
+    let launch = LaunchOptions {
         argv,
         cwd: os("cwd", body.cwd)?.into(),
         env,
@@ -142,7 +142,7 @@ struct RunStream {
     handle: Handle,
     requester: Requester,
     asking: Asking,
-    pending: Pending,
+    pending: PendingCall,
     /// Log offset up to which the client has received output.
     from: u64,
     session: Option<SessionId>,

@@ -27,7 +27,7 @@ use super::sessions::session_from;
 use super::{State, login_ends};
 use abide_engine::clock::pause;
 use abide_engine::screen::Size;
-use abide_engine::{Pending, SessionView};
+use abide_engine::{PendingCall, SessionView};
 use abide_session::log::Log;
 
 /// Largest message from a page, in bytes.
@@ -125,7 +125,7 @@ struct TerminalOutput {
     view: Arc<SessionView>,
     out: SplitSink<WebSocket, Message>,
     filter: TerminalFilter,
-    activity: Pending,
+    activity: PendingCall,
     resized: broadcast::Receiver<(SessionId, Size)>,
 }
 

@@ -6,7 +6,7 @@ use abide_api::{ErrorCode, ToolResult};
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use abide_engine::config::Config;
-use abide_engine::{Handle, Launch, SessionView};
+use abide_engine::{Handle, LaunchOptions, SessionView};
 use abide_output::mask::Mask;
 use abide_session::read_cursors::ReadCursors;
 use serde_json::{Map, Value};
@@ -55,7 +55,7 @@ pub(super) struct Command {
 /// Start of a call.
 pub(super) enum CallStart {
     /// Starts a command.
-    Run(Box<(Run, Launch)>),
+    Run(Box<(Run, LaunchOptions)>),
     /// Waits for a session.
     Join(SessionId),
     /// No session has this name.
@@ -168,7 +168,7 @@ impl CallStart {
         self,
         command: &Command,
         context: &Context,
-    ) -> Result<(Request, Option<Launch>), ToolResult> {
+    ) -> Result<(Request, Option<LaunchOptions>), ToolResult> {
         match self {
             CallStart::Run(start) => {
                 let (run, launch) = *start;

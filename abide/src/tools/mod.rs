@@ -46,7 +46,7 @@ pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};
 
 use abide_engine::probe::{Condition, Fingerprint};
 use abide_engine::text::refusal_sentence;
-use abide_engine::{CallStep, CallUpdate, Handle, Pending, QuestionView};
+use abide_engine::{CallStep, CallUpdate, Handle, PendingCall, QuestionView};
 use abide_session::frame::InheritedLimits;
 use abide_session::read_cursors::ReadCursors;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ pub struct ToolCall {
     /// Finished result, while messages are being appended to it.
     ready: Option<ToolResult>,
     /// Messages that are appended to the result, with the pending read that delivers them.
-    appended: Option<(Pending, Vec<ReturnedMessage>)>,
+    appended: Option<(PendingCall, Vec<ReturnedMessage>)>,
     held: HeldResources,
     stopwatch: Option<call_metrics::CallStopwatch>,
 }
@@ -196,7 +196,7 @@ impl fmt::Debug for HeldResources {
 /// Call that waits for an outcome of the engine.
 struct EngineCall {
     handle: Handle,
-    pending: Pending,
+    pending: PendingCall,
     tool: Tool,
     standby: Option<Millis>,
     session: Option<SessionId>,
@@ -517,7 +517,12 @@ impl ToolCall {
 }
 
 impl EngineCall {
-    fn new(handle: &Handle, pending: Pending, tool: Tool, standby: Option<Millis>) -> Box<Self> {
+    fn new(
+        handle: &Handle,
+        pending: PendingCall,
+        tool: Tool,
+        standby: Option<Millis>,
+    ) -> Box<Self> {
         Box::new(EngineCall {
             handle: handle.clone(),
             pending,

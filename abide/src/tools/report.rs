@@ -11,7 +11,7 @@ use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Outcome, SessionId};
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
-use abide_engine::{Handle, Launch, SessionView};
+use abide_engine::{Handle, LaunchOptions, SessionView};
 use abide_output::digest::{Digested, line_count};
 use abide_output::mask;
 use abide_output::printable::{one_line, visible};
@@ -38,15 +38,15 @@ pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String)
     }
 }
 
-/// Launch data of a new command of `shell` or `execute_command`.
-pub(super) fn read_launch<L>(args: CommandArgs<L>, context: &Context) -> Launch {
+/// Options for the launch of a new command of `shell` or `execute_command`.
+pub(super) fn read_launch<L>(args: CommandArgs<L>, context: &Context) -> LaunchOptions {
     let cwd = folder(args.cwd, context);
     let given = args.env.map(|env| env.0).unwrap_or_default();
     let stdin = args.stdin.map(|stdin| stdin.0);
     let secrets = Arc::new(secrets_in(&given));
-    Launch {
+    LaunchOptions {
         inherited_limits: context.inherited_limits.clone(),
-        ..Launch::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
+        ..LaunchOptions::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
     }
 }
 

@@ -29,12 +29,12 @@ pub trait Clock: Send + Sync {
 pub trait Alarm: Send {
     /// Waits until monotonic time shows `mono`, boot time shows `boot`, or the wall clock is set. May return earlier.
     /// Can be cancelled and called again.
-    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, Rang>;
+    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, AlarmCause>;
 }
 
 /// Reason why an alarm rang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rang {
+pub enum AlarmCause {
     /// A time may be reached.
     Time,
     /// The wall clock was set.
@@ -78,14 +78,14 @@ struct SystemAlarm {
 }
 
 impl Alarm for SystemAlarm {
-    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, Rang> {
+    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, AlarmCause> {
         Box::pin(async move {
             let clock_set = self.clock_set.as_mut().map(TimerFd::clock_set);
             tokio::select! {
                 biased;
-                () = self.mono.until(&SystemClock, mono) => Rang::Time,
-                () = self.boot.until(boot) => Rang::Time,
-                Some(()) = OptionFuture::from(clock_set) => Rang::ClockSet,
+                () = self.mono.until(&SystemClock, mono) => AlarmCause::Time,
+                () = self.boot.until(boot) => AlarmCause::Time,
+                Some(()) = OptionFuture::from(clock_set) => AlarmCause::ClockSet,
             }
         })
     }

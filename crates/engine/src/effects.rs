@@ -18,7 +18,7 @@ use crate::clock::pause;
 use crate::commits::AfterCommit;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
-use crate::handle::{CallUpdate, Handle, Launch, Stdin};
+use crate::handle::{CallUpdate, Handle, LaunchOptions, Stdin};
 use crate::keepers::RecoveredDetails;
 use crate::published_state::{QuestionView, SessionView};
 use crate::seams::{KeeperControl, ProbeControl};
@@ -254,7 +254,7 @@ impl Performer {
         &mut self,
         engine: &Engine,
         id: SessionId,
-        launch: Option<Launch>,
+        launch: Option<LaunchOptions>,
         deadline_ms: Option<u64>,
         created: Wall,
     ) {

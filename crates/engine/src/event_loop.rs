@@ -8,10 +8,10 @@ use std::sync::Arc;
 use abide_core::{CallId, Effect, Engine, Event, Now, Request, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::clock::{Clock, Rang};
+use crate::clock::{AlarmCause, Clock};
 use crate::commits::{AfterCommit, Commits, FinishedCommit};
 use crate::effects::Performer;
-use crate::handle::{Call, Handle, Input, Launch, ReplyChannel};
+use crate::handle::{Call, Handle, Input, LaunchOptions, ReplyChannel};
 use crate::seams::{KeeperControl, ProbeControl, Store};
 use crate::store::StoreFault;
 
@@ -23,7 +23,7 @@ pub(super) struct OpenCall {
     pub reply: ReplyChannel,
     /// True if its answer is about a session and does not wait for a commit.
     pub about_session: bool,
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchOptions>,
 }
 
 /// Parts that the loop acts through.
@@ -82,7 +82,7 @@ pub(super) async fn run(
             finished = turns.commits.finished() => turns.handle_finished_commit(finished?, clock.now()).await,
             got = events.recv_many(&mut event_batch, BATCH) => stop = got == 0,
             got = inbox.recv_many(&mut input_batch, BATCH) => stop = got == 0,
-            rang = alarm.wait(mono, boot) => clock_set = rang == Rang::ClockSet,
+            rang = alarm.wait(mono, boot) => clock_set = rang == AlarmCause::ClockSet,
         }
         // Busy keepers must not keep calls waiting, nor calls the events of keepers: a turn takes from both queues.
         take_ready(&mut events, &mut event_batch);

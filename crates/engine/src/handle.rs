@@ -43,7 +43,7 @@ pub struct Call {
     pub(super) id: CallId,
     pub(super) caller: Caller,
     pub(super) request: Request,
-    pub(super) launch: Option<Launch>,
+    pub(super) launch: Option<LaunchOptions>,
     pub(super) reply: ReplyChannel,
 }
 
@@ -53,9 +53,9 @@ pub struct ReplyChannel {
     pub(super) outcome: oneshot::Sender<Outcome>,
 }
 
-/// Launch data of a command that the keeper needs and the core does not.
+/// Parts of a command to be started that the keeper needs and the core does not.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct LaunchOptions {
     /// Program and arguments; `None`: the configured shell with the command.
     pub argv: Option<Vec<OsString>>,
     /// Working directory.
@@ -72,8 +72,8 @@ pub struct Launch {
     pub secrets: Arc<SecretFingerprints>,
 }
 
-impl Launch {
-    /// Launch data of a command without a terminal.
+impl LaunchOptions {
+    /// Options for the launch of a command without a terminal.
     pub fn plain(
         cwd: PathBuf,
         env: Vec<(OsString, OsString)>,
@@ -81,7 +81,7 @@ impl Launch {
         secrets: Arc<SecretFingerprints>,
     ) -> Self {
         let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
-        Launch {
+        LaunchOptions {
             argv: None,
             cwd,
             env,
@@ -341,7 +341,12 @@ impl Handle {
     }
 
     /// Makes a call. `launch` goes with [`Request::Run`] and [`Request::Try`].
-    pub async fn call(&self, caller: Caller, request: Request, launch: Option<Launch>) -> Pending {
+    pub async fn call(
+        &self,
+        caller: Caller,
+        request: Request,
+        launch: Option<LaunchOptions>,
+    ) -> PendingCall {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
         let (updates_tx, updates) = mpsc::channel(UPDATE_QUEUE);
         let (outcome_tx, outcome) = oneshot::channel();
@@ -357,7 +362,7 @@ impl Handle {
         };
         // If the loop has ended, the channel is dropped, and `next` returns `None`.
         let _ = self.inbox.send(Input::Call(Box::new(call))).await;
-        Pending {
+        PendingCall {
             id,
             inbox: self.inbox.clone(),
             updates,
@@ -369,7 +374,7 @@ impl Handle {
 
     /// Keeps a session active for as long as the pending call exists: a session with a reader or writer is not
     /// inactive.
-    pub async fn keep_active(&self, caller: Caller, session: SessionId) -> Pending {
+    pub async fn keep_active(&self, caller: Caller, session: SessionId) -> PendingCall {
         let request = Request::Join {
             session,
             asking: Asking::Never,
@@ -380,7 +385,7 @@ impl Handle {
 
     /// Waits until the engine knows that the command of a session has ended, which its keeper has reported already.
     /// Returns earlier only if the daemon stops, which `present`, a call that waits for the session, reports.
-    pub async fn wait_until_ended(&self, session: SessionId, present: &mut Pending) {
+    pub async fn wait_until_ended(&self, session: SessionId, present: &mut PendingCall) {
         let mut changes = self.published().follow();
         let runs = || {
             self.published()
@@ -477,7 +482,7 @@ impl Drop for WatcherGuard {
 
 /// Call that has not been answered yet. Dropping it ends the wait and touches nothing else.
 #[derive(Debug)]
-pub struct Pending {
+pub struct PendingCall {
     id: CallId,
     inbox: mpsc::Sender<Input>,
     updates: mpsc::Receiver<CallUpdate>,
@@ -487,7 +492,7 @@ pub struct Pending {
     carries_messages: bool,
 }
 
-impl Pending {
+impl PendingCall {
     /// Next step of the call. There is none after [`CallStep::Done`]. `None`: the daemon is stopping.
     pub async fn next(&mut self) -> Option<CallStep> {
         if !self.open {
@@ -542,7 +547,7 @@ impl Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         if self.open || self.carries_messages {
             send_without_waiting(&self.inbox, Event::CallerGone { call: self.id });

@@ -39,8 +39,8 @@ pub mod web;
 mod sim;
 
 pub use handle::{
-    AttachGuard, CallStep, CallUpdate, ConversationGuard, Handle, Input, Launch, Pending,
-    ResendRequest, Stdin, WatcherGuard,
+    AttachGuard, CallStep, CallUpdate, ConversationGuard, Handle, Input, LaunchOptions,
+    PendingCall, ResendRequest, Stdin, WatcherGuard,
 };
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};
 pub use runtime::{Runtime, RuntimeFault};

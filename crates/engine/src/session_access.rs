@@ -10,7 +10,7 @@ use abide_core::{Agent, Millis, Outcome, Request, SessionId, Try, Wall};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
-use super::{Change, Handle, Launch, SessionView, Stdin};
+use super::{Change, Handle, LaunchOptions, SessionView, Stdin};
 use crate::config;
 use crate::keepers::Follower;
 use crate::port_openers::Candidates;
@@ -179,15 +179,15 @@ impl SessionAccess {
     }
 }
 
-/// Launch data for the command of a condition, as it was when the condition was set.
-fn launch(wanted: &Command) -> Launch {
+/// Options for the launch of the command of a condition, as it was when the condition was set.
+fn launch(wanted: &Command) -> LaunchOptions {
     let words = wanted.shell.iter().chain([&wanted.command]);
     let mut env = config::environment();
     if let Some(path) = &wanted.search_path {
         env.retain(|(name, _)| name != "PATH");
         env.push(("PATH".into(), path.into()));
     }
-    Launch {
+    LaunchOptions {
         argv: Some(words.map(Into::into).collect()),
         cwd: wanted.cwd.clone(),
         env,

@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 
 use super::{BadInput, Context, FinishedCall, HeldResources, output, refusal_code, report};
 use abide_engine::config::Config;
-use abide_engine::{Handle, Pending, SessionView};
+use abide_engine::{Handle, PendingCall, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
 
 /// Characters of an unknown id that an error message repeats.
@@ -237,7 +237,7 @@ impl ActionRunner {
     }
 
     /// Keeps the session active while the guard is held, so that its inactivity timeout does not run.
-    async fn attend(&self, view: &SessionView) -> Pending {
+    async fn attend(&self, view: &SessionView) -> PendingCall {
         self.handle.keep_active(self.caller(), view.id).await
     }
 

@@ -8,7 +8,7 @@ use abide_core::terminal_wait::TerminalWait;
 use abide_core::{Millis, limit};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::Pattern;
-use abide_engine::{Pending, SessionView};
+use abide_engine::{PendingCall, SessionView};
 use abide_session::read_cursors::ReadCursors;
 
 use super::reading::Reading;
@@ -116,7 +116,7 @@ impl ActionRunner {
     pub(super) fn finished(
         &self,
         result: super::ToolResult,
-        guard: Pending,
+        guard: PendingCall,
         cursors: ReadCursors,
         reading: Reading,
     ) -> FinishedCall {
@@ -143,7 +143,7 @@ impl ActionRunner {
         &self,
         view: &Arc<SessionView>,
         reading: &Reading,
-        guard: &mut Pending,
+        guard: &mut PendingCall,
     ) -> Arc<SessionView> {
         if reading.ended && self.newest(view).is_running() {
             self.handle.wait_until_ended(view.id, guard).await;

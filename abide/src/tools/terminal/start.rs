@@ -17,14 +17,14 @@ use crate::tools::args::folder;
 use crate::tools::{key, report};
 use abide_engine::clock::SystemClock;
 use abide_engine::config::Config;
-use abide_engine::{Launch, SessionView, Stdin};
+use abide_engine::{LaunchOptions, SessionView, Stdin};
 
 /// `TERM` value of the emulated terminal.
 const TERM: &str = "xterm-256color";
 
 pub(in crate::tools) struct Start {
     run: Run,
-    launch: Launch,
+    launch: LaunchOptions,
     /// The call waits for the first output and returns it.
     pub shows_output: bool,
 }
@@ -68,7 +68,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
             detach: true,
             key,
         },
-        launch: Launch {
+        launch: LaunchOptions {
             argv,
             cwd,
             env,

@@ -15,7 +15,7 @@ use super::{clients, webhook};
 use crate::config::{self, WakerConfig, WakerKind};
 use crate::text::message_text;
 use crate::web::Web;
-use crate::{Handle, Launch, Stdin};
+use crate::{Handle, LaunchOptions, Stdin};
 use abide_session::log::tail;
 
 /// Running time after which a command has accepted the message and works on it.
@@ -212,7 +212,7 @@ impl Attempt {
             .cwd
             .clone()
             .or(command.cwd.filter(|cwd| cwd.is_dir()));
-        let launch = Launch {
+        let launch = LaunchOptions {
             argv: Some(argv.iter().map(Into::into).collect()),
             cwd: cwd.unwrap_or_else(config::home),
             env,

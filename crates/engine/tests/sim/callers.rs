@@ -15,7 +15,7 @@ use super::World;
 use super::clock::LATE;
 use super::disk::SLOWEST;
 use crate::clock::pause;
-use crate::handle::{CallStep, CallUpdate, Handle, Launch, Pending};
+use crate::handle::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall};
 
 pub const AGENTS: [&str; 2] = ["ann", "bob"];
 
@@ -26,7 +26,7 @@ const COMMITS: u64 = 2 * SLOWEST + 2_000;
 pub struct Plan {
     caller: Caller,
     request: Request,
-    launch: Option<Launch>,
+    launch: Option<LaunchOptions>,
     /// Text of the timer that the call creates.
     text: Option<String>,
     /// Longest time until the answer, in milliseconds.
@@ -86,7 +86,12 @@ impl World {
                 .then(|| Key(format!("k{}", dice.below(3)).into())),
         };
         Plan {
-            launch: Some(Launch::plain("/".into(), Vec::new(), None, Arc::default())),
+            launch: Some(LaunchOptions::plain(
+                "/".into(),
+                Vec::new(),
+                None,
+                Arc::default(),
+            )),
             ..session_plan(self.caller(), Request::Run(run), standby)
         }
     }
@@ -264,7 +269,7 @@ impl World {
     }
 
     /// Confirms an answer, after a while, or loses it.
-    async fn arrive(&self, pending: Pending) {
+    async fn arrive(&self, pending: PendingCall) {
         if self.dice.chance(30) {
             pause(Duration::from_millis(self.dice.below(200))).await;
         }
@@ -274,7 +279,7 @@ impl World {
         }
     }
 
-    async fn listen(&self, pending: &mut Pending) -> Option<Outcome> {
+    async fn listen(&self, pending: &mut PendingCall) -> Option<Outcome> {
         loop {
             match pending.next().await? {
                 CallStep::Done(outcome) => return Some(outcome),

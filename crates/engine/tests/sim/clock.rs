@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Dice;
-use crate::clock::{Alarm, Clock, Rang, pause};
+use crate::clock::{Alarm, AlarmCause, Clock, pause};
 
 pub struct SimClock {
     began: Instant,
@@ -79,7 +79,7 @@ struct SimAlarm(Arc<SimClock>);
 pub const LATE: u64 = 80;
 
 impl Alarm for SimAlarm {
-    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, Rang> {
+    fn wait(&mut self, mono: Option<Mono>, boot: Option<Boot>) -> BoxFuture<'_, AlarmCause> {
         Box::pin(async move {
             let now = self.0.now();
             let mono = mono.map(|at| at.since(now.mono).0);
@@ -98,8 +98,8 @@ impl Alarm for SimAlarm {
             };
             tokio::select! {
                 biased;
-                () = self.0.set.notified() => Rang::ClockSet,
-                () = time => Rang::Time,
+                () = self.0.set.notified() => AlarmCause::ClockSet,
+                () = time => AlarmCause::Time,
             }
         })
     }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::callers::caller;
 use super::{Daemon, World, simulated};
 use crate::clock::pause;
-use crate::handle::{CallStep, CallUpdate, Launch, Pending};
+use crate::handle::{CallStep, CallUpdate, LaunchOptions, PendingCall};
 use crate::store::{Store, StoreFault, WakerRecord};
 
 type Done = oneshot::Sender<Result<(), StoreFault>>;
@@ -66,13 +66,13 @@ impl Stage {
         records.len()
     }
 
-    async fn call(&self, agent: &str, request: Request) -> Pending {
-        let launch = Launch::plain("/".into(), Vec::new(), None, Arc::default());
+    async fn call(&self, agent: &str, request: Request) -> PendingCall {
+        let launch = LaunchOptions::plain("/".into(), Vec::new(), None, Arc::default());
         let handle = &self.daemon.handle;
         handle.call(caller(agent), request, Some(launch)).await
     }
 
-    async fn list(&self) -> Pending {
+    async fn list(&self) -> PendingCall {
         let (asks, after, most) = (false, None, 10);
         let list = timer::Request::List { asks, after, most };
         let handle = &self.daemon.handle;
@@ -126,7 +126,7 @@ async fn loop_is_idle() {
 }
 
 /// True if the call has no answer, however long it waits.
-async fn is_unanswered(pending: &mut Pending) -> bool {
+async fn is_unanswered(pending: &mut PendingCall) -> bool {
     pause(Duration::from_secs(60)).await;
     loop {
         match pending.next().now_or_never() {
