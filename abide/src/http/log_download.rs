@@ -44,7 +44,7 @@ pub async fn download(
         .get(header::RANGE)
         .and_then(|range| range.to_str().ok());
     let part = match range.map(|range| parse_range(range, length)) {
-        None | Some(RangeRequest::Whole) => None,
+        None | Some(RangeRequest::WholeNumber) => None,
         Some(RangeRequest::Range(part)) => Some(part),
         Some(RangeRequest::Unsatisfiable) => {
             let detail = format!("the log has {length} bytes");
@@ -136,7 +136,7 @@ impl StoredRanges {
 #[derive(Debug, PartialEq, Eq)]
 enum RangeRequest {
     /// The whole file: the header is malformed or requests several ranges.
-    Whole,
+    WholeNumber,
     Range(Range<u64>),
     Unsatisfiable,
 }
@@ -147,7 +147,7 @@ fn parse_range(range: &str, length: u64) -> RangeRequest {
         .filter(|parts| !parts.contains(','))
         .and_then(|part| part.trim().split_once('-'))
     else {
-        return RangeRequest::Whole;
+        return RangeRequest::WholeNumber;
     };
     let number = |text: &str| {
         let plain = text.bytes().all(|digit| digit.is_ascii_digit());
@@ -156,15 +156,15 @@ fn parse_range(range: &str, length: u64) -> RangeRequest {
     let requested = match (from, to) {
         ("", last) => match number(last) {
             Some(last) => length.saturating_sub(last)..length,
-            None => return RangeRequest::Whole,
+            None => return RangeRequest::WholeNumber,
         },
         (from, "") => match number(from) {
             Some(from) => from..length,
-            None => return RangeRequest::Whole,
+            None => return RangeRequest::WholeNumber,
         },
         (from, to) => match (number(from), number(to)) {
             (Some(from), Some(to)) if from <= to => from..length.min(to.saturating_add(1)),
-            _ => return RangeRequest::Whole,
+            _ => return RangeRequest::WholeNumber,
         },
     };
     match requested.start < requested.end {
@@ -189,12 +189,12 @@ mod tests {
             ("bytes=10-", RangeRequest::Unsatisfiable),
             ("bytes=10-12", RangeRequest::Unsatisfiable),
             ("bytes=-0", RangeRequest::Unsatisfiable),
-            ("bytes=4-2", RangeRequest::Whole),
-            ("bytes=0-1,3-4", RangeRequest::Whole),
-            ("bytes=x-1", RangeRequest::Whole),
-            ("bytes=+1-2", RangeRequest::Whole),
-            ("lines=0-1", RangeRequest::Whole),
-            ("", RangeRequest::Whole),
+            ("bytes=4-2", RangeRequest::WholeNumber),
+            ("bytes=0-1,3-4", RangeRequest::WholeNumber),
+            ("bytes=x-1", RangeRequest::WholeNumber),
+            ("bytes=+1-2", RangeRequest::WholeNumber),
+            ("lines=0-1", RangeRequest::WholeNumber),
+            ("", RangeRequest::WholeNumber),
         ] {
             assert_eq!(parse_range(range, 10), requested, "{range}");
         }

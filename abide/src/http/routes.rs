@@ -132,7 +132,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         "/v1/sessions/{id}/paint",
         screen_snapshot::screen_snapshot,
         operation("Bytes that draw a session's screen on an empty terminal")
-            .returns::<abide_api::Painted>(),
+            .returns::<abide_api::ScreenPaint>(),
     )
     .post(
         "/v1/sessions/{id}/kill",

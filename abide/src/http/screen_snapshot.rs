@@ -1,6 +1,6 @@
 //! Snapshot of a session's screen as bytes that draw it, for a terminal that attaches.
 
-use abide_api::Painted;
+use abide_api::ScreenPaint;
 use axum::extract::{Path, State as Shared};
 
 use super::State;
@@ -13,14 +13,14 @@ pub async fn screen_snapshot(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-) -> Result<JsonResponse<Painted>, Problem> {
+) -> Result<JsonResponse<ScreenPaint>, Problem> {
     let view = requester.session(&state, &id)?;
     if !view.pty {
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
     let painted = state.handle.screens().paint(view.id).await;
     let (folded, offset) = painted.map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(JsonResponse(Painted {
+    Ok(JsonResponse(ScreenPaint {
         paint: String::from_utf8_lossy(folded.paint()).into_owned(),
         cols: folded.size().cols,
         rows: folded.size().rows,

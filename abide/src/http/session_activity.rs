@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide_api::Glance;
+use abide_api::LiveActivity;
 use abide_core::{Mono, SessionId};
 use abide_output::digest::rendered_rows;
 use abide_output::mask::Mask;
@@ -33,8 +33,8 @@ pub struct UsageSample {
 }
 
 /// Combines a tail and a measurement.
-pub fn activity(tail: Vec<String>, sample: Option<UsageSample>) -> Glance {
-    Glance {
+pub fn activity(tail: Vec<String>, sample: Option<UsageSample>) -> LiveActivity {
+    LiveActivity {
         tail,
         cpu: sample.and_then(|sample| sample.cpu),
         memory: sample.map(|sample| sample.memory),
@@ -46,7 +46,7 @@ pub fn activity(tail: Vec<String>, sample: Option<UsageSample>) -> Glance {
 pub async fn activities(
     handle: &Handle,
     views: Vec<Arc<SessionView>>,
-) -> HashMap<SessionId, Glance> {
+) -> HashMap<SessionId, LiveActivity> {
     if views.is_empty() {
         return HashMap::new();
     }

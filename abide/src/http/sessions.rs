@@ -100,7 +100,7 @@ async fn with_activity(state: &State, views: &[Arc<SessionView>]) -> Vec<Session
         .collect();
     let mut activities = session_activity::activities(&state.handle, running).await;
     let add_activity = |view: &Arc<SessionView>| Session {
-        glance: activities.remove(&view.id),
+        live_activity: activities.remove(&view.id),
         ..session_from(view)
     };
     views.iter().map(add_activity).collect()
@@ -200,7 +200,7 @@ pub fn session_from(view: &SessionView) -> Session {
             Phase::Failed { fault, .. } => Some(fault.to_string()),
             _ => None,
         },
-        glance: None,
+        live_activity: None,
     }
 }
 

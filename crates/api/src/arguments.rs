@@ -13,7 +13,7 @@ pub use tools::{
 };
 pub use value::{
     AnySeconds, AnyText, ConditionFields, Env, FromArgument, IdleSeconds, PositiveSeconds,
-    ShellSeconds, Text, TextOrNumber, Whole, Words, shown_text,
+    ShellSeconds, Text, TextOrNumber, WholeNumber, Words, shown_text,
 };
 
 use serde_json::{Map, Value};

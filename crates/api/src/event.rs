@@ -4,7 +4,7 @@ use abide_core::SessionId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Glance, Id};
+use crate::{Id, LiveActivity};
 
 /// First event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -29,5 +29,5 @@ pub struct SessionPulse {
     /// Last sign of life, in Unix milliseconds.
     pub last_activity: u64,
     #[serde(flatten)]
-    pub glance: Glance,
+    pub live_activity: LiveActivity,
 }

@@ -39,15 +39,15 @@ pub use request::{NewSession, NewTimer, QuestionAnswer, SignalRequest, TimerActi
 pub use result::{ToolOutput, ToolResult};
 pub use search::{Match, MatchPage};
 pub use session::{
-    Activity, Containment, Glance, ListedSession, OutputEnded, Process, RunAccepted, RunEnded,
-    Session, SessionEnd, SessionPage, SessionState, SessionStatus, SessionSummary,
+    Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RunAccepted,
+    RunEnded, Session, SessionEnd, SessionPage, SessionState, SessionStatus, SessionSummary,
 };
 pub use status::{
     Containments, Daemon, Database, Health, HttpListener, Link, Places, QuestionCounts,
     SessionCounts, Status, Stopping, TimerCounts,
 };
 pub use terminal::{
-    ActionResult, FoundLine, Painted, SessionList, TerminalEvent, TerminalSessionResult,
+    ActionResult, FoundLine, ScreenPaint, SessionList, TerminalEvent, TerminalSessionResult,
     TerminalState, WrittenBytes,
 };
 pub use timer::{

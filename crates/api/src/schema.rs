@@ -239,7 +239,7 @@ fn widen(known: &mut Value, other: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Glance, ReadTimerResult, Session, ShellResult, TerminalSessionResult};
+    use crate::{LiveActivity, ReadTimerResult, Session, ShellResult, TerminalSessionResult};
 
     #[test]
     fn output_schema_is_one_object_without_references() {
@@ -287,7 +287,7 @@ mod tests {
     fn field_that_may_be_missing_is_never_null() {
         let mut generator = answers().into_generator();
         generator.subschema_for::<Session>();
-        generator.subschema_for::<Glance>();
+        generator.subschema_for::<LiveActivity>();
         let all = generator.take_definitions(true);
         let kind = |field: &str| all["Session"]["properties"][field]["type"].clone();
         assert_eq!(kind("ended_at"), "integer");

@@ -181,12 +181,12 @@ pub struct Session {
     pub error: Option<String>,
     /// With `tails`, while the command runs.
     #[serde(flatten)]
-    pub glance: Option<Glance>,
+    pub live_activity: Option<LiveActivity>,
 }
 
 /// Last lines of a running session and its use of the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Glance {
+pub struct LiveActivity {
     /// Last lines as plain text (with `tails`, while the command runs).
     pub tail: Vec<String>,
     /// Use of the processor; 1 is one processor.

@@ -152,7 +152,7 @@ pub struct SessionList {
 
 /// A screen as bytes that paint it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct Painted {
+pub struct ScreenPaint {
     /// The bytes, as text.
     pub paint: String,
     /// Columns of the terminal.

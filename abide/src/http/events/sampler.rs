@@ -89,7 +89,7 @@ async fn update_output(
         session_id: Id(view.id),
         bytes_total: bytes,
         last_activity: last_output.unwrap_or(view.state.created.0),
-        glance: session_activity::activity(last.tail.clone(), sample),
+        live_activity: session_activity::activity(last.tail.clone(), sample),
     };
     let mut channel_state = channel.state();
     let event = channel.event(channel_state.backlog.last(), "output", &pulse);

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AnySeconds, AnyText, BadInput, ConditionFields, Env, FromArgument, IdleSeconds,
-    PositiveSeconds, ShellSeconds, Text, TextOrNumber, Whole, Words, arguments, field_name, finish,
-    take,
+    PositiveSeconds, ShellSeconds, Text, TextOrNumber, WholeNumber, Words, arguments, field_name,
+    finish, take,
 };
 
 /// The actions of `terminal_session`, in the order in which they are described.
@@ -30,9 +30,9 @@ pub const ACTIONS: [&str; 10] = [
 const LONGEST: u64 = 3_153_600_000;
 
 /// Columns of a terminal.
-pub type Cols = Whole<2, 1_000>;
+pub type Cols = WholeNumber<2, 1_000>;
 /// Rows of a terminal.
-pub type Rows = Whole<1, 500>;
+pub type Rows = WholeNumber<1, 500>;
 /// Arguments of `shell`.
 pub type ShellArgs = CommandArgs<ShellSeconds>;
 /// Arguments of `execute_command`.
@@ -51,7 +51,7 @@ arguments! {
         stdin: AnyText,
         /// Characters per stream.
         #[schemars(extend("default" = 10_000))]
-        max_output: Whole<1, 1_000_000>,
+        max_output: WholeNumber<1, 1_000_000>,
         /// Return output unfolded.
         raw: bool,
         /// A call repeated with the same key does not run the command again; it gets the result of the first.
@@ -90,7 +90,7 @@ arguments! {
         session_id: AnyText,
         /// read_output, search, list
         #[schemars(extend("default" = limit::LINES_DEFAULT))]
-        max_lines: Whole<1, 10_000>,
+        max_lines: WholeNumber<1, 10_000>,
         /// read_output: how long to wait for output.
         #[schemars(extend("default" = 0))]
         timeout_seconds: AnySeconds,
@@ -118,8 +118,8 @@ arguments! {
         pattern: Text,
         /// search: lines around a match.
         #[schemars(extend("default" = 0))]
-        context: Whole<0, 50>,
-        max_lines: Whole<1, 10_000>,
+        context: WholeNumber<0, 50>,
+        max_lines: WholeNumber<1, 10_000>,
     }
 
     /// Arguments of `terminal_session extend`.
@@ -162,7 +162,7 @@ arguments! {
         /// list: also ended sessions.
         #[schemars(extend("default" = false))]
         include_ended: bool,
-        max_lines: Whole<1, 10_000>,
+        max_lines: WholeNumber<1, 10_000>,
     }
 
     /// Arguments of `timer`.

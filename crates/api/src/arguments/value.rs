@@ -85,15 +85,15 @@ values! {
 
 /// A whole number within bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Whole<const LEAST: u64, const MOST: u64>(pub u64);
+pub struct WholeNumber<const LEAST: u64, const MOST: u64>(pub u64);
 
-impl<const LEAST: u64, const MOST: u64> JsonSchema for Whole<LEAST, MOST> {
+impl<const LEAST: u64, const MOST: u64> JsonSchema for WholeNumber<LEAST, MOST> {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "Whole".into()
+        "WholeNumber".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -168,10 +168,10 @@ fn whole(value: &Value) -> Option<u64> {
     })
 }
 
-impl<const LEAST: u64, const MOST: u64> FromArgument for Whole<LEAST, MOST> {
+impl<const LEAST: u64, const MOST: u64> FromArgument for WholeNumber<LEAST, MOST> {
     fn read(field: &str, value: Value) -> Result<Self, BadInput> {
         match whole(&value) {
-            Some(number) if (LEAST..=MOST).contains(&number) => Ok(Whole(number)),
+            Some(number) if (LEAST..=MOST).contains(&number) => Ok(WholeNumber(number)),
             _ => {
                 let allowed = format!("a whole number from {LEAST} to {MOST}");
                 Err(wrong(field, &allowed, &value))
