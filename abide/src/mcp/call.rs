@@ -518,7 +518,7 @@ impl WaitingCall<'_> {
     fn no_person(&mut self) {
         self.has_no_person = true;
         self.others = None;
-        self.call.nobody_there();
+        self.call.person_unreachable();
     }
 
     fn closed(&mut self, question: QuestionId) {

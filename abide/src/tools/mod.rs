@@ -509,9 +509,9 @@ impl ToolCall {
     }
 
     /// Reports that this interface cannot reach a person.
-    pub fn nobody_there(&self) {
+    pub fn person_unreachable(&self) {
         if let Execution::Engine(call) = &self.execution {
-            call.pending.nobody_there();
+            call.pending.person_unreachable();
         }
     }
 }

@@ -246,7 +246,7 @@ fn a_way_to_a_person_that_leads_nowhere_hands_the_session_over() {
         )
         .await;
         asked(&mut call).await;
-        call.nobody_there();
+        call.person_unreachable();
         let result = call.result_only().await.expect("an answer");
         assert_eq!(result.to_fields()["status"], "running");
         engine

@@ -31,7 +31,7 @@ pub enum Effect {
         end: End,
     },
     /// The session should have ended by now. Kill the tree without its keeper, unless the keeper answers.
-    Force {
+    ForceKill {
         /// The session.
         session: SessionId,
         /// Reason of the expected end.
@@ -50,7 +50,7 @@ pub enum Effect {
         deadline: Millis,
     },
     /// Store the limits that were moved, including the deadline, so that they survive the daemon.
-    KeepLimits {
+    StoreLimits {
         /// The session.
         session: SessionId,
         /// Idle limit.
@@ -60,14 +60,14 @@ pub enum Effect {
         /// No question about its idleness is opened before then.
         unasked_until: Mono,
     },
-    /// Answer with [`Event::Grew`](crate::Event::Grew) at once, with values read after this effect.
-    Look {
+    /// Answer with [`Event::OutputGrew`](crate::Event::OutputGrew) at once, with values read after this effect.
+    QueryOutput {
         /// The session.
         session: SessionId,
     },
-    /// Answer with [`Event::Grew`](crate::Event::Grew) as soon as there are more bytes than
+    /// Answer with [`Event::OutputGrew`](crate::Event::OutputGrew) as soon as there are more bytes than
     /// `beyond`. A later one replaces an earlier one.
-    Watch {
+    WatchOutput {
         /// The session.
         session: SessionId,
         /// Number of bytes that are known.
@@ -100,7 +100,7 @@ pub enum Effect {
         outcome: Outcome,
     },
     /// Check whether the condition of a timer holds, at once and then on events or with back-off. Answer with
-    /// [`Event::Held`](crate::Event::Held), or with
+    /// [`Event::ConditionHeld`](crate::Event::ConditionHeld), or with
     /// [`Event::ConditionImpossible`](crate::Event::ConditionImpossible).
     Probe {
         /// The timer.
@@ -109,12 +109,12 @@ pub enum Effect {
         until: Option<Until>,
     },
     /// Stop checking for a while; the condition stays known.
-    Rest {
+    PauseProbe {
         /// The timer.
         timer: TimerId,
     },
     /// Stop checking for good.
-    Unprobe {
+    StopProbe {
         /// The timer.
         timer: TimerId,
     },
@@ -146,12 +146,12 @@ impl Effect {
     pub fn waits_for_commit(&self, about_session: impl FnOnce(CallId) -> bool) -> bool {
         match self {
             Effect::Start { .. }
-            | Effect::Force { .. }
+            | Effect::ForceKill { .. }
             | Effect::Remove { .. }
             | Effect::SetDeadline { .. }
-            | Effect::KeepLimits { .. }
-            | Effect::Look { .. }
-            | Effect::Watch { .. }
+            | Effect::StoreLimits { .. }
+            | Effect::QueryOutput { .. }
+            | Effect::WatchOutput { .. }
             | Effect::Publish { .. } => false,
             // The answer of a person waits for the attempt to record it, and is carried out even if that fails.
             Effect::Kill { end, .. } => matches!(end, End::IdleDeclined),
@@ -168,8 +168,8 @@ impl Effect {
             Effect::Record(_)
             | Effect::Ask { .. }
             | Effect::Probe { .. }
-            | Effect::Rest { .. }
-            | Effect::Unprobe { .. }
+            | Effect::PauseProbe { .. }
+            | Effect::StopProbe { .. }
             | Effect::PublishTimer { .. }
             | Effect::Posted { .. } => true,
         }
@@ -181,15 +181,15 @@ impl Effect {
             Effect::Record(_) => 0,
             Effect::Start { .. }
             | Effect::Kill { .. }
-            | Effect::Force { .. }
+            | Effect::ForceKill { .. }
             | Effect::Remove { .. }
             | Effect::SetDeadline { .. }
-            | Effect::KeepLimits { .. }
-            | Effect::Look { .. }
-            | Effect::Watch { .. }
+            | Effect::StoreLimits { .. }
+            | Effect::QueryOutput { .. }
+            | Effect::WatchOutput { .. }
             | Effect::Probe { .. }
-            | Effect::Rest { .. }
-            | Effect::Unprobe { .. } => 1,
+            | Effect::PauseProbe { .. }
+            | Effect::StopProbe { .. } => 1,
             Effect::Ask { .. } | Effect::Close { .. } => 2,
             Effect::Publish { .. } | Effect::PublishTimer { .. } | Effect::Posted { .. } => 3,
             Effect::Tell { .. } => 4,

@@ -148,17 +148,17 @@ impl Engine {
             Event::CallerGone { call } => self.caller_gone(step, call),
             Event::AnswerLost { session } => self.answer_lost(step, session),
             Event::Interrupted { call } => self.interrupted(step, call),
-            Event::NobodyThere { call } => self.nobody_there(step, call),
+            Event::PersonUnreachable { call } => self.person_unreachable(step, call),
             Event::Watchers { count } => self.watchers_are(step, count),
             Event::Started { session } => self.started(step, session),
             Event::StartFailed { session, fault, at } => {
                 self.start_failed(step, session, Phase::Failed { fault, at });
             }
-            Event::Grew {
+            Event::OutputGrew {
                 session,
                 bytes,
                 quiet_since,
-            } => self.grew(step, session, bytes, quiet_since),
+            } => self.output_grew(step, session, bytes, quiet_since),
             Event::Exited {
                 session,
                 ending,
@@ -166,17 +166,17 @@ impl Engine {
             } => self.exited(step, session, ending, empty),
             Event::Emptied { session } => self.emptied(step, session),
             Event::Undying { session } => self.undying(step, session),
-            Event::Found {
+            Event::SessionFound {
                 session,
                 state,
                 deadline,
-            } => self.found(step, session, state, deadline),
+            } => self.session_found(step, session, state, deadline),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(step),
             Event::EndingUndelivered { session } => self.ending_undelivered(step, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::StateLoaded(stored) => self.state_loaded(step, *stored),
-            Event::Held { timer, seen } => {
+            Event::ConditionHeld { timer, seen } => {
                 self.condition_decided(step, timer, CompletedBy::Condition, seen);
             }
             Event::ConditionImpossible { timer, why } => {
@@ -264,7 +264,7 @@ impl Engine {
                 Alarm::Standby(call) => self.standby_over(step, call),
                 Alarm::Idle(session) => self.idle_due(step, session),
                 Alarm::Inactive(session) => self.inactivity_due(step, session),
-                Alarm::EndingUndelivered(session) => self.nobody_came_back(step, session),
+                Alarm::EndingUndelivered(session) => self.ending_undelivered_due(step, session),
                 Alarm::Overdue(session) => self.overdue(step, session),
             }
         }

@@ -43,7 +43,7 @@ pub enum Event {
         call: CallId,
     },
     /// The client of the call cannot reach a person after all.
-    NobodyThere {
+    PersonUnreachable {
         /// The call.
         call: CallId,
     },
@@ -66,9 +66,9 @@ pub enum Event {
         /// Time of the failure.
         at: Wall,
     },
-    /// Answer to [`Effect::Look`](crate::Effect::Look) and to
-    /// [`Effect::Watch`](crate::Effect::Watch).
-    Grew {
+    /// Answer to [`Effect::QueryOutput`](crate::Effect::QueryOutput) and to
+    /// [`Effect::WatchOutput`](crate::Effect::WatchOutput).
+    OutputGrew {
         /// The session.
         session: SessionId,
         /// Number of bytes so far.
@@ -97,7 +97,7 @@ pub enum Event {
         session: SessionId,
     },
     /// At start: a session from before, as its directory and its keeper describe it.
-    Found {
+    SessionFound {
         /// The session.
         session: SessionId,
         /// State of the session.
@@ -128,7 +128,7 @@ pub enum Event {
     /// Timers and messages from the database: once at start, before any call.
     StateLoaded(Box<StoredState>),
     /// The condition of a timer holds.
-    Held {
+    ConditionHeld {
         /// The timer.
         timer: TimerId,
         /// Observation, as one sentence.

@@ -219,7 +219,7 @@ impl Waker {
             false => now,
         };
         self.next = Some(next);
-        let verdict = |(message, failures): (u64, usize)| match pause_after(failures) {
+        let outcome_now = |(message, failures): (u64, usize)| match pause_after(failures) {
             Some(_) => (message, Failed::Again(next)),
             None => (message, Failed::GivenUp),
         };
@@ -227,7 +227,7 @@ impl Waker {
             let failures = self.waiting.get(message)?;
             Some((*message, *failures))
         });
-        let verdicts: Vec<_> = counted.map(verdict).collect();
+        let verdicts: Vec<_> = counted.map(outcome_now).collect();
         for (message, failed) in &verdicts {
             if *failed == Failed::GivenUp {
                 self.settled(*message);

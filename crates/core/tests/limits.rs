@@ -152,7 +152,7 @@ fn as_many_sessions_are_kept_as_may() {
         let deadline = None;
         step(
             &mut engine,
-            Event::Found {
+            Event::SessionFound {
                 session,
                 state,
                 deadline,
@@ -194,7 +194,7 @@ fn the_last_closed_questions_are_remembered() {
         let (bytes, quiet_since) = (0, Mono(0));
         let mut effects = Vec::new();
         engine.step(now, Event::Tick, &mut effects);
-        let grew = Event::Grew {
+        let grew = Event::OutputGrew {
             session,
             bytes,
             quiet_since,

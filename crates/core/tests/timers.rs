@@ -186,7 +186,7 @@ impl Stage {
         let found = !sessions.is_empty();
         for (session, state) in sessions {
             self.step(
-                Event::Found {
+                Event::SessionFound {
                     session,
                     state,
                     deadline: None,
@@ -324,7 +324,7 @@ fn event(verb: &str, words: &mut Words) -> Event {
             timer: words.timer(),
             why: words.next().into(),
         },
-        "held" => Event::Held {
+        "held" => Event::ConditionHeld {
             timer: words.timer(),
             seen: words.next().into(),
         },
@@ -496,8 +496,8 @@ fn shown(effect: &Effect) -> String {
             let until = until.as_ref().map_or("as known", |until| &until.condition);
             format!("probe {} {until}", t(*timer))
         }
-        Effect::Rest { timer } => format!("rest {}", t(*timer)),
-        Effect::Unprobe { timer } => format!("unprobe {}", t(*timer)),
+        Effect::PauseProbe { timer } => format!("rest {}", t(*timer)),
+        Effect::StopProbe { timer } => format!("unprobe {}", t(*timer)),
         Effect::PublishTimer { timer } => format!("publish {}", t(*timer)),
         Effect::Posted { agent, message } => format!("post {} to {}", m(*message), agent.0),
         Effect::Reply { call, outcome } => format!("reply {} {}", call.0, answered(outcome)),

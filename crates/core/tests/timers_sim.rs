@@ -384,7 +384,7 @@ impl World {
             let fails = self.dice.one_in(6);
             let decided = match self.dice.one_in(3) {
                 true => Event::ConditionImpossible { timer, why: seen },
-                false => Event::Held { timer, seen },
+                false => Event::ConditionHeld { timer, seen },
             };
             self.turn(vec![decided], fails);
         }

@@ -147,14 +147,14 @@ impl Performer {
                     self.keepers
                         .send(session, &ToKeeper::Kill { end, grace_ms });
                 }
-                Effect::Force { session, end } => self.keepers.end_forcibly(session, end),
+                Effect::ForceKill { session, end } => self.keepers.end_forcibly(session, end),
                 Effect::Remove { session } => self.keepers.remove(session),
                 Effect::SetDeadline { session, deadline } => {
                     self.deadline_changed(engine, session, deadline, now);
                     self.keepers
                         .send(session, &ToKeeper::Deadline { in_ms: deadline.0 });
                 }
-                Effect::KeepLimits {
+                Effect::StoreLimits {
                     session,
                     idle,
                     inactivity,
@@ -168,8 +168,8 @@ impl Performer {
                     };
                     self.keepers.write_limits(session, limits);
                 }
-                Effect::Look { session } => self.keepers.send(session, &ToKeeper::Look),
-                Effect::Watch { session, beyond } => {
+                Effect::QueryOutput { session } => self.keepers.send(session, &ToKeeper::Look),
+                Effect::WatchOutput { session, beyond } => {
                     self.keepers.send(session, &ToKeeper::Watch { beyond });
                 }
                 Effect::Ask { question } => self.ask(engine, question),
@@ -189,8 +189,8 @@ impl Performer {
                 }
                 Effect::Tell { call, update } => self.send_update(calls, call, update),
                 Effect::Probe { timer, until } => self.probes.start(timer, until),
-                Effect::Rest { timer } => self.probes.pause(timer),
-                Effect::Unprobe { timer } => self.probes.remove(timer),
+                Effect::PauseProbe { timer } => self.probes.pause(timer),
+                Effect::StopProbe { timer } => self.probes.remove(timer),
                 Effect::PublishTimer { timer } => self.handle.published().timer_changed(timer),
                 Effect::Posted { agent, message } => {
                     self.handle.published().message_posted(agent, message)

@@ -542,8 +542,8 @@ impl PendingCall {
     }
 
     /// Reports that the person whom this call could have asked cannot be reached.
-    pub fn nobody_there(&self) {
-        send_without_waiting(&self.inbox, Event::NobodyThere { call: self.id });
+    pub fn person_unreachable(&self) {
+        send_without_waiting(&self.inbox, Event::PersonUnreachable { call: self.id });
     }
 }
 

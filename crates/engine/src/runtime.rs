@@ -179,7 +179,7 @@ pub(super) fn recovery_events(
         .filter(|found| !found.ending_delivered)
         .map(|found| Event::EndingUndelivered { session: found.id })
         .collect();
-    let found = found.into_iter().map(|found| Event::Found {
+    let found = found.into_iter().map(|found| Event::SessionFound {
         session: found.id,
         state: found.session,
         deadline: found.deadline,

@@ -236,7 +236,7 @@ impl Engine {
             goal: Goal::Gone,
             for_owner,
         };
-        if let Some(outcome) = self.seen(caller, session)?.verdict(&wait) {
+        if let Some(outcome) = self.seen(caller, session)?.outcome_now(&wait) {
             self.ending_delivered(step, &wait);
             step.push(Effect::Reply { call, outcome });
             return Ok(());
@@ -282,7 +282,7 @@ impl Engine {
             .or(limits.inactivity)
             .is_some()
         {
-            self.keep_limits(step, session);
+            self.store_limits(step, session);
         }
         step.push(Effect::Publish { session });
         let outcome = Outcome::Done;
@@ -291,9 +291,9 @@ impl Engine {
     }
 
     /// Stores the changed limits of a session, so that they survive the daemon.
-    pub(super) fn keep_limits(&self, step: &mut Step<'_>, session: SessionId) {
+    pub(super) fn store_limits(&self, step: &mut Step<'_>, session: SessionId) {
         if let Some(moved) = self.session(session) {
-            step.push(Effect::KeepLimits {
+            step.push(Effect::StoreLimits {
                 session,
                 idle: moved.idle,
                 inactivity: moved.inactivity,

@@ -81,8 +81,8 @@ impl Engine {
         effects.retain(|effect| match effect {
             Effect::Record(Record::Timer(_) | Record::Message(_))
             | Effect::Probe { until: Some(_), .. }
-            | Effect::Rest { .. }
-            | Effect::Unprobe { .. }
+            | Effect::PauseProbe { .. }
+            | Effect::StopProbe { .. }
             | Effect::PublishTimer { .. }
             | Effect::Posted { .. } => false,
             Effect::Reply { call, .. } => !unanswered.contains(call) && !refused.contains(call),

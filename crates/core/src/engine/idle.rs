@@ -66,14 +66,14 @@ impl Engine {
             // The keeper may know of later activity.
             Some(IdleTimer::Off | IdleTimer::Armed { .. } | IdleTimer::Looking) => {
                 self.set_idle_timer(id, IdleTimer::Looking);
-                step.push(Effect::Look { session: id });
+                step.push(Effect::QueryOutput { session: id });
             }
             None => {}
         }
     }
 
     /// Handles the answer of the keeper about the last activity.
-    pub(super) fn looked(&mut self, step: &mut Step<'_>, id: SessionId) {
+    pub(super) fn activity_answered(&mut self, step: &mut Step<'_>, id: SessionId) {
         self.set_idle_timer(id, IdleTimer::Off);
         let Some(entry) = self.sessions.get(&id) else {
             return;
@@ -113,7 +113,7 @@ impl Engine {
             },
         );
         step.push(Effect::Record(Record::Asked { question, state }));
-        step.push(Effect::Watch {
+        step.push(Effect::WatchOutput {
             session: id,
             beyond,
         });

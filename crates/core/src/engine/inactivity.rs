@@ -38,7 +38,7 @@ impl Engine {
     pub(super) fn inactivity_due(&mut self, step: &mut Step<'_>, id: SessionId) {
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.inactivity_timer = InactivityTimer::Looking;
-            step.push(Effect::Look { session: id });
+            step.push(Effect::QueryOutput { session: id });
         }
     }
 

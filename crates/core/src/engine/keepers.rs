@@ -30,7 +30,7 @@ impl Engine {
                 session: id,
                 deadline: at.since(step.now.mono),
             });
-            self.keep_limits(step, id);
+            self.store_limits(step, id);
         }
         if let Some(end) = kill_reason {
             step.push(Effect::Kill { session: id, end });
@@ -50,7 +50,7 @@ impl Engine {
         self.phase_changed(step, id);
     }
 
-    pub(super) fn grew(&mut self, step: &mut Step<'_>, id: SessionId, bytes: u64, reported: Mono) {
+    pub(super) fn output_grew(&mut self, step: &mut Step<'_>, id: SessionId, bytes: u64, reported: Mono) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -66,7 +66,7 @@ impl Engine {
         // First the inactivity limit: a session that it closes gets no question.
         self.activity_reported(step, id);
         match self.sessions.get(&id).map(|entry| entry.idle_timer) {
-            Some(IdleTimer::Looking) => self.looked(step, id),
+            Some(IdleTimer::Looking) => self.activity_answered(step, id),
             Some(IdleTimer::Asked { .. }) if more => {
                 self.withdraw(step, id);
                 self.rearm_idle_timer(step, id);
@@ -144,7 +144,7 @@ impl Engine {
         let entry = &*entry;
         let answers: Vec<_> = (entry.waits.iter())
             .filter_map(|call| Some((*call, self.waits.get(call)?)))
-            .filter_map(|(call, wait)| Some((call, entry.verdict_on_the_undying(wait)?)))
+            .filter_map(|(call, wait)| Some((call, entry.outcome_if_undying(wait)?)))
             .collect();
         for (call, outcome) in answers {
             self.reply(step, call, outcome);

@@ -57,7 +57,7 @@ impl Engine {
     pub(super) fn overdue(&mut self, step: &mut Step<'_>, id: SessionId) {
         let due = self.sessions.get(&id).and_then(SessionState::due);
         let again = due.map(|(_, end)| {
-            step.push(Effect::Force { session: id, end });
+            step.push(Effect::ForceKill { session: id, end });
             step.now.mono + limit::FORCE_AGAIN
         });
         self.set_overdue(id, again);

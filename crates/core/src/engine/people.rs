@@ -29,7 +29,7 @@ impl Engine {
             Answer::Yes => {
                 if let (Some(time), Some(entry)) = (quiet_for, self.sessions.get_mut(&session)) {
                     entry.session.unasked_until = step.now.mono + time;
-                    self.keep_limits(step, session);
+                    self.store_limits(step, session);
                 }
                 self.restart_idle_timer(step, session);
             }
@@ -65,7 +65,7 @@ impl Engine {
     }
 
     /// Handles that the client of a call cannot reach a person.
-    pub(super) fn nobody_there(&mut self, step: &mut Step<'_>, call: CallId) {
+    pub(super) fn person_unreachable(&mut self, step: &mut Step<'_>, call: CallId) {
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };

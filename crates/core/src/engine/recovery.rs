@@ -15,7 +15,7 @@ use crate::wait::Wait;
 impl Engine {
     /// Adds a session that recovery has found. Idle time counts from now: an answer that let the session continue may
     /// have come just before the crash, and it is not recorded.
-    pub(super) fn found(
+    pub(super) fn session_found(
         &mut self,
         step: &Step<'_>,
         id: SessionId,
@@ -71,7 +71,7 @@ impl Engine {
                             hand_over_at,
                         },
                     );
-                    step.push(Effect::Watch {
+                    step.push(Effect::WatchOutput {
                         session: id,
                         beyond,
                     });
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// Posts a message about an ending for which no call came back.
-    pub(super) fn nobody_came_back(&mut self, step: &mut Step<'_>, id: SessionId) {
+    pub(super) fn ending_undelivered_due(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };

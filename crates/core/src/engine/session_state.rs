@@ -201,7 +201,7 @@ impl SessionState {
     }
 
     /// Answer to this wait in the present state; `None`: not yet.
-    pub fn verdict(&self, wait: &Wait) -> Option<Outcome> {
+    pub fn outcome_now(&self, wait: &Wait) -> Option<Outcome> {
         let id = wait.session;
         match (&self.session.phase, wait.goal) {
             (Phase::Failed { .. }, _) => Some(Outcome::Failed(id)),
@@ -224,7 +224,7 @@ impl SessionState {
     }
 
     /// Answer to this wait if the tree should be killed and does not die.
-    pub fn verdict_on_the_undying(&self, wait: &Wait) -> Option<Outcome> {
+    pub fn outcome_if_undying(&self, wait: &Wait) -> Option<Outcome> {
         let id = wait.session;
         match (&self.session.phase, wait.goal) {
             (Phase::Leftover { .. }, Goal::Interrupted) => Some(Outcome::Cancelled(id)),

@@ -316,7 +316,7 @@ impl Engine {
                 let (paused, timer, until) = (timer.clone(), id, None);
                 match act {
                     Act::Pause(_) => {
-                        step.push(Effect::Rest { timer });
+                        step.push(Effect::PauseProbe { timer });
                         self.end_tries(step, &paused);
                     }
                     Act::Resume => step.push(Effect::Probe { timer, until }),
@@ -385,7 +385,7 @@ impl Engine {
             at: step.now.wall,
         })));
         if timer.conditional {
-            step.push(Effect::Unprobe { timer: timer.id });
+            step.push(Effect::StopProbe { timer: timer.id });
             self.end_tries(step, timer);
         }
         step.push(Effect::PublishTimer { timer: timer.id });

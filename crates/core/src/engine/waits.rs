@@ -20,7 +20,7 @@ impl Engine {
             call: wait.call,
             update: Update::Accepted(wait.session),
         };
-        if let Some(outcome) = entry.verdict(&wait) {
+        if let Some(outcome) = entry.outcome_now(&wait) {
             self.ending_delivered(step, &wait);
             step.push(accepted);
             step.push(Effect::Reply {
@@ -96,7 +96,7 @@ impl Engine {
             return;
         };
         let answers: Vec<_> = (entry.waits.iter())
-            .filter_map(|call| Some((*call, entry.verdict(self.waits.get(call)?)?)))
+            .filter_map(|call| Some((*call, entry.outcome_now(self.waits.get(call)?)?)))
             .collect();
         for (call, outcome) in answers {
             self.reply(step, call, outcome);

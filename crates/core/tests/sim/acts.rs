@@ -20,7 +20,7 @@ impl Sim {
             26..36 => self.answer(),
             36..40 => self.caller_goes(),
             40..43 => self.interrupt(),
-            43..45 => self.nobody_there(),
+            43..45 => self.person_unreachable(),
             45..49 => self.watch_or_leave(),
             49..58 => self.command_writes(),
             58..64 => self.command_ends(),
@@ -219,13 +219,13 @@ impl Sim {
         self.step(Event::Interrupted { call });
     }
 
-    fn nobody_there(&mut self) {
+    fn person_unreachable(&mut self) {
         let call = self.some_call();
         if let Some(call) = self.calls.get_mut(&call) {
             call.here = false;
             call.returning = false;
         }
-        self.step(Event::NobodyThere { call });
+        self.step(Event::PersonUnreachable { call });
     }
 
     fn watch_or_leave(&mut self) {

@@ -56,7 +56,7 @@ impl Sim {
         let closes = |effect: &Effect| matches!(effect, Effect::Record(Record::Closed { .. }));
         if let Event::Tick
         | Event::CallerGone { .. }
-        | Event::NobodyThere { .. }
+        | Event::PersonUnreachable { .. }
         | Event::Watchers { .. } = event
         {
             let closed = effects.iter().find(|effect| closes(effect));

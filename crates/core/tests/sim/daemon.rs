@@ -58,7 +58,7 @@ impl Sim {
                     keeper.kill(end, now, &mut self.random);
                 }
             }
-            Effect::Force { session, end } => {
+            Effect::ForceKill { session, end } => {
                 if let Some(keeper) = self.keepers.get_mut(&session) {
                     keeper.force(end, now, &mut self.random, &mut self.tally);
                 }
@@ -70,7 +70,7 @@ impl Sim {
                     keeper.deadline = Some(Deadline::At(now + deadline));
                 }
             }
-            Effect::KeepLimits {
+            Effect::StoreLimits {
                 session,
                 idle,
                 inactivity,
@@ -82,13 +82,13 @@ impl Sim {
                     keeper.given.unasked_until = unasked_until;
                 }
             }
-            Effect::Look { session } => {
+            Effect::QueryOutput { session } => {
                 self.tally.count("look");
                 if let Some(keeper) = self.keepers.get_mut(&session) {
                     keeper.look(now, &mut self.random);
                 }
             }
-            Effect::Watch { session, beyond } => {
+            Effect::WatchOutput { session, beyond } => {
                 self.tally.count("watch");
                 if let Some(keeper) = self.keepers.get_mut(&session) {
                     keeper.watch(beyond, now, &mut self.random);
@@ -108,8 +108,8 @@ impl Sim {
             }
             Effect::Publish { .. } | Effect::Posted { .. } => {}
             Effect::Probe { .. }
-            | Effect::Rest { .. }
-            | Effect::Unprobe { .. }
+            | Effect::PauseProbe { .. }
+            | Effect::StopProbe { .. }
             | Effect::Remove { .. }
             | Effect::PublishTimer { .. } => unreachable!("there are no timers here"),
             Effect::Tell { call, update } => self.check_told(call, update),
@@ -172,7 +172,7 @@ impl Sim {
         self.engine = Engine::new(self.random.bits());
         let mut told = Vec::new();
         for (id, keeper) in &self.keepers {
-            told.push(Event::Found {
+            told.push(Event::SessionFound {
                 session: *id,
                 state: keeper.found(),
                 deadline: keeper.deadline_at(),

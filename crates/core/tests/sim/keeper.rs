@@ -341,7 +341,7 @@ impl Keeper {
     }
 
     fn say_growth(&mut self, now: Mono, random: &mut Random) {
-        let grew = Event::Grew {
+        let grew = Event::OutputGrew {
             session: self.id,
             bytes: self.bytes,
             quiet_since: self.quiet_since,

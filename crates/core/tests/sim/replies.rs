@@ -100,7 +100,7 @@ impl Sim {
         assert!(call.asks && !call.here, "it could have asked: {call:?}");
         assert!(!self.reaches_a_person(id), "somebody could have been asked");
         // In any other turn a question was open, and it was idle when that was put.
-        if let Event::Grew { .. } = event {
+        if let Event::OutputGrew { .. } = event {
             let idle = self.lives[&id].idle.expect("an idle limit");
             self.check_idle(id, idle);
         }

@@ -59,7 +59,7 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         "interrupt" => Event::Interrupted {
             call: CallId(words.number()?),
         },
-        "nobody" => Event::NobodyThere {
+        "nobody" => Event::PersonUnreachable {
             call: CallId(words.number()?),
         },
         "watchers" => Event::Watchers {
@@ -73,7 +73,7 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
             fault: words.next()?.into(),
             at: stage.now.wall,
         },
-        "grew" => Event::Grew {
+        "grew" => Event::OutputGrew {
             session: words.session()?,
             bytes: words.count("bytes")?.ok_or("bytes= is missing")?,
             quiet_since: ago(mono, words.time("quiet")?),
@@ -212,7 +212,7 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         unattended: false,
         phase,
     };
-    Ok(Event::Found {
+    Ok(Event::SessionFound {
         session,
         state,
         deadline,

@@ -31,8 +31,8 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         Effect::Posted { agent, .. } => format!("post to {}", agent.0),
         Effect::Record(Record::Timer(_) | Record::Message(_))
         | Effect::Probe { .. }
-        | Effect::Rest { .. }
-        | Effect::Unprobe { .. }
+        | Effect::PauseProbe { .. }
+        | Effect::StopProbe { .. }
         | Effect::PublishTimer { .. } => panic!("timers have their own transcripts: {effect:?}"),
         Effect::Start {
             session,
@@ -43,14 +43,14 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             format!("start {} for {}{deadline}", name(*session), call.0)
         }
         Effect::Kill { session, end } => format!("kill {} end={}", name(*session), end.as_str()),
-        Effect::Force { session, end } => {
+        Effect::ForceKill { session, end } => {
             format!("force {} end={}", name(*session), end.as_str())
         }
         Effect::Remove { session } => format!("remove {}", name(*session)),
         Effect::SetDeadline { session, deadline } => {
             format!("deadline of {} in {deadline}", name(*session))
         }
-        Effect::KeepLimits {
+        Effect::StoreLimits {
             session,
             idle,
             inactivity,
@@ -69,8 +69,10 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
                 name(*session)
             )
         }
-        Effect::Look { session } => format!("look at {}", name(*session)),
-        Effect::Watch { session, beyond } => format!("watch {} beyond {beyond}", name(*session)),
+        Effect::QueryOutput { session } => format!("look at {}", name(*session)),
+        Effect::WatchOutput { session, beyond } => {
+            format!("watch {} beyond {beyond}", name(*session))
+        }
         Effect::Ask { question } => format!("ask {}", named(*question, stage)),
         Effect::Close { question, closing } => {
             format!("close {} {}", named(*question, stage), closed(*closing))

@@ -461,7 +461,7 @@ impl KeeperTask {
                 self.connection.frame_received.notify_waiters();
                 if let Some(event) = to_event(keepers, id, &self.connection, &mut self.life, frame)
                 {
-                    if matches!(event, Event::Grew { .. }) {
+                    if matches!(event, Event::OutputGrew { .. }) {
                         if self.inbox.is_empty() {
                             // Readers that wait for the bytes run before the engine.
                             tokio::task::yield_now().await;
@@ -555,7 +555,7 @@ fn to_event(
             quiet_since_mono_ms,
         } => {
             connection.grew(bytes);
-            Some(Event::Grew {
+            Some(Event::OutputGrew {
                 session,
                 bytes,
                 quiet_since: Mono(quiet_since_mono_ms),

@@ -250,7 +250,7 @@ impl ProbeControl for Prober {
                 owner: &owner,
             };
             let decided = match until_decided(&condition, context, observations).await {
-                Ok(held) => Event::Held {
+                Ok(held) => Event::ConditionHeld {
                     timer,
                     seen: held.seen.into(),
                 },

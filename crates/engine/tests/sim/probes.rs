@@ -48,7 +48,7 @@ impl SimProbes {
                 timer,
                 why: "simulated".into(),
             },
-            false => Event::Held {
+            false => Event::ConditionHeld {
                 timer,
                 seen: "simulated".into(),
             },
