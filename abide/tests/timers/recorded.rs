@@ -244,7 +244,7 @@ impl Life {
 fn found(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let opened = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
     let Opened { state: kept, .. } = &opened;
-    let id = |number| TimerId::from_bits(kept.shuffle.mix(number)).to_string();
+    let id = |number| TimerId::from_bits(kept.id_permutation.to_bits(number)).to_string();
     let runs = kept.timers.iter().map(|timer| id(timer.number)).collect();
     let mut told = BTreeSet::new();
     for message in &kept.messages {

@@ -113,16 +113,16 @@ id!(
 /// Turns numbers into ids and back, one to one.
 ///
 /// ```
-/// use abide_core::{TimerId, id::Shuffle};
-/// let shuffle = Shuffle { key: 42 };
-/// let id = TimerId::from_bits(shuffle.mix(7));
-/// assert_eq!(shuffle.sort(id.0.bits()), 7);
+/// use abide_core::{TimerId, id::IdPermutation};
+/// let id_permutation = IdPermutation { key: 42 };
+/// let id = TimerId::from_bits(id_permutation.to_bits(7));
+/// assert_eq!(id_permutation.to_number(id.0.bits()), 7);
 /// ```
 ///
 /// Numbers count up, so keys are in the order of time and every id is unique without a lookup; the ids do not reveal
 /// the count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shuffle {
+pub struct IdPermutation {
     /// Random key, chosen once per database and stored in it.
     pub key: u64,
 }
@@ -130,18 +130,18 @@ pub struct Shuffle {
 /// Number of bits of a number that becomes an id.
 pub const NUMBER_BITS: u32 = 40;
 
-impl Shuffle {
+impl IdPermutation {
     const HALF: u32 = NUMBER_BITS / 2;
     const MASK: u64 = (1 << Self::HALF) - 1;
     const ROUNDS: u64 = 4;
 
     /// Permutation for messages, so that a message and a timer of the same number have different suffixes.
     pub const fn for_messages(self) -> Self {
-        Shuffle { key: !self.key }
+        IdPermutation { key: !self.key }
     }
 
     /// Bits of the id of a number, which must be below 2^40.
-    pub fn mix(self, number: u64) -> u64 {
+    pub fn to_bits(self, number: u64) -> u64 {
         let (mut left, mut right) = (number >> Self::HALF & Self::MASK, number & Self::MASK);
         for round in 0..Self::ROUNDS {
             (left, right) = (right, left ^ self.round(round, right));
@@ -150,7 +150,7 @@ impl Shuffle {
     }
 
     /// Number of an id, given its bits.
-    pub fn sort(self, bits: u64) -> u64 {
+    pub fn to_number(self, bits: u64) -> u64 {
         let (mut left, mut right) = (bits >> Self::HALF & Self::MASK, bits & Self::MASK);
         for round in (0..Self::ROUNDS).rev() {
             (left, right) = (right ^ self.round(round, left), left);

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::conversation::{Conversations, Released};
-use crate::id::{Agent, CallId, Conversation, MessageId, SessionId, Shuffle, TimerId};
+use crate::id::{Agent, CallId, Conversation, IdPermutation, MessageId, SessionId, TimerId};
 use crate::time::{Steady, Wall};
 use crate::undo_log::UndoLog;
 
@@ -156,7 +156,7 @@ impl ReadRule<'_> {
 /// All unseen messages, and the calls that wait for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outbox {
-    shuffle: Shuffle,
+    id_permutation: IdPermutation,
     next: u64,
     boxes: BTreeMap<Agent, BTreeMap<u64, Entry>>,
     /// Indexes into `boxes`: by conversation, and by subject.
@@ -179,12 +179,12 @@ impl Outbox {
     /// Loads the stored messages. `made` converts the time of posting to the clock of the timers.
     pub fn open(
         &mut self,
-        shuffle: Shuffle,
+        id_permutation: IdPermutation,
         next: u64,
         kept: Vec<StoredMessage>,
         made: impl Fn(Wall) -> Steady,
     ) {
-        self.shuffle = shuffle.for_messages();
+        self.id_permutation = id_permutation.for_messages();
         self.next = next;
         for message in kept {
             let entry = Entry {
@@ -495,7 +495,7 @@ impl Outbox {
     }
 
     pub fn id(&self, number: u64) -> MessageId {
-        MessageId::from_bits(self.shuffle.mix(number))
+        MessageId::from_bits(self.id_permutation.to_bits(number))
     }
 
     fn put(&mut self, agent: &Agent, number: u64, after: Option<Entry>) {

@@ -77,7 +77,7 @@ impl Questions {
     }
 
     pub fn open(&mut self, state: Question) -> QuestionId {
-        let id = self.mint();
+        let id = self.next_id();
         self.open.insert(id, state);
         id
     }
@@ -101,7 +101,7 @@ impl Questions {
     }
 
     /// Next unused id of the sequence (splitmix64).
-    fn mint(&mut self) -> QuestionId {
+    fn next_id(&mut self) -> QuestionId {
         loop {
             self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mut bits = self.seed;

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 
 use alloc::vec::Vec;
 
-use crate::id::{Key, QuestionId, Shuffle};
+use crate::id::{IdPermutation, Key, QuestionId};
 use crate::message;
 use crate::question::{Closing, Question};
 use crate::time::Wall;
@@ -40,7 +40,7 @@ pub enum Record {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
     /// Permutation that makes ids of numbers in this database.
-    pub shuffle: Shuffle,
+    pub id_permutation: IdPermutation,
     /// Boot id of the machine.
     pub boot_id: u128,
     /// Relation of deadlines to clocks.

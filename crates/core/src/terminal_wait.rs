@@ -35,7 +35,7 @@ pub enum Next {
         partial_line: bool,
     },
     /// Look whether the processes wait for input, and report it with [`TerminalWait::looked`].
-    Look,
+    CheckProcesses,
     /// Wait for output until this time.
     WaitUntil(Mono),
 }
@@ -120,7 +120,7 @@ impl TerminalWait {
     }
 
     /// The processes were looked at: they wait for input and for nothing else, or do other things.
-    pub fn looked(&mut self, only_input: bool) {
+    pub fn processes_checked(&mut self, only_input: bool) {
         self.complete |= only_input;
         self.looked = true;
         if self.unread == Unread::Nothing {
@@ -152,8 +152,8 @@ impl TerminalWait {
                 partial_line: self.complete || quiet || !mid_line,
             };
         }
-        match self.look_at() {
-            Some(at) if now >= at => Next::Look,
+        match self.next_process_check() {
+            Some(at) if now >= at => Next::CheckProcesses,
             Some(at) => Next::WaitUntil(at.min(limit)),
             None if matches!(self.unread, Unread::Nothing | Unread::Echo) => Next::WaitUntil(limit),
             None => Next::WaitUntil((self.last_output + QUIET).min(limit)),
@@ -175,7 +175,7 @@ impl TerminalWait {
 
     /// Time of the next look at the processes: shortly after output; before the first output of a start at growing
     /// intervals, because a program such as `cat` waits for input without a prompt.
-    fn look_at(&self) -> Option<Mono> {
+    fn next_process_check(&self) -> Option<Mono> {
         match (self.unread, self.purpose) {
             (Unread::Nothing, Purpose::Start) => {
                 let factor = (1 << self.silent_looks.min(16)) * 2 - 1;

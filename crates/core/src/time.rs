@@ -126,7 +126,7 @@ impl Steady {
 
 impl Millis {
     /// Duration minus `other`; zero if `other` is longer.
-    pub const fn less(self, other: Millis) -> Millis {
+    pub const fn saturating_sub(self, other: Millis) -> Millis {
         Millis(self.0.saturating_sub(other.0))
     }
 }

@@ -165,7 +165,7 @@ pub struct ObservedTimer {
 impl Timer {
     /// Elapsed part of the total duration.
     pub fn elapsed(&self) -> Millis {
-        self.total.less(self.remaining)
+        self.total.saturating_sub(self.remaining)
     }
 }
 

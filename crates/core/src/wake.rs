@@ -109,7 +109,7 @@ impl Waker {
     }
 
     /// Sends a message now, even if the agent has seen it, and resets its failures.
-    pub fn urge(&mut self, now: Steady, message: u64) {
+    pub fn send_now(&mut self, now: Steady, message: u64) {
         self.waiting.insert(message, 0);
         self.urged.insert(message);
         self.next = Some(now);
@@ -151,11 +151,11 @@ impl Waker {
             return None;
         }
         let next = self.next?;
-        Some(self.held_back().unwrap_or(next))
+        Some(self.budget_delay().unwrap_or(next))
     }
 
     /// Time until which nothing but the budget delays the next attempt.
-    pub fn held_back(&self) -> Option<Steady> {
+    pub fn budget_delay(&self) -> Option<Steady> {
         let full = self.woke.len() >= self.rules.budget;
         if self.busy || self.waiting.is_empty() || !self.urged.is_empty() || !full {
             return None;

@@ -23,7 +23,7 @@ fn shown(next: Next) -> String {
         Next::Return {
             partial_line: false,
         } => "return complete lines".into(),
-        Next::Look => "look".into(),
+        Next::CheckProcesses => "look".into(),
         Next::WaitUntil(at) => format!("wait until {}", at.0 - BEGIN),
     }
 }
@@ -57,8 +57,8 @@ fn play(text: &str) -> (String, usize) {
                     ["lines", "of", old] => wait.output(at(old), Unread::Lines),
                     ["part", "of", old] => wait.output(at(old), Unread::PartialLine),
                     ["full"] => wait.output(now, Unread::Full),
-                    ["waits", "for", "input"] => wait.looked(true),
-                    ["does", "other", "things"] => wait.looked(false),
+                    ["waits", "for", "input"] => wait.processes_checked(true),
+                    ["does", "other", "things"] => wait.processes_checked(false),
                     ["ended"] => wait.ended(),
                     _ => panic!("no such event: {line}"),
                 }
@@ -111,7 +111,7 @@ fn every_wait_ends_when_time_passes() {
                 assert!(step < 10_000, "{kind:?} does not end");
                 match wait.next(now) {
                     Next::Return { .. } => break,
-                    Next::Look => wait.looked(false),
+                    Next::CheckProcesses => wait.processes_checked(false),
                     Next::WaitUntil(at) => {
                         assert!(at > now, "{kind:?}: a wait for the past");
                         now = at.min(now + Millis(7));

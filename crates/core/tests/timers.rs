@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::{fs, str};
 
-use abide_core::id::Shuffle;
+use abide_core::id::IdPermutation;
 use abide_core::message::{self, About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
@@ -434,7 +434,7 @@ impl Words {
     fn timer(&mut self) -> TimerId {
         let name = self.next();
         let number: u64 = name[1..].parse().expect("a timer such as t1");
-        TimerId::from_bits(Shuffle { key: 7 }.mix(number - 1))
+        TimerId::from_bits(IdPermutation { key: 7 }.to_bits(number - 1))
     }
 
     fn conversation(&mut self) -> Option<Conversation> {
@@ -443,7 +443,7 @@ impl Words {
 
     fn known(&mut self) -> Option<About> {
         let number: u64 = self.value("known")?[1..].parse().expect("such as t1");
-        let timer = TimerId::from_bits(Shuffle { key: 7 }.mix(number - 1));
+        let timer = TimerId::from_bits(IdPermutation { key: 7 }.to_bits(number - 1));
         Some(About::Timer(timer))
     }
 
@@ -683,12 +683,15 @@ fn s(id: SessionId) -> String {
 }
 
 fn t(id: TimerId) -> String {
-    format!("t{}", Shuffle { key: 7 }.sort(id.0.bits()) + 1)
+    format!("t{}", IdPermutation { key: 7 }.to_number(id.0.bits()) + 1)
 }
 
 fn m(id: MessageId) -> String {
     format!(
         "m{}",
-        Shuffle { key: 7 }.for_messages().sort(id.0.bits()) + 1
+        IdPermutation { key: 7 }
+            .for_messages()
+            .to_number(id.0.bits())
+            + 1
     )
 }

@@ -149,9 +149,9 @@ fn what_somebody_wants_sent_now_waits_for_nothing() {
     waker.posted(at(0), 2);
     assert_eq!(waker.take(at(0)), Some(vec![1]));
     waker.failed(at(0), &[1], None, 0);
-    assert_eq!(waker.held_back(), Some(at(0) + BUDGET_SPAN));
+    assert_eq!(waker.budget_delay(), Some(at(0) + BUDGET_SPAN));
     assert_eq!(waker.take(at(1)), None);
-    waker.urge(at(1), 2);
+    waker.send_now(at(1), 2);
     assert_eq!(waker.take(at(1)), Some(vec![2]));
     waker.done(at(1), &[2]);
     assert_eq!(waker.waiting().collect::<Vec<_>>(), [1]);
@@ -162,7 +162,7 @@ fn what_is_wanted_during_a_try_follows_it_at_once() {
     let mut waker = waker(0, 1);
     waker.posted(at(0), 1);
     waker.take(at(0));
-    waker.urge(at(1), 1);
+    waker.send_now(at(1), 1);
     let again = Failed::Again(at(2));
     assert_eq!(waker.failed(at(2), &[1], None, 0), [(1, again)]);
     assert_eq!(waker.take(at(2)), Some(vec![1]));
@@ -176,7 +176,7 @@ fn two_that_are_wanted_now_are_both_sent() {
         at_once: 1,
     });
     for message in [3, 2] {
-        waker.urge(at(0), message);
+        waker.send_now(at(0), message);
     }
     for message in [2, 3] {
         assert!(waker.is_urged(message));
@@ -198,7 +198,7 @@ fn a_loop_cannot_burn_a_quota() {
         }
     }
     assert_eq!(woken, 3);
-    assert_eq!(waker.held_back(), Some(at(0) + BUDGET_SPAN));
+    assert_eq!(waker.budget_delay(), Some(at(0) + BUDGET_SPAN));
     assert_eq!(waker.alarm(), Some(at(0) + BUDGET_SPAN));
     let messages = waker
         .take(at(0) + BUDGET_SPAN)

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
-use abide_core::id::Shuffle;
+use abide_core::id::IdPermutation;
 use abide_core::record::StoredState;
 use abide_core::timer::Until;
 use abide_core::{Question, QuestionId, Record, TimerId};
@@ -139,7 +139,7 @@ pub struct Opened {
 
 /// Content of a database that is not over.
 pub(crate) struct Loaded {
-    pub shuffle: Shuffle,
+    pub id_permutation: IdPermutation,
     pub questions: Vec<(QuestionId, Question)>,
     pub state: StoredState,
     pub conditions: Vec<(TimerId, Until)>,
@@ -148,11 +148,11 @@ pub(crate) struct Loaded {
 /// Migrates the schema of a database and reads what is open.
 pub(crate) fn load(db: &mut Connection, boot_id: u128) -> Result<Loaded, StoreFault> {
     schema::migrate(db)?;
-    let shuffle = schema::ids_key(db).map(|key| Shuffle { key })?;
+    let id_permutation = schema::ids_key(db).map(|key| IdPermutation { key })?;
     let questions = read::open_questions(db)?;
-    let (state, conditions) = read::stored_state(db, shuffle, boot_id)?;
+    let (state, conditions) = read::stored_state(db, id_permutation, boot_id)?;
     Ok(Loaded {
-        shuffle,
+        id_permutation,
         questions,
         state,
         conditions,
@@ -164,12 +164,12 @@ impl Sqlite {
     pub fn open(path: &Path, boot_id: u128) -> Result<Opened, StoreFault> {
         let mut db = connect(path)?;
         let Loaded {
-            shuffle,
+            id_permutation,
             questions,
             state,
             conditions,
         } = load(&mut db, boot_id)?;
-        let reader = StoreReader::new(connect(path)?, connect(path)?, shuffle);
+        let reader = StoreReader::new(connect(path)?, connect(path)?, id_permutation);
         let writer = Arc::new(Writer::new(db)?);
         let checkpointer = Checkpointer::start(connect(path)?, writer.clone())?;
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);

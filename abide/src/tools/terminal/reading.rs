@@ -177,7 +177,9 @@ impl Reading {
         loop {
             match rule.next(SystemClock.mono()) {
                 Next::Return { partial_line } => return Followed::Return(partial_line),
-                Next::Look => rule.looked(report::waits_for_input_alone(&self.folder)),
+                Next::CheckProcesses => {
+                    rule.processes_checked(report::waits_for_input_alone(&self.folder))
+                }
                 Next::WaitUntil(until) => {
                     if let Woken::More(bytes) = self.wait(seen, until).await {
                         return Followed::More(bytes);

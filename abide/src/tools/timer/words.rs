@@ -22,7 +22,7 @@ pub(super) fn done(
 /// Text about an action that was performed on a timer that has ended since.
 pub(super) fn done_before(act: Act, row: &TimerRow, channel: CompletionChannel) -> String {
     let remaining = row.remaining.unwrap_or_default();
-    let progress = elapsed_and_remaining(row.total.less(remaining), row.total, remaining);
+    let progress = elapsed_and_remaining(row.total.saturating_sub(remaining), row.total, remaining);
     let next = what_next(act, &row.status, channel);
     acted(act, row.id, &progress, &next, Some(row))
 }
@@ -164,7 +164,7 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
         status: status.unwrap_or(api::TimerStatus::Stopped),
         total_duration: row.total.into(),
         timeout_duration: row.standby.unwrap_or(row.total).into(),
-        elapsed_time: row.total.less(remaining).into(),
+        elapsed_time: row.total.saturating_sub(remaining).into(),
         remaining_time: remaining.into(),
         reason,
         mission,

@@ -50,7 +50,13 @@ impl Engine {
         self.phase_changed(step, id);
     }
 
-    pub(super) fn output_grew(&mut self, step: &mut Step<'_>, id: SessionId, bytes: u64, reported: Mono) {
+    pub(super) fn output_grew(
+        &mut self,
+        step: &mut Step<'_>,
+        id: SessionId,
+        bytes: u64,
+        reported: Mono,
+    ) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };

@@ -25,7 +25,7 @@ impl Engine {
             .collect();
         let anchor = self.timers.open(
             step.now,
-            stored.shuffle,
+            stored.id_permutation,
             stored.anchor,
             stored.boot_id,
             stored.next_timer,
@@ -43,8 +43,12 @@ impl Engine {
             let ago = step.now.wall.0.saturating_sub(made.0);
             Steady(now.0.saturating_sub(ago))
         };
-        self.outbox
-            .open(stored.shuffle, stored.next_message, stored.messages, made);
+        self.outbox.open(
+            stored.id_permutation,
+            stored.next_message,
+            stored.messages,
+            made,
+        );
         let agents = self.outbox.agents_with_conversations();
         self.conversations.open(now, agents);
     }

@@ -51,7 +51,7 @@ impl Engine {
                 patience,
             } => {
                 let found = self.timers.find(&caller, timer)?;
-                self.go_on(step, call, found, remaining, standby, patience)
+                self.continue_with(step, call, found, remaining, standby, patience)
             }
             Request::Act {
                 timer,
@@ -244,7 +244,7 @@ impl Engine {
         Ok(slot)
     }
 
-    fn go_on(
+    fn continue_with(
         &mut self,
         step: &mut Step<'_>,
         call: CallId,
@@ -261,7 +261,7 @@ impl Engine {
             Found::Live(slot) => slot,
         };
         self.has_room_to_wait()?;
-        self.timers.go_on(step.now, slot, remaining)?;
+        self.timers.continue_with(step.now, slot, remaining)?;
         let timer = self.view(step.now, slot, self.timers.id(slot))?;
         let stays = timer.kind == Kind::Mission && standby.is_none();
         // The record states a standby of at most the remaining time, which is also the default.

@@ -11,7 +11,7 @@ use super::{
     Act, Anchor, CompletedBy, Countdown, Create, Kind, Refusal, State, Status, StoredTimer, Timer,
     WaitMode,
 };
-use crate::id::{Agent, Conversation, Key, NUMBER_BITS, Shuffle, TimerId};
+use crate::id::{Agent, Conversation, IdPermutation, Key, NUMBER_BITS, TimerId};
 use crate::limit;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
@@ -23,7 +23,7 @@ pub(crate) type Slot = u64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timers {
-    shuffle: Shuffle,
+    id_permutation: IdPermutation,
     anchor: Anchor,
     agents: Vec<Agent>,
     agent_indices: BTreeMap<Agent, u32>,
@@ -138,13 +138,13 @@ impl Timers {
     pub fn open(
         &mut self,
         now: Now,
-        shuffle: Shuffle,
+        id_permutation: IdPermutation,
         anchor: Option<Anchor>,
         boot_id: u128,
         next: u64,
         kept: Vec<StoredTimer>,
     ) -> Anchor {
-        self.shuffle = shuffle;
+        self.id_permutation = id_permutation;
         self.anchor = Anchor::at_start(anchor, boot_id, now);
         self.anchored = Anchored::Gathering;
         self.next = next;
@@ -280,7 +280,7 @@ impl Timers {
 
     /// Timer that this caller may see: its own, or any if the caller is a person.
     pub fn find(&self, caller: &Option<Agent>, id: TimerId) -> Result<Found, Refusal> {
-        let number = self.shuffle.sort(id.0.bits());
+        let number = self.id_permutation.to_number(id.0.bits());
         let live = |agent_index: u32| {
             Some(slot(agent_index, number)).filter(|s| self.live.contains_key(s))
         };
@@ -320,7 +320,7 @@ impl Timers {
             Some(agent) => self.agent_indices.get(agent).map_or(0..0, |p| *p..*p + 1),
             None => 0..self.agents.len() as u32,
         };
-        let after = after.map(|id| self.shuffle.sort(id.0.bits()));
+        let after = after.map(|id| self.id_permutation.to_number(id.0.bits()));
         let from = after.map_or(0, |number| number + 1);
         indices.flat_map(move |agent_index| {
             let range = slot(agent_index, from)..slot(agent_index + 1, 0);
@@ -333,7 +333,7 @@ impl Timers {
     }
 
     pub fn id_of(&self, number: u64) -> TimerId {
-        TimerId::from_bits(self.shuffle.mix(number))
+        TimerId::from_bits(self.id_permutation.to_bits(number))
     }
 
     /// State of a timer that has not ended.
@@ -398,7 +398,7 @@ impl Timers {
     }
 
     /// Continues a timer with this remaining time; its agent waits for it again.
-    pub fn go_on(
+    pub fn continue_with(
         &mut self,
         now: Now,
         slot: Slot,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abide_core::id::Shuffle;
+use abide_core::id::IdPermutation;
 use abide_core::message::{self, About};
 use abide_core::record::{Record, StoredState};
 use abide_core::timer::{self, Anchor, Status};
@@ -153,7 +153,7 @@ impl Book {
         let live = self.timers.values().filter(|row| row.ended.is_none());
         let unseen = self.messages.iter().filter(|(_, letter)| !letter.seen);
         StoredState {
-            shuffle: Shuffle { key: 7 },
+            id_permutation: IdPermutation { key: 7 },
             boot_id,
             anchor: self.anchor,
             next_timer: self.timers.keys().next_back().map_or(0, |last| last + 1),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use abide_core::Record;
-use abide_core::id::Shuffle;
+use abide_core::id::IdPermutation;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use tokio::sync::oneshot;
@@ -32,7 +32,7 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
     let (opened, fault_text) = match opened {
         Ok(opened) => {
             let fault_text = match known {
-                Some(known) if known != opened.state.shuffle.key => Some(format!(
+                Some(known) if known != opened.state.id_permutation.key => Some(format!(
                     "the database {} was lost: it was missing, or empty. The timers, questions and messages in it \
                      are gone",
                     path.display()
@@ -62,7 +62,7 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
         }
         Err(fault) => return Err(fault),
     };
-    let key = opened.state.shuffle.key;
+    let key = opened.state.id_permutation.key;
     if known != Some(key)
         && let Err(fault) = secret::write(&key_file(path), &format!("{key:016x}"))
     {
@@ -246,11 +246,11 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
 /// Opens without a database: nothing is stored, and calls that need storage are refused.
 fn open_without_database(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
     let db = in_memory()?;
-    let shuffle = schema::ids_key(&db).map(|key| Shuffle { key })?;
-    let (state, conditions) = read::stored_state(&db, shuffle, boot_id)?;
+    let id_permutation = schema::ids_key(&db).map(|key| IdPermutation { key })?;
+    let (state, conditions) = read::stored_state(&db, id_permutation, boot_id)?;
     Ok(Opened {
         store: Arc::new(NoDatabase(why.to_owned())),
-        reader: StoreReader::new(db, in_memory()?, shuffle),
+        reader: StoreReader::new(db, in_memory()?, id_permutation),
         questions: Vec::new(),
         state,
         conditions,

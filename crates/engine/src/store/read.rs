@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use abide_core::id::Shuffle;
+use abide_core::id::IdPermutation;
 use abide_core::limit;
 use abide_core::message::{self, About};
 use abide_core::record::StoredState;
@@ -47,22 +47,22 @@ pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Questio
 /// Timers that have not ended and messages that have not been seen.
 pub(super) fn stored_state(
     db: &Connection,
-    shuffle: Shuffle,
+    id_permutation: IdPermutation,
     boot_id: u128,
 ) -> Result<(StoredState, Conditions), StoreFault> {
     let next = |table: &str| -> Result<u64, StoreFault> {
         let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
         Ok(db.query_row(&sql, [], |row| row.get(0))?)
     };
-    let (timers, conditions) = timers(db, shuffle)?;
+    let (timers, conditions) = timers(db, id_permutation)?;
     let state = StoredState {
-        shuffle,
+        id_permutation,
         boot_id,
         anchor: anchor(db)?,
         next_timer: next("timer")?,
         next_message: next("message")?,
         timers,
-        ended: ended(db, shuffle)?,
+        ended: ended(db, id_permutation)?,
         messages: messages(db)?,
     };
     Ok((state, conditions))
@@ -104,7 +104,7 @@ impl NameCache {
 
 fn timers(
     db: &Connection,
-    shuffle: Shuffle,
+    id_permutation: IdPermutation,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut found = Vec::new();
@@ -138,7 +138,7 @@ fn timers(
                 agent: agent.clone(),
                 since: Wall(row.get(11)?),
             };
-            conditions.push((TimerId::from_bits(shuffle.mix(number)), until));
+            conditions.push((TimerId::from_bits(id_permutation.to_bits(number)), until));
         }
         found.push(timer::StoredTimer {
             number,
@@ -163,7 +163,10 @@ fn timers(
 }
 
 /// Timers that ended last, oldest first.
-fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
+fn ended(
+    db: &Connection,
+    id_permutation: IdPermutation,
+) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut select = db.prepare(
         "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
@@ -191,7 +194,7 @@ fn ended(db: &Connection, shuffle: Shuffle) -> Result<Vec<(Timer, Option<Key>)>,
             },
         };
         let timer = Timer {
-            id: TimerId::from_bits(shuffle.mix(number)),
+            id: TimerId::from_bits(id_permutation.to_bits(number)),
             number,
             agent: Agent(names.of(&agent)),
             conversation: conversations.conversation(row.get(10)?),
@@ -261,7 +264,7 @@ pub struct StoreReader {
     db: Mutex<Connection>,
     /// Connection for queries that read many rows, so that they do not block the others.
     pub(super) scan_db: Mutex<Connection>,
-    pub(super) shuffle: Shuffle,
+    pub(super) id_permutation: IdPermutation,
 }
 
 /// Row of a timer.
@@ -382,17 +385,17 @@ const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_
      FROM message";
 
 impl StoreReader {
-    pub(crate) fn new(db: Connection, scan_db: Connection, shuffle: Shuffle) -> Self {
+    pub(crate) fn new(db: Connection, scan_db: Connection, id_permutation: IdPermutation) -> Self {
         StoreReader {
             db: Mutex::new(db),
             scan_db: Mutex::new(scan_db),
-            shuffle,
+            id_permutation,
         }
     }
 
     /// One timer, ended or not.
     pub fn timer(&self, id: TimerId) -> Result<Option<TimerRow>, StoreFault> {
-        let number = self.shuffle.sort(id.0.bits());
+        let number = self.id_permutation.to_number(id.0.bits());
         let db = self.db.lock().expect("no holder panics");
         let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
         Ok(select
@@ -408,7 +411,7 @@ impl StoreReader {
         in_transaction(&self.db(), |db| {
             let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
             let rows = ids.iter().map(|id| {
-                let number = self.shuffle.sort(id.0.bits());
+                let number = self.id_permutation.to_number(id.0.bits());
                 let row = select.query_row([number], |row| self.timer_row(row));
                 Ok(row.optional()?)
             });
@@ -524,14 +527,14 @@ impl StoreReader {
 
     /// Number of a message with this id.
     pub fn message_number(&self, id: MessageId) -> u64 {
-        self.shuffle.for_messages().sort(id.0.bits())
+        self.id_permutation.for_messages().to_number(id.0.bits())
     }
 
     pub(super) fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
         let number: u64 = row.get(0)?;
         let word: String = row.get(2)?;
         Ok(TimerRow {
-            id: TimerId::from_bits(self.shuffle.mix(number)),
+            id: TimerId::from_bits(self.id_permutation.to_bits(number)),
             agent: row.get(1)?,
             kind: kind(&word),
             purpose: row.get(3)?,
@@ -586,7 +589,7 @@ mod tests {
         let mut db = connect(&path).expect("a database");
         schema::migrate(&mut db).expect("tables");
         let scan_db = connect(&path).expect("a database");
-        StoreReader::new(db, scan_db, Shuffle { key: 1 })
+        StoreReader::new(db, scan_db, IdPermutation { key: 1 })
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl StoreReader {
             .query_row(params_from_iter(&filter.values), |row| row.get(0))?;
         let (first, second) = query.order.keys();
         if let Some(after) = query.after {
-            let number = self.shuffle.sort(after.0.bits());
+            let number = self.id_permutation.to_number(after.0.bits());
             let find = format!("SELECT {first}, {second} FROM timer WHERE number = ?");
             let place = db
                 .prepare_cached(&find)?

@@ -47,7 +47,7 @@ pub fn timer_message(id: TimerId, row: Option<&TimerRow>) -> String {
 
 /// The completion of a timer: what it was for, how long it took and why it ended.
 pub fn timer_completion(row: &TimerRow) -> String {
-    let elapsed = row.total.less(row.remaining.unwrap_or_default());
+    let elapsed = row.total.saturating_sub(row.remaining.unwrap_or_default());
     let mut text = format!(
         "Timer '{}' has completed.\n{}: {}\nTotal duration: {}\nElapsed time: {}",
         row.id,

@@ -50,7 +50,7 @@ pub async fn run(
     let mut tries = JoinSet::new();
     loop {
         task.drop_idle();
-        task.record_held_back().await;
+        task.record_budget_delay().await;
         let alarm = task.wakers.values().filter_map(|w| w.waker.alarm()).min();
         let alarm = alarm.map(|at| task.to_mono(at));
         tokio::select! {
@@ -105,7 +105,7 @@ struct WakerState {
     /// True if there are more messages in the database than in the queue.
     more: bool,
     /// Time until which the budget holds the queue back, once that has been recorded.
-    held_back: Option<Steady>,
+    budget_delay: Option<Steady>,
     /// Messages that a person asked to send again, regardless of the settings.
     requested: BTreeSet<u64>,
 }
@@ -115,7 +115,7 @@ impl WakerState {
         WakerState {
             waker: Waker::new(rules(config)),
             more: false,
-            held_back: None,
+            budget_delay: None,
             requested: BTreeSet::new(),
         }
     }
@@ -335,7 +335,7 @@ impl WakerTask {
                 continue;
             };
             if let Some(state) = self.state(key, config) {
-                state.waker.urge(now, row.number);
+                state.waker.send_now(now, row.number);
                 state.requested.insert(row.number);
                 let delivery = self.delivery(row.number, config);
                 let again = Delivery {
@@ -566,12 +566,12 @@ impl WakerTask {
     }
 
     /// Records that the budget holds messages back, and until when.
-    async fn record_held_back(&mut self) {
+    async fn record_budget_delay(&mut self) {
         let mut held = Vec::new();
         for ((index, ..), state) in &mut self.wakers {
-            let until = state.waker.held_back();
-            if until != state.held_back {
-                state.held_back = until;
+            let until = state.waker.budget_delay();
+            if until != state.budget_delay {
+                state.budget_delay = until;
                 let messages = state.waker.waiting().collect::<Vec<_>>();
                 held.extend(until.map(|until| (*index, until, messages)));
             }

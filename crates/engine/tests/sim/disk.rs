@@ -74,7 +74,7 @@ impl Disk {
 
     pub fn load(&self) -> (Loaded, StoreReader) {
         let loaded = store::load(&mut self.db.lock().unwrap(), 1).expect("a database");
-        let reader = StoreReader::new(memory(), memory(), loaded.shuffle);
+        let reader = StoreReader::new(memory(), memory(), loaded.id_permutation);
         (loaded, reader)
     }
 
