@@ -39,7 +39,7 @@ pub fn tools(all: &[ToolDescription]) -> String {
             "\n## {}\n\n{}\n\n{}\n\n### Fields of {}\n\n",
             tool.name,
             safe(&tool.template.replace("{shell}", SHELL)),
-            nature(tool),
+            effect_sentence(tool),
             tool.name
         );
         fields(&mut page, &(tool.input)());
@@ -50,7 +50,7 @@ pub fn tools(all: &[ToolDescription]) -> String {
 }
 
 /// Sentence about what a tool may change, for the page.
-fn nature(tool: &ToolDescription) -> String {
+fn effect_sentence(tool: &ToolDescription) -> String {
     let acts = match tool.effect {
         ToolEffect::Reads => "only looks",
         ToolEffect::Changes => "changes things but destroys nothing",

@@ -112,7 +112,7 @@ impl Requester {
     pub async fn is_inside(&self, view: &SessionView) -> bool {
         match &self.kind {
             RequesterKind::Local(peer) | RequesterKind::Agent(peer) => {
-                tools::is_own(view, peer.clone()).await
+                tools::is_process_of(view, peer.clone()).await
             }
             // A person was checked to be outside every session.
             RequesterKind::Person(..) => false,

@@ -20,7 +20,7 @@ use super::requester::Requester;
 use super::run_request::PtySize;
 use super::sessions::session_from;
 use crate::signals;
-use crate::tools::{self, BadInput, harmless};
+use crate::tools::{self, BadInput, escape_invisible};
 use abide_engine::SessionView;
 use abide_engine::screen::Size;
 use abide_session::frame::{Once, ToKeeper};
@@ -247,6 +247,6 @@ fn session_ended(id: SessionId) -> Problem {
 
 impl From<BadInput> for Problem {
     fn from(bad: BadInput) -> Self {
-        Problem::bad_input(harmless(&bad.0))
+        Problem::bad_input(escape_invisible(&bad.0))
     }
 }

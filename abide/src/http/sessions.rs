@@ -20,7 +20,7 @@ use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::tools::context;
 use super::{State, pagination, session_activity};
-use crate::tools::{self, count_again, in_seconds, leftovers, session_status, session_summary};
+use crate::tools::{self, in_seconds, leftovers, recount_output, session_status, session_summary};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config;
@@ -123,7 +123,7 @@ pub async fn get(
 ) -> Result<JsonResponse<Session>, Problem> {
     let view = requester.session(&state, &id)?;
     let mut session = session_from(&view);
-    count_again(&view, &mut session.summary);
+    recount_output(&view, &mut session.summary);
     Ok(JsonResponse(session))
 }
 

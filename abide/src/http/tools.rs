@@ -44,7 +44,7 @@ pub async fn call(
     headers: HeaderMap,
     JsonBody(arguments): JsonBody,
 ) -> Result<Response, Problem> {
-    if let Some(id) = tools::moves_limits_of(&name, &arguments)
+    if let Some(id) = tools::session_of_limit_change(&name, &arguments)
         && let Ok(view) = requester.session(&state, id)
     {
         let own = session_actions::check_not_inside(&requester, &view).await;

@@ -96,12 +96,12 @@ pub async fn run(
     }
     let tool = request.name;
     let arguments = request.arguments.unwrap_or_default();
-    if let Some(id) = tools::moves_limits_of(&tool, &arguments)
+    if let Some(id) = tools::session_of_limit_change(&tool, &arguments)
         && let Some(view) = id
             .parse()
             .ok()
             .and_then(|id| server.handle.published().session(id))
-        && tools::is_own(&view, origin.peer.clone()).await
+        && tools::is_process_of(&view, origin.peer.clone()).await
     {
         let refused = ToolResult::error(ErrorCode::Forbidden, tools::OWN_LIMITS.into());
         return Ok(refused.into());

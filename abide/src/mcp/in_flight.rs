@@ -90,8 +90,8 @@ impl InFlightTable {
     /// by another request.
     pub fn finish(&self, id: &RequestId, request: &Arc<InFlight>) -> bool {
         let mut all = self.all();
-        let is_own = all.get(id).is_some_and(|own| Arc::ptr_eq(own, request));
-        is_own && all.remove(id).is_some()
+        let is_process_of = all.get(id).is_some_and(|own| Arc::ptr_eq(own, request));
+        is_process_of && all.remove(id).is_some()
     }
 }
 

@@ -47,7 +47,7 @@ impl Presentation {
 
     /// Result for a client.
     pub fn result(self, result: ToolResult) -> CallToolResult {
-        let mut fields = lean(result.to_fields());
+        let mut fields = without_empty_fields(result.to_fields());
         if let Presentation::ForModels { names_session } = self {
             let status = fields.get("status").and_then(Value::as_str);
             let running = status.is_some_and(|status| status.eq_ignore_ascii_case("running"));
@@ -66,7 +66,7 @@ impl Presentation {
 
 /// Fields without nulls, zeros, empty lists and repeats of the text. An exit code that nobody saw stays `null`. Entries of
 /// lists stay whole, because their schemas require all fields.
-fn lean(mut fields: Map<String, Value>) -> Map<String, Value> {
+fn without_empty_fields(mut fields: Map<String, Value>) -> Map<String, Value> {
     let lost = fields.get("end").is_some_and(|end| end == "lost");
     fields.retain(|name, value| {
         let name = name.as_str();
@@ -88,11 +88,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn leaned(fields: Value) -> Value {
+    fn presented(fields: Value) -> Value {
         let Value::Object(fields) = fields else {
             panic!("fields are an object");
         };
-        Value::Object(lean(fields))
+        Value::Object(without_empty_fields(fields))
     }
 
     #[test]
@@ -106,15 +106,15 @@ mod tests {
             "text": "hi", "exit_code": 0, "bytes_total": 3, "timeout": false,
             "timers": [{"elapsed_time": 0, "stop_reason": null}],
         });
-        assert_eq!(leaned(full), expected);
+        assert_eq!(presented(full), expected);
     }
 
     #[test]
     fn exit_code_of_a_lost_session_stays_null() {
         let lost = json!({"end": "lost", "exit_code": null});
-        assert_eq!(leaned(lost.clone()), lost);
+        assert_eq!(presented(lost.clone()), lost);
         let running = json!({"status": "running", "exit_code": null});
-        assert_eq!(leaned(running), json!({"status": "running"}));
+        assert_eq!(presented(running), json!({"status": "running"}));
     }
 
     const FEW: Presentation = Presentation::ForModels {

@@ -52,11 +52,11 @@ pub(super) fn key(given: Option<Text>, context: &Context) -> Option<Key> {
 
 /// Given text, shortened for a sentence and without invisible characters.
 pub(crate) fn shown_text(text: &str) -> String {
-    harmless(&arguments::shown_text(text))
+    escape_invisible(&arguments::shown_text(text))
 }
 
 /// Text in which invisible characters are replaced.
-pub(crate) fn harmless(text: &str) -> String {
+pub(crate) fn escape_invisible(text: &str) -> String {
     let visible = |c| match is_invisible(c) {
         true => '\u{FFFD}',
         false => c,

@@ -139,7 +139,7 @@ impl Reader<'_> {
         depth: usize,
     ) -> Result<Condition, BadInput> {
         let list = fields.remove(kind).unwrap_or_default();
-        nothing_else(fields, at, kind)?;
+        refuse_other_fields(fields, at, kind)?;
         let at = &format!("{at}.{kind}");
         let Value::Array(list) = list else {
             return Err(wrong(at, "a list of conditions", &list));
@@ -191,7 +191,7 @@ impl Reader<'_> {
                 "`{at}.matches` has no meaning for a file that is to be gone; leave one of them out."
             )));
         }
-        nothing_else(fields, at, "file, is, matches")?;
+        refuse_other_fields(fields, at, "file, is, matches")?;
         Ok(Condition::File(File { path, is, matches }))
     }
 
@@ -224,7 +224,7 @@ impl Reader<'_> {
             }
             _ => return Err(wrong(&format!("{at}.is"), "ended", &is)),
         };
-        nothing_else(fields, at, "session, is, output")?;
+        refuse_other_fields(fields, at, "session, is, output")?;
         Ok(Condition::Session {
             session: view.id,
             want,
@@ -238,7 +238,7 @@ impl Reader<'_> {
             return Err(wrong(here, "a command line", &Value::String(command)));
         }
         let every_ms = every(&mut fields, at)?.unwrap_or(EVERY_MS);
-        nothing_else(fields, at, "command, every")?;
+        refuse_other_fields(fields, at, "command, every")?;
         let mut env = self.context.env.iter();
         let search_path = env.find(|(name, _)| name == "PATH");
         Ok(Condition::Command(Command {
@@ -275,7 +275,7 @@ fn port(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput>
     const ALLOWED: &str = "a port from 1 to 65535, such as 3000 or \"host:3000\"";
     let given = fields.remove("port").unwrap_or_default();
     let every_ms = every(&mut fields, at)?;
-    nothing_else(fields, at, "port, every")?;
+    refuse_other_fields(fields, at, "port, every")?;
     let number = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
     let found = match &given {
         Value::Number(given) => {
@@ -329,7 +329,7 @@ fn url(mut fields: Map<String, Value>, at: &str) -> Result<Condition, BadInput> 
     };
     let body = pattern(fields.remove("body"), &format!("{at}.body"))?;
     let every_ms = every(&mut fields, at)?;
-    nothing_else(fields, at, "url, status, body, every")?;
+    refuse_other_fields(fields, at, "url, status, body, every")?;
     let bad = || {
         wrong(
             here,
@@ -388,7 +388,7 @@ fn text(given: Option<Value>, at: &str) -> Result<String, BadInput> {
     }
 }
 
-fn nothing_else(fields: Map<String, Value>, at: &str, known: &str) -> Result<(), BadInput> {
+fn refuse_other_fields(fields: Map<String, Value>, at: &str, known: &str) -> Result<(), BadInput> {
     match fields.into_iter().find(|(_, value)| !value.is_null()) {
         None => Ok(()),
         Some((field, _)) => Err(BadInput(format!(

@@ -61,7 +61,7 @@ impl ReadMessages {
             }
             [] => "No messages.".into(),
             messages => {
-                let (mut text, list) = told(handle, messages);
+                let (mut text, list) = text_and_fields(handle, messages);
                 delivered = list;
                 if more > 0 {
                     text.push_str(&format!("\n\n{more} more: call read_messages again."));
@@ -81,7 +81,7 @@ impl ReadMessages {
 }
 
 /// Text and fields of messages. Messages whose content the caller already knows are left out.
-pub(super) fn told(
+pub(super) fn text_and_fields(
     handle: &Handle,
     messages: &[ReturnedMessage],
 ) -> (String, Vec<DeliveredMessage>) {

@@ -32,16 +32,16 @@ use serde_json::{Map, Value};
 
 pub use abide_api::arguments::BadInput;
 use args::key;
-pub(crate) use args::{harmless, shown_text as shown};
+pub(crate) use args::{escape_invisible, shown_text as shown};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::written as written_condition;
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
 pub(crate) use messages::subject as message_subject;
 pub use question::{question_fields, question_text};
 pub(crate) use report::{
-    count_again, in_seconds, leftovers, status as session_status, summary as session_summary,
+    in_seconds, leftovers, recount_output, status as session_status, summary as session_summary,
 };
-pub(crate) use terminal::{OWN_LIMITS, is_own, moves_limits_of, undying};
+pub(crate) use terminal::{OWN_LIMITS, is_process_of, session_of_limit_change, undying};
 pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};
 
 use abide_engine::probe::{Condition, Fingerprint};
@@ -110,7 +110,7 @@ pub enum NotCalled {
 
 impl From<BadInput> for NotCalled {
     fn from(bad: BadInput) -> Self {
-        NotCalled::BadInput(BadInput(harmless(&bad.0)))
+        NotCalled::BadInput(BadInput(escape_invisible(&bad.0)))
     }
 }
 
@@ -444,7 +444,7 @@ impl ToolCall {
         if let Some((_, messages)) = &self.appended
             && messages.iter().any(|message| !message.known)
         {
-            let (text, list) = messages::told(&self.handle, messages);
+            let (text, list) = messages::text_and_fields(&self.handle, messages);
             result.text.push_str("\n\n");
             result.text.push_str(&text);
             result.messages = Some(list);

@@ -4,7 +4,7 @@ use abide_api::{Id, Question};
 use abide_core::Millis;
 use abide_output::digest::rendered_rows;
 
-use super::report::{doing, in_seconds, safe};
+use super::report::{activity_text, in_seconds, safe};
 use abide_engine::QuestionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::text::whole_seconds;
@@ -19,8 +19,8 @@ pub fn question_text(question: &QuestionView) -> String {
         "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
         question.state.idle,
         safe(&question.command),
-        whole_seconds(ran_by_now(question)),
-        doing(question.facts.as_ref(), question.cpu_percent)
+        whole_seconds(run_time(question)),
+        activity_text(question.facts.as_ref(), question.cpu_percent)
     );
     let last = last_line(question);
     if !last.is_empty() {
@@ -39,7 +39,7 @@ fn last_line(question: &QuestionView) -> String {
 }
 
 /// Time that the command has run by now; the answer may come long after the question was asked.
-fn ran_by_now(question: &QuestionView) -> Millis {
+fn run_time(question: &QuestionView) -> Millis {
     let asked = question.state.asked.0;
     question.ran + Millis(SystemClock.now().wall.0.saturating_sub(asked))
 }
@@ -58,7 +58,7 @@ pub fn question_fields(question: &QuestionView) -> Question {
         idle: in_seconds(question.state.idle),
         running_for: in_seconds(question.ran),
         last_line: last_line(question),
-        doing: doing(question.facts.as_ref(), question.cpu_percent),
+        doing: activity_text(question.facts.as_ref(), question.cpu_percent),
         waiting_for_input: question
             .facts
             .is_some_and(|facts| facts.waiting_for_input()),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_late_is_told_how_long_it_has_run_by_then() {
+    fn question_asked_late_states_run_time_until_then() {
         let text = question_text(&question(&[b"cc main.c"]));
         let begin =
             "Command has been idle for 60s. Continue waiting?\n  command: make\n  running for 1h1m";

@@ -46,7 +46,7 @@ pub(super) fn read_launch<L>(args: CommandArgs<L>, context: &Context) -> LaunchO
     let secrets = Arc::new(secrets_in(&given));
     LaunchOptions {
         inherited_limits: context.inherited_limits.clone(),
-        ..LaunchOptions::plain(cwd, laid_over(&context.env, given, false), stdin, secrets)
+        ..LaunchOptions::plain(cwd, merged_env(&context.env, given, false), stdin, secrets)
     }
 }
 
@@ -59,7 +59,7 @@ pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFinger
 }
 
 /// Inherited environment with the variables that the call sets or removes.
-pub(super) fn laid_over(
+pub(super) fn merged_env(
     inherited: &[Variable],
     given: Vec<(OsString, Option<OsString>)>,
     pty: bool,
@@ -117,7 +117,7 @@ pub(super) fn summary_with(
         (None, _) => ran_until_now(view),
     };
     let (bytes_total, bytes_dropped) = ending.map_or_else(
-        || extent.unwrap_or_else(|| so_far(view)),
+        || extent.unwrap_or_else(|| written_and_missing(view)),
         |ending| (ending.bytes, ending.dropped),
     );
     SessionSummary {
@@ -141,8 +141,8 @@ pub(crate) fn in_seconds(time: Millis) -> f64 {
 }
 
 /// Counts the output of an ended session again: background processes of the command may have written since.
-pub(crate) fn count_again(view: &SessionView, summary: &mut SessionSummary) {
-    let (total, dropped) = so_far(view);
+pub(crate) fn recount_output(view: &SessionView, summary: &mut SessionSummary) {
+    let (total, dropped) = written_and_missing(view);
     if view.ending().is_some_and(|ending| ending.bytes < total) {
         (summary.bytes_total, summary.bytes_dropped) = (total, dropped);
     }
@@ -150,7 +150,7 @@ pub(crate) fn count_again(view: &SessionView, summary: &mut SessionSummary) {
 
 /// Bytes written so far, and how many of them are missing from the log. If the log cannot be read, the counts
 /// that the view has.
-fn so_far(view: &SessionView) -> (u64, u64) {
+fn written_and_missing(view: &SessionView) -> (u64, u64) {
     let log = Log::open(&view.folder).counting(view.bytes());
     let dropped = view.ending().map_or(0, |ending| ending.dropped);
     log.extent().unwrap_or((view.bytes(), dropped))
@@ -234,7 +234,7 @@ fn lines_left_out(stream: &Digested) -> String {
 }
 
 /// Reason of the end of a command, if the command did not exit by itself and its exit code does not show why.
-pub(super) fn not_by_itself(view: &SessionView) -> Option<&'static str> {
+pub(super) fn forced_end_reason(view: &SessionView) -> Option<&'static str> {
     let ending = view.ending()?;
     match ending.end {
         _ if ending.exit.is_none() => {
@@ -333,12 +333,12 @@ fn activity(now: &Facts, cpu: u32) -> Activity {
     Activity {
         waiting_for_input: now.waiting_for_input(),
         cpu,
-        doing: doing(Some(now), cpu),
+        doing: activity_text(Some(now), cpu),
     }
 }
 
 /// Description of what a command does, with its CPU use.
-pub(super) fn doing(facts: Option<&Facts>, cpu_percent: u32) -> String {
+pub(super) fn activity_text(facts: Option<&Facts>, cpu_percent: u32) -> String {
     match (facts.map(|facts| facts.doing), cpu_percent) {
         (Some(Doing::Busy), cpu) => format!("busy (CPU {cpu}%)"),
         (Some(Doing::Sleeping), cpu @ 1..) => format!("sleeping (CPU {cpu}%)"),

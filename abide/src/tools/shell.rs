@@ -45,7 +45,7 @@ pub(super) async fn result(
     if let Outcome::Cancelled(_) = outcome {
         warnings.push("command execution cancelled by user".into());
     } else if !running && !timed_out {
-        warnings.extend(report::not_by_itself(view).map(str::to_owned));
+        warnings.extend(report::forced_end_reason(view).map(str::to_owned));
     }
     let (out, err) = part.two_streams(command.output).await;
     let mut error = report::fault(view);

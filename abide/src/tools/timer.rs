@@ -383,7 +383,7 @@ fn no_such(given: String) -> (Request, TimerCall) {
 impl TimerTool {
     pub(super) fn result(&self, handle: &Handle, outcome: Outcome) -> ToolResult {
         match outcome {
-            Outcome::Timer(timer, why) => self.told(handle, &timer, why),
+            Outcome::Timer(timer, why) => self.timer_result(handle, &timer, why),
             Outcome::Timers(timers) => self.list(handle, &timers),
             Outcome::Refused(Refusal::Timer(refusal)) => self.refused(handle, refusal),
             Outcome::Refused(refusal) => refused(&refusal),
@@ -394,7 +394,7 @@ impl TimerTool {
         }
     }
 
-    fn told(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
+    fn timer_result(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
         let row = match (&self.given, why) {
             (Some(given), Why::Made) => Some(given.row(timer)),
             _ => handle.store_reader().timer(timer.id).ok().flatten(),

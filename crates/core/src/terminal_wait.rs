@@ -5,7 +5,7 @@ use crate::time::{Millis, Mono};
 
 /// Time without output after which the output counts as complete.
 pub const QUIET: Millis = Millis(150);
-/// Shorter time without output, after which the processes are looked at: if they wait for input and for nothing else,
+/// Shorter time without output, after which the processes are checked: if they wait for input and for nothing else,
 /// the output is complete.
 pub const PROMPT: Millis = Millis(10);
 /// Longest wait of a start and of an input for output, and of a read for more output behind a line.
@@ -34,7 +34,7 @@ pub enum Next {
         /// Include a line that has no newline yet.
         partial_line: bool,
     },
-    /// Look whether the processes wait for input, and report it with [`TerminalWait::looked`].
+    /// Check whether the processes wait for input, and report it with [`TerminalWait::processes_checked`].
     CheckProcesses,
     /// Wait for output until this time.
     WaitUntil(Mono),
@@ -63,8 +63,8 @@ pub struct TerminalWait {
     last_output: Mono,
     /// Time at which a complete line was unread for the first time.
     lines_since: Option<Mono>,
-    /// The processes were looked at after the last output, and did other things than wait for input.
-    looked: bool,
+    /// The processes were checked after the last output, and did other things than wait for input.
+    processes_checked: bool,
     /// Number of looks before the first output.
     silent_looks: u32,
     /// No more output comes without input, or ever.
@@ -100,7 +100,7 @@ impl TerminalWait {
             unread: Unread::Nothing,
             last_output: now,
             lines_since: None,
-            looked: false,
+            processes_checked: false,
             silent_looks: 0,
             complete: false,
         }
@@ -113,16 +113,16 @@ impl TerminalWait {
         }
         self.unread = unread;
         self.last_output = at;
-        self.looked = false;
+        self.processes_checked = false;
         if matches!(unread, Unread::Lines | Unread::Full) {
             self.lines_since.get_or_insert(at.max(self.began));
         }
     }
 
-    /// The processes were looked at: they wait for input and for nothing else, or do other things.
+    /// The processes were checked: they wait for input and for nothing else, or do other things.
     pub fn processes_checked(&mut self, only_input: bool) {
         self.complete |= only_input;
-        self.looked = true;
+        self.processes_checked = true;
         if self.unread == Unread::Nothing {
             self.silent_looks += 1;
         }
@@ -182,7 +182,7 @@ impl TerminalWait {
                 Some(self.began + Millis(PROMPT.0 * factor))
             }
             (Unread::Nothing, _) => None,
-            _ if self.looked => None,
+            _ if self.processes_checked => None,
             _ => Some(self.last_output + PROMPT),
         }
     }

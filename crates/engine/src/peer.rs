@@ -88,7 +88,7 @@ impl Peer {
             },
         };
         let own = processes(session);
-        let is_own = |pid: &i32| {
+        let is_process_of = |pid: &i32| {
             let marked = match mark::of(*pid) {
                 Some(Mark::Session(id)) => id.to_string() == session.session,
                 Some(Mark::Altered) | None => true,
@@ -96,7 +96,7 @@ impl Peer {
             };
             marked || own.iter().any(|(own, _)| own == pid)
         };
-        owners.is_empty() && local || owners.iter().any(is_own)
+        owners.is_empty() && local || owners.iter().any(is_process_of)
     }
 }
 

@@ -227,7 +227,7 @@ impl ActionRunner {
 pub(crate) const OWN_LIMITS: &str = "a command cannot change its own limits";
 
 /// Id of the session whose limits a call would move; `None` for all other calls.
-pub(crate) fn moves_limits_of<'a>(
+pub(crate) fn session_of_limit_change<'a>(
     tool: &str,
     arguments: &'a Map<String, Value>,
 ) -> Option<&'a str> {
@@ -239,7 +239,7 @@ pub(crate) fn moves_limits_of<'a>(
 }
 
 /// True if the caller is a process of this session. Reading procfs takes a while, so a blocking thread does it.
-pub(crate) async fn is_own(view: &SessionView, caller: Peer) -> bool {
+pub(crate) async fn is_process_of(view: &SessionView, caller: Peer) -> bool {
     let folder = view.folder.clone();
     let look = move || {
         let meta = folder::read_meta(&folder).ok().flatten();

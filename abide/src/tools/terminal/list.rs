@@ -72,8 +72,8 @@ impl ActionRunner {
                 } else {
                     ""
                 },
-                spoken(age),
-                spoken(idle)
+                whole_seconds(age),
+                whole_seconds(idle)
             ));
             let command = cut(
                 &self.mask(view, view.state.command.to_string()),
@@ -153,6 +153,6 @@ fn cut(command: &str, most: usize) -> String {
 }
 
 /// Duration in whole seconds, as text.
-fn spoken(millis: u64) -> String {
+fn whole_seconds(millis: u64) -> String {
     Millis(millis / 1_000 * 1_000).to_string()
 }

@@ -158,7 +158,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-pub(crate) use control::{OWN_LIMITS, is_own, moves_limits_of, undying};
+pub(crate) use control::{OWN_LIMITS, is_process_of, session_of_limit_change, undying};
 
 /// Performs an action. `None`: the daemon is stopping.
 pub(super) async fn perform(action: Action, runner: ActionRunner) -> Option<FinishedCall> {
@@ -289,7 +289,7 @@ impl ActionRunner {
         }
         if !view.is_running() {
             report::leftovers(view, &mut summary);
-            report::count_again(view, &mut summary);
+            report::recount_output(view, &mut summary);
         }
         report::mask_processes(&mut summary, |text| self.mask(view, text));
         let state = TerminalState {

@@ -84,7 +84,7 @@ impl Reading {
     /// Clamps a cursor to the end of the log. A cursor beyond the end (invented by the caller, or left by a
     /// power failure that truncated the log) would skip output that comes later.
     fn within(&mut self, from: Cursor) -> io::Result<Cursor> {
-        let end = self.look_how_much()?;
+        let end = self.written_bytes()?;
         Ok(if from.offset() > end {
             Cursor::at(end)
         } else {
@@ -93,7 +93,7 @@ impl Reading {
     }
 
     /// Number of bytes written, including those that are missing from the log.
-    fn look_how_much(&mut self) -> io::Result<u64> {
+    fn written_bytes(&mut self) -> io::Result<u64> {
         let (written, missing) = self.log.extent()?;
         self.lossy |= missing > 0;
         Ok(*self.known.insert(written))
@@ -256,7 +256,7 @@ impl Reading {
         let log = self.log.clone();
         let known = match self.known {
             Some(known) => known,
-            None => self.look_how_much()?,
+            None => self.written_bytes()?,
         };
         let page = if known.saturating_sub(from.offset()) <= (64 << 10) {
             unread_lines::read(&log, known, from, most, open, &mut self.begun)?
@@ -279,7 +279,7 @@ impl Reading {
 
     /// Takes a progress report of the keeper. At the end of the output the extent of the log is read again:
     /// the last bytes may have been written without a report.
-    fn heard(&mut self, progress: LogProgress, ended: bool) {
+    fn progress_reported(&mut self, progress: LogProgress, ended: bool) {
         self.ended |= ended;
         self.log = self.log.clone().counting(progress.bytes);
         self.known = match self.ended {
@@ -328,7 +328,7 @@ impl Reading {
         tokio::select! {
             biased;
             (progress, ended) = more => {
-                self.heard(progress, ended);
+                self.progress_reported(progress, ended);
                 Woken::More(progress.bytes)
             }
             () = pause(patience) => Woken::TimeUp,
@@ -355,7 +355,7 @@ mod tests {
 
     /// The keeper had reported five bytes when two more were written to the same piece of the log.
     #[test]
-    fn what_was_seen_unasked_is_seen_again() {
+    fn bytes_seen_without_a_report_are_returned_by_the_next_read() {
         use std::io::Write;
         use std::os::fd::AsFd;
         let folder = tempfile::tempdir().unwrap();

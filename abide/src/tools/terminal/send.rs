@@ -91,7 +91,7 @@ impl ActionRunner {
             Ok((written, _)) => written,
             Err(fault) => return Some(Err(unreadable(&fault))),
         };
-        if runs && let Err(refused) = self.type_in(&view, &bytes).await {
+        if runs && let Err(refused) = self.send_paced(&view, &bytes).await {
             return Some(Err(refused));
         }
         if runs && end {
@@ -160,7 +160,7 @@ impl ActionRunner {
     }
 
     /// Sends input, no faster than the program reads it.
-    async fn type_in(&self, view: &SessionView, bytes: &[u8]) -> Result<(), Refused> {
+    async fn send_paced(&self, view: &SessionView, bytes: &[u8]) -> Result<(), Refused> {
         let mut sent = 0;
         let keepers = self.handle.keepers();
         for part in bytes.chunks(PART) {

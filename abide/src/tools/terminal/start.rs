@@ -50,7 +50,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
     let key = key(args.idempotency_key, context);
     let secrets = Arc::new(report::secrets_in(&given));
     let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
-    let mut env = report::laid_over(&context.env, given, pty);
+    let mut env = report::merged_env(&context.env, given, pty);
     if pty && !names_term {
         env.retain(|(name, _)| !of_another_terminal(name));
         env.push((OsString::from("TERM"), OsString::from(TERM)));

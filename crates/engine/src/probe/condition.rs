@@ -159,7 +159,7 @@ impl Condition {
     }
 
     /// True if a probe of it takes time, so that the result may be out of date when it arrives.
-    pub fn takes_a_while(&self) -> bool {
+    pub fn is_slow(&self) -> bool {
         matches!(self, Condition::Command(_) | Condition::Url(_))
     }
 }

@@ -471,7 +471,7 @@ fn to_recheck<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
     match held.split_last() {
         Some((last, earlier)) if !earlier.is_empty() => {
             let last = last.1.by.iter();
-            let last = last.filter(|leaf| leaf.condition.takes_a_while());
+            let last = last.filter(|leaf| leaf.condition.is_slow());
             let earlier = earlier.iter().flat_map(|(_, part)| &part.by);
             earlier.chain(last).copied().collect()
         }

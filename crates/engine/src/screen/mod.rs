@@ -158,9 +158,9 @@ impl Screen {
         let size = self.size();
         for portion in all[..whole].chunks(PORTION) {
             let (term, parser) = (&mut self.term, &mut self.parser);
-            let repeated = self
-                .guard
-                .pass(portion, size, |harmless| parser.advance(term, harmless));
+            let repeated = self.guard.pass(portion, size, |escape_invisible| {
+                parser.advance(term, escape_invisible)
+            });
             self.answer_colors();
             // The repeated character may be a combining mark.
             self.since_mark_check += portion.len() + repeated;
