@@ -245,6 +245,8 @@ least one. */
 export interface Timer {
   /** Agent that owns the timer. */
   agent: string;
+  /** What was done to it, oldest first. Only where one timer is read. */
+  changes?: TimerChange[];
   /** Cause of the completion. impossible: the condition can no longer hold. */
   completed_by?: 'time' | 'condition' | 'impossible';
   /** Creation, in Unix milliseconds. */
@@ -289,4 +291,14 @@ export interface Timer {
   total_duration: number;
   /** Condition that ends the timer early, as it was given. */
   until: Record<string, unknown> | null;
+}
+
+/** Something that was done to a timer. */
+export interface TimerChange {
+  /** Time of the change, in Unix milliseconds. */
+  at: number;
+  /** `cancelled`, `paused`, `resumed`, or `resumed_by_itself` after the pause. */
+  change: string;
+  /** Reason given with it. */
+  reason?: string;
 }

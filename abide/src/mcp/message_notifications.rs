@@ -12,6 +12,7 @@ use tokio::sync::broadcast::error::RecvError;
 
 use super::peer::Peer;
 use super::server::ConnectionConversations;
+use crate::tools::timer_row_fields;
 use abide_engine::store::MessageRow;
 use abide_engine::text::message_text;
 use abide_engine::{Change, Handle};
@@ -106,7 +107,12 @@ impl Listener {
             let params = json!({"content": text, "meta": meta});
             return self.send("notifications/claude/channel", params);
         }
-        let data = json!({"message_id": message, about: id, "text": text});
+        let mut data = json!({"message_id": message, about: id, "text": text});
+        if let About::Timer(timer) = row.about
+            && let Ok(Some(timer)) = handle.store_reader().timer(timer)
+        {
+            data["timer"] = json!(timer_row_fields(&timer));
+        }
         let params = json!({"level": LEVEL, "logger": "abide", "data": data});
         self.level.is_quiet() || self.send("notifications/message", params)
     }

@@ -5,7 +5,9 @@ mod words;
 use std::sync::Arc;
 
 use abide_api::arguments::{PauseTimerArgs, ReadTimerArgs, Text, TimerActionArgs, TimerArgs};
-use abide_api::{ErrorCode, ReadTimerResult, TimerList, TimerResult, ToolOutput, ToolResult};
+use abide_api::{
+    ErrorCode, ReadTimerResult, TimerList, TimerResult, TimerStatus, ToolOutput, ToolResult,
+};
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
 use serde_json::{Map, Value};
@@ -15,7 +17,7 @@ use abide_engine::Handle;
 use abide_engine::probe::{Condition, SessionCondition};
 use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{seconds, seconds_number, timer_completion, timer_label, timer_not_found};
-use words::{done, done_before, on_mission, progress, purpose};
+use words::{changes, done, done_before, on_mission, progress, purpose, until_resumed};
 pub(crate) use words::{fields, row_fields};
 
 /// Limit on a reason or mission, in bytes.
@@ -414,6 +416,11 @@ impl TimerTool {
             .map(|saw| format!("\nLast look: {saw}"))
             .unwrap_or_default();
         fields.last_look = saw;
+        let mut pause = String::new();
+        if matches!(self.call, TimerCall::Read) {
+            fields.changes = changes(handle, id);
+            pause = until_resumed(&fields);
+        }
         let waits = matches!(self.call, TimerCall::Timer);
         let output = TimerResult {
             timer: fields,
@@ -440,10 +447,12 @@ impl TimerTool {
                  message.",
                 timer.status.as_str()
             ),
-            Why::Interrupted(act) | Why::Done(act) => done(act, timer, row.as_ref(), self.channel),
+            Why::Interrupted(act) | Why::Done(act) => {
+                done(handle, act, timer, row.as_ref(), self.channel)
+            }
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
                 format!(
-                    "Timer '{id}' is {}: {progress}.{reason}{last_look}",
+                    "Timer '{id}' is {}: {progress}.{reason}{last_look}{pause}",
                     timer.status.as_str()
                 )
             }
@@ -546,7 +555,7 @@ impl TimerTool {
                 return ToolResult::error(ErrorCode::Conflict, sentence);
             }
             let text = match (&self.call, &row.completed_by) {
-                (TimerCall::Done(act), _) => done_before(*act, &row, self.channel),
+                (TimerCall::Done(act), _) => done_before(handle, *act, &row, self.channel),
                 (_, Some(_)) => timer_completion(&row),
                 (_, None) => format!(
                     "Timer '{}' is {}.\n{}: {}",
@@ -556,12 +565,32 @@ impl TimerTool {
                     row.purpose
                 ),
             };
+            let mut timer = row_fields(&row);
+            timer.changes = changes(handle, row.id);
             let output = TimerResult {
-                timer: row_fields(&row),
+                timer,
                 timeout: matches!(self.call, TimerCall::Timer).then_some(false),
                 effective_timeout: None,
             };
             return self.one(text, output);
+        }
+        // The state of a paused timer does not change, so the refusal can tell it.
+        if let timer::Refusal::NotAllowed {
+            timer,
+            status: Status::Paused { .. },
+            ..
+        } = &refusal
+            && let Ok(Some(row)) = handle.store_reader().timer(*timer)
+        {
+            let mut fields = row_fields(&row);
+            fields.status = TimerStatus::Paused;
+            let mut result = refused(&Refusal::Timer(refusal));
+            result.output = ToolOutput::Timer(Box::new(TimerResult {
+                timer: fields,
+                timeout: None,
+                effective_timeout: None,
+            }));
+            return result;
         }
         match refusal {
             timer::Refusal::NotFound { timer, known, more } => {

@@ -325,6 +325,10 @@ fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
     );
     let text = heard["data"]["text"].as_str().expect("a text");
     assert!(text.contains("Mission: go on"), "{heard}");
+    let timer = &heard["data"]["timer"];
+    assert_eq!(timer["timer_type"], "mission", "{heard}");
+    assert_eq!(timer["mission"], "go on", "{heard}");
+    assert!(timer["elapsed_time"].is_number(), "{heard}");
     let listed = abide.get("/v1/messages");
     assert_eq!(
         listed["messages"][0]["message_id"],

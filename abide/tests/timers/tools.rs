@@ -328,3 +328,67 @@ fn nobody_stands_by_for_longer_than_what_remains() {
     assert_eq!(mission["status"], "running");
     assert_eq!(mission["timeout_duration"], 600);
 }
+
+#[test]
+fn history_of_a_timer_keeps_what_was_done_to_it_and_why() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    let act = |tool: &str, arguments: Value| call(&abide, tool, arguments);
+    act(
+        "pause_timer",
+        json!({"timer_id": id, "pause_duration": 3600, "reason": "lunch"}),
+    );
+    let paused = act("read_timer", json!({"timer_id": id}));
+    let text = paused["text"].as_str().expect("a text");
+    assert!(text.contains("\nPaused: lunch\n"), "{text}");
+    let resumed = act("resume_timer", json!({"timer_id": id, "reason": "back"}));
+    let text = resumed["text"].as_str().expect("a text");
+    assert!(text.contains("\nWhy: back\n"), "{text}");
+    act(
+        "pause_timer",
+        json!({"timer_id": id, "pause_duration": 0.01}),
+    );
+    look_for("the end of the pause", || {
+        let read = act("read_timer", json!({"timer_id": id}));
+        (read["status"] == "running").then_some(())
+    });
+    let read = act("read_timer", json!({"timer_id": id}));
+    let changes = read["changes"].as_array().expect("a history");
+    let changes = changes.iter().map(|change| {
+        let word = |field: &str| change[field].as_str().map(str::to_owned);
+        (word("change").expect("a change"), word("reason"))
+    });
+    let wanted = [
+        ("paused", Some("lunch")),
+        ("resumed", Some("back")),
+        ("paused", None),
+        ("resumed_by_itself", None),
+    ]
+    .map(|(change, reason)| (change.to_owned(), reason.map(str::to_owned)));
+    assert_eq!(changes.collect::<Vec<_>>(), wanted);
+    let text = read["text"].as_str().expect("a text");
+    assert!(
+        text.ends_with("Resumed by itself after the pause."),
+        "{text}"
+    );
+}
+
+#[test]
+fn standby_on_a_paused_timer_is_refused_with_its_state() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    call(
+        &abide,
+        "pause_timer",
+        json!({"timer_id": id, "pause_duration": 3600}),
+    );
+    let answer = abide.post("/v1/tools/timer", &json!({"timer_id": id}));
+    let refusal = answer.expect("an answer").body;
+    assert_eq!(refusal["is_error"], true, "{refusal}");
+    assert_eq!(refusal["status"], "paused", "{refusal}");
+    assert_eq!(refusal["total_duration"], 600, "{refusal}");
+}

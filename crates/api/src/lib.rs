@@ -51,7 +51,7 @@ pub use terminal::{
     TerminalState, WrittenBytes,
 };
 pub use timer::{
-    CompletedBy, ReadTimerResult, Timer, TimerDay, TimerDetails, TimerIds, TimerList, TimerMade,
-    TimerPage, TimerResult, TimerStats, TimerStatus, TimerType, Waited,
+    CompletedBy, ReadTimerResult, Timer, TimerChange, TimerDay, TimerDetails, TimerIds, TimerList,
+    TimerMade, TimerPage, TimerResult, TimerStats, TimerStatus, TimerType, Waited,
 };
 pub use tool::{Nothing, Object, PublishedTool, PublishedTools};

@@ -60,6 +60,21 @@ pub struct Timer {
     /// Last look of the condition of a timer that has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_look: Option<String>,
+    /// What was done to it, oldest first. Only where one timer is read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<TimerChange>,
+}
+
+/// Something that was done to a timer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TimerChange {
+    /// `cancelled`, `paused`, `resumed`, or `resumed_by_itself` after the pause.
+    pub change: String,
+    /// Reason given with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Time of the change, in Unix milliseconds.
+    pub at: u64,
 }
 
 /// Purpose of a timer.

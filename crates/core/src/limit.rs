@@ -49,6 +49,8 @@ pub const DUE_AT_ONCE: usize = 512;
 pub const TIMERS_AT_ONCE: usize = 10_000;
 /// Maximum number of timers in one page of a list.
 pub const TIMERS_LISTED: usize = 1_000;
+/// Changes that the history of a timer keeps.
+pub const TIMER_CHANGES: usize = 100;
 /// Maximum number of ids listed for a caller that named an unknown one.
 pub const IDS_LISTED: usize = 20;
 /// Maximum number of messages in one answer.

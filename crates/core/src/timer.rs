@@ -207,8 +207,12 @@ pub enum Record {
         state: State,
         /// Standby of the call that changed the timer.
         standby: Option<Millis>,
-        /// Reason given with cancel or pause.
-        stop_reason: Option<Arc<str>>,
+        /// What was done to it.
+        change: Change,
+        /// Reason given with cancel, pause or resume.
+        reason: Option<Arc<str>>,
+        /// Time of the change.
+        at: Wall,
         /// Time at which the timer was last asked for.
         checked: Wall,
     },
@@ -242,6 +246,34 @@ pub enum Record {
     },
     /// The anchor between timers and clocks has changed.
     Anchored(Anchor),
+}
+
+/// What was done to a timer that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A call stood by again, perhaps with another remaining time.
+    Continued,
+    /// Its calls stopped waiting; it runs in the background.
+    Cancelled,
+    /// It was paused.
+    Paused,
+    /// It was resumed by a call.
+    Resumed,
+    /// Its pause was over.
+    ResumedByItself,
+}
+
+impl Change {
+    /// Word for the change, in the database and in results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Change::Continued => "continued",
+            Change::Cancelled => "cancelled",
+            Change::Paused => "paused",
+            Change::Resumed => "resumed",
+            Change::ResumedByItself => "resumed_by_itself",
+        }
+    }
 }
 
 /// Recorded state of a timer that has not ended.

@@ -27,7 +27,9 @@ use tokio::sync::oneshot;
 use checkpoint::Checkpointer;
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
-pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
+pub use read::{
+    EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerChangeRow, TimerRow,
+};
 pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
 pub use write::closing_word;
 #[cfg(test)]

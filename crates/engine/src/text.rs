@@ -19,6 +19,24 @@ pub fn seconds_number(time: Millis) -> String {
     }
 }
 
+/// A measured duration as people read it: whole seconds from ten seconds on, tenths from one second on.
+pub fn rounded(time: Millis) -> Millis {
+    let unit = match time.0 {
+        ..1_000 => 1,
+        1_000..10_000 => 100,
+        10_000.. => 1_000,
+    };
+    Millis(time.0 / unit * unit)
+}
+
+/// Elapsed time of a timer as people read it. The whole of a duration stays exact.
+pub fn rounded_elapsed(elapsed: Millis, total: Millis) -> Millis {
+    match elapsed == total {
+        true => total,
+        false => rounded(elapsed),
+    }
+}
+
 /// A duration such as `600 seconds`.
 pub fn seconds(time: Millis) -> String {
     format!("{} seconds", seconds_number(time))

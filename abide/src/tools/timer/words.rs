@@ -5,30 +5,48 @@ use abide_core::timer::{Act, Kind, Status, Timer};
 use abide_core::{Millis, TimerId};
 
 use super::CompletionChannel;
+use abide_engine::Handle;
 use abide_engine::store::TimerRow;
-use abide_engine::text::{seconds, seconds_number, timer_label};
+use abide_engine::text::{rounded_elapsed, seconds, seconds_number, timer_label};
 
 /// Text about an action that was performed.
 pub(super) fn done(
+    handle: &Handle,
     act: Act,
     timer: &Timer,
     row: Option<&TimerRow>,
     channel: CompletionChannel,
 ) -> String {
     let next = what_next(act, timer.status.as_str(), channel);
-    acted(act, timer.id, &progress(timer), &next, row)
+    acted(handle, act, timer.id, &progress(timer), &next, row)
 }
 
 /// Text about an action that was performed on a timer that has ended since.
-pub(super) fn done_before(act: Act, row: &TimerRow, channel: CompletionChannel) -> String {
+pub(super) fn done_before(
+    handle: &Handle,
+    act: Act,
+    row: &TimerRow,
+    channel: CompletionChannel,
+) -> String {
     let remaining = row.remaining.unwrap_or_default();
-    let progress = elapsed_and_remaining(row.total.saturating_sub(remaining), row.total, remaining);
+    let progress = elapsed_and_remaining(row.total.saturating_sub(remaining), row.total);
     let next = what_next(act, &row.status, channel);
-    acted(act, row.id, &progress, &next, Some(row))
+    acted(handle, act, row.id, &progress, &next, Some(row))
 }
 
-fn acted(act: Act, id: TimerId, progress: &str, next: &str, row: Option<&TimerRow>) -> String {
-    let note = row.and_then(|row| row.stop_reason.as_deref());
+fn acted(
+    handle: &Handle,
+    act: Act,
+    id: TimerId,
+    progress: &str,
+    next: &str,
+    row: Option<&TimerRow>,
+) -> String {
+    let note = match act {
+        // Its reason is in the history only.
+        Act::Resume => changes(handle, id).pop().and_then(|last| last.reason),
+        Act::Stop | Act::Cancel | Act::Pause(_) => row.and_then(|row| row.stop_reason.clone()),
+    };
     let note = note.map(|note| format!("\nWhy: {note}"));
     format!(
         "Timer '{id}' was {}: {progress}.{}{}\n{}",
@@ -41,16 +59,52 @@ fn acted(act: Act, id: TimerId, progress: &str, next: &str, row: Option<&TimerRo
 
 /// Elapsed and remaining time of a timer, as text.
 pub(super) fn progress(timer: &Timer) -> String {
-    elapsed_and_remaining(timer.elapsed(), timer.total, timer.remaining)
+    elapsed_and_remaining(timer.elapsed(), timer.total)
 }
 
-fn elapsed_and_remaining(elapsed: Millis, total: Millis, remaining: Millis) -> String {
+fn elapsed_and_remaining(elapsed: Millis, total: Millis) -> String {
+    let elapsed = rounded_elapsed(elapsed, total);
     format!(
         "{} of {} elapsed, {} remain",
         seconds_number(elapsed),
         seconds(total),
-        seconds_number(remaining)
+        seconds_number(total.saturating_sub(elapsed))
     )
+}
+
+/// What was done to a timer, for whoever reads this one timer.
+pub(super) fn changes(handle: &Handle, id: TimerId) -> Vec<api::TimerChange> {
+    let rows = handle.store_reader().timer_changes(id).unwrap_or_default();
+    rows.into_iter()
+        .map(|row| api::TimerChange {
+            change: row.change,
+            reason: row.reason,
+            at: row.at.0,
+        })
+        .collect()
+}
+
+/// Why a timer is paused and what ends the pause, or why it was resumed.
+pub(super) fn until_resumed(timer: &api::Timer) -> String {
+    let Some(last) = timer.changes.last() else {
+        return String::new();
+    };
+    let why = last.reason.as_deref();
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    match (timer.status, last.change.as_str()) {
+        (api::TimerStatus::Paused, _) => {
+            format!(
+                "\nPaused{why}\nIt goes on by itself when the pause is over, or at once with resume_timer."
+            )
+        }
+        (api::TimerStatus::Running | api::TimerStatus::RunningBackground, "resumed") => {
+            format!("\nResumed{why}")
+        }
+        (api::TimerStatus::Running | api::TimerStatus::RunningBackground, "resumed_by_itself") => {
+            "\nResumed by itself after the pause.".into()
+        }
+        _ => String::new(),
+    }
 }
 
 /// Reason or mission of a timer, on a line of its own.
@@ -142,6 +196,7 @@ fn without_row(timer: &Timer) -> api::Timer {
         stop_reason: None,
         late: None,
         last_look: None,
+        changes: Vec::new(),
     }
 }
 
@@ -154,9 +209,6 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
         Kind::Waiting => (Some(row.purpose.clone()), None),
         Kind::Mission => (None, Some(row.purpose.clone())),
     };
-    // A reason that was given with `resume_timer` is not the reason of a stop.
-    let running = status == Some(api::TimerStatus::Running);
-    let stop_reason = row.stop_reason.clone().filter(|_| !running);
     api::Timer {
         timer_id: api::Id(row.id),
         timer_type: row.kind.into(),
@@ -174,8 +226,9 @@ pub(crate) fn row_fields(row: &TimerRow) -> api::Timer {
         ended_at: row.ended.map(|ended| ended.0),
         completed_by: completed_by.and_then(api::CompletedBy::of),
         seen: row.seen.clone(),
-        stop_reason,
+        stop_reason: row.stop_reason.clone(),
         late: row.late.map(Into::into),
         last_look: None,
+        changes: Vec::new(),
     }
 }

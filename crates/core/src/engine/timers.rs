@@ -13,8 +13,8 @@ use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::{Millis, Now};
 use crate::timer::{
-    self, Act, CompletedBy, Create, Found, Kind, ObservedTimer, Request, Standby, Status, Timer,
-    Until, Why,
+    self, Act, Change, CompletedBy, Create, Found, Kind, ObservedTimer, Request, Standby, Status,
+    Timer, Until, Why,
 };
 use crate::wait::Outcome;
 
@@ -266,7 +266,13 @@ impl Engine {
         let stays = timer.kind == Kind::Mission && standby.is_none();
         // The record states a standby of at most the remaining time, which is also the default.
         let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
-        self.changed(step, slot, (!stays).then_some(fitted), None);
+        self.changed(
+            step,
+            slot,
+            (!stays).then_some(fitted),
+            Change::Continued,
+            None,
+        );
         if stays {
             answer(step, call, timer, Why::Made);
         } else {
@@ -298,7 +304,7 @@ impl Engine {
         caller: &Option<Agent>,
         id: TimerId,
         act: Act,
-        stop_reason: Option<Arc<str>>,
+        reason: Option<Arc<str>>,
     ) -> Result<Timer, Refusal> {
         let slot = match self.timers.find(caller, id)? {
             Found::Live(slot) => slot,
@@ -307,10 +313,14 @@ impl Engine {
             }
         };
         let timer = self.timers.act(step.now, slot, act)?;
-        if act == Act::Stop {
-            self.stopped(step, &timer, stop_reason);
-        } else {
-            self.changed(step, slot, None, stop_reason);
+        let change = match act {
+            Act::Stop => None,
+            Act::Cancel => Some(Change::Cancelled),
+            Act::Pause(_) => Some(Change::Paused),
+            Act::Resume => Some(Change::Resumed),
+        };
+        if let Some(change) = change {
+            self.changed(step, slot, None, change, reason);
             self.interrupt_standby(step, &timer, act);
             if timer.conditional {
                 let (paused, timer, until) = (timer.clone(), id, None);
@@ -323,6 +333,8 @@ impl Engine {
                     Act::Cancel | Act::Stop => {}
                 }
             }
+        } else {
+            self.stopped(step, &timer, reason);
         }
         answer(step, call, timer.clone(), Why::Done(act));
         Ok(timer)
@@ -347,7 +359,8 @@ impl Engine {
         step: &mut Step<'_>,
         slot: u64,
         standby: Option<Millis>,
-        stop_reason: Option<Arc<str>>,
+        change: Change,
+        reason: Option<Arc<str>>,
     ) {
         let Some(state) = self.timers.state(slot) else {
             return;
@@ -360,8 +373,10 @@ impl Engine {
             number: timer.number,
             state,
             standby,
-            stop_reason,
+            change,
+            reason,
             checked: timer.checked,
+            at: step.now.wall,
         })));
         step.push(Effect::PublishTimer { timer: id });
     }
@@ -415,7 +430,7 @@ impl Engine {
                 None => break,
                 Some(timer::Due::Completed(timer)) => self.completed(step, timer, None),
                 Some(timer::Due::Resumed(slot)) => {
-                    self.changed(step, slot, None, None);
+                    self.changed(step, slot, None, Change::ResumedByItself, None);
                     let timer = self.timers.view(step.now, slot);
                     if let Some(timer) = timer.filter(|timer| timer.conditional) {
                         let (timer, until) = (timer.id, None);

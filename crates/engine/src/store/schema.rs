@@ -101,6 +101,17 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE timer RENAME COLUMN reason TO stop_reason;
     ALTER TABLE timer ADD COLUMN seen TEXT;
     UPDATE timer SET seen = stop_reason, stop_reason = NULL WHERE completed_by IS NOT NULL;",
+    // What was done to a timer, and why.
+    "CREATE TABLE timer_change (
+        position INTEGER PRIMARY KEY,
+        timer INTEGER NOT NULL,
+        change TEXT NOT NULL,
+        reason TEXT,
+        at_ms INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX timer_change_of ON timer_change (timer);
+    CREATE TRIGGER timer_deleted AFTER DELETE ON timer
+        BEGIN DELETE FROM timer_change WHERE timer = old.number; END;",
 ];
 
 /// Applies the migrations that are missing. Refuses a schema of a later version.

@@ -4,7 +4,7 @@ use abide_core::message::About;
 use abide_core::timer::Kind;
 use abide_core::{Millis, TimerId};
 
-use super::{ending_line, last_lines, seconds, short_command};
+use super::{ending_line, last_lines, rounded, rounded_elapsed, seconds, short_command};
 use crate::Handle;
 use crate::store::TimerRow;
 
@@ -54,7 +54,7 @@ pub fn timer_completion(row: &TimerRow) -> String {
         timer_label(row),
         row.purpose,
         seconds(row.total),
-        seconds(elapsed)
+        seconds(rounded_elapsed(elapsed, row.total))
     );
     match (row.completed_by.as_deref(), &row.seen) {
         (Some("condition"), Some(seen)) => text.push_str(&format!("\nCondition: {seen}")),
@@ -67,7 +67,7 @@ pub fn timer_completion(row: &TimerRow) -> String {
         _ => {}
     }
     if let Some(late) = row.late.filter(|late| *late >= LATE) {
-        text.push_str(&format!("\nLate by: {}", seconds(late)));
+        text.push_str(&format!("\nLate by: {}", seconds(rounded(late))));
     }
     text
 }
