@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
-use rustix::process::{Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::cgroup::Leaf;
 use super::launch::ResourceLimit;
@@ -309,12 +309,10 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
 /// Applies a resource limit, at most up to the keeper's own. A limit that the kernel does not know, or does
 /// not allow, is left unchanged.
 fn bind(bound: &ResourceLimit) {
-    // The mark belongs to the session, so a limit inherited from another session must not replace it.
-    if bound.resource == libc::RLIMIT_LOCKS {
-        return;
-    }
-    let Some(resource) = inherited_limits::resource(bound.resource) else {
-        return;
+    let resource = match inherited_limits::resource(bound.resource) {
+        // The mark belongs to the session, so a limit inherited from another session must not replace it.
+        None | Some(Resource::Locks) => return,
+        Some(resource) => resource,
     };
     let unlimited = u64::MAX;
     let hard = bound

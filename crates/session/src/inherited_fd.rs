@@ -45,7 +45,7 @@ fn pass_before_exec(command: &mut Command, fd: OwnedFd, number: RawFd, new_sessi
 /// only what it needs.
 pub(crate) fn close_from(first: RawFd) {
     // SAFETY: a fork of the fork server has one thread, and its caller uses none of these descriptors again.
-    unsafe { libc::close_range(first as u32, u32::MAX, 0) };
+    unsafe { libc::syscall(libc::SYS_close_range, first as u32, u32::MAX, 0) };
 }
 
 /// Takes the descriptor that the parent process has passed under this number. `None`: it is not open, or was
