@@ -1,6 +1,7 @@
 //! `abide call`: runs the tool calls in a model's text, in order, and prints their results.
 
 use std::io::Read;
+use std::path::Path;
 
 use abide_output::sanitizer::Sanitizer;
 use serde_json::{Value, json};
@@ -17,12 +18,19 @@ const TEXT_LIMIT: u64 = 16 << 20;
 
 pub async fn call(client: Client, call: CallArgs) -> Result<u8, CliError> {
     let mut text = String::new();
-    let read = match &call.file {
+    let file = call.file.as_deref().filter(|path| *path != Path::new("-"));
+    let read = match file {
         Some(path) => std::fs::File::open(path)
             .and_then(|file| file.take(TEXT_LIMIT).read_to_string(&mut text)),
         None => std::io::stdin().take(TEXT_LIMIT).read_to_string(&mut text),
     };
-    read.map_err(|fault| CliError::new(format!("cannot read the text: {fault}")).code(2))?;
+    read.map_err(|fault| {
+        let named = file.map_or_else(
+            || "standard input".to_owned(),
+            |path| path.display().to_string(),
+        );
+        CliError::new(format!("cannot read {named}: {fault}")).code(2)
+    })?;
     let parsed = xml::parse(&text).map_err(|fault| CliError::new(fault.to_string()).code(2))?;
     let blocks = parsed.blocks;
     for foreign in parsed.foreign {

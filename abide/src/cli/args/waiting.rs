@@ -283,7 +283,7 @@ Example:
 #[derive(Debug, Args)]
 #[command(after_help = CALL_HELP)]
 pub struct CallArgs {
-    /// File with the text; without it, standard input
+    /// File with the text; without it, or with `-`, standard input
     pub file: Option<PathBuf>,
     #[command(flatten)]
     pub agent: AgentArg,
