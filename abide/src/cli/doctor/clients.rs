@@ -9,6 +9,7 @@ use super::Finding;
 use crate::cli::args::ClientName;
 use crate::cli::doctor::system;
 use crate::cli::replace_file;
+use crate::cli::setup::launcher;
 use abide_engine::config::{self, Config, WakerConfig, WakerKind};
 
 /// Checks, for every client with an abide entry, that the entry starts this version of abide.
@@ -62,7 +63,7 @@ fn check_client(client: ClientName, path: &OsString) -> Option<Finding> {
         let sentence = format!("{shown} starts {named}, which does not exist");
         return Some(Finding::trouble(topic, sentence, again));
     };
-    if is_this(&program) {
+    if is_this(&program) || launcher::is_package_runner(&command) {
         return Some(Finding::good(topic, format!("set up in {shown}")));
     }
     let ours = concat!("abide ", env!("CARGO_PKG_VERSION"));

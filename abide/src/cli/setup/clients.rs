@@ -1,11 +1,11 @@
 //! Clients that can be set up: the location and format of their configuration files, and the entry for abide.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
 use super::jsonc::{self, EditError};
+use super::launcher::Launcher;
 use super::toml;
 use crate::cli::args::ClientName;
 use abide_engine::config::clients;
@@ -168,7 +168,7 @@ impl ClientName {
 
     /// Entry for the client's file. A project file is shared with other people, so it contains nothing
     /// specific to this machine.
-    pub fn server(self, program: &str, agent: &str, project: bool) -> ServerEntry {
+    pub fn server(self, launcher: &Launcher, agent: &str, project: bool) -> ServerEntry {
         let mut env = if project {
             Vec::new()
         } else {
@@ -178,9 +178,14 @@ impl ClientName {
         if let Some(limit) = call_limit {
             env.push(("ABIDE_CALL_LIMIT".into(), limit.to_string()));
         }
+        let (command, mut args) = match project && !launcher.is_package_runner() {
+            true => (NAME.to_owned(), Vec::new()),
+            false => (launcher.command.clone(), launcher.args.clone()),
+        };
+        args.extend(["mcp", "--agent", agent].map(str::to_owned));
         ServerEntry {
-            command: if project { NAME.into() } else { program.into() },
-            args: vec!["mcp".into(), "--agent".into(), agent.into()],
+            command,
+            args,
             env,
             call_limit,
         }
@@ -218,8 +223,14 @@ impl ConfigFormat {
             ConfigFormat::Codex => toml::args_of(text, NAME)?,
         };
         let args: Vec<String> = args.unwrap_or_default();
-        let ours = matches!(&args[..], [mcp, agent, _] if mcp == "mcp" && agent == "--agent");
-        Ok(ours && Path::new(&command).file_name() == Some(OsStr::new(NAME)))
+        let Some((before, [mcp, agent, _])) = args.split_last_chunk() else {
+            return Ok(false);
+        };
+        let launcher = Launcher {
+            command,
+            args: before.to_vec(),
+        };
+        Ok(mcp == "mcp" && agent == "--agent" && launcher.starts_abide())
     }
 
     /// Text with the entry for abide.

@@ -4,6 +4,7 @@
 pub mod clients;
 mod diff;
 mod jsonc;
+pub mod launcher;
 mod toml;
 
 use std::io::{IsTerminal, Write};
@@ -21,6 +22,7 @@ use crate::connect::{self, DaemonSocket};
 use abide_engine::config::Paths;
 use clients::{ConfigFormat, ServerEntry};
 use jsonc::EditError;
+use launcher::Launcher;
 
 /// Time-out for an answer from a pipe. A program that answers has its answer ready; a pipe without a
 /// writer must not block a script for ever.
@@ -73,7 +75,9 @@ fn edits(args: &SetupArgs, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, E
         true => Some(std::env::current_dir()?),
         false => None,
     };
-    let server = args.client.server(&program()?, agent, args.project);
+    let server = args
+        .client
+        .server(&Launcher::of(&program()?), agent, args.project);
     let file = args.client.file(project.as_deref());
     let mut edits = vec![(file, Edit::Server(args.client.format(), server))];
     if let Some(kind) = args.client.waker() {
