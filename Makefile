@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build dist test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny deb deb-test install clean
+.PHONY: help run build optimized dist test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny package-test install clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,10 +15,13 @@ run: build ## build everything and show abide at work
 build: web ## the release binary, with the page in it
 	$(CARGO) build --release --locked -p abide
 
-dist: web ## the binary of packages and benchmarks: smaller and faster, longer to build
+optimized: web ## the binary that the benchmarks measure: faster and smaller, longer to build
 	$(CARGO) build --profile dist --locked -p abide
 
-test: lint deny rust-test client-test web-lint web-test deb-test ## install what the tests need, and run all of them
+dist: web ## everything that is published, in target/packages: static binaries, npm, PyPI, .deb, .mcpb, crates
+	packaging/dist target/packages
+
+test: lint deny rust-test client-test web-lint web-test package-test ## install what the tests need, and run all of them
 
 lint: ## formatting, clippy, documentation
 	$(CARGO) fmt --all --check
@@ -94,13 +97,13 @@ pictures: browser web ## draw the pictures of the page anew, from a real daemon
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent pictures
 
-page-bench: browser dist ## how smooth the page is with ten thousand timers and two thousand sessions
+page-bench: browser optimized ## how smooth the page is with ten thousand timers and two thousand sessions
 	cd web && ABIDE_BIN=../target/dist/abide npm run --silent bench
 
 agent-test: ## Claude Code and Codex, woken by abide (downloads both; not part of `make test`)
 	abide/tests/agents/run
 
-bench: dist ## measure side by side with what one would use instead
+bench: optimized ## measure side by side with what one would use instead
 	bench/run
 	bench/terminals
 	bench/ablation
@@ -128,12 +131,18 @@ reference: ## write the guide's reference and the page's types again, from the p
 	target/debug/abide tools --format markdown > guide/src/reference/tools.md
 	target/debug/abide man --markdown > guide/src/reference/cli.md
 
-deb: dist ## a Debian package, in target/
-	@packaging/deb target/dist/abide target
-
-deb-test: ## a Debian package, installed in a root of its own, tried and removed
-	@$(CARGO) build --locked --quiet -p abide
-	@packaging/test "$$(DEB_COMPRESSION=gzip packaging/deb target/debug/abide target/deb-test)"
+# Static binaries without optimisation are quick to build, and packed in the same way as those that are published.
+package-test: web ## every kind of package, installed into an empty folder and tried
+	@command -v qemu-aarch64-static >/dev/null || { $(call apt,qemu-user-static); }
+	rm -rf target/package-test
+	export DEB_COMPRESSION=gzip COMPRESSION_LEVEL=1
+	x86_64=$$(packaging/static-binary x86_64 dev)
+	aarch64=$$(packaging/static-binary aarch64 dev)
+	packaging/package.py target/package-test "x86_64=$$x86_64" "aarch64=$$aarch64" >/dev/null
+	host=$$(uname -m)
+	packaging/deb "$${!host}" target/package-test >/dev/null
+	packaging/crates target/package-test >/dev/null
+	packaging/test.py target/package-test
 
 install: web ## put abide, with the page in it, into cargo's bin folder
 	$(CARGO) install --locked --path abide

@@ -16,7 +16,12 @@ fn main() {
     let here = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says where"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where to"));
     let web = here.join("../web");
-    let dist = web.join("dist");
+    // A published crate contains the built page.
+    let packaged = here.join("page");
+    let dist = match packaged.is_dir() {
+        true => packaged,
+        false => web.join("dist"),
+    };
     println!("cargo:rerun-if-changed=build.rs");
     let mut files = BTreeMap::new();
     if dist.join("index.html").is_file() {
