@@ -245,7 +245,7 @@ least one. */
 export interface Timer {
   /** Agent that owns the timer. */
   agent: string;
-  /** What was done to it, oldest first. Only where one timer is read. */
+  /** Changes by calls and by the end of a pause, oldest first. Only where one timer is read. */
   changes?: TimerChange[];
   /** Cause of the completion. impossible: the condition can no longer hold. */
   completed_by?: 'time' | 'condition' | 'impossible';
@@ -293,7 +293,7 @@ export interface Timer {
   until: Record<string, unknown> | null;
 }
 
-/** Something that was done to a timer. */
+/** Change of a timer. */
 export interface TimerChange {
   /** Time of the change, in Unix milliseconds. */
   at: number;

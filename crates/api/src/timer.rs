@@ -60,12 +60,12 @@ pub struct Timer {
     /// Last look of the condition of a timer that has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_look: Option<String>,
-    /// What was done to it, oldest first. Only where one timer is read.
+    /// Changes by calls and by the end of a pause, oldest first. Only where one timer is read.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<TimerChange>,
 }
 
-/// Something that was done to a timer.
+/// Change of a timer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TimerChange {
     /// `cancelled`, `paused`, `resumed`, or `resumed_by_itself` after the pause.

@@ -207,7 +207,7 @@ pub enum Record {
         state: State,
         /// Standby of the call that changed the timer.
         standby: Option<Millis>,
-        /// What was done to it.
+        /// Kind of the change.
         change: Change,
         /// Reason given with cancel, pause or resume.
         reason: Option<Arc<str>>,
@@ -248,18 +248,18 @@ pub enum Record {
     Anchored(Anchor),
 }
 
-/// What was done to a timer that has not ended.
+/// Change of a timer that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A call stood by again, perhaps with another remaining time.
     Continued,
-    /// Its calls stopped waiting; it runs in the background.
+    /// Calls stopped waiting for the timer, which runs in the background.
     Cancelled,
-    /// It was paused.
+    /// Paused by a call.
     Paused,
-    /// It was resumed by a call.
+    /// Resumed by a call.
     Resumed,
-    /// Its pause was over.
+    /// Resumed because the pause was over.
     ResumedByItself,
 }
 

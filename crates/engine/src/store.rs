@@ -6,6 +6,7 @@ mod damage;
 mod deliveries;
 mod read;
 mod schema;
+mod timer_history;
 mod timer_list;
 mod wal;
 mod write;
@@ -27,9 +28,8 @@ use tokio::sync::oneshot;
 use checkpoint::Checkpointer;
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
-pub use read::{
-    EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerChangeRow, TimerRow,
-};
+pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
+pub use timer_history::TimerChangeRow;
 pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
 pub use write::closing_word;
 #[cfg(test)]

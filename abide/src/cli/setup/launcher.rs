@@ -1,4 +1,4 @@
-//! How a client starts abide.
+//! Command with which a client starts abide.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -19,7 +19,7 @@ const PACKAGE_RUNNERS: [(&str, &str, &[&str]); 2] = [
 pub struct Launcher {
     /// Program to start.
     pub command: String,
-    /// Its arguments before those of abide.
+    /// Arguments of the program before those of abide.
     pub args: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub fn is_package_runner(command: &str) -> bool {
 }
 
 impl Launcher {
-    /// How to start the program at this path. A copy in the cache of a package runner can be removed at any time, so a
+    /// Command that starts the program at this path. A copy in the cache of a package runner can be removed at any time, so a
     /// client gets the command that fetches it.
     pub fn of(program: &str) -> Self {
         let runner = PACKAGE_RUNNERS

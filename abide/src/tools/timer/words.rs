@@ -72,7 +72,7 @@ fn elapsed_and_remaining(elapsed: Millis, total: Millis) -> String {
     )
 }
 
-/// What was done to a timer, for whoever reads this one timer.
+/// Changes of a timer, for a call that reads this timer alone.
 pub(super) fn changes(handle: &Handle, id: TimerId) -> Vec<api::TimerChange> {
     let rows = handle.store_reader().timer_changes(id).unwrap_or_default();
     rows.into_iter()
@@ -84,7 +84,7 @@ pub(super) fn changes(handle: &Handle, id: TimerId) -> Vec<api::TimerChange> {
         .collect()
 }
 
-/// Why a timer is paused and what ends the pause, or why it was resumed.
+/// Lines that tell why a timer is paused and what ends the pause, or why it was resumed.
 pub(super) fn until_resumed(timer: &api::Timer) -> String {
     let Some(last) = timer.changes.last() else {
         return String::new();

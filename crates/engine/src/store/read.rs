@@ -267,17 +267,6 @@ pub struct StoreReader {
     pub(super) id_permutation: IdPermutation,
 }
 
-/// Row of a change of a timer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimerChangeRow {
-    /// Word for the change.
-    pub change: String,
-    /// Reason given with it.
-    pub reason: Option<String>,
-    /// Time of the change.
-    pub at: Wall,
-}
-
 /// Row of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerRow {
@@ -412,23 +401,6 @@ impl StoreReader {
         Ok(select
             .query_row([number], |row| self.timer_row(row))
             .optional()?)
-    }
-
-    /// What was done to a timer, oldest first.
-    pub fn timer_changes(&self, id: TimerId) -> Result<Vec<TimerChangeRow>, StoreFault> {
-        let number = self.id_permutation.to_number(id.0.bits());
-        let db = self.db();
-        let mut select = db.prepare_cached(
-            "SELECT change, reason, at_ms FROM timer_change WHERE timer = ? ORDER BY position",
-        )?;
-        let rows = select.query_map([number], |row| {
-            Ok(TimerChangeRow {
-                change: row.get(0)?,
-                reason: row.get(1)?,
-                at: Wall(row.get(2)?),
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Several timers, ended or not, in one transaction: one per row would cost more than the queries.

@@ -1,13 +1,13 @@
 //! Writes records as rows.
 
+use abide_core::Record;
 use abide_core::message::{self, About};
 use abide_core::question::{Answer, Closing};
 use abide_core::time::{Millis, Wall};
 use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
-use abide_core::{Record, limit};
 use rusqlite::{Connection, params};
 
-use super::{StoreFault, in_transaction};
+use super::{StoreFault, in_transaction, timer_history};
 use abide_session::crash_point;
 
 /// Maximum of rows that one prune removes, so that it never blocks a turn for long.
@@ -144,7 +144,7 @@ fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFa
             )?;
             // Calls that stand by again and again change nothing that a person would look for.
             if *change != Change::Continued {
-                add_to_history(transaction, *number, *change, reason.as_deref(), *at)?;
+                timer_history::add(transaction, *number, *change, reason.as_deref(), *at)?;
             }
         }
         timer::Record::Ended {
@@ -238,28 +238,6 @@ fn changed(
             checked.0,
             number,
         ])?;
-    Ok(())
-}
-
-/// Notes a change in the history of a timer, which keeps the newest ones.
-fn add_to_history(
-    transaction: &Connection,
-    number: u64,
-    change: Change,
-    reason: Option<&str>,
-    at: Wall,
-) -> Result<(), StoreFault> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO timer_change (timer, change, reason, at_ms) VALUES (?, ?, ?, ?)",
-        )?
-        .execute(params![number, change.as_str(), reason, at.0])?;
-    transaction
-        .prepare_cached(
-            "DELETE FROM timer_change WHERE timer = ?1 AND position <= (SELECT position FROM timer_change \
-             WHERE timer = ?1 ORDER BY position DESC LIMIT 1 OFFSET ?2)",
-        )?
-        .execute(params![number, limit::TIMER_CHANGES])?;
     Ok(())
 }
 

@@ -1,0 +1,59 @@
+//! History of a timer: pauses, resumes and cancellations, each with the reason that was given.
+
+use abide_core::timer::Change;
+use abide_core::{TimerId, Wall, limit};
+use rusqlite::{Connection, params};
+
+use super::{StoreFault, StoreReader};
+
+/// Row of a change of a timer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerChangeRow {
+    /// Word for the change.
+    pub change: String,
+    /// Reason given with it.
+    pub reason: Option<String>,
+    /// Time of the change.
+    pub at: Wall,
+}
+
+/// Adds a change to the history of a timer, which keeps the newest ones.
+pub(super) fn add(
+    transaction: &Connection,
+    number: u64,
+    change: Change,
+    reason: Option<&str>,
+    at: Wall,
+) -> Result<(), StoreFault> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO timer_change (timer, change, reason, at_ms) VALUES (?, ?, ?, ?)",
+        )?
+        .execute(params![number, change.as_str(), reason, at.0])?;
+    transaction
+        .prepare_cached(
+            "DELETE FROM timer_change WHERE timer = ?1 AND position <= (SELECT position FROM timer_change \
+             WHERE timer = ?1 ORDER BY position DESC LIMIT 1 OFFSET ?2)",
+        )?
+        .execute(params![number, limit::TIMER_CHANGES])?;
+    Ok(())
+}
+
+impl StoreReader {
+    /// Changes of a timer, oldest first.
+    pub fn timer_changes(&self, id: TimerId) -> Result<Vec<TimerChangeRow>, StoreFault> {
+        let number = self.id_permutation.to_number(id.0.bits());
+        let db = self.db();
+        let mut select = db.prepare_cached(
+            "SELECT change, reason, at_ms FROM timer_change WHERE timer = ? ORDER BY position",
+        )?;
+        let rows = select.query_map([number], |row| {
+            Ok(TimerChangeRow {
+                change: row.get(0)?,
+                reason: row.get(1)?,
+                at: Wall(row.get(2)?),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
