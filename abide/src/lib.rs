@@ -45,13 +45,28 @@ pub use library::{
     Abide, Call, EmbeddedEngine, Error, Person, Question, Questions, Session, ToolResult,
 };
 
-/// Runs the keeper and does not return, if this process was started as one. A program that contains an engine and
-/// serves as the executable of its own keepers calls this first in `main`.
+/// Runs the keeper or the network gate and does not return, if this process was started as one. A program that contains
+/// an engine and serves as the executable of its own keepers calls this first in `main`.
 pub fn run_keeper_if_requested() {
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|word| word == "keeper")
-    {
-        abide_session::main();
+    match std::env::args_os().nth(1) {
+        Some(word) if word == "keeper" => abide_session::main(),
+        Some(word) if word == "gate" => std::process::exit(gate()),
+        _ => {}
+    }
+}
+
+/// Serves the network of one sandbox, whose sockets come over standard input.
+fn gate() -> i32 {
+    let channel = rustix::stdio::stdin().try_clone_to_owned();
+    let served = match &channel {
+        Ok(channel) => abide_gate::process::run(channel).map_err(|fault| fault.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    match served {
+        Ok(()) => 0,
+        Err(sentence) => {
+            eprintln!("{sentence}. `abide gate` is started by abide itself.");
+            i32::from(cli::error::EXIT_ABIDE_ERROR)
+        }
     }
 }

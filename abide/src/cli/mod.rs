@@ -8,7 +8,7 @@ mod call;
 mod daemon;
 mod doctor;
 mod duration;
-mod error;
+pub(crate) mod error;
 mod hook;
 mod logs;
 mod messages;

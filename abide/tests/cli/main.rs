@@ -7,6 +7,7 @@ mod attach;
 mod daemon;
 mod doctor;
 mod follow;
+mod gate;
 mod harness;
 mod help;
 mod http;

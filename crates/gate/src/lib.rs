@@ -11,7 +11,7 @@
 //! 4. The gate looks the name up outside, once, checks the address, dials it ([`outside`]) and copies bytes ([`relay`]).
 //! 5. Ports on which programs inside listen are published on the host's loopback ([`publish`]).
 //!
-//! What is refused is listed exactly ([`refusals`]) and told to the daemon, which may come and go ([`control`]).
+//! Refusals are listed exactly ([`refusals`]) and told to the daemon, which may come and go ([`control`]).
 //!
 //! The gate ends when the sandbox's first process has ended, or with SIGTERM. It needs no privileges.
 

@@ -22,7 +22,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 pub enum Outcome {
     /// The gate did not let it through.
     Refused,
-    /// It was allowed, but the look-up or the connection outside failed.
+    /// Allowed, but the look-up or the connection outside failed.
     Failed,
 }
 

@@ -196,7 +196,15 @@ impl Ended {
     }
 }
 
+/// A Python program with [`PRELUDE`], in an empty environment.
 #[expect(clippy::disallowed_methods, reason = "the test starts its own program")]
+pub fn python(program: &str) -> Command {
+    let mut command = Command::new("/usr/bin/python3");
+    command.args(["-c", &format!("{PRELUDE}\n{program}")]);
+    command.env_clear().env("PATH", "/usr/bin:/bin");
+    command
+}
+
 fn spawn(
     user: User,
     ports: &[u16],
@@ -205,9 +213,7 @@ fn spawn(
     resolv_conf: &Path,
     program: &str,
 ) -> Child {
-    let mut command = Command::new("/usr/bin/python3");
-    command.args(["-c", &format!("{PRELUDE}\n{program}")]);
-    command.env_clear().env("PATH", "/usr/bin:/bin");
+    let mut command = python(program);
     command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
