@@ -82,33 +82,46 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
+/// Runs the client in a sandbox.
+fn run_inside(server: SocketAddr, copy_only: bool) -> String {
+    let config = Config {
+        allow: vec!["server.test".to_owned()],
+        copy_only,
+        ..Config::default()
+    };
+    let world = World::default()
+        .name("server.test", PUBLIC)
+        .server(80, server);
+    let sandbox = Sandbox::start(User::Own, config, world, &client("server.test", 80));
+    sandbox.finish().text
+}
+
 fn main() {
     let server = source_and_sink();
-    let mut direct = Vec::new();
-    let mut gate = Vec::new();
+    let (mut direct, mut gate, mut copying) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         direct.push(numbers(&run_outside(&client("127.0.0.1", server.port()))));
-        let config = Config {
-            allow: vec!["server.test".to_owned()],
-            ..Config::default()
-        };
-        let world = World::default()
-            .name("server.test", PUBLIC)
-            .server(80, server);
-        let sandbox = Sandbox::start(User::Own, config, world, &client("server.test", 80));
-        gate.push(numbers(&sandbox.finish().text));
+        gate.push(numbers(&run_inside(server, false)));
+        copying.push(numbers(&run_inside(server, true)));
     }
+    println!("MiB/s and ratio to direct, medians of {ROUNDS} rounds");
     for (index, direction) in ["download", "upload"].into_iter().enumerate() {
         let of = |runs: &[[f64; 2]]| median(runs.iter().map(|run| run[index]).collect());
-        let ratios = gate
-            .iter()
-            .zip(&direct)
-            .map(|(gate, direct)| gate[index] / direct[index]);
+        let ratio = |runs: &[[f64; 2]]| {
+            let ratios = runs.iter().zip(&direct);
+            median(
+                ratios
+                    .map(|(run, direct)| run[index] / direct[index])
+                    .collect(),
+            )
+        };
         println!(
-            "{direction:8}  direct {:6.0} MiB/s  gate {:6.0} MiB/s  ratio {:.2} (median of {ROUNDS} rounds)",
+            "{direction:8}  direct {:5.0}  gate {:5.0} ({:.2})  gate without splice {:5.0} ({:.2})",
             of(&direct),
             of(&gate),
-            median(ratios.collect())
+            ratio(&gate),
+            of(&copying),
+            ratio(&copying),
         );
     }
 }

@@ -22,6 +22,8 @@ use crate::refusals::Outcome;
 /// Queries that are longer get no answer.
 const MAX_QUERY: usize = 4096;
 const MAX_TCP_CONNECTIONS: usize = 16;
+/// Pause after a failed `recvfrom`, which could fail again at once.
+const ERROR_PAUSE: Duration = Duration::from_millis(100);
 const TCP_IDLE: Duration = Duration::from_secs(10);
 /// Seconds that a program may keep an answer. Addresses stay the same, so this only limits how many queries come.
 const TTL: u32 = 60;
@@ -119,8 +121,13 @@ impl Gate {
 pub async fn serve_udp(gate: Arc<Gate>, socket: UdpSocket) -> io::Result<()> {
     let mut buffer = vec![0; MAX_QUERY];
     loop {
-        let Ok((length, from)) = socket.recv_from(&mut buffer).await else {
-            continue; // an error that an earlier answer caused
+        let (length, from) = match socket.recv_from(&mut buffer).await {
+            Ok(received) => received,
+            Err(error) => {
+                tracing::warn!(%error, "cannot receive a query");
+                clock::pause(ERROR_PAUSE).await;
+                continue;
+            }
         };
         if let Some(reply) = answer(&buffer[..length], |name| gate.resolve(name)) {
             // The program that asked may be gone.

@@ -8,7 +8,7 @@
 //!    about, gets an address of 198.18.0.0/15 that stands for it in this session ([`names`]).
 //! 3. A connection to such an address arrives at a listener of the gate ([`tcp`]). Its local address says which name was
 //!    meant. If no rule knows the name, the connection waits for a person ([`questions`]).
-//! 4. The gate looks the name up outside, once, checks the address, dials it ([`outside`]) and copies bytes ([`relay`]).
+//! 4. The gate looks the name up outside, once, checks the address, dials it ([`outside`]) and moves bytes ([`relay`]).
 //! 5. Ports on which programs inside listen are published on the host's loopback ([`publish`]).
 //!
 //! Refusals are listed exactly ([`refusals`]) and told to the daemon, which may come and go ([`control`]).
@@ -64,6 +64,7 @@ pub struct Gate {
     dialer: Dialer,
     dial_sockets: DialSockets,
     slots: Arc<Semaphore>,
+    pipes: Semaphore,
     questions: Questions,
     refusals: Refusals,
     publications: watch::Sender<Publications>,

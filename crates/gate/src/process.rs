@@ -33,6 +33,7 @@ use crate::proxy::Proxies;
 use crate::publish::DialSockets;
 use crate::questions::{OnceLasts, Questions};
 use crate::refusals::Refusals;
+use crate::relay::MAX_PIPES;
 use crate::{Gate, MAX_CONNECTIONS, clock, control, dns, publish, tcp};
 
 /// Longest configuration.
@@ -40,7 +41,7 @@ const MAX_CONFIG: usize = 64 * 1024;
 /// Time for connections to pass on their last bytes after the sandbox has ended.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
 /// Descriptors that the gate needs beside those of connections.
-const OTHER_DESCRIPTORS: u64 = 300;
+const OTHER_DESCRIPTORS: u64 = 300 + 2 * MAX_PIPES as u64;
 
 /// Configuration of the gate of one session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -60,9 +61,11 @@ pub struct Config {
     pub publish: bool,
     /// Ports of the host that are never published, such as the daemon's own.
     pub never_publish: Vec<u16>,
+    /// Copy all bytes through buffers, never through pipes: the off switch of `splice`.
+    pub copy_only: bool,
     /// First process of the sandbox, as the host numbers it.
     pub pid: u32,
-    /// File to which the list of refusals is written.
+    /// Absolute path of the file to which the list of refusals is written.
     pub refusals: Option<PathBuf>,
 }
 
@@ -100,6 +103,8 @@ pub fn run(channel: &OwnedFd) -> Result<(), Fault> {
     let (config, descriptors) = receive(channel)?;
     // Not a member of the keeper's process group: signals of a terminal are not for the gate.
     let _ = rustix::process::setsid();
+    // Keeps no file system of the keeper's directory busy.
+    let _ = rustix::process::chdir("/");
     let proxies = Proxies::from_environment();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -210,7 +215,8 @@ pub async fn serve(
     let connections = raise_descriptor_limit();
     let gate = Arc::new(Gate {
         allow: Allowlist::parse(&config.allow)?,
-        ask: config.ask,
+        // Without a socket for the daemon a connection would wait for an answer that cannot come.
+        ask: config.ask && !sockets.control.is_empty(),
         host_ports: config.host_ports.iter().copied().collect(),
         inside_ports: sockets.ports().map_err(cannot("use its sockets"))?,
         never_publish: config.never_publish.iter().copied().collect(),
@@ -218,6 +224,7 @@ pub async fn serve(
         dialer: Dialer::new(outside, proxies, Allowlist::parse(&config.private)?),
         dial_sockets: DialSockets::new(std::mem::take(&mut sockets.unconnected)),
         slots: Arc::new(Semaphore::new(connections)),
+        pipes: Semaphore::new(if config.copy_only { 0 } else { MAX_PIPES }),
         questions: Questions::new(config.once_lasts),
         refusals: Refusals::default(),
         publications: watch::Sender::default(),

@@ -144,7 +144,7 @@ async fn into_sandbox(gate: &Gate, outside: &TcpStream, address: SocketAddr) -> 
     let inside = TcpStream::from_std(std::net::TcpStream::from(socket))?;
     let result = connect(&inside, address).await;
     if result.is_ok() {
-        tcp::join(&inside, outside).await;
+        gate.join(&inside, outside).await;
     }
     gate.dial_sockets.give_back(inside.into_std()?.into());
     result

@@ -107,7 +107,7 @@ impl Gate {
                 }
             }
             Meant::HostPort => match self.dialer.dial_host(meant.port()).await {
-                Ok(outside) => join(inside, &outside).await,
+                Ok(outside) => self.join(inside, &outside).await,
                 Err(error) => {
                     let reason = format!("cannot connect: {error}");
                     self.refusals
@@ -149,11 +149,20 @@ impl Gate {
         let outside = self.dialer.dial(target).await?;
         if relay::write_all(&outside, &early).await.is_ok() {
             drop(early);
-            join(inside, &outside).await;
+            self.join(inside, &outside).await;
         } else {
             reset(inside);
         }
         Ok(())
+    }
+
+    /// Moves bytes between two connections; if one fails, the other is reset.
+    pub(crate) async fn join(&self, inside: &TcpStream, outside: &TcpStream) {
+        if let Err(error) = relay::relay(inside, outside, &self.pipes).await {
+            tracing::debug!(%error, "a connection ended early");
+            reset(inside);
+            reset(outside);
+        }
     }
 
     fn refuse(&self, target: &Target, refused: &Refused) {
@@ -170,15 +179,6 @@ impl Gate {
         let reason = refused.to_string();
         self.refusals
             .record(outcome, target.name.as_str(), Some(target.port), &reason);
-    }
-}
-
-/// Copies between two connections; if one fails, the other is reset.
-pub async fn join(inside: &TcpStream, outside: &TcpStream) {
-    if let Err(error) = relay::relay(inside, outside).await {
-        tracing::debug!(%error, "a connection ended early");
-        reset(inside);
-        reset(outside);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use abide_gate::MAX_CONNECTIONS;
+use abide_gate::process::Config;
 use abide_gate::proxy::Proxies;
 
 use crate::allow;
@@ -23,9 +24,14 @@ assert exchange("allowed.test", 80, text).encode() == text.upper()
 say(len(text))
 "#;
     for user in users() {
-        let ended =
-            Sandbox::start(*user, allow(&["allowed.test"]), world.clone(), program).finish();
-        assert_eq!(ended.text, (32 << 20).to_string());
+        for copy_only in [false, true] {
+            let config = Config {
+                copy_only,
+                ..allow(&["allowed.test"])
+            };
+            let ended = Sandbox::start(*user, config, world.clone(), program).finish();
+            assert_eq!(ended.text, (32 << 20).to_string());
+        }
     }
 }
 
