@@ -1,8 +1,15 @@
 //! The gate as a process: what it is given, what it serves, and when it ends.
 //!
-//! The keeper starts `abide gate` with one end of a `SOCK_SEQPACKET` pair as standard input. Over it come two messages,
-//! in either order: the configuration as JSON (from the keeper, with the listening unix socket for the daemon as its
-//! descriptor, if there is one), and the sockets of the sandbox ([`crate::inside::send`]).
+//! Steps of the keeper that starts a sandbox with a gate:
+//!
+//! 1. It makes a `SOCK_SEQPACKET` pair and checks the patterns ([`Allowlist::parse`]), whose ports the child needs.
+//! 2. Its child, inside the new namespaces, calls [`crate::inside::open_sockets`] and [`crate::inside::send`] with one
+//!    end, mounts a `resolv.conf` with `nameserver 127.0.0.1`, and drops its capabilities.
+//! 3. The keeper starts `abide gate` outside, with the other end as standard input, and sends the configuration
+//!    ([`send_config`]) over its own copy of the child's end, with the listening unix socket for the daemon.
+//!
+//! The two messages may come in either order. Nothing has to wait for the gate: its sockets already listen, so queries
+//! and connections queue. If the other ends are closed before both messages came, the gate ends with an error.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSliceMut};

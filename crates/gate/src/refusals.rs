@@ -109,7 +109,7 @@ impl Refusals {
         std::fs::rename(beside, path)
     }
 
-    /// Writes the file after each change, at most every [`WRITE_INTERVAL`].
+    /// Writes the file after each change, at most ten times a second.
     pub async fn keep_written(&self, path: PathBuf) {
         let mut changes = self.changes();
         while changes.changed().await.is_ok() {

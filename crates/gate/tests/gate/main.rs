@@ -1,4 +1,4 @@
-//! The gate with real namespaces and real programs inside them. Tests carry the numbers of the hostile list.
+//! The gate with real namespaces and real programs inside them. The number in a test's name is that of the attack.
 
 mod asking;
 mod connections;
