@@ -235,9 +235,10 @@ fn api_and_session_depend_on_the_core_only() {
 }
 
 #[test]
-fn api_and_program_forbid_unsafe_code() {
+fn api_gate_and_program_forbid_unsafe_code() {
     for file in [
         "crates/api/src/lib.rs",
+        "crates/gate/src/lib.rs",
         "abide/src/lib.rs",
         "abide/src/main.rs",
     ] {
