@@ -231,8 +231,7 @@ fn spawn(
         bind_over(&resolv_conf, c"/etc/resolv.conf")?;
         drop_capabilities()
     };
-    // SAFETY: the process has one thread that matters when it forks (nextest runs one test per process, and the
-    // test thread is the one that forks); the closure allocates, which glibc allows after a fork.
+    // SAFETY: the closure allocates, which glibc allows in the child of a fork; it takes no lock of this process.
     unsafe { command.pre_exec(build) };
     command.spawn().expect("a sandbox")
 }
