@@ -43,6 +43,66 @@ export interface Hello {
   version: string;
 }
 
+/** A line of a log. */
+export interface LogLine {
+  /** Arrival of its first byte, in Unix milliseconds. */
+  at: number;
+  /** Bytes left out at the end of a long line. */
+  cut?: number;
+  /** Parts of the text that match `pattern`. */
+  matches?: LogRange[];
+  /** Bytes before this line that are missing from the log. */
+  missing?: number;
+  /** Number of the line, from 1. */
+  number: number;
+  /** Stream that it came from; `both`: begun by one stream, continued by the other. */
+  stream: 'stdout' | 'stderr' | 'both' | 'pty';
+  /** Parts of the text that have a colour or are bold. */
+  styles?: LogStyle[];
+  /** The line without escape sequences, after carriage returns and erasures. */
+  text: string;
+}
+
+/** Consecutive lines of a log. */
+export interface LogLines {
+  /** Lines in order; fewer than requested if they are long. */
+  lines: LogLine[];
+  /** Number of lines in the log so far. A last line without a newline counts. */
+  total: number;
+}
+
+/** Numbers of the lines of a log that match a pattern. */
+export interface LogMatches {
+  /** Line numbers in order. */
+  lines: number[];
+  /** `after` of the next page, if there are more. */
+  next?: number;
+  /** True if the search took too long and `total` counts only the lines up to `next`. */
+  stopped: boolean;
+  /** Number of matching lines after `after`, including those that are not listed. */
+  total: number;
+}
+
+/** Part of a text, in UTF-16 code units. */
+export interface LogRange {
+  /** Code unit after the last one. */
+  end: number;
+  /** First code unit. */
+  start: number;
+}
+
+/** Part of a text that has a style, in UTF-16 code units. */
+export interface LogStyle {
+  /** True if the text is bold. */
+  bold?: boolean;
+  /** Number of the colour, 0 to 15. */
+  colour?: number;
+  /** Code unit after the last one. */
+  end: number;
+  /** First code unit. */
+  start: number;
+}
+
 /** A line that matches. */
 export interface Match {
   /** Command of the session. */

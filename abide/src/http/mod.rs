@@ -8,7 +8,10 @@ mod docs;
 mod events;
 pub mod frame;
 pub mod headers;
+mod line_index;
+mod line_text;
 mod log_download;
+mod log_lines;
 mod log_stream;
 mod login;
 mod login_store;
@@ -96,6 +99,7 @@ pub struct State {
     daemon: Arc<Daemon>,
     logins: Arc<LoginStore>,
     hub: Arc<events::Hub>,
+    line_indexes: Arc<line_index::LineIndexes>,
 }
 
 impl State {
@@ -107,6 +111,7 @@ impl State {
             handle,
             daemon: Arc::new(daemon),
             logins: Arc::new(logins),
+            line_indexes: Arc::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use super::openapi::{ApiRouter, OpenApiDocument, operation};
 use super::run_request::{PtySize, RunBody};
 use super::{
-    events, frame, log_download, log_stream, login, messages, metrics, questions, runs,
+    events, frame, log_download, log_lines, log_stream, login, messages, metrics, questions, runs,
     screen_snapshot, search, session_actions, sessions, status, terminal, timers, tools,
 };
 
@@ -124,6 +124,20 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
             .supports_ranges(),
     )
     .get(
+        "/v1/sessions/{id}/lines",
+        log_lines::lines,
+        operation("Lines of a log by their numbers, as text with colours")
+            .query::<log_lines::LinesQuery>()
+            .returns::<abide_api::LogLines>(),
+    )
+    .get(
+        "/v1/sessions/{id}/matches",
+        log_lines::matches,
+        operation("Numbers of the lines of a log that match a pattern")
+            .query::<log_lines::MatchesQuery>()
+            .returns::<abide_api::LogMatches>(),
+    )
+    .get(
         "/v1/sessions/{id}/terminal",
         terminal::terminal,
         operation("Attach to a session's terminal over a WebSocket").returns_other(101, ""),
@@ -138,6 +152,11 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         "/v1/sessions/{id}/kill",
         session_actions::kill,
         one("End a session and every process it started"),
+    )
+    .post(
+        "/v1/sessions/{id}/delete",
+        session_actions::delete,
+        one("Delete an ended session and its log (person only)"),
     )
     .post(
         "/v1/sessions/{id}/signal",

@@ -1,9 +1,9 @@
-//! Actions on a session: kill, extend, signal, resize, input.
+//! Actions on a session: kill, extend, signal, resize, input, delete.
 
 use abide_api::arguments::LimitArgs;
 use abide_api::{Session, WrittenBytes};
 use abide_core::session::Phase;
-use abide_core::{Outcome, Request, SessionId};
+use abide_core::{Event, Outcome, Request, SessionId};
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
@@ -46,6 +46,40 @@ pub async fn kill(
         true => Ok(JsonResponse(session_from(&view))),
         false => Err(Problem::conflict(tools::undying(session))),
     }
+}
+
+/// Deletes an ended session with its log. Responds with the session as it was.
+pub async fn delete(
+    Shared(state): Shared<State>,
+    requester: Requester,
+    Path(id): Path<String>,
+) -> SessionResponse {
+    if requester.agent.is_some() {
+        return Err(Problem::forbidden(
+            "an agent cannot delete a session; only a person can",
+        ));
+    }
+    let view = requester.session(&state, &id)?;
+    if !matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. }) {
+        return Err(Problem::conflict(format!(
+            "Session '{id}' is still running; kill it first"
+        )));
+    }
+    let session = view.id;
+    let handle = state.handle.clone();
+    let removed = tokio::task::spawn_blocking(move || handle.keepers().remove(session));
+    let removed = removed
+        .await
+        .map_err(|fault| Problem::fault(fault.to_string()))?;
+    match removed {
+        Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Problem::fault(format!("cannot delete the log: {fault}")));
+        }
+        _ => {}
+    }
+    let sessions = vec![session];
+    state.handle.send_event(Event::Forgotten { sessions }).await;
+    Ok(JsonResponse(session_from(&view)))
 }
 
 /// Changes the deadline and the idle limit, counted from now.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::Abide;
 
 /// All that can be asked for by whoever shows something, and one thing that cannot.
-pub const PATHS: [&str; 36] = [
+pub const PATHS: [&str; 39] = [
     "/v1/nothing",
     "/v1/status",
     "/v1/stop",
@@ -19,6 +19,8 @@ pub const PATHS: [&str; 36] = [
     "/v1/sessions/session_00000000",
     "/v1/sessions/session_00000000/log",
     "/v1/sessions/session_00000000/log/raw",
+    "/v1/sessions/session_00000000/lines",
+    "/v1/sessions/session_00000000/matches",
     "/v1/sessions/session_00000000/terminal",
     "/v1/search",
     "/v1/openapi.json",
@@ -26,6 +28,7 @@ pub const PATHS: [&str; 36] = [
     "/metrics",
     "/v1/sessions/session_00000000/paint",
     "/v1/sessions/session_00000000/kill",
+    "/v1/sessions/session_00000000/delete",
     "/v1/sessions/session_00000000/signal",
     "/v1/sessions/session_00000000/extend",
     "/v1/sessions/session_00000000/input",
@@ -45,13 +48,14 @@ pub const PATHS: [&str; 36] = [
 ];
 
 /// Those that change something.
-const ACTS: [&str; 14] = [
+const ACTS: [&str; 15] = [
     "/v1/stop",
     "/v1/logins",
     "/v1/logout",
     "/v1/tools/shell",
     "/v1/tools/execute_command",
     "/v1/sessions/session_00000000/kill",
+    "/v1/sessions/session_00000000/delete",
     "/v1/sessions/session_00000000/signal",
     "/v1/sessions/session_00000000/extend",
     "/v1/sessions/session_00000000/input",

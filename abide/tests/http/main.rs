@@ -8,6 +8,7 @@ mod hostile;
 mod legacy;
 mod listener;
 mod lists;
+mod log_lines;
 mod login;
 mod modern;
 mod page;

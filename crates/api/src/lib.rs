@@ -13,6 +13,7 @@ pub mod arguments;
 pub mod cli;
 mod command;
 mod event;
+mod log;
 mod message;
 mod number;
 mod problem;
@@ -29,6 +30,7 @@ mod tool;
 
 pub use command::{ExecuteCommandResult, ShellResult, ShellStatus};
 pub use event::{Hello, SessionPulse};
+pub use log::{LogLine, LogLines, LogMatches, LogRange, LogStream, LogStyle};
 pub use message::{DeliveredMessage, Delivery, Message, MessagePage, ReadMessagesResult};
 pub use number::{Id, Seconds};
 pub use problem::{ErrorCode, Problem};

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use abide_api::{
-    Hello, MatchPage, Message, QuestionDetails, Session, SessionPulse, TimerDetails, TimerStats,
+    Hello, LogLines, LogMatches, MatchPage, Message, QuestionDetails, Session, SessionPulse,
+    TimerDetails, TimerStats,
 };
 use serde_json::{Map, Value};
 
@@ -37,6 +38,8 @@ fn generated() -> String {
     generator.subschema_for::<QuestionDetails>();
     generator.subschema_for::<Message>();
     generator.subschema_for::<MatchPage>();
+    generator.subschema_for::<LogLines>();
+    generator.subschema_for::<LogMatches>();
     generator.subschema_for::<Hello>();
     let mut text = HEAD.to_owned();
     for (name, schema) in generator.take_definitions(true) {

@@ -222,6 +222,8 @@ fn remove(handle: &Handle, id: SessionId) -> bool {
     crash_point("gc.mid");
     match handle.keepers().remove(id) {
         Ok(()) => true,
+        // A person has deleted the session.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => true,
         Err(e) => {
             tracing::warn!("cannot remove the folder of {id}: {e}");
             false

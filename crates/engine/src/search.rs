@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 
 use abide_output::tokenizer;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -76,6 +77,12 @@ impl Pattern {
     /// True if a text contains a match.
     pub fn matches(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
+    }
+
+    /// Places of the matches in a text that are not empty.
+    pub fn ranges<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = Range<usize>> + 'a {
+        let found = self.regex.find_iter(text).map(|found| found.range());
+        found.filter(|range| !range.is_empty())
     }
 }
 

@@ -1,0 +1,338 @@
+//! Lines of a session's log by their numbers, and the numbers of lines that match a pattern, for log views.
+
+use std::io;
+
+use abide_api::{LogLine, LogLines, LogMatches, LogRange, LogStream};
+use abide_core::Millis;
+use abide_output::mask::Mask;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State as Shared};
+use memchr::memchr;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::body::{JsonResponse, parse_query};
+use super::line_index::LineIndex;
+use super::line_text::{self, utf16_range};
+use super::log_stream::session_log;
+use super::problem::Problem;
+use super::requester::Requester;
+use super::{State, pagination};
+use abide_engine::clock::SystemClock;
+use abide_engine::search::{self, Pattern};
+use abide_session::log::{CHUNK_LIMIT, Log, Next, Stream};
+
+/// Longest line that is sent whole, in bytes.
+const LINE_LIMIT: usize = 16 << 10;
+/// Bytes of lines after which a page ends.
+const PAGE_LIMIT: usize = 1 << 20;
+/// Matches that are marked in one line.
+const MATCH_LIMIT: usize = 100;
+/// Line numbers in one page of matches.
+const MATCHED_LINES: usize = 10_000;
+/// Time limit of a search. The page then ends early with a cursor for the rest.
+const TIME_LIMIT: Millis = Millis::from_secs(5);
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinesQuery {
+    /// Number of the first line, from 1.
+    #[serde(default)]
+    from: u64,
+    /// Maximum number of lines, 1 to 1000.
+    #[serde(default, deserialize_with = "pagination::count")]
+    #[schemars(with = "Option<usize>")]
+    limit: Option<usize>,
+    /// Regular expression whose matches are marked.
+    pattern: Option<String>,
+}
+
+/// Reads lines by their numbers.
+pub async fn lines(
+    Shared(state): Shared<State>,
+    requester: Requester,
+    Path(id): Path<String>,
+    query: Result<Query<LinesQuery>, QueryRejection>,
+) -> Result<JsonResponse<LogLines>, Problem> {
+    let query = parse_query(query)?;
+    let limit = pagination::limit(query.limit)?;
+    let pattern = query.pattern.as_deref().map(parse_pattern).transpose()?;
+    let view = requester.session(&state, &id)?;
+    let index = state.line_indexes.of(view.id);
+    let mask = Mask::of(state.handle.secrets(view.id));
+    let read = tokio::task::spawn_blocking(move || {
+        let log = session_log(&view);
+        // A panic in an earlier update leaves an index that is at most behind.
+        let mut index = index.lock().unwrap_or_else(|broken| broken.into_inner());
+        index.update(&log)?;
+        let lines = read_lines(&log, &index, query.from.max(1), limit)?;
+        Ok::<_, io::Error>(LogLines {
+            lines: lines
+                .into_iter()
+                .map(|line| line.shown(&mask, pattern.as_ref()))
+                .collect(),
+            total: index.total(),
+        })
+    });
+    let read = read
+        .await
+        .map_err(|fault| Problem::fault(fault.to_string()))?;
+    Ok(JsonResponse(
+        read.map_err(|fault| Problem::fault(fault.to_string()))?,
+    ))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MatchesQuery {
+    /// Regular expression.
+    pattern: String,
+    /// Line number after which the search begins.
+    #[serde(default)]
+    after: u64,
+}
+
+/// Finds the lines that match a pattern.
+pub async fn matches(
+    Shared(state): Shared<State>,
+    requester: Requester,
+    Path(id): Path<String>,
+    query: Result<Query<MatchesQuery>, QueryRejection>,
+) -> Result<JsonResponse<LogMatches>, Problem> {
+    let query = parse_query(query)?;
+    let pattern = parse_pattern(&query.pattern)?;
+    let view = requester.session(&state, &id)?;
+    let found = tokio::task::spawn_blocking(move || {
+        let end = SystemClock.mono() + TIME_LIMIT;
+        let search = search::Search {
+            pattern,
+            context: 0,
+            max_lines: MATCHED_LINES,
+            after: query.after,
+            fold_equal: false,
+        };
+        search::search(&session_log(&view), &search, || SystemClock.mono() >= end)
+    });
+    let found = found
+        .await
+        .map_err(|fault| Problem::fault(fault.to_string()))?;
+    let found = found.map_err(|fault| Problem::fault(fault.to_string()))?;
+    let lines: Vec<u64> = found.lines.iter().map(|line| line.number).collect();
+    let more = found.matches > lines.len() as u64;
+    let last = lines.last().copied().unwrap_or(query.after);
+    let next = match (more, found.stopped) {
+        (true, _) => Some(last),
+        // The line at which the search stopped may have been searched only in part.
+        (false, true) => Some(last.max(found.total.saturating_sub(1))),
+        (false, false) => None,
+    };
+    Ok(JsonResponse(LogMatches {
+        lines,
+        total: found.matches,
+        next,
+        stopped: found.stopped,
+    }))
+}
+
+fn parse_pattern(pattern: &str) -> Result<Pattern, Problem> {
+    Pattern::new(pattern).map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))
+}
+
+/// Line as it is in the log.
+#[derive(Debug, PartialEq, Eq)]
+struct RawLine {
+    number: u64,
+    at: u64,
+    stream: LogStream,
+    bytes: Vec<u8>,
+    cut: u64,
+    missing: u64,
+}
+
+impl RawLine {
+    fn shown(self, mask: &Mask, pattern: Option<&Pattern>) -> LogLine {
+        let (plain, styles) = line_text::render(&self.bytes);
+        let text = mask.apply(plain.clone());
+        let ranges = pattern
+            .into_iter()
+            .flat_map(|pattern| pattern.ranges(text.as_bytes()));
+        let matches = ranges
+            .take(MATCH_LIMIT)
+            .map(|range| utf16_range(&text, range))
+            .map(|(start, end)| LogRange { start, end })
+            .collect();
+        LogLine {
+            number: self.number,
+            at: self.at,
+            stream: self.stream,
+            cut: (self.cut > 0).then_some(self.cut),
+            missing: (self.missing > 0).then_some(self.missing),
+            // Places in a text that was masked are others.
+            styles: if text == plain { styles } else { Vec::new() },
+            matches,
+            text,
+        }
+    }
+}
+
+/// Lines of a log from the line `from` on, which the index must cover.
+fn read_lines(log: &Log, index: &LineIndex, from: u64, limit: usize) -> io::Result<Vec<RawLine>> {
+    if from > index.total() {
+        return Ok(Vec::new());
+    }
+    let mark = index.mark_before(from);
+    let mut lines = LineReader::new(mark.line, from, limit);
+    let mut pieces = log.pieces(mark.offset, None);
+    let mut bytes = Vec::new();
+    while !lines.is_full()
+        && let Some(next) = pieces.next_into(CHUNK_LIMIT, &mut bytes)?
+    {
+        match next {
+            Next::Gap { from, to } => lines.gap(to - from),
+            Next::Bytes { entry, .. } => lines.feed(&bytes, entry.at_wall_ms, entry.stream),
+        }
+    }
+    Ok(lines.finish())
+}
+
+/// Splits chunks of a log into lines, from the line `from` on.
+struct LineReader {
+    number: u64,
+    from: u64,
+    limit: usize,
+    size: usize,
+    done: Vec<RawLine>,
+    /// Line that has begun.
+    open: Option<RawLine>,
+    missing: u64,
+}
+
+impl LineReader {
+    fn new(number: u64, from: u64, limit: usize) -> Self {
+        LineReader {
+            number,
+            from,
+            limit,
+            size: 0,
+            done: Vec::new(),
+            open: None,
+            missing: 0,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.done.len() >= self.limit || self.size >= PAGE_LIMIT
+    }
+
+    fn feed(&mut self, mut bytes: &[u8], at: u64, stream: Stream) {
+        while !bytes.is_empty() && !self.is_full() {
+            let end = memchr(b'\n', bytes);
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            self.add(part, at, stream);
+            bytes = &bytes[end.map_or(bytes.len(), |end| end + 1)..];
+            if end.is_some() {
+                self.end_line();
+            }
+        }
+    }
+
+    fn add(&mut self, part: &[u8], at: u64, stream: Stream) {
+        let stream = match stream {
+            Stream::Stdout => LogStream::Stdout,
+            Stream::Stderr => LogStream::Stderr,
+            Stream::Pty => LogStream::Pty,
+        };
+        let wanted = self.number >= self.from;
+        let line = self.open.get_or_insert_with(|| RawLine {
+            number: self.number,
+            at,
+            stream,
+            bytes: Vec::new(),
+            cut: 0,
+            missing: std::mem::take(&mut self.missing),
+        });
+        if line.stream != stream && !part.is_empty() {
+            line.stream = LogStream::Both;
+        }
+        let room = match wanted {
+            true => LINE_LIMIT - line.bytes.len(),
+            false => 0,
+        };
+        let kept = part.len().min(room);
+        line.bytes.extend_from_slice(&part[..kept]);
+        line.cut += (part.len() - kept) as u64;
+    }
+
+    fn end_line(&mut self) {
+        let line = self.open.take();
+        self.number += 1;
+        if let Some(line) = line.filter(|line| line.number >= self.from) {
+            self.size += line.bytes.len();
+            self.done.push(line);
+        }
+    }
+
+    fn gap(&mut self, bytes: u64) {
+        if self.open.is_some() {
+            self.end_line();
+        }
+        self.missing += bytes;
+    }
+
+    fn finish(mut self) -> Vec<RawLine> {
+        if self.open.is_some() && !self.is_full() {
+            self.end_line();
+        }
+        self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(lines: &[RawLine]) -> Vec<(u64, String)> {
+        let text = |line: &RawLine| String::from_utf8_lossy(&line.bytes).into_owned();
+        lines.iter().map(|line| (line.number, text(line))).collect()
+    }
+
+    #[test]
+    fn lines_are_split_across_chunks_and_numbered() {
+        let mut reader = LineReader::new(5, 6, 2);
+        reader.feed(b"five\nsi", 1, Stream::Stdout);
+        reader.feed(b"x\n\nei", 2, Stream::Stdout);
+        let lines = reader.finish();
+        assert_eq!(texts(&lines), [(6, "six".into()), (7, String::new())]);
+        assert_eq!((lines[0].at, lines[1].at), (1, 2));
+    }
+
+    #[test]
+    fn line_of_two_streams_says_both() {
+        let mut reader = LineReader::new(1, 1, 10);
+        reader.feed(b"a", 1, Stream::Stdout);
+        reader.feed(b"b\n", 2, Stream::Stderr);
+        reader.feed(b"c", 3, Stream::Stderr);
+        let lines = reader.finish();
+        let streams: Vec<_> = lines.iter().map(|line| line.stream).collect();
+        assert_eq!(streams, [LogStream::Both, LogStream::Stderr]);
+    }
+
+    #[test]
+    fn gap_ends_a_line_and_is_counted_before_the_next() {
+        let mut reader = LineReader::new(1, 1, 10);
+        reader.feed(b"a", 1, Stream::Stdout);
+        reader.gap(7);
+        reader.feed(b"b", 2, Stream::Stdout);
+        let lines = reader.finish();
+        assert_eq!(texts(&lines), [(1, "a".into()), (2, "b".into())]);
+        assert_eq!((lines[0].missing, lines[1].missing), (0, 7));
+    }
+
+    #[test]
+    fn long_line_is_cut_and_the_rest_counted() {
+        let mut reader = LineReader::new(1, 1, 10);
+        reader.feed(&b"x".repeat(LINE_LIMIT + 3), 1, Stream::Stdout);
+        let lines = reader.finish();
+        assert_eq!((lines[0].bytes.len(), lines[0].cut), (LINE_LIMIT, 3));
+    }
+}

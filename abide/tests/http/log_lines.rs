@@ -1,0 +1,98 @@
+//! Lines of a log by number, search within a log, and deletion of a session.
+
+use serde_json::{Value, json};
+
+use crate::harness::Abide;
+
+const PERSON: &str = "abide-person: true\r\n";
+
+fn get(abide: &Abide, session: &str, path: &str) -> Value {
+    let line = format!("GET /v1/sessions/{session}/{path}");
+    abide.good(&line, PERSON, &Value::Null)
+}
+
+fn session_of(result: &Value) -> &str {
+    result["session_id"].as_str().expect("a session id")
+}
+
+#[test]
+fn lines_of_a_long_log_are_read_by_number() {
+    let abide = Abide::new();
+    let run = abide.shell("seq -f 'line %.0f' 300000; printf 'no newline' >&2");
+    let session = session_of(&run);
+    let page = get(&abide, session, "lines?from=299999&limit=2");
+    assert_eq!(page["total"], 300_001);
+    let texts: Vec<_> = page["lines"].as_array().unwrap().iter().collect();
+    assert_eq!(texts.len(), 2);
+    assert_eq!(texts[0]["text"], "line 299999");
+    assert_eq!(texts[0]["number"], 299_999);
+    assert_eq!(texts[0]["stream"], "stdout");
+    assert!(texts[0]["at"].as_u64().unwrap() > 0);
+    let last = get(&abide, session, "lines?from=300001");
+    assert_eq!(last["lines"][0]["text"], "no newline");
+    assert_eq!(last["lines"][0]["stream"], "stderr");
+    let beyond = get(&abide, session, "lines?from=300002");
+    assert_eq!(beyond["lines"], json!([]));
+}
+
+#[test]
+fn lines_have_colours_and_marked_matches() {
+    let abide = Abide::new();
+    let run = abide.shell(r"printf 'ok\n\033[31merror\033[0m: é disk\n10%%\r99%%\n'");
+    let page = get(&abide, session_of(&run), "lines?pattern=disk%7Cok");
+    let lines = &page["lines"];
+    assert_eq!(lines[0]["matches"], json!([{"start": 0, "end": 2}]));
+    assert_eq!(lines[1]["text"], "error: é disk");
+    assert_eq!(
+        lines[1]["styles"],
+        json!([{"start": 0, "end": 5, "colour": 1}])
+    );
+    assert_eq!(lines[1]["matches"], json!([{"start": 9, "end": 13}]));
+    assert_eq!(lines[2]["text"], "99%");
+}
+
+#[test]
+fn matches_are_counted_beyond_the_page_and_continued() {
+    let abide = Abide::new();
+    let run = abide.shell("seq 25000");
+    let session = session_of(&run);
+    let page = get(&abide, session, "matches?pattern=.");
+    assert_eq!(
+        (&page["total"], &page["next"]),
+        (&json!(25_000), &json!(10_000))
+    );
+    let page = get(&abide, session, "matches?pattern=.&after=20000");
+    assert_eq!(page["lines"][0], 20_001);
+    assert_eq!(
+        (&page["total"], &page["next"]),
+        (&json!(5_000), &Value::Null)
+    );
+    let line = format!("GET /v1/sessions/{session}/matches?pattern=(");
+    let (status, problem) = abide.ask(&line, PERSON, &Value::Null);
+    assert_eq!(status, 400, "{problem}");
+}
+
+#[test]
+fn only_a_person_deletes_a_session_and_only_after_its_end() {
+    let abide = Abide::new();
+    let run = abide.shell("echo secret");
+    let session = session_of(&run);
+    let delete = format!("POST /v1/sessions/{session}/delete");
+    assert_eq!(abide.ask(&delete, "", &json!({})).0, 403);
+    abide.good(&delete, PERSON, &json!({}));
+    let line = format!("GET /v1/sessions/{session}/log");
+    assert_eq!(abide.ask(&line, PERSON, &Value::Null).0, 404);
+    assert!(!abide.path("sessions").join(session).exists());
+
+    let body = json!({"command": "cat"});
+    let (_, running) = abide.ask("POST /v1/sessions", "", &body);
+    let delete = format!("POST /v1/sessions/{}/delete", session_of(&running));
+    let (status, problem) = abide.ask(&delete, PERSON, &json!({}));
+    assert_eq!(status, 409, "{problem}");
+    assert!(
+        problem["detail"]
+            .as_str()
+            .unwrap()
+            .contains("kill it first")
+    );
+}
