@@ -36,6 +36,7 @@ import { Messages } from './views/messages';
 import { Now } from './views/now';
 import { Session } from './views/session';
 import { Sessions } from './views/sessions';
+import { TimerView } from './views/timer';
 import { Timers } from './views/timers';
 
 export function App({ refused }: { refused: string }) {
@@ -62,6 +63,7 @@ export function App({ refused }: { refused: string }) {
 const TITLES: Record<Route['view'], string> = {
   now: 'Now',
   timers: 'Timers',
+  timer: 'Timer',
   sessions: 'Sessions',
   session: 'Session',
   messages: 'Messages',
@@ -100,6 +102,8 @@ function View({ at }: { at: Route }) {
       return <Now />;
     case 'timers':
       return <Timers />;
+    case 'timer':
+      return <TimerView key={at.id} id={at.id} />;
     case 'sessions':
       return <Sessions />;
     case 'session':
@@ -130,7 +134,7 @@ function Rail({ at }: { at: Route }) {
   const questions = useTally(house.questions);
   const sessions = useTally(house.sessions);
   const timers = useTally(house.timers);
-  const here = at.view === 'session' ? 'sessions' : at.view;
+  const here = at.view === 'session' ? 'sessions' : at.view === 'timer' ? 'timers' : at.view;
   const item = (view: string, href: string, icon: ReactNode, name: string, badge: number, loud = false) => (
     <Link href={href} aria-current={here === view ? 'page' : undefined}>
       {icon} {name}

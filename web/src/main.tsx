@@ -14,6 +14,7 @@ import { followHistory } from './state/route';
 import './style/base.css';
 import './style/frame.css';
 import './style/views.css';
+import './style/log.css';
 
 applyTheme();
 followHistory();

@@ -5,6 +5,9 @@ import type { Session, Timer } from './api.gen';
 export type {
   Delivery,
   Hello,
+  LogLine,
+  LogLines,
+  LogMatches,
   Match,
   Message,
   Question,

@@ -1,6 +1,5 @@
 // A live terminal. It keeps the session's own size, since an agent looks at the same screen; the
-// letters shrink to fit. Only who asks for it gives the session another size. What a command without a
-// terminal wrote has no size: its lines break where the page ends, and it takes the room that it needs.
+// letters shrink to fit. Only who asks for it gives the session another size.
 
 import { Terminal as Xterm } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
@@ -11,10 +10,6 @@ import { withSheets } from './sheets';
 
 const LARGEST = 14;
 const SMALLEST = 9;
-/** Letters of what was written without a terminal. */
-const PLAIN = 13;
-/** The least rows that look like a place for output. */
-const FEWEST = 4;
 /** Width and height of a letter, by its size. */
 const WIDE = 0.6023;
 const HIGH = 1.21;
@@ -55,12 +50,11 @@ interface Word {
 
 interface Props {
   id: string;
-  pty: boolean;
   /** It has written nothing so far. */
   silent: boolean;
 }
 
-export default function Terminal({ id, pty, silent }: Props) {
+export default function Terminal({ id, silent }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const socket = useRef<WebSocket | null>(null);
   const [state, setState] = useState<State>('connecting');
@@ -71,7 +65,6 @@ export default function Terminal({ id, pty, silent }: Props) {
     if (!box) return;
     const terminal = new Xterm({
       allowProposedApi: false,
-      convertEol: !pty,
       cursorBlink: true,
       disableStdin: true,
       fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
@@ -89,30 +82,8 @@ export default function Terminal({ id, pty, silent }: Props) {
       if (event.type === 'keydown') document.querySelector<HTMLElement>('[data-after-terminal]')?.focus();
       return false;
     });
-    /** All output is on the screen, and no more will come. */
-    let complete = false;
-    let most = terminal.rows;
-    // Finished output gets as many rows as it has lines. The row of the cursor counts even if it is empty:
-    // a terminal that is too small for it pushes its first row out of sight.
-    const settle = () => {
-      if (pty || !complete) return;
-      const { active } = terminal.buffer;
-      const isEmpty = (row: number) => (active.getLine(row)?.translateToString(true) ?? '') === '';
-      const cursor = active.baseY + active.cursorY;
-      let last = active.baseY + terminal.rows - 1;
-      while (last > cursor && isEmpty(last)) last -= 1;
-      const limit = isEmpty(last) ? most + 1 : most;
-      terminal.resize(terminal.cols, Math.min(limit, Math.max(FEWEST, last + 1)));
-    };
     const shrink = () => {
       const room = box.clientWidth - 32;
-      if (!pty) {
-        terminal.options.fontSize = PLAIN;
-        const cols = Math.max(20, Math.floor(room / (PLAIN * WIDE)));
-        if (cols !== terminal.cols) terminal.resize(cols, terminal.rows);
-        settle();
-        return;
-      }
       const fitting = Math.floor((room / (terminal.cols * WIDE)) * 2) / 2;
       terminal.options.fontSize = Math.min(LARGEST, Math.max(SMALLEST, fitting));
     };
@@ -124,8 +95,7 @@ export default function Terminal({ id, pty, silent }: Props) {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const resize = (word: Word) => {
       if (!word.cols || !word.rows) return;
-      most = word.rows;
-      terminal.resize(pty ? word.cols : terminal.cols, word.rows);
+      terminal.resize(word.cols, word.rows);
       setSize([word.cols, word.rows]);
       shrink();
     };
@@ -137,7 +107,6 @@ export default function Terminal({ id, pty, silent }: Props) {
         resize(word);
         terminal.options.disableStdin = !(word.pty && word.running);
         terminal.options.cursorBlink = word.running ?? false;
-        complete = false;
         setState(word.running ? 'live' : 'ended');
       } else if (word.type === 'resized') {
         resize(word);
@@ -145,11 +114,6 @@ export default function Terminal({ id, pty, silent }: Props) {
         over = true;
         terminal.options.disableStdin = true;
         terminal.options.cursorBlink = false;
-        // What came before is written first; a smaller screen would change where the cursor can go.
-        terminal.write('', () => {
-          complete = true;
-          settle();
-        });
         setState('ended');
       }
     };
@@ -197,7 +161,7 @@ export default function Terminal({ id, pty, silent }: Props) {
       terminal.dispose();
       dropSheets();
     };
-  }, [id, pty]);
+  }, [id]);
 
   const fit = () => {
     const box = place.current;
@@ -212,32 +176,29 @@ export default function Terminal({ id, pty, silent }: Props) {
       <div className="screen" ref={place} />
       <div className="facts" role="status">
         <span data-testid="terminal-state">{silent && state === 'ended' ? 'Ended without output' : WORDS[state]}</span>
-        {size && pty && (
+        {size && (
           <span className="numbers">
             {size[0]} × {size[1]}
           </span>
         )}
-        {state === 'live' && pty && (
+        {state === 'live' && (
           <span>
             <kbd>Shift</kbd> <kbd>Esc</kbd> leaves the terminal
           </span>
         )}
-        {!pty && state === 'live' && <span>This session has no terminal and takes no input.</span>}
       </div>
-      {pty && (
-        <div className="row-of-buttons">
-          <button
-            type="button"
-            className="button compact"
-            data-after-terminal
-            disabled={state !== 'live'}
-            title="The agent sees the same size"
-            onClick={fit}
-          >
-            Fit to this window
-          </button>
-        </div>
-      )}
+      <div className="row-of-buttons">
+        <button
+          type="button"
+          className="button compact"
+          data-after-terminal
+          disabled={state !== 'live'}
+          title="The agent sees the same size"
+          onClick={fit}
+        >
+          Fit to this window
+        </button>
+      </div>
     </section>
   );
 }

@@ -1,4 +1,4 @@
-// What this browser remembers: light or dark, single-key shortcuts, notifications.
+// What this browser remembers: light or dark, single-key shortcuts, notifications, how logs are shown.
 
 import { Value } from './value';
 
@@ -24,6 +24,8 @@ const stored = read('theme');
 export const theme = new Value<Theme>(stored === 'light' || stored === 'dark' ? stored : 'system');
 export const shortcuts = new Value(read('shortcuts') !== 'off');
 export const notifying = new Value(read('notify') === 'on');
+export const logWrap = new Value(read('log-wrap') === 'on');
+export const logTimes = new Value(read('log-times') === 'on');
 
 export function setTheme(value: Theme): void {
   theme.set(value);
@@ -39,6 +41,16 @@ export function setShortcuts(on: boolean): void {
 export function setNotifying(on: boolean): void {
   notifying.set(on);
   write('notify', on ? 'on' : 'off');
+}
+
+export function setLogWrap(on: boolean): void {
+  logWrap.set(on);
+  write('log-wrap', on ? 'on' : 'off');
+}
+
+export function setLogTimes(on: boolean): void {
+  logTimes.set(on);
+  write('log-times', on ? 'on' : 'off');
 }
 
 /** The theme as the style sheets see it. */

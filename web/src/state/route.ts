@@ -1,10 +1,13 @@
-// Which view the address names.
+// The address: which view it names, its query and its fragment. Filters, searches and chosen lines are part of it, so
+// that Back, a reload and a link that is sent to somebody show the same.
 
-import { Value } from './value';
+import { useCallback } from 'react';
+import { useValue, Value } from './value';
 
 export type Route =
   | { view: 'now' }
   | { view: 'timers' }
+  | { view: 'timer'; id: string }
   | { view: 'sessions' }
   | { view: 'session'; id: string }
   | { view: 'messages' }
@@ -15,6 +18,7 @@ export function parse(path: string): Route {
   const [first, second] = parts;
   if (!first) return { view: 'now' };
   if (first === 'timers' && !second) return { view: 'timers' };
+  if (first === 'timers' && second && parts.length === 2) return { view: 'timer', id: second };
   if (first === 'messages' && !second) return { view: 'messages' };
   if (first === 'sessions' && !second) return { view: 'sessions' };
   if (first === 'sessions' && second && parts.length === 2) return { view: 'session', id: second };
@@ -22,11 +26,47 @@ export function parse(path: string): Route {
 }
 
 export const route = new Value<Route>(parse(location.pathname));
+/** The query, with its question mark. */
+const query = new Value(location.search);
+/** The fragment, with its hash sign. */
+export const fragment = new Value(location.hash);
+
+function read(): void {
+  query.set(location.search);
+  fragment.set(location.hash);
+}
 
 export function go(path: string): void {
-  if (path !== location.pathname) history.pushState(null, '', path);
-  route.set(parse(path));
-  window.scrollTo(0, 0);
+  const to = new URL(path, location.href);
+  if (to.href !== location.href) history.pushState(null, '', to.href);
+  read();
+  route.set(parse(to.pathname));
+  if (to.hash === '') window.scrollTo(0, 0);
+}
+
+function replace(change: (url: URL) => void): void {
+  const url = new URL(location.href);
+  change(url);
+  if (url.href !== location.href) history.replaceState(history.state, '', url.href);
+  read();
+}
+
+/** One parameter of the query, and how to set it. The empty text removes it. */
+export function useParam(name: string): [string, (value: string) => void] {
+  const all = useValue(query);
+  const set = useCallback(
+    (value: string) =>
+      replace((url) => {
+        if (value === '') url.searchParams.delete(name);
+        else url.searchParams.set(name, value);
+      }),
+    [name],
+  );
+  return [new URLSearchParams(all).get(name) ?? '', set];
+}
+
+export function setFragment(text: string): void {
+  replace((url) => (url.hash = text));
 }
 
 /** The question that a person wants to see, until its card has the focus. */
@@ -38,5 +78,15 @@ export function goToQuestion(id: string): void {
 }
 
 export function followHistory(): void {
-  window.addEventListener('popstate', () => route.set(parse(location.pathname)));
+  const follow = () => {
+    const { pathname } = location;
+    const before = fragment.get();
+    read();
+    // A fragment alone is no other view.
+    if (pathname !== seen || before === fragment.get()) route.set(parse(pathname));
+    seen = pathname;
+  };
+  let seen = location.pathname;
+  route.subscribe(() => (seen = location.pathname));
+  window.addEventListener('popstate', follow);
 }

@@ -1,4 +1,4 @@
-// One session: all that is known of it, and its terminal.
+// One session: all that is known of it, and its terminal or its log.
 
 import { lazy, Suspense, useEffect, useState } from 'react';
 import { bytes, duration, length, moment } from '../format';
@@ -8,18 +8,21 @@ import { now } from '../state/clock';
 import { house, type HeldQuestion } from '../state/house';
 import type { Keyed } from '../state/keyed';
 import { link } from '../state/live';
+import { fragment, useParam } from '../state/route';
 import { useThing } from '../state/use';
 import { useValue } from '../state/value';
 import { isAlive, type Session as SessionFacts } from '../wire';
 import { Empty } from '../parts/empty';
 import { FileIcon } from '../parts/icons';
 import { Link } from '../parts/link';
+import { parseLines } from '../parts/log-window';
 import { QuestionCard } from '../parts/question';
 import { KillButton, Load, Quiet, SessionState } from '../parts/session';
 import { Exact, extent, FewLines, isLong, ScrollArea, Since } from '../parts/text';
 import { useIds } from '../state/use';
 
 const Terminal = lazy(() => import('../parts/terminal'));
+const Log = lazy(() => import('../parts/log'));
 
 export function Session({ id }: { id: string }) {
   const session = useThing(house.sessions, id);
@@ -97,10 +100,34 @@ export function Session({ id }: { id: string }) {
         )}
       </header>
       <Asked session={id} />
-      <Suspense fallback={<div className="screen screen-wait" />}>
-        <Terminal key={id} id={id} pty={session.pty} silent={(pulse?.bytes_total ?? session.bytes_total) === 0} />
-      </Suspense>
+      <Output session={session} bytes={pulse?.bytes_total ?? session.bytes_total} />
     </div>
+  );
+}
+
+/** What it wrote: as a log, and of a terminal as its screen, unless a line of the log was asked for. */
+function Output({ session, bytes }: { session: SessionFacts; bytes: number }) {
+  const { session_id: id, pty } = session;
+  const [view, setView] = useParam('view');
+  const [find] = useParam('find');
+  const linked = parseLines(useValue(fragment)) !== null || find !== '';
+  const asLog = !pty || view === 'log' || (view !== 'terminal' && linked);
+  return (
+    <>
+      {pty && (
+        <div className="row-of-buttons" role="group" aria-label="View">
+          <button type="button" className={`button compact ${asLog ? '' : 'on'}`} aria-pressed={!asLog} onClick={() => setView('terminal')}>
+            Terminal
+          </button>
+          <button type="button" className={`button compact ${asLog ? 'on' : ''}`} aria-pressed={asLog} onClick={() => setView('log')}>
+            Log
+          </button>
+        </div>
+      )}
+      <Suspense fallback={<div className="screen screen-wait" />}>
+        {asLog ? <Log key={id} id={id} live={isAlive(session)} bytes={bytes} /> : <Terminal key={id} id={id} silent={bytes === 0} />}
+      </Suspense>
+    </>
   );
 }
 

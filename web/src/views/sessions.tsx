@@ -7,8 +7,10 @@ import { get, withQuery } from '../state/api';
 import { house, type HeldSession } from '../state/house';
 import type { Keyed } from '../state/keyed';
 import { ordered } from '../state/order';
+import { useParam } from '../state/route';
 import { useIds, useThing } from '../state/use';
 import { isAlive, type Match, type Session } from '../wire';
+import { AgentFilter } from '../parts/agent-filter';
 import { Empty, Try } from '../parts/empty';
 import { PlusIcon } from '../parts/icons';
 import { Link } from '../parts/link';
@@ -26,9 +28,12 @@ function holds(session: Session, words: string): boolean {
 }
 
 export function Sessions() {
-  const [words, setWords] = useState('');
-  const [which, setWhich] = useState<Which>('all');
-  const [inLogs, setInLogs] = useState(false);
+  const [words, setWords] = useParam('q');
+  const [state, setState] = useParam('state');
+  const [agent, setAgent] = useParam('agent');
+  const [place, setPlace] = useParam('in');
+  const which: Which = state === 'running' || state === 'ended' ? state : 'all';
+  const inLogs = place === 'logs';
   return (
     <div className="page">
       <header className="page-head">
@@ -57,47 +62,56 @@ export function Sessions() {
             <select
               className="input"
               value={inLogs ? 'logs' : 'names'}
-              onChange={(event) => setInLogs(event.target.value === 'logs')}
+              onChange={(event) => setPlace(event.target.value === 'logs' ? 'logs' : '')}
             >
               <option value="names">in commands</option>
               <option value="logs">in the logs</option>
             </select>
           </label>
           {!inLogs && (
-            <label>
-              <span className="hidden">Filter</span>
-              <select className="input" value={which} onChange={(event) => setWhich(event.target.value as Which)}>
-                <option value="all">All</option>
-                <option value="running">Running</option>
-                <option value="ended">Ended</option>
-              </select>
-            </label>
+            <>
+              <label>
+                <span className="hidden">Filter</span>
+                <select
+                  className="input"
+                  value={which}
+                  onChange={(event) => setState(event.target.value === 'all' ? '' : event.target.value)}
+                >
+                  <option value="all">All</option>
+                  <option value="running">Running</option>
+                  <option value="ended">Ended</option>
+                </select>
+              </label>
+              <AgentFilter store={house.sessions} agent={agent} onChange={setAgent} />
+            </>
           )}
         </div>
-        {inLogs ? <Matches pattern={words.trim()} /> : <List words={words.trim().toLowerCase()} which={which} />}
+        {inLogs ? <Matches pattern={words.trim()} /> : <List words={words.trim().toLowerCase()} which={which} agent={agent} />}
       </div>
     </div>
   );
 }
 
-function List({ words, which }: { words: string; which: Which }) {
+function List({ words, which, agent }: { words: string; which: Which; agent: string }) {
   const choose = useCallback(
     (store: Keyed<HeldSession>, before: string[]) => {
       const wanted = (session: HeldSession) =>
-        (which === 'all' || isAlive(session) === (which === 'running')) && (words === '' || holds(session, words));
+        (which === 'all' || isAlive(session) === (which === 'running')) &&
+        (agent === '' || session.agent === agent) &&
+        (words === '' || holds(session, words));
       // What runs comes first.
       const order = (a: HeldSession, b: HeldSession) =>
         Number(isAlive(b)) - Number(isAlive(a)) || b.created_at - a.created_at;
       return ordered(store, before, (session) => session.session_id, wanted, order);
     },
-    [words, which],
+    [words, which, agent],
   );
   const ids = useIds(house.sessions, choose);
   const height = useRowHeight(60, 104);
   const onEnd = useCallback(() => void house.moreSessions().catch(() => undefined), []);
-  useOlderOnes(words);
+  useOlderOnes(words === '' ? agent : words);
   if (ids.length === 0) {
-    return words === '' && which !== 'ended' ? (
+    return words === '' && agent === '' && which !== 'ended' ? (
       <Empty title="No sessions yet">
         <span>Every command runs in a session, and its log is kept. Start one:</span>
         <Try command="abide session start -- bash" />
@@ -240,8 +254,8 @@ function Matches({ pattern }: { pattern: string }) {
   );
   const keys = useMemo(() => [...byKey.keys()], [byKey]);
   const row = useCallback(
-    (key: string, tabIndex: number) => <MatchRow match={byKey.get(key)} tabIndex={tabIndex} />,
-    [byKey],
+    (key: string, tabIndex: number) => <MatchRow match={byKey.get(key)} pattern={pattern} tabIndex={tabIndex} />,
+    [byKey, pattern],
   );
   const height = useRowHeight(56, 96);
   const onEnd = useCallback(() => {
@@ -274,12 +288,23 @@ function Matches({ pattern }: { pattern: string }) {
   );
 }
 
-function MatchRow({ match, tabIndex }: { match: Match | undefined; tabIndex: number }) {
+/** To the line itself, with the search that found it. */
+function lineLink(match: Match, pattern: string): string {
+  return `${withQuery(`/sessions/${match.session_id}`, { find: pattern, regex: 1 })}#L${match.line}`;
+}
+
+interface MatchRowProps {
+  match: Match | undefined;
+  pattern: string;
+  tabIndex: number;
+}
+
+function MatchRow({ match, pattern, tabIndex }: MatchRowProps) {
   if (!match) return null;
   return (
     <div className="line match-row">
       <span>
-        <Link className="name one-line block" href={`/sessions/${match.session_id}`} tabIndex={tabIndex} data-main>
+        <Link className="name one-line block" href={lineLink(match, pattern)} tabIndex={tabIndex} data-main>
           <OneLine text={match.command} />
         </Link>
         <span className="soft small">line {count(match.line)}</span>

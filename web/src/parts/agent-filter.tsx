@@ -1,0 +1,37 @@
+// Chooses one agent, where several are known.
+
+import { useCallback } from 'react';
+import type { Keyed } from '../state/keyed';
+import { useIds } from '../state/use';
+
+interface Props<T extends { agent: string }> {
+  store: Keyed<T>;
+  agent: string;
+  onChange: (agent: string) => void;
+}
+
+const names = new Intl.Collator(undefined, { numeric: true });
+
+export function AgentFilter<T extends { agent: string }>({ store, agent, onChange }: Props<T>) {
+  const choose = useCallback((all: Keyed<T>) => {
+    const agents = new Set<string>();
+    for (const thing of all.all()) agents.add(thing.agent);
+    return [...agents].sort(names.compare);
+  }, []);
+  const agents = useIds(store, choose);
+  if (agents.length < 2 && agent === '') return null;
+  const listed = agent === '' || agents.includes(agent) ? agents : [...agents, agent];
+  return (
+    <label>
+      <span className="hidden">Agent</span>
+      <select className="input" value={agent} onChange={(event) => onChange(event.target.value)}>
+        <option value="">All agents</option>
+        {listed.map((name) => (
+          <option key={name} value={name}>
+            {name}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,69 @@
+// Which lines of a log are on the screen, and how far the list is scrolled for a line. The scroll bar stands for the
+// whole log: a share of the way down is the same share of the lines, and the line there is at that share of the
+// window. So both ends are reached exactly, whatever the heights of the lines are, and a log that is higher than a
+// browser can scroll is only scrolled faster.
+
+/** Height of a line that is not wrapped, in pixels. */
+export const ROW = 20;
+/** Browsers cannot scroll much farther than this, in pixels. */
+const HIGHEST = 10_000_000;
+/** Lines beyond the edges that are drawn as well. */
+const MARGIN = 12;
+
+export interface LogWindow {
+  /** The first line that is drawn, from 0, and the one after the last. */
+  from: number;
+  to: number;
+  /** The line that fixes the place of the others, and which part of it is at `y`. */
+  anchor: number;
+  part: number;
+  /** Where the anchor is in the window, in pixels. */
+  y: number;
+}
+
+/** Pixels of the whole list. */
+export function listHeight(total: number): number {
+  return Math.min(HIGHEST, total * ROW);
+}
+
+export function windowAt(top: number, height: number, total: number): LogWindow {
+  const way = Math.max(1, listHeight(total) - height);
+  const share = Math.min(1, Math.max(0, top / way));
+  const at = share * total;
+  const anchor = Math.max(0, Math.min(total - 1, Math.floor(at)));
+  const y = share * height;
+  return {
+    from: Math.max(0, anchor - Math.ceil(y / ROW) - MARGIN),
+    to: Math.min(total, anchor + Math.ceil((height - y) / ROW) + MARGIN + 1),
+    anchor,
+    part: at - anchor,
+    y,
+  };
+}
+
+/** How far to scroll so that a line is in sight: in the middle, if all lines have the same height. */
+export function topFor(line: number, height: number, total: number, even: boolean): number {
+  const all = listHeight(total);
+  const way = Math.max(0, all - height);
+  const wanted = even && all === total * ROW ? (line - 0.5) * ROW - height / 2 : ((line - 0.5) / total) * way;
+  return Math.min(way, Math.max(0, wanted));
+}
+
+/** The lines that a fragment such as `#L7` or `#L7-L12` names. */
+export function parseLines(fragment: string): [number, number] | null {
+  const found = /^#L(\d{1,12})(?:-L(\d{1,12}))?$/.exec(fragment);
+  if (!found) return null;
+  const first = Number(found[1]);
+  const last = Number(found[2] ?? found[1]);
+  if (first < 1 || last < 1) return null;
+  return [Math.min(first, last), Math.max(first, last)];
+}
+
+export function formatLines(first: number, last: number): string {
+  return first === last ? `#L${first}` : `#L${Math.min(first, last)}-L${Math.max(first, last)}`;
+}
+
+/** A text as a regular expression that finds it, in upper or lower case. */
+export function literalPattern(text: string): string {
+  return `(?i)${text.replace(/[\\^$.*+?()[\]{}|#&~-]/g, '\\$&')}`;
+}

@@ -1,0 +1,366 @@
+// The log of a session: all its lines by number, found, linked to, copied and followed. Only what is on the screen is
+// read and drawn, so a million lines are as quick as ten.
+
+import {
+  useCallback,
+  useEffect,
+  useImperativeHandle,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useState,
+  useSyncExternalStore,
+  type MouseEvent,
+  type Ref,
+} from 'react';
+import { bytes as inBytes, count, plural } from '../format';
+import { sentence } from '../state/acts';
+import { get, withQuery } from '../state/api';
+import { LogPages } from '../state/log-pages';
+import { logTimes, logWrap, setLogTimes, setLogWrap } from '../state/prefs';
+import { fragment, setFragment, useParam } from '../state/route';
+import { useValue } from '../state/value';
+import type { LogLine, LogLines } from '../wire';
+import { CopyLines } from './log-copy';
+import { LogFind } from './log-find';
+import { LogText } from './log-text';
+import { formatLines, listHeight, literalPattern, parseLines, ROW, topFor, windowAt } from './log-window';
+
+/** A log of no more lines is drawn whole. */
+const WHOLE = 400;
+
+interface Props {
+  id: string;
+  /** More output may come. */
+  live: boolean;
+  /** Bytes written so far. */
+  bytes: number;
+}
+
+function reader(id: string, pattern: string) {
+  const path = `/v1/sessions/${encodeURIComponent(id)}/lines`;
+  return (from: number, limit: number) => get<LogLines>(withQuery(path, { from, limit, pattern }));
+}
+
+/** The pages of a log, read again whenever it has grown or another pattern is marked in it. */
+function useLogPages(id: string, pattern: string, bytes: number, live: boolean): LogPages {
+  const pages = useMemo(() => new LogPages(reader(id, '')), [id]);
+  useSyncExternalStore(pages.subscribe, () => pages.version);
+  const marked = useRef('');
+  useEffect(() => {
+    if (marked.current !== pattern) pages.use(reader(id, pattern));
+    marked.current = pattern;
+    pages.refresh();
+  }, [id, pages, pattern, bytes, live]);
+  return pages;
+}
+
+export default function Log({ id, live, bytes }: Props) {
+  const [text] = useParam('find');
+  const [regex] = useParam('regex');
+  const [typed, setTyped] = useState(false);
+  const pattern = text === '' ? '' : regex === '1' ? text : literalPattern(text);
+  // A pattern that is invalid is refused when it is searched for; the lines are shown without it.
+  const [valid, setValid] = useState('');
+  const pages = useLogPages(id, valid === pattern ? pattern : '', bytes, live);
+  const { total, fault } = pages;
+  const wrap = useValue(logWrap);
+  const times = useValue(logTimes);
+  const chosen = parseLines(useValue(fragment));
+  const list = useRef<ListHandle>(null);
+  const [following, setFollowing] = useState(live && chosen === null);
+  const show = useCallback((line: number) => list.current?.show(line), []);
+  const [anchor, setAnchor] = useState<number | null>(null);
+  const choose = (line: number, extend: boolean) => {
+    const from = extend ? (anchor ?? chosen?.[0] ?? line) : line;
+    if (!extend) setAnchor(line);
+    setFragment(formatLines(from, line));
+  };
+  // A link to a line leads there once the log is known, and again when the address changes.
+  const wanted = chosen?.[0] ?? null;
+  const known = total !== null;
+  useEffect(() => {
+    if (known && wanted !== null) list.current?.show(wanted);
+  }, [known, wanted]);
+  return (
+    <section className="section log-section" aria-label="Log">
+      <div className="tools log-tools">
+        <LogFind
+          id={id}
+          text={text}
+          regex={regex === '1'}
+          pattern={pattern}
+          total={total}
+          current={chosen?.[0] ?? null}
+          start={() => chosen?.[0] ?? list.current?.first() ?? 1}
+          jump={typed || chosen === null}
+          onTyped={() => setTyped(true)}
+          onValid={setValid}
+          onShow={(line) => {
+            setFragment(formatLines(line, line));
+            show(line);
+          }}
+        />
+        <div className="log-switches">
+          <Toggle on={wrap} onClick={() => setLogWrap(!wrap)}>
+            Wrap
+          </Toggle>
+          <Toggle on={times} onClick={() => setLogTimes(!times)}>
+            Times
+          </Toggle>
+          {live && (
+            <Toggle
+              on={following}
+              onClick={() => {
+                setFollowing(!following);
+                if (!following) list.current?.toEnd();
+              }}
+            >
+              Follow
+            </Toggle>
+          )}
+          <button type="button" className="button compact" onClick={() => show(1)}>
+            Top
+          </button>
+          <button type="button" className="button compact" onClick={() => show(total ?? 1)}>
+            End
+          </button>
+          <CopyLines id={id} chosen={chosen} total={total ?? 0} />
+        </div>
+      </div>
+      {fault !== null && (
+        <p className="fault" role="alert">
+          {sentence(fault)}{' '}
+          <button type="button" className="button compact" onClick={() => pages.retry()}>
+            Try again
+          </button>
+        </p>
+      )}
+      {total === null ? (
+        <div className="log-box log-empty">Loading…</div>
+      ) : total === 0 ? (
+        <div className="log-box log-empty">{live ? 'No output yet' : 'No output'}</div>
+      ) : (
+        <List
+          ref={list}
+          pages={pages}
+          total={total}
+          wrap={wrap}
+          times={times}
+          chosen={chosen}
+          following={live && following}
+          onFollowing={setFollowing}
+          onChoose={choose}
+        />
+      )}
+      <div className="facts" role="status">
+        <span data-testid="log-state">{live ? 'Live' : total === 0 ? 'Ended without output' : 'Ended'}</span>
+        {total !== null && total > 0 && <span className="numbers">{plural(total, 'line')}</span>}
+        {chosen && (
+          <span className="numbers">
+            {chosen[0] === chosen[1] ? `Line ${count(chosen[0])}` : `Lines ${count(chosen[0])} to ${count(chosen[1])}`}
+            {total !== null && chosen[0] > total && ' is not there yet'}
+          </span>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function Toggle({ on, onClick, children }: { on: boolean; onClick: () => void; children: string }) {
+  return (
+    <button type="button" className={`button compact ${on ? 'on' : ''}`} aria-pressed={on} onClick={onClick}>
+      {children}
+    </button>
+  );
+}
+
+interface ListHandle {
+  /** Brings a line into sight. */
+  show: (line: number) => void;
+  toEnd: () => void;
+  /** The first line in sight. */
+  first: () => number;
+}
+
+interface ListProps {
+  ref: Ref<ListHandle>;
+  pages: LogPages;
+  total: number;
+  wrap: boolean;
+  times: boolean;
+  chosen: [number, number] | null;
+  following: boolean;
+  onFollowing: (following: boolean) => void;
+  onChoose: (line: number, extend: boolean) => void;
+}
+
+function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, onChoose }: ListProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const block = useRef<HTMLDivElement>(null);
+  const [place, setPlace] = useState({ top: 0, height: 600 });
+  const whole = total <= WHOLE;
+  const at = whole ? { from: 0, to: total, anchor: 0, part: 0, y: 0 } : windowAt(place.top, place.height, total);
+  const { from, to, anchor, part, y } = at;
+
+  const look = useCallback(() => {
+    const element = box.current;
+    if (!element) return;
+    const next = { top: element.scrollTop, height: element.clientHeight };
+    setPlace((old) => (old.top === next.top && old.height === next.height ? old : next));
+  }, []);
+  const isAtEnd = () => {
+    const element = box.current;
+    return element === null || element.scrollHeight - element.clientHeight - element.scrollTop < 2 * ROW;
+  };
+  const toEnd = useCallback(() => {
+    const element = box.current;
+    if (!element) return;
+    element.scrollTop = element.scrollHeight;
+    look();
+  }, [look]);
+
+  useImperativeHandle(
+    ref,
+    () => ({
+      show: (line) => {
+        const element = box.current;
+        if (!element) return;
+        if (line >= total) {
+          element.scrollTop = element.scrollHeight;
+        } else if (whole) {
+          const row = element.querySelector<HTMLElement>(`[data-line="${line}"]`);
+          if (row) element.scrollTop = row.offsetTop - (element.clientHeight - row.offsetHeight) / 2;
+        } else {
+          element.scrollTop = topFor(Math.min(line, total), element.clientHeight, total, !wrap);
+        }
+        // A window that is too low for the page is scrolled to as well.
+        element.scrollIntoView({ block: 'nearest' });
+        look();
+      },
+      toEnd,
+      first: () => {
+        const element = box.current;
+        if (!element) return 1;
+        const edge = element.getBoundingClientRect().top;
+        const rows = [...element.querySelectorAll<HTMLElement>('[data-line]')];
+        const row = rows.find((candidate) => candidate.getBoundingClientRect().bottom > edge + 1);
+        return Number(row?.dataset['line'] ?? 1);
+      },
+    }),
+    [look, toEnd, total, whole, wrap],
+  );
+
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return;
+    const sized = new ResizeObserver(look);
+    sized.observe(element);
+    // Where the list is higher than a browser can scroll, the wheel would go past many lines at once.
+    const wheel = (event: WheelEvent) => {
+      const rate = listHeight(total) / (total * ROW);
+      if (rate === 1 || event.ctrlKey || event.shiftKey || event.deltaMode !== 0) return;
+      event.preventDefault();
+      element.scrollTop += event.deltaY * rate;
+    };
+    element.addEventListener('wheel', wheel, { passive: false });
+    return () => {
+      sized.disconnect();
+      element.removeEventListener('wheel', wheel);
+    };
+  }, [look, total]);
+
+  useEffect(() => pages.want(from + 1, to), [pages, from, to, pages.version]);
+
+  // The lines are laid out by the browser, then moved so that the anchor is at its place.
+  useLayoutEffect(() => {
+    const lines = block.current;
+    if (!lines || whole) {
+      if (lines) lines.style.transform = '';
+      return;
+    }
+    const row = lines.children[anchor - from] as HTMLElement | undefined;
+    if (!row) return;
+    lines.style.transform = `translateY(${place.top + y - row.offsetTop - part * row.offsetHeight}px)`;
+  });
+
+  // What is followed stays at its end, before it is painted.
+  useLayoutEffect(() => {
+    if (following) toEnd();
+  }, [following, toEnd, total, wrap, pages.version]);
+
+  const lines = [];
+  for (let number = from + 1; number <= to; number += 1) {
+    const isChosen = chosen !== null && number >= chosen[0] && number <= chosen[1];
+    lines.push(
+      <Line key={number} number={number} line={pages.line(number)} times={times} chosen={isChosen} onChoose={onChoose} />,
+    );
+  }
+  return (
+    <div
+      ref={box}
+      className={`log-box ${wrap ? 'wrap' : ''} ${whole ? '' : 'long'}`}
+      tabIndex={0}
+      role="group"
+      aria-label="Lines"
+      onScroll={() => {
+        look();
+        onFollowing(isAtEnd());
+      }}
+    >
+      <div className="log-list" style={whole ? undefined : { height: listHeight(total) }}>
+        <div ref={block} className="log-block" style={{ '--digits': String(total).length } as object}>
+          {lines}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+const clock = new Intl.DateTimeFormat('en-GB', {
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  fractionalSecondDigits: 3,
+});
+
+interface LineProps {
+  number: number;
+  line: LogLine | undefined;
+  times: boolean;
+  chosen: boolean;
+  onChoose: (line: number, extend: boolean) => void;
+}
+
+function Line({ number, line, times, chosen, onChoose }: LineProps) {
+  const choose = (event: MouseEvent) => {
+    if (event.metaKey || event.ctrlKey || event.altKey) return;
+    event.preventDefault();
+    onChoose(number, event.shiftKey);
+  };
+  const isError = line?.stream === 'stderr' || line?.stream === 'both';
+  return (
+    <div className={`log-line ${isError ? 'stderr' : ''} ${chosen ? 'chosen' : ''}`} data-line={number}>
+      <a className="log-number" href={`#L${number}`} tabIndex={-1} onClick={choose} aria-label={`Line ${number}`}>
+        {number}
+      </a>
+      {times && (
+        <span className="log-time" title={line && new Date(line.at).toISOString()}>
+          {line && clock.format(line.at)}
+        </span>
+      )}
+      {line?.stream !== 'pty' && (
+        <span className="log-stream" title={isError ? (line.stream === 'both' ? 'stdout and stderr' : 'stderr') : undefined}>
+          {isError && 'err'}
+        </span>
+      )}
+      {line && (
+        <span className="log-content">
+          {line.missing !== undefined && <span className="log-note">{inBytes(line.missing)} before this line are no longer kept. </span>}
+          <LogText line={line} />
+          {line.cut !== undefined && <span className="log-note"> {inBytes(line.cut)} more; download the log to see them</span>}
+        </span>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import type { LogLine, LogLines } from '../wire';
+import { LogPages, PAGE } from './log-pages';
+
+function line(number: number, text = `line ${number}`): LogLine {
+  return { number, at: 0, stream: 'stdout', text };
+}
+
+/** A log of so many lines, read at most `most` at once, and what was asked of it. */
+function log(total: () => number, most = PAGE) {
+  const asked: number[] = [];
+  const read = (from: number, limit: number): Promise<LogLines> => {
+    asked.push(from);
+    const count = Math.max(0, Math.min(limit, most, total() - from + 1));
+    return Promise.resolve({ lines: Array.from({ length: count }, (_, n) => line(from + n)), total: total() });
+  };
+  return { asked, read };
+}
+
+const settled = () => new Promise((done) => setTimeout(done));
+
+describe('LogPages', () => {
+  it('reads the pages that are wanted, once', async () => {
+    const { asked, read } = log(() => 10_000);
+    const pages = new LogPages(read);
+    pages.refresh();
+    await settled();
+    pages.want(3_990, 4_010);
+    pages.want(3_995, 4_015);
+    await settled();
+    pages.want(3_990, 4_010);
+    await settled();
+    expect(asked).toEqual([1, 3_501, 4_001]);
+    expect(pages.line(4_000)?.text).toBe('line 4000');
+    expect(pages.line(9_000)).toBeUndefined();
+  });
+
+  it('reads a page of long lines in parts', async () => {
+    const { asked, read } = log(() => 450, 200);
+    const pages = new LogPages(read);
+    pages.refresh();
+    await settled();
+    expect(asked).toEqual([1, 201, 401]);
+    expect(pages.line(450)?.number).toBe(450);
+  });
+
+  it('reads the end again when the log has grown', async () => {
+    let total = 3;
+    const { asked, read } = log(() => total);
+    const pages = new LogPages(read);
+    pages.refresh();
+    await settled();
+    expect(pages.total).toBe(3);
+    total = 700;
+    pages.refresh();
+    await settled();
+    expect(pages.total).toBe(700);
+    pages.want(690, 700);
+    await settled();
+    expect(asked).toEqual([1, 1, 501]);
+    expect(pages.line(700)?.number).toBe(700);
+  });
+
+  it('forgets the pages that were wanted longest ago', async () => {
+    const { read } = log(() => 100_000);
+    const pages = new LogPages(read);
+    pages.refresh();
+    await settled();
+    for (let page = 1; page < 100; page += 1) pages.want(page * PAGE + 1, page * PAGE + 1);
+    await settled();
+    expect(pages.line(1)).toBeUndefined();
+    expect(pages.line(99 * PAGE + 1)?.number).toBe(99 * PAGE + 1);
+  });
+
+  it('shows old lines until they were read in another way', async () => {
+    const { read } = log(() => 10);
+    const pages = new LogPages(read);
+    pages.refresh();
+    await settled();
+    pages.use((from) => Promise.resolve({ lines: from === 1 ? [line(1, 'marked')] : [], total: 10 }));
+    expect(pages.line(1)?.text).toBe('line 1');
+    pages.want(1, 1);
+    await settled();
+    expect(pages.line(1)?.text).toBe('marked');
+  });
+});

@@ -1,0 +1,127 @@
+// The lines of one log, read in pages as they come into sight. Only the pages that were read last are held, so a log
+// of any length takes the same memory.
+
+import type { LogLine, LogLines } from '../wire';
+
+/** Lines of a page. */
+export const PAGE = 500;
+/** Pages that are held. */
+const HELD = 40;
+
+export type ReadLines = (from: number, limit: number) => Promise<LogLines>;
+
+export class LogPages {
+  /** Lines in the log, as far as is known; `null`: not read yet. */
+  total: number | null = null;
+  fault: unknown = null;
+  /** Changes whenever anything has changed. */
+  version = 0;
+  private readonly pages = new Map<number, LogLine[]>();
+  /** Pages without the marks of the current search, shown until they are read again. */
+  private stale = new Map<number, LogLine[]>();
+  private reading = new Set<number>();
+  private refreshing = false;
+  private again = false;
+  private readonly listeners = new Set<() => void>();
+
+  constructor(private read: ReadLines) {}
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  /** A line by its number, from 1; `undefined`: it is not held. */
+  line(number: number): LogLine | undefined {
+    const page = Math.floor((number - 1) / PAGE);
+    const place = (number - 1) % PAGE;
+    return this.pages.get(page)?.[place] ?? this.stale.get(page)?.[place];
+  }
+
+  /** Reads the lines from now on in another way: what is held is shown until it was read again. */
+  use(read: ReadLines): void {
+    this.read = read;
+    this.stale = new Map([...this.stale, ...this.pages]);
+    this.pages.clear();
+    this.reading = new Set();
+    this.changed();
+  }
+
+  /** Has the lines `from` to `to` read, if they are not held. */
+  want(from: number, to: number): void {
+    if (this.total === null || this.fault !== null) return;
+    const last = Math.min(to, this.total);
+    for (let page = Math.floor((Math.max(1, from) - 1) / PAGE); page * PAGE < last; page += 1) {
+      const lines = this.pages.get(page);
+      if (lines) {
+        // What was wanted last is let go last.
+        this.pages.delete(page);
+        this.pages.set(page, lines);
+      }
+      const whole = Math.min(PAGE, this.total - page * PAGE);
+      if ((lines?.length ?? 0) < whole) void this.fetch(page);
+    }
+  }
+
+  /** Reads what is at the end of the log: once for all who ask meanwhile. */
+  refresh(): void {
+    if (this.refreshing) {
+      this.again = true;
+      return;
+    }
+    this.refreshing = true;
+    const page = Math.max(0, Math.ceil((this.total ?? 0) / PAGE) - 1);
+    void this.fetch(page, true).finally(() => {
+      this.refreshing = false;
+      if (!this.again) return;
+      this.again = false;
+      this.refresh();
+    });
+  }
+
+  private async fetch(page: number, anyway = false): Promise<void> {
+    const { read, reading } = this;
+    if (reading.has(page) && !anyway) return;
+    reading.add(page);
+    try {
+      const first = page * PAGE + 1;
+      const lines: LogLine[] = [];
+      let total: number;
+      // A page of long lines comes in parts.
+      do {
+        const part = await read(first + lines.length, PAGE - lines.length);
+        if (read !== this.read) return;
+        lines.push(...part.lines);
+        total = part.total;
+        if (part.lines.length === 0) break;
+      } while (lines.length < PAGE && first + lines.length <= total);
+      this.total = total;
+      this.fault = null;
+      this.pages.delete(page);
+      this.pages.set(page, lines);
+      this.stale.delete(page);
+      for (const oldest of this.pages.keys()) {
+        if (this.pages.size <= HELD) break;
+        this.pages.delete(oldest);
+      }
+      while (this.stale.size > HELD) this.stale.delete(this.stale.keys().next().value as number);
+    } catch (fault) {
+      if (read !== this.read) return;
+      this.fault = fault;
+    } finally {
+      reading.delete(page);
+    }
+    this.changed();
+  }
+
+  /** Tries again after a fault. */
+  retry(): void {
+    this.fault = null;
+    this.refresh();
+  }
+
+  private changed(): void {
+    this.version += 1;
+    this.listeners.forEach((listener) => listener());
+  }
+}

@@ -1,0 +1,3 @@
+export function TimerView({ id }: { id: string }) {
+  return <div className="page">{id}</div>;
+}
