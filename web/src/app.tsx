@@ -30,6 +30,7 @@ import {
 import { Link } from './parts/link';
 import { Mark } from './parts/mark';
 import { NewTerminal } from './parts/new-terminal';
+import { NewTimer } from './parts/new-timer';
 import { Notes } from './parts/notes';
 import { Login } from './views/login';
 import { Messages } from './views/messages';
@@ -55,6 +56,7 @@ export function App({ refused }: { refused: string }) {
       <Notes />
       <Help />
       <NewTerminal />
+      <NewTimer />
       <Announcer />
     </>
   );

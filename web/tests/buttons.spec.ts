@@ -44,7 +44,7 @@ test('the links of the first view lead where they say', async ({ abide, inside: 
 
 test('what the first view has no room for is a link away', async ({ abide, inside: page }) => {
   await abide.timers(...Array.from({ length: 26 }, (_, n) => ({ total_duration: 600 + n, reason: `wait ${n}` })));
-  await page.getByRole('link', { name: '2 more timers' }).click();
+  await page.getByRole('link', { name: '20 more timers' }).click();
   await expect(page.getByText('26 timers')).toBeVisible();
 });
 
@@ -91,7 +91,7 @@ test('the menu of a row has every act, and every length of a pause', async ({ ab
     await expect(row).toContainText('Paused');
     await expect.poll(status).toBe('paused');
     await row.getByRole('button', { name: 'What to do with tea' }).click();
-    await expect(page.getByRole('menuitem', { name: 'Cancel' })).toHaveAttribute('aria-disabled', 'true');
+    await expect(page.getByRole('menuitem', { name: 'Run in background' })).toHaveAttribute('aria-disabled', 'true');
     await page.keyboard.press('Escape');
     await choose('Resume');
     await expect(row).toContainText('Running');
@@ -107,11 +107,12 @@ test('the menu of a row has every act, and every length of a pause', async ({ ab
   await dialog.getByRole('button', { name: 'Pause' }).click();
   await expect(row).toContainText('Paused');
   await choose('Resume');
-  await choose('Cancel');
+  await choose('Run in background');
   await expect(row).toContainText('In background');
   await row.getByRole('button', { name: 'What to do with tea' }).click();
-  await expect(page.getByRole('menuitem', { name: 'Cancel' })).toHaveAttribute('aria-disabled', 'true');
-  await page.getByRole('menuitem', { name: 'Stop' }).click();
+  await expect(page.getByRole('menuitem', { name: 'Run in background' })).toHaveAttribute('aria-disabled', 'true');
+  await page.getByRole('menuitem', { name: 'Stop timer…' }).click();
+  await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
   await expect(page.getByText('No active timers')).toBeVisible();
 });
 

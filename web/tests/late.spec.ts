@@ -136,10 +136,13 @@ for (const order of ORDERS) {
     await inOrder(page, order, act('resume'), became('running'), () => card.getByRole('button', { name: 'Resume' }).click());
     expect(await looks(page)).toEqual(['Paused', 'Running']);
     await noteLooks(page, chip);
-    await inOrder(page, order, act('cancel'), became('running_background'), () => card.getByRole('button', { name: 'Cancel' }).click());
+    await inOrder(page, order, act('cancel'), became('running_background'), () => card.getByRole('button', { name: 'Run in background' }).click());
     expect(await looks(page)).toEqual(['Running', 'In background']);
     await noteLooks(page, chip);
-    await inOrder(page, order, act('stop'), became('stopped'), () => card.getByRole('button', { name: 'Stop' }).click());
+    await inOrder(page, order, act('stop'), became('stopped'), async () => {
+      await card.getByRole('button', { name: 'Stop timer…' }).click();
+      await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
+    });
     await expect(card).toBeHidden();
     expect((await looks(page)).filter((look) => look !== 'Stopped')).toEqual(['In background', 'gone']);
   });
@@ -209,7 +212,7 @@ test('an act that comes too late is refused in the words of the daemon, and the 
   const card = page.getByRole('article', { name: 'tea' });
   await page.evaluate(() => window.gate.hold());
   await abide.ask('POST', `/v1/timers/${id}/stop`, { reason: 'not needed' });
-  await card.getByRole('button', { name: 'Cancel' }).click();
+  await card.getByRole('button', { name: 'Run in background' }).click();
   await told(page, 'The timer was not sent to the background');
   await expect(card.getByText('Running')).toBeVisible();
   await page.evaluate(() => window.gate.release());

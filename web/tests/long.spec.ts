@@ -82,7 +82,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
     await page.setViewportSize(viewport);
     const [id] = await abide.timers({ total_duration: 3_600, mission: MISSION });
     const card = page.getByRole('article', { name: /^Check the nightly build/ });
-    await expectInRow(card.getByText('+6 lines'), card.getByText('Running'), card.getByRole('button', { name: 'Stop' }));
+    await expectInRow(card.getByText('+6 lines'), card.getByText('Running'), card.getByRole('button', { name: 'Stop timer…' }));
 
     await page.getByRole('link', { name: 'All timers' }).click();
     const row = page.getByRole('list', { name: 'Active timers' }).getByRole('listitem');
@@ -156,7 +156,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
       await expectInSight(card.getByRole('button'));
       // On the page of its session as well.
       await card.getByRole('link', { name: 'Open session' }).click();
-      await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+      await expect(page.getByTestId('log-state')).toHaveText('Live');
       await card.scrollIntoViewIfNeeded();
       await expectInSight(card.getByRole('button'));
     });

@@ -12,13 +12,17 @@ test('a timer shows its times and takes every button', async ({ abide, inside: p
   await page.getByRole('menuitem', { name: '5 minutes', exact: true }).click();
   await expect(card.getByText('Paused')).toBeVisible();
   await expect(card).toContainText(/resumes in [45]m/);
-  await expect(card.getByRole('button', { name: 'Cancel' })).toBeDisabled();
+  await expect(card.getByRole('button', { name: 'Run in background' })).toBeDisabled();
   await card.getByRole('button', { name: 'Resume' }).click();
   await expect(card.getByText('Running')).toBeVisible();
-  await card.getByRole('button', { name: 'Cancel' }).click();
-  await expect(card.getByText('In background')).toBeVisible();
-  await expect(card.getByRole('button', { name: 'Cancel' })).toBeDisabled();
-  await card.getByRole('button', { name: 'Stop' }).click();
+  await card.getByRole('button', { name: 'Run in background' }).click();
+  await expect(card.getByText('In background', { exact: true })).toBeVisible();
+  await expect(card.getByRole('button', { name: 'Run in background' })).toBeDisabled();
+  await card.getByRole('button', { name: 'Stop timer…' }).click();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await expect(card.getByText('In background', { exact: true })).toBeVisible();
+  await card.getByRole('button', { name: 'Stop timer…' }).click();
+  await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
   await expect(page.getByText('No active timers')).toBeVisible();
 });
 
@@ -66,7 +70,8 @@ test('a refused act is taken back and says why', async ({ abide, inside: page })
       body: JSON.stringify({ detail: "Timer 'timer_x' has completed already." }),
     }),
   );
-  await card.getByRole('button', { name: 'Stop' }).click();
+  await card.getByRole('button', { name: 'Stop timer…' }).click();
+  await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
   await told(page, 'The timer was not stopped');
   await told(page, "Timer 'timer_x' has completed already.");
   await expect(card.getByText('Running')).toBeVisible();
@@ -145,4 +150,78 @@ test('history and statistics tell of what ended', async ({ abide, inside: page }
   await expect(page.getByRole('img', { name: /Timers that ended each day/ }).locator('canvas')).toBeVisible();
   await page.getByText('The same as a table').click();
   await expect(page.getByRole('row').last()).toContainText('1');
+});
+
+test('a card stays under the pointer when its timer is paused', async ({ abide, inside: page }) => {
+  await abide.timers({ total_duration: 300, reason: 'first' }, { total_duration: 600, reason: 'second' });
+  const titles = page.getByRole('region', { name: 'Timers' }).getByRole('heading', { level: 3 });
+  await expect(titles).toHaveText([/first/, /second/]);
+  const card = page.getByRole('article', { name: 'first' });
+  await card.getByRole('button', { name: 'Pause' }).click();
+  await page.getByRole('menuitem', { name: '1 hour' }).click();
+  await expect(card.getByText('Paused')).toBeVisible();
+  await card.hover();
+  await abide.timers({ total_duration: 100, reason: 'third' });
+  await expect(titles).toHaveText([/first/, /second/, /third/]);
+  await page.mouse.move(5, 5);
+  await expect(titles).toHaveText([/third/, /second/, /first/]);
+});
+
+test('a timer has a page with both durations, its condition and its history', async ({ abide, inside: page }) => {
+  const [id] = await abide.timers({ ...tea, until: { file: '/no/such/file' } });
+  await page.getByRole('article', { name: 'tea' }).getByRole('link', { name: 'tea' }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('tea');
+  await expect(page.getByRole('region', { name: 'Total' })).toContainText(/(9:\d\d|10:00)\s*left of 10m/);
+  await expect(page.getByRole('region', { name: 'Standby' })).toContainText('No call is standing by');
+  await expect(page.getByRole('region', { name: 'Condition' })).toContainText('/no/such/file is present');
+  const standby = abide.ask('POST', `/v1/timers/${id ?? ''}/continue`, { timeout_duration: 50 });
+  await expect(page.getByRole('region', { name: 'Standby' })).toContainText(/0:[45]\d\s*left of 50s/);
+  const history = page.getByRole('region', { name: 'History' });
+  await expect(history).toContainText('Created by default');
+  await expect(history).toContainText('Due');
+  await page.getByRole('button', { name: 'Stop timer…' }).click();
+  await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
+  await expect(history).toContainText('Stopped; nobody was notified');
+  await expect(page.getByRole('region', { name: 'Total' })).toContainText('passed of 10m');
+  await standby.catch(() => undefined);
+  await page.reload();
+  await expect(history).toContainText('Stopped; nobody was notified');
+  await page.goto(`http://${abide.address()}/timers/timer_00000000`);
+  await expect(page.getByText('There is no timer timer_00000000')).toBeVisible();
+});
+
+test('a timer is started on the page, with a condition', async ({ abide, inside: page }) => {
+  await page.keyboard.press('2');
+  await page.getByRole('button', { name: 'New timer' }).click();
+  const dialog = page.getByRole('dialog', { name: 'New timer' });
+  await dialog.getByLabel('What for').fill('the report');
+  await dialog.getByLabel('How long').fill('half an hour');
+  await expect(dialog.getByText('Not a valid duration.')).toBeVisible();
+  await dialog.getByLabel('How long').fill('30m');
+  await dialog.getByLabel('Completes').selectOption('Or when a file exists');
+  await dialog.getByLabel('File', { exact: true }).fill('relative/path');
+  await dialog.getByRole('button', { name: 'Start' }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('the report');
+  await expect(page.getByRole('region', { name: 'Condition' })).toContainText('relative/path is present');
+  const { timers } = await abide.ask<{ timers: { total_duration: number }[] }>('GET', '/v1/timers');
+  expect(timers.map((timer) => timer.total_duration)).toEqual([1_800]);
+});
+
+test('filters and the order of timers are part of the address', async ({ abide, inside: page }) => {
+  await abide.timers(...['step 10', 'step 2', 'step 1', 'other'].map((reason) => ({ total_duration: 600, reason })));
+  await page.keyboard.press('2');
+  await page.getByLabel('Find timers').fill('step');
+  await page.getByRole('combobox', { name: 'Order' }).selectOption('By reason');
+  const rows = page.getByRole('list', { name: 'Active timers' }).getByRole('listitem');
+  await expect(rows).toHaveText([/step 1\D/, /step 2/, /step 10/]);
+  await expect(page).toHaveURL(/\/timers\?q=step&sort=reason$/);
+  await page.reload();
+  await expect(rows).toHaveText([/step 1\D/, /step 2/, /step 10/]);
+  await rows.first().getByRole('link').click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('step 1');
+  await page.goBack();
+  await expect(page.getByLabel('Find timers')).toHaveValue('step');
+  await page.getByRole('tab', { name: 'History' }).click();
+  await page.reload();
+  await expect(page.getByRole('tab', { name: 'History' })).toHaveAttribute('aria-selected', 'true');
 });

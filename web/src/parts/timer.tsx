@@ -9,10 +9,11 @@ import { type HeldTimer, house } from '../state/house';
 import { useSecond, useThing } from '../state/use';
 import { isOpen, type Timer, type TimerStatus } from '../wire';
 import { Bar, StillBar } from './bar';
-import { Box } from './dialog';
+import { Box, Sure } from './dialog';
 import { DownIcon, MoreIcon } from './icons';
 import { MenuButton } from './menu';
-import { FewLines } from './text';
+import { Link } from './link';
+import { FewLines, WholeText } from './text';
 
 const STATES: Record<TimerStatus, [string, string]> = {
   running: ['Running', 'good'],
@@ -64,7 +65,49 @@ export function TimerBar({ timer }: { timer: HeldTimer }) {
   );
 }
 
-function PausedUntil({ until }: { until: number }) {
+/** How long the call that stands by goes on standing by; `null`: none does. */
+function standbyLeft(timer: HeldTimer, at: number): number | null {
+  if (!timer.standing_by || timer.status !== 'running') return null;
+  const left = timer.last_check_at / 1_000 + timer.timeout_duration - at / 1_000;
+  return Math.min(timer.timeout_duration, Math.max(0, left));
+}
+
+/** The second duration of a timer: the agent's call waits no longer than this. */
+export function Standby({ timer }: { timer: HeldTimer }) {
+  const now = useSecond();
+  const left = standbyLeft(timer, now);
+  const total = timer.timeout_duration;
+  if (left === null) return <p className="soft">No call is standing by. The last one could wait {length(total)}.</p>;
+  const done = total > 0 ? 1 - left / total : 1;
+  return (
+    <>
+      <div className="timer-line">
+        <span className="left numbers">{countdown(left)}</span>
+        <span className="soft small">left of {length(total)}</span>
+      </div>
+      <StillBar label={`${Math.round(done * 100)} % of the standby of ${length(total)} have passed`} at={done} className="thin" />
+    </>
+  );
+}
+
+/** The same in a few words, for a card. */
+function StandbyFact({ timer }: { timer: HeldTimer }) {
+  const now = useSecond();
+  const left = standbyLeft(timer, now);
+  return (
+    <span>
+      standby{' '}
+      {left !== null && (
+        <>
+          <b className="numbers">{countdown(left)}</b> of{' '}
+        </>
+      )}
+      <b>{length(timer.timeout_duration)}</b>
+    </span>
+  );
+}
+
+export function PausedUntil({ until }: { until: number }) {
   const now = useSecond();
   return <>resumes {ahead(until, now)}</>;
 }
@@ -135,9 +178,22 @@ function PauseItems({ id, onOther }: { id: string; onOther: () => void }) {
   );
 }
 
+/** Asks before a timer is ended for good. */
+function StopBox({ timer, onClose }: { timer: HeldTimer; onClose: () => void }) {
+  return (
+    <Sure open onClose={onClose} title="Stop this timer?" act="Stop timer" onYes={() => void timerAct(timer.timer_id, 'stop')}>
+      <WholeText text={purpose(timer)} label={timer.mission ? 'Mission' : 'Reason'} />
+      <p className="soft">It ends now, and its agent is not notified. This cannot be undone.</p>
+    </Sure>
+  );
+}
+
+const BACKGROUND = 'Nobody waits for it any longer; it continues and notifies its agent when it completes';
+
 /** The buttons that the state allows. */
 export function TimerButtons({ timer }: { timer: HeldTimer }) {
   const [asking, setAsking] = useState(false);
+  const [stopping, setStopping] = useState(false);
   const id = timer.timer_id;
   if (!isOpen(timer)) return null;
   const paused = timer.status === 'paused';
@@ -164,19 +220,15 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
         type="button"
         className="button compact"
         disabled={timer.status !== 'running'}
-        title="Stop waiting; the timer continues in the background and notifies its agent"
+        title={BACKGROUND}
         onClick={() => void timerAct(id, 'cancel')}
       >
-        Cancel
+        Run in background
       </button>
-      <button
-        type="button"
-        className="button compact bad"
-        title="End the timer now; nobody is notified"
-        onClick={() => void timerAct(id, 'stop')}
-      >
-        Stop
+      <button type="button" className="button compact bad" onClick={() => setStopping(true)}>
+        Stop timer…
       </button>
+      {stopping && <StopBox timer={timer} onClose={() => setStopping(false)} />}
       {asking && <PauseBox id={id} onClose={() => setAsking(false)} />}
     </div>
   );
@@ -185,6 +237,7 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
 /** The same behind one button, for a list. */
 export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: number }) {
   const [asking, setAsking] = useState(false);
+  const [stopping, setStopping] = useState(false);
   const id = timer.timer_id;
   if (!isOpen(timer)) return null;
   const paused = timer.status === 'paused';
@@ -212,12 +265,13 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
           disabled={timer.status !== 'running'}
           onClick={() => void timerAct(id, 'cancel')}
         >
-          Cancel
+          Run in background
         </Menu.Item>
-        <Menu.Item className="menu-item fault" onClick={() => void timerAct(id, 'stop')}>
-          Stop
+        <Menu.Item className="menu-item fault" onClick={() => setStopping(true)}>
+          Stop timer…
         </Menu.Item>
       </MenuButton>
+      {stopping && <StopBox timer={timer} onClose={() => setStopping(false)} />}
       {asking && <PauseBox id={id} onClose={() => setAsking(false)} />}
     </>
   );
@@ -247,9 +301,9 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
     <article className={`card timer-card ${look}`} tabIndex={-1} data-stop aria-labelledby={`${id}-title`}>
       <div className="card-head">
         <h3 className="title" id={`${id}-title`}>
-          <span title={visible(purpose(timer))}>
+          <Link href={`/timers/${id}`} title={visible(purpose(timer))}>
             <FewLines text={purpose(timer)} prose />
-          </span>
+          </Link>
         </h3>
         <TimerState status={timer.status} />
       </div>
@@ -257,18 +311,14 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
         <span className="left">
           <Left timer={timer} />
         </span>
-        <span className="soft small">{timer.mission ? 'mission' : timer.standing_by ? 'waiting' : 'waiting'}</span>
+        <span className="soft small">{timer.mission ? 'mission' : 'waiting'}</span>
       </div>
       <TimerBar timer={timer} />
       <div className="facts">
         <span>
           total <b>{length(timer.total_duration)}</b>
         </span>
-        {!timer.mission && (
-          <span>
-            standby <b>{length(timer.timeout_duration)}</b>
-          </span>
-        )}
+        {!timer.mission && <StandbyFact timer={timer} />}
         {timer.agent && <span>agent {timer.agent}</span>}
         {timer.status === 'paused' && timer.pause_until != null && (
           <span>

@@ -11,11 +11,12 @@ import { Empty, Try } from '../parts/empty';
 import { Link } from '../parts/link';
 import { QuestionCard } from '../parts/question';
 import { SessionCard, SessionState } from '../parts/session';
+import { useSteady } from '../parts/steady';
 import { Ago, FewLines, OneLine } from '../parts/text';
 import { TimerCard } from '../parts/timer';
 
 /** Cards of a kind; the rest is in the list. */
-const CARDS = 24;
+const CARDS = 6;
 const FEED = 8;
 const ASKED = 50;
 const LATELY = 5;
@@ -130,7 +131,7 @@ function More({ all, shown, word, href }: { all: number; shown: number; word: st
 export function Now() {
   const questions = useIds(house.questions, openQuestions);
   const sessions = useIds(house.sessions, running);
-  const timers = useIds(house.timers, open);
+  const { ids: timers, props: steady } = useSteady(useIds(house.timers, open));
   const messages = useIds(house.messages, newest);
   const lately = useIds(house.sessions, ended);
   const asked = useTally(house.questions);
@@ -191,7 +192,7 @@ export function Now() {
                 <Try command="abide timer start 10m --reason 'tea'" />
               </Empty>
             ) : (
-              <div className="cards">
+              <div className="cards" {...steady}>
                 {timers.map((id) => (
                   <TimerCard key={id} id={id} />
                 ))}

@@ -11,20 +11,32 @@ import { house, type HeldTimer } from '../state/house';
 import type { Keyed } from '../state/keyed';
 import { Newest } from '../state/newest';
 import { ordered } from '../state/order';
+import { useParam } from '../state/route';
 import { useIds, useThing } from '../state/use';
 import { useValue } from '../state/value';
 import { isOpen, type Stats, type Timer } from '../wire';
+import { AgentFilter } from '../parts/agent-filter';
 import { Empty, Try } from '../parts/empty';
+import { PlusIcon } from '../parts/icons';
+import { Link } from '../parts/link';
+import { openNewTimer } from '../parts/new-timer';
+import { useSteady } from '../parts/steady';
 import { OneLine } from '../parts/text';
 import { Left, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
 import { useRowHeight, Virtual } from '../parts/virtual';
 
 const Charts = lazy(() => import('../parts/charts'));
 
+const TABS = ['open', 'history', 'stats'];
+
 export function Timers() {
+  const [tab, setTab] = useParam('tab');
   return (
     <div className="page">
-      <Tabs.Root defaultValue="open">
+      <Tabs.Root
+        value={TABS.includes(tab) ? tab : 'open'}
+        onValueChange={(value: string) => setTab(value === 'open' ? '' : value)}
+      >
         <header className="page-head">
           <h1>Timers</h1>
           <Tabs.List className="tabs">
@@ -38,6 +50,11 @@ export function Timers() {
               Statistics
             </Tabs.Tab>
           </Tabs.List>
+          <div className="end">
+            <button type="button" className="button primary" onClick={openNewTimer}>
+              <PlusIcon /> New timer
+            </button>
+          </div>
         </header>
         <Tabs.Panel value="open" className="section panel">
           <Open />
@@ -53,10 +70,11 @@ export function Timers() {
   );
 }
 
-type Order = 'remaining' | 'created' | 'status' | 'reason';
+const ORDERS = ['remaining', 'created', 'status', 'reason'] as const;
+type Order = (typeof ORDERS)[number];
 
 /** Compares words as people do, and much faster than each comparison on its own. */
-const words = new Intl.Collator();
+const words = new Intl.Collator(undefined, { numeric: true });
 
 /** How to compare, at one moment: what is paused has its time left at any. */
 function comparison(order: Order): (a: HeldTimer, b: HeldTimer) => number {
@@ -87,26 +105,32 @@ function holds(timer: Timer, wanted: string): boolean {
 }
 
 function Open() {
-  const [text, setText] = useState('');
-  const [status, setStatus] = useState('');
-  const [order, setOrder] = useState<Order>('remaining');
+  const [text, setText] = useParam('q');
+  const [status, setStatus] = useParam('state');
+  const [agent, setAgent] = useParam('agent');
+  const [sort, setSort] = useParam('sort');
+  const order = ORDERS.find((known) => known === sort) ?? 'remaining';
   const sought = text.trim().toLowerCase();
   const choose = useCallback(
     (store: Keyed<HeldTimer>, before: string[]) => {
       const wanted = (timer: HeldTimer) =>
-        isOpen(timer) && (status === '' || timer.status === status) && (sought === '' || holds(timer, sought));
+        isOpen(timer) &&
+        (status === '' || timer.status === status) &&
+        (agent === '' || timer.agent === agent) &&
+        (sought === '' || holds(timer, sought));
       return ordered(store, before, (timer) => timer.timer_id, wanted, comparison(order));
     },
-    [sought, status, order],
+    [sought, status, agent, order],
   );
   const beyond = useValue(house.moreTimers);
-  const ids = useIds(house.timers, choose);
+  const { ids, props } = useSteady(useIds(house.timers, choose));
   const height = useRowHeight(60, 104);
   const showAll = () => {
     setText('');
     setStatus('');
+    setAgent('');
   };
-  const filtered = text !== '' || status !== '';
+  const filtered = text !== '' || status !== '' || agent !== '';
   return (
     <>
       <div className="tools">
@@ -130,9 +154,10 @@ function Open() {
             <option value="running_background">In background</option>
           </select>
         </label>
+        <AgentFilter store={house.timers} agent={agent} onChange={setAgent} />
         <label>
           <span className="hidden">Order</span>
-          <select className="input" value={order} onChange={(event) => setOrder(event.target.value as Order)}>
+          <select className="input" value={order} onChange={(event) => setSort(event.target.value === 'remaining' ? '' : event.target.value)}>
             <option value="remaining">Next first</option>
             <option value="created">Newest first</option>
             <option value="status">By state</option>
@@ -159,7 +184,7 @@ function Open() {
         ) : (
           <Empty title="No active timers">
             <span>A timer waits for a time or a condition. Try one:</span>
-            <Try command="abide wait --port 3000 --for 5m" />
+            <Try command="abide timer start 10m --reason 'tea'" />
           </Empty>
         )
       ) : (
@@ -171,7 +196,9 @@ function Open() {
             <span>Time left</span>
             <span>Agent</span>
           </div>
-          <Virtual ids={ids} label="Active timers" height={height} row={openRow} />
+          <div {...props}>
+            <Virtual ids={ids} label="Active timers" height={height} row={openRow} />
+          </div>
         </>
       )}
     </>
@@ -190,9 +217,15 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         <TimerState status={timer.status} />
       </span>
       <span>
-        <span className="name one-line block" tabIndex={tabIndex} data-main title={visible(purpose(timer))}>
+        <Link
+          className="name one-line block"
+          href={`/timers/${timer.timer_id}`}
+          tabIndex={tabIndex}
+          data-main
+          title={visible(purpose(timer))}
+        >
           <OneLine text={purpose(timer)} prose />
-        </span>
+        </Link>
         <span className="soft small one-line block" title={visible(condition)}>
           {timer.mission ? 'mission' : 'waiting'}, total {length(timer.total_duration)}
           {!timer.mission && `, standby ${length(timer.timeout_duration)}`}
@@ -297,9 +330,15 @@ function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: numb
         <TimerState status={timer.status} />
       </span>
       <span>
-        <span className="name one-line block" tabIndex={tabIndex} data-main title={visible(purpose(timer))}>
+        <Link
+          className="name one-line block"
+          href={`/timers/${timer.timer_id}`}
+          tabIndex={tabIndex}
+          data-main
+          title={visible(purpose(timer))}
+        >
           <OneLine text={purpose(timer)} prose />
-        </span>
+        </Link>
         {why && (
           <span className="soft small one-line block">
             <OneLine text={why} prose />
