@@ -13,7 +13,7 @@ import { route, type Route } from './state/route';
 import { useSecond, useTally } from './state/use';
 import { useValue } from './state/value';
 import { Announcer } from './parts/announcer';
-import { Empty } from './parts/empty';
+import { Empty, Try } from './parts/empty';
 import { Help, openHelp } from './parts/help';
 import {
   AutoIcon,
@@ -32,6 +32,8 @@ import { Mark } from './parts/mark';
 import { NewTerminal } from './parts/new-terminal';
 import { NewTimer } from './parts/new-timer';
 import { Notes } from './parts/notes';
+import { QuestionBar } from './parts/question-bar';
+import { useUnread } from './state/unread';
 import { Login } from './views/login';
 import { Messages } from './views/messages';
 import { Now } from './views/now';
@@ -91,6 +93,7 @@ function Frame() {
       <Rail at={at} />
       <main className="main" id="main" ref={main} tabIndex={-1}>
         <Banner />
+        {ready && <QuestionBar at={at} />}
         {ready ? <View at={at} /> : <p className="soft page">Loading…</p>}
       </main>
       <Title at={at} />
@@ -136,6 +139,7 @@ function Rail({ at }: { at: Route }) {
   const questions = useTally(house.questions);
   const sessions = useTally(house.sessions);
   const timers = useTally(house.timers);
+  const unread = useUnread(at.view === 'messages');
   const here = at.view === 'session' ? 'sessions' : at.view === 'timer' ? 'timers' : at.view;
   const item = (view: string, href: string, icon: ReactNode, name: string, badge: number, loud = false) => (
     <Link href={href} aria-current={here === view ? 'page' : undefined}>
@@ -152,7 +156,7 @@ function Rail({ at }: { at: Route }) {
         {item('now', '/', <NowIcon />, 'Now', questions, true)}
         {item('timers', '/timers', <TimerIcon />, 'Timers', timers)}
         {item('sessions', '/sessions', <SessionIcon />, 'Sessions', sessions)}
-        {item('messages', '/messages', <MessageIcon />, 'Messages', 0)}
+        {item('messages', '/messages', <MessageIcon />, 'Messages', unread)}
       </nav>
       <div className="rail-foot">
         <Alive />
@@ -229,7 +233,7 @@ function Banner() {
         <div className="banner">
           <strong>Reconnecting…</strong>
           <span>
-            abide does not answer, so what you see may be old.{' '}
+            abide does not answer, so what you see may be old. Any command starts it: <Try command="abide status" />{' '}
             {/* Seconds that pass are shown, not read out. */}
             <span aria-hidden="true">
               <NextTry at={state.nextAt} />

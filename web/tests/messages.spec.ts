@@ -2,17 +2,26 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test, told } from './abide';
 
-test('a message comes as it is written; where nothing wakes its agent, sending it again is refused', async ({ abide, inside: page }) => {
-  await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
+test('a message is counted until it was looked at, and leads to its timer', async ({ abide, inside: page }) => {
+  const [id] = await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
   await expect(page.getByRole('region', { name: 'Messages' })).toContainText('Mission: look at the build');
+  const link = page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: 'Messages' });
+  await expect(link).toHaveText(/Messages\s*1$/);
   await page.keyboard.press('4');
+  await expect(link).toHaveText(/Messages$/);
   const message = page.getByRole('article', { name: 'Message to default' });
   await expect(message).toContainText('Not seen');
-  await message.getByRole('button', { name: 'Send again' }).click();
-  await told(page, 'The message was not sent again');
-  await told(page, 'agent default');
+  // Nothing wakes this agent, so nothing can be sent again.
+  await expect(message.getByRole('button', { name: 'Send again' })).toHaveCount(0);
+  await message.getByRole('link', { name: 'Open timer' }).click();
+  await expect(page).toHaveURL(new RegExp(id ?? ''));
+  await expect(page.getByRole('region', { name: 'History' })).toContainText('Message to default');
+  await page.reload();
+  await expect(link).toHaveText(/Messages$/);
+  await page.goBack();
   await page.getByRole('combobox', { name: 'Filter' }).selectOption('Delivery failed');
   await expect(page.getByText('No matching messages')).toBeVisible();
+  await expect(page).toHaveURL(/\/messages\?show=failed$/);
 });
 
 test.describe('with a waker', () => {

@@ -75,3 +75,17 @@ test('a question that another way has answered goes away by itself', async ({ ab
   await abide.cli('answer', questions[0]?.question_id ?? '', 'no');
   await expect(card).toBeHidden();
 });
+
+test('a question is on top of every view, and is answered there', async ({ abide, inside: page }) => {
+  await page.keyboard.press('2');
+  quietCommand(abide, COMMAND);
+  const bar = page.getByRole('complementary', { name: 'Open question' });
+  await expect(bar).toContainText('Continue waiting?');
+  await expect(bar).toBeInViewport();
+  await bar.getByRole('button', { name: 'Answer' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Question' });
+  await expect(dialog.locator('.command')).toHaveText(COMMAND);
+  await dialog.getByRole('button', { name: 'No, kill it' }).click();
+  await expect(bar).toBeHidden();
+  await expect(dialog).toBeHidden();
+});

@@ -10,7 +10,8 @@ test('a page outlives the daemon: it says so, and goes on without a reload', asy
   await abide.cli('stop');
   await expect(page.getByText('Reconnecting…')).toBeVisible();
   await expect(page.getByText('Not connected')).toBeAttached();
-  await page.getByRole('article', { name: 'before' }).getByRole('button', { name: 'Stop' }).click();
+  await expect(page.getByRole('button', { name: 'Copy abide status' })).toBeVisible();
+  await page.getByRole('article', { name: 'before' }).getByRole('button', { name: 'Run in background' }).click();
   await told(page, 'abide does not answer. It is not known');
   await abide.cli('status');
   await abide.timers({ total_duration: 600, reason: 'after' });
@@ -31,6 +32,9 @@ test('a terminal is there again after a restart', async ({ abide, inside: page }
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
   await abide.cli('stop');
   await expect(page.getByTestId('terminal-state')).toHaveText(/Connection lost/);
+  await page.locator('.xterm').click();
+  await page.keyboard.type('x');
+  await told(page, 'The terminal is not connected.');
   await abide.cli('status');
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
   await page.locator('.xterm').click();

@@ -40,7 +40,7 @@ test('a terminal is started from the page, typed into, and left by key', async (
   await dialog.getByLabel('Command').fill('sh');
   await dialog.getByRole('button', { name: 'Start' }).click();
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
-  await page.locator('.xterm').click();
+  await expect(page.locator('.xterm-helper-textarea')).toBeFocused();
   await page.keyboard.type('echo $((40 + 2)) apples');
   await page.keyboard.press('Enter');
   await expect(page.locator('.xterm-rows')).toContainText('42 apples');
@@ -126,4 +126,89 @@ test('sessions are found by their command', async ({ abide, inside: page }) => {
   const rows = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
   await expect(rows).toHaveCount(1);
   await expect(rows).toContainText('exit code 1');
+});
+
+test('a terminal that a person starts is not closed for being quiet', async ({ abide, inside: page }) => {
+  await page.keyboard.press('c');
+  await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
+  await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+  const { sessions } = await abide.ask<{ sessions: { inactivity_timeout: number | null }[] }>('GET', '/v1/sessions');
+  expect(sessions.map((session) => session.inactivity_timeout || null)).toEqual([null]);
+});
+
+test('a running session is interrupted, sent signals and given other limits', async ({ abide, inside: page }) => {
+  const trap = 'trap "echo got INT" INT; trap "echo got USR1" USR1; echo ready; while :; do sleep 0.1; done';
+  abide.start('run', '--timeout', '600s', '--', trap);
+  await page.getByRole('article', { name: /^trap/ }).getByRole('link', { name: 'Open' }).click();
+  const lines = page.getByRole('group', { name: 'Lines' });
+  await expect(lines).toContainText('ready');
+  await page.getByRole('button', { name: 'Ctrl-C' }).click();
+  await expect(lines).toContainText('got INT');
+  await page.getByRole('button', { name: 'Signal' }).click();
+  await page.getByRole('menuitem', { name: /SIGUSR1/ }).click();
+  await expect(lines).toContainText('got USR1');
+  await page.getByRole('button', { name: 'Limits…' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Change the limits' });
+  await expect(dialog.getByRole('button', { name: 'Change' })).toBeDisabled();
+  await dialog.getByLabel('Time limit, from now').fill('soon');
+  await expect(dialog.getByText('Not a valid duration.')).toBeVisible();
+  await dialog.getByLabel('Time limit, from now').fill('2h');
+  await dialog.getByLabel('Quiet time before a question').fill('30m');
+  await dialog.getByRole('button', { name: 'Change' }).click();
+  await expect(dialog).toBeHidden();
+  await expect(page.getByText(/limit 2h/)).toBeVisible();
+  await expect(page.getByText(/of 30m/)).toBeVisible();
+});
+
+test('Ctrl-C at a terminal is the key', async ({ abide, inside: page }) => {
+  const id = await abide.session('cat');
+  await page.goto(`http://${abide.address()}/sessions/${id}`);
+  await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+  await page.getByRole('button', { name: 'Ctrl-C' }).first().click();
+  await expect(page.getByText('signal 2')).toBeVisible();
+});
+
+test('an ended session is run again and deleted, after a question', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'echo once more' });
+  await page.getByRole('link', { name: /^echo once more/ }).click();
+  const first = page.url();
+  await page.getByRole('button', { name: 'Run again…' }).click();
+  await page.getByRole('button', { name: 'Run it' }).click();
+  await expect(page).not.toHaveURL(first);
+  await expect(page.getByText('exit code 0')).toBeVisible();
+  await expect(page.locator('[data-line="1"]')).toContainText('once more');
+  await page.getByRole('button', { name: 'Delete…' }).click();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('button', { name: 'Delete…' }).click();
+  await page.getByRole('button', { name: 'Delete it' }).click();
+  await expect(page.getByRole('list', { name: 'Sessions' }).getByRole('listitem')).toHaveCount(1);
+  const { sessions } = await abide.ask<{ sessions: unknown[] }>('GET', '/v1/sessions?include_ended=true');
+  expect(sessions).toHaveLength(1);
+});
+
+test('filters of sessions are part of the address', async ({ abide, inside: page }) => {
+  await abide.ask('POST', '/v1/tools/shell', { command: 'true # one' });
+  const other = await abide.ask<{ session_id: string }>('POST', '/v1/sessions', { command: 'cat' });
+  await page.keyboard.press('3');
+  await page.getByRole('combobox', { name: 'Filter' }).selectOption('Running');
+  await expect(page).toHaveURL(/\/sessions\?state=running$/);
+  await page.reload();
+  const rows = page.getByRole('list', { name: 'Sessions' }).getByRole('listitem');
+  await expect(rows).toHaveCount(1);
+  await rows.getByRole('link').click();
+  await expect(page).toHaveURL(new RegExp(other.session_id));
+  await page.goBack();
+  await expect(page.getByRole('combobox', { name: 'Filter' })).toHaveValue('running');
+});
+
+test('a phone has the keys that its keyboard lacks', async ({ abide, inside: page }) => {
+  await page.setViewportSize({ width: 390, height: 844 });
+  const id = await abide.session('cat -v');
+  await page.goto(`http://${abide.address()}/sessions/${id}`);
+  const keys = page.getByRole('group', { name: 'Keys' });
+  await keys.getByRole('button', { name: 'Up' }).click();
+  await keys.getByRole('button', { name: 'Escape' }).click();
+  await expect(page.locator('.xterm-rows')).toContainText('^[[A^[');
+  await keys.getByRole('button', { name: 'Ctrl-C' }).click();
+  await expect(page.getByText('signal 2')).toBeVisible();
 });

@@ -4,7 +4,7 @@ import { useState } from 'react';
 import { sentence } from '../state/acts';
 import { post } from '../state/api';
 import { house } from '../state/house';
-import { go } from '../state/route';
+import { go, wantedTerminal } from '../state/route';
 import { useValue, Value } from '../state/value';
 import type { Session } from '../wire';
 import { Box } from './dialog';
@@ -34,8 +34,11 @@ function Form({ onClose }: { onClose: () => void }) {
     setBusy(true);
     setFault('');
     try {
-      const session = await post<Session>('/v1/sessions', { command, ...(cwd.trim() ? { cwd: cwd.trim() } : {}) });
+      // A person comes back to a terminal when it suits them: it is not closed for being quiet.
+      const wanted = { command, inactivity_timeout: 0, ...(cwd.trim() ? { cwd: cwd.trim() } : {}) };
+      const session = await post<Session>('/v1/sessions', wanted);
       if (!house.sessions.get(session.session_id)) house.putSession(session);
+      wantedTerminal.set(session.session_id);
       onClose();
       go(`/sessions/${session.session_id}`);
     } catch (error) {

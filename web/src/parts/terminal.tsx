@@ -6,6 +6,8 @@ import '@xterm/xterm/css/xterm.css';
 import { useEffect, useRef, useState } from 'react';
 import { link } from '../state/live';
 import { pauseBefore } from '../state/live';
+import { tell } from '../state/notes';
+import { wantedTerminal } from '../state/route';
 import { withSheets } from './sheets';
 
 const LARGEST = 14;
@@ -38,6 +40,24 @@ const COLOURS = {
   brightWhite: '#f6f5f1',
 };
 
+/** Keys that a keyboard on a screen does not have. */
+const KEYS: [string, string, string][] = [
+  ['Ctrl-C', 'Ctrl-C', '\x03'],
+  ['Tab', 'Tab', '\t'],
+  ['Esc', 'Escape', '\x1b'],
+  ['↑', 'Up', '\x1b[A'],
+  ['↓', 'Down', '\x1b[B'],
+  ['←', 'Left', '\x1b[D'],
+  ['→', 'Right', '\x1b[C'],
+  ['Ctrl-D', 'Ctrl-D', '\x04'],
+];
+/** That keys are not sent is said at most this often, in milliseconds. */
+const NOTE_EVERY = 5_000;
+
+function isInput(event: KeyboardEvent): boolean {
+  return event.key.length === 1 || /^(Enter|Backspace|Tab|Arrow)/.test(event.key);
+}
+
 type State = 'connecting' | 'live' | 'ended' | 'broken';
 
 interface Word {
@@ -57,6 +77,7 @@ interface Props {
 export default function Terminal({ id, silent }: Props) {
   const place = useRef<HTMLDivElement>(null);
   const socket = useRef<WebSocket | null>(null);
+  const press = useRef<(text: string) => void>(() => undefined);
   const [state, setState] = useState<State>('connecting');
   const [size, setSize] = useState<[number, number] | null>(null);
 
@@ -76,8 +97,17 @@ export default function Terminal({ id, silent }: Props) {
       theme: COLOURS,
     });
     const dropSheets = withSheets(() => terminal.open(box));
+    /** The connection is lost: what is typed goes nowhere. */
+    let lost = false;
+    let toldOf = 0;
+    const notSent = () => {
+      if (Date.now() - toldOf < NOTE_EVERY) return;
+      toldOf = Date.now();
+      tell({ tone: 'bad', title: 'Not sent', text: 'The terminal is not connected. Type it again once it is back.' });
+    };
     // Tab is for the program; the way out is Escape with Shift, and it is said below.
     terminal.attachCustomKeyEventHandler((event) => {
+      if (lost && event.type === 'keydown' && isInput(event)) notSent();
       if (event.key !== 'Escape' || !event.shiftKey) return true;
       if (event.type === 'keydown') document.querySelector<HTMLElement>('[data-after-terminal]')?.focus();
       return false;
@@ -107,7 +137,12 @@ export default function Terminal({ id, silent }: Props) {
         resize(word);
         terminal.options.disableStdin = !(word.pty && word.running);
         terminal.options.cursorBlink = word.running ?? false;
+        lost = false;
         setState(word.running ? 'live' : 'ended');
+        if (wantedTerminal.get() === id) {
+          wantedTerminal.set(null);
+          terminal.focus();
+        }
       } else if (word.type === 'resized') {
         resize(word);
       } else {
@@ -130,6 +165,7 @@ export default function Terminal({ id, silent }: Props) {
       ws.onclose = (event) => {
         if (socket.current === ws) socket.current = null;
         if (over || event.code === 1000) return;
+        lost = true;
         setState('broken');
         terminal.options.disableStdin = true;
         timer = setTimeout(open, pauseBefore(tries));
@@ -146,8 +182,13 @@ export default function Terminal({ id, silent }: Props) {
 
     const send = (bytes: Uint8Array<ArrayBuffer>) => {
       if (socket.current?.readyState === WebSocket.OPEN) socket.current.send(bytes);
+      else notSent();
     };
     const coder = new TextEncoder();
+    press.current = (text) => {
+      send(coder.encode(text));
+      terminal.focus();
+    };
     const typed = terminal.onData((text) => send(coder.encode(text)));
     const raw = terminal.onBinary((text) => send(Uint8Array.from(text, (char) => char.charCodeAt(0))));
     return () => {
@@ -174,6 +215,23 @@ export default function Terminal({ id, silent }: Props) {
   return (
     <section className="section" aria-label="Terminal">
       <div className="screen" ref={place} />
+      {state === 'live' && (
+        <div className="touch-keys" role="group" aria-label="Keys">
+          {KEYS.map(([face, name, bytes]) => (
+            <button
+              key={name}
+              type="button"
+              className="button compact"
+              aria-label={name}
+              // The keyboard on the screen stays where it is.
+              onPointerDown={(event) => event.preventDefault()}
+              onClick={() => press.current(bytes)}
+            >
+              {face}
+            </button>
+          ))}
+        </div>
+      )}
       <div className="facts" role="status">
         <span data-testid="terminal-state">{silent && state === 'ended' ? 'Ended without output' : WORDS[state]}</span>
         {size && (
@@ -207,5 +265,5 @@ const WORDS: Record<State, string> = {
   connecting: 'Connecting…',
   live: 'Live',
   ended: 'Ended',
-  broken: 'Connection lost; reconnecting…',
+  broken: 'Connection lost; reconnecting… What you type is not sent.',
 };

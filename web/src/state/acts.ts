@@ -2,7 +2,7 @@
 // no, with the daemon's sentence.
 
 import type { Session, Timer } from '../wire';
-import { post } from './api';
+import { post, postBytes } from './api';
 import { now } from './clock';
 import { type HeldTimer, house } from './house';
 import { tell } from './notes';
@@ -13,7 +13,7 @@ export function sentence(fault: unknown): string {
 }
 
 /** Shows `undo`able work until it is answered. Gives whether it was done. */
-async function attempt(undo: () => void, work: () => Promise<void>, failed: string): Promise<boolean> {
+async function attempt(undo: () => void, work: () => Promise<unknown>, failed: string): Promise<boolean> {
   try {
     await work();
     return true;
@@ -97,6 +97,53 @@ export async function kill(id: string): Promise<boolean> {
     if (told) house.putSession(told);
   };
   return attempt(house.sessions.lay(id, { ending: true }), work, 'The session was not killed');
+}
+
+const encoder = new TextEncoder();
+
+/** Ctrl-C: at a terminal the key itself, so that the program decides; elsewhere the signal. */
+export function interrupt(session: Session): Promise<boolean> {
+  if (!session.pty) return sendSignal(session.session_id, 'INT');
+  const path = `/v1/sessions/${session.session_id}/input`;
+  const work = () => postBytes(path, encoder.encode('\x03'));
+  return attempt(() => undefined, work, 'Ctrl-C was not sent');
+}
+
+export function sendSignal(id: string, signal: string): Promise<boolean> {
+  const work = async () => {
+    await post(`/v1/sessions/${id}/signal`, { signal });
+    tell({ tone: 'good', title: `SIG${signal} sent` });
+  };
+  return attempt(() => undefined, work, `SIG${signal} was not sent`);
+}
+
+/** Changes limits, counted from now; `null` leaves one as it is. */
+export async function extend(id: string, timeout: number | null, idle: number | null): Promise<void> {
+  const body = { ...(timeout === null ? {} : { timeout }), ...(idle === null ? {} : { idle }) };
+  const told = await house.ask(id, () => post<Session>(`/v1/sessions/${id}/extend`, body));
+  if (told) house.putSession(told);
+}
+
+/** Runs the command of a session in a new one. Gives its id, or `null` where it was refused. */
+export async function rerun(session: Session): Promise<string | null> {
+  const { command, cwd, pty } = session;
+  let id: string | null = null;
+  const work = async () => {
+    const started = await post<Session>('/v1/sessions', { command, cwd, pty, inactivity_timeout: 0 });
+    if (!house.sessions.get(started.session_id)) house.putSession(started);
+    id = started.session_id;
+  };
+  await attempt(() => undefined, work, 'The command was not run again');
+  return id;
+}
+
+export function deleteSession(id: string): Promise<boolean> {
+  const work = async () => {
+    await post(`/v1/sessions/${id}/delete`);
+    house.removeSession(id);
+    tell({ tone: 'good', title: 'The session was deleted' });
+  };
+  return attempt(() => undefined, work, 'The session was not deleted');
 }
 
 export async function wakeAgain(id: string): Promise<boolean> {

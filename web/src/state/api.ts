@@ -9,10 +9,14 @@ export class Refused extends Error {
   }
 }
 
-/** The daemon did not answer. Whether it has heard is not known. */
+/** The daemon did not answer. Of an act it is not known whether it was done. */
 export class Unreachable extends Error {
-  constructor() {
-    super('abide does not answer. It is not known whether this was done; look again once it is back.');
+  constructor(acts: boolean) {
+    super(
+      acts
+        ? 'abide does not answer. It is not known whether this was done; look again once it is back.'
+        : 'abide does not answer. Any command starts it, such as `abide status`.',
+    );
   }
 }
 
@@ -33,20 +37,26 @@ export async function post<T>(path: string, body: object = {}): Promise<T> {
   return (await ask(path, { method: 'POST', headers, body: JSON.stringify(body) })) as T;
 }
 
+export async function postBytes<T>(path: string, body: Uint8Array<ArrayBuffer>): Promise<T> {
+  const headers = { 'content-type': 'application/octet-stream' };
+  return (await ask(path, { method: 'POST', headers, body })) as T;
+}
+
 async function ask(path: string, init: RequestInit): Promise<unknown> {
+  const acts = init.method === 'POST';
   let response: Response;
   try {
     response = await fetch(path, { ...init, credentials: 'same-origin', cache: 'no-store' });
   } catch (fault) {
     if (init.signal?.aborted) throw fault;
-    throw new Unreachable();
+    throw new Unreachable(acts);
   }
   if (!response.ok) throw await refusal(response, path);
   if (response.status === 204) return undefined;
   try {
     return await response.json();
   } catch {
-    throw new Unreachable();
+    throw new Unreachable(acts);
   }
 }
 

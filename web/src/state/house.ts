@@ -300,6 +300,12 @@ export class House {
     if (this.endedSessions > ENDED_HELD && !this.loading) void this.load().catch(() => undefined);
   }
 
+  removeSession(id: string): void {
+    this.touch(id);
+    this.sessions.remove(id);
+    this.pulses.remove(id);
+  }
+
   putMessage(message: Message): void {
     this.touch(message.message_id);
     this.messages.put(message);

@@ -53,6 +53,14 @@ export function setLogTimes(on: boolean): void {
   write('log-times', on ? 'on' : 'off');
 }
 
+/** The time of the newest message when the messages were last looked at; `null`: they never were. */
+export const messagesRead = new Value<number | null>(Number(read('messages-read')) || null);
+
+export function setMessagesRead(at: number): void {
+  messagesRead.set(at);
+  write('messages-read', String(at));
+}
+
 /** The theme as the style sheets see it. */
 export function applyTheme(): void {
   const chosen = theme.get();

@@ -72,6 +72,9 @@ export function setFragment(text: string): void {
 /** The question that a person wants to see, until its card has the focus. */
 export const wantedQuestion = new Value<string | null>(null);
 
+/** The terminal that a person has just started, until it has the focus. */
+export const wantedTerminal = new Value<string | null>(null);
+
 export function goToQuestion(id: string): void {
   wantedQuestion.set(id);
   go('/');

@@ -6,9 +6,12 @@ import { wakeAgain } from '../state/acts';
 import { now } from '../state/clock';
 import { house } from '../state/house';
 import type { Keyed } from '../state/keyed';
+import { useParam } from '../state/route';
 import { useIds, useSecond, useThing } from '../state/use';
 import type { Delivery, Message } from '../wire';
+import { AgentFilter } from '../parts/agent-filter';
 import { Empty, Try } from '../parts/empty';
+import { Link } from '../parts/link';
 import { Ago, Exact } from '../parts/text';
 
 type Which = 'all' | 'unseen' | 'failed';
@@ -20,17 +23,20 @@ function failed(message: Message): boolean {
 }
 
 export function Messages() {
-  const [which, setWhich] = useState<Which>('all');
+  const [shown, setShown] = useParam('show');
+  const [agent, setAgent] = useParam('agent');
+  const which: Which = shown === 'unseen' || shown === 'failed' ? shown : 'all';
   const [most, setMost] = useState(STEP);
   const choose = useCallback(
     (store: Keyed<Message>) => {
       const wanted = [...store.all()].filter(
         (message) =>
-          which === 'all' || (which === 'unseen' && message.seen_at === null) || (which === 'failed' && failed(message)),
+          (agent === '' || message.agent === agent) &&
+          (which === 'all' || (which === 'unseen' && message.seen_at === null) || (which === 'failed' && failed(message))),
       );
       return wanted.sort((a, b) => b.created_at - a.created_at).map((message) => message.message_id);
     },
-    [which],
+    [which, agent],
   );
   const ids = useIds(house.messages, choose);
   const more = () => {
@@ -42,9 +48,10 @@ export function Messages() {
       <header className="page-head">
         <h1>Messages</h1>
         <div className="end">
+          <AgentFilter store={house.messages} agent={agent} onChange={setAgent} />
           <label>
             <span className="hidden">Filter</span>
-            <select className="input" value={which} onChange={(event) => setWhich(event.target.value as Which)}>
+            <select className="input" value={which} onChange={(event) => setShown(event.target.value === 'all' ? '' : event.target.value)}>
               <option value="all">All</option>
               <option value="unseen">Not seen</option>
               <option value="failed">Delivery failed</option>
@@ -53,8 +60,8 @@ export function Messages() {
         </div>
       </header>
       {ids.length === 0 ? (
-        <Empty title={which === 'all' ? 'No messages yet' : 'No matching messages'}>
-          {which === 'all' && (
+        <Empty title={which === 'all' && agent === '' ? 'No messages yet' : 'No matching messages'}>
+          {which === 'all' && agent === '' && (
             <>
               <span>A timer that completes while no call is waiting sends a message to its agent. Try one:</span>
               <Try command="abide timer start 5s --mission 'look at the build'" />
@@ -111,9 +118,22 @@ function Told({ id }: { id: string }) {
           )}
         </span>
         <span className="end">
-          <button type="button" className="button compact" disabled={sending} onClick={again}>
-            {sending ? 'Sending…' : 'Send again'}
-          </button>
+          {message.timer_id !== undefined && (
+            <Link className="button compact" href={`/timers/${message.timer_id}`}>
+              Open timer
+            </Link>
+          )}
+          {message.session_id !== undefined && (
+            <Link className="button compact" href={`/sessions/${message.session_id}`}>
+              Open session
+            </Link>
+          )}
+          {/* Without a waker there is no way to send it. */}
+          {deliveries.length > 0 && (
+            <button type="button" className="button compact" disabled={sending} onClick={again}>
+              {sending ? 'Sending…' : 'Send again'}
+            </button>
+          )}
         </span>
       </div>
       {deliveries.length > 0 && (

@@ -17,7 +17,8 @@ import { FileIcon } from '../parts/icons';
 import { Link } from '../parts/link';
 import { parseLines } from '../parts/log-window';
 import { QuestionCard } from '../parts/question';
-import { KillButton, Load, Quiet, SessionState } from '../parts/session';
+import { Load, Quiet, SessionState } from '../parts/session';
+import { SessionActs } from '../parts/session-acts';
 import { Exact, extent, FewLines, isLong, ScrollArea, Since } from '../parts/text';
 import { useIds } from '../state/use';
 
@@ -63,7 +64,7 @@ export function Session({ id }: { id: string }) {
             <a className="button" href={`/v1/sessions/${id}/log/raw?download=1`} download={`${id}.log`}>
               <FileIcon /> Download the log
             </a>
-            <KillButton session={session} />
+            <SessionActs session={session} />
           </div>
         </div>
         <Command text={session.command} />

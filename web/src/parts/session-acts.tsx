@@ -1,0 +1,155 @@
+// What a person can do with a session: interrupt it, send it signals, change its limits; run it again or delete it.
+
+import { Menu } from '@base-ui/react/menu';
+import { useState } from 'react';
+import { duration } from '../format';
+import { deleteSession, extend, interrupt, rerun, sendSignal, sentence } from '../state/acts';
+import type { HeldSession } from '../state/house';
+import { go } from '../state/route';
+import { isAlive } from '../wire';
+import { Box, Sure } from './dialog';
+import { DownIcon } from './icons';
+import { MenuButton } from './menu';
+import { KillButton } from './session';
+import { Exact, WholeText } from './text';
+import { seconds } from './timer';
+
+const SIGNALS: [string, string][] = [
+  ['INT', 'interrupt'],
+  ['TERM', 'terminate'],
+  ['HUP', 'hang up'],
+  ['QUIT', 'quit with a core dump'],
+  ['USR1', 'user-defined'],
+  ['USR2', 'user-defined'],
+  ['STOP', 'stop'],
+  ['CONT', 'continue'],
+];
+
+export function SessionActs({ session }: { session: HeldSession }) {
+  return isAlive(session) ? <Running session={session} /> : <Ended session={session} />;
+}
+
+function Running({ session }: { session: HeldSession }) {
+  const [limits, setLimits] = useState(false);
+  const id = session.session_id;
+  const runs = session.status === 'running';
+  return (
+    <>
+      {runs && (
+        <>
+          <button type="button" className="button" title="Interrupt the command, as Ctrl-C does in a terminal" onClick={() => void interrupt(session)}>
+            Ctrl-C
+          </button>
+          <MenuButton
+            className="button"
+            align="end"
+            face={
+              <>
+                Signal <DownIcon />
+              </>
+            }
+          >
+            {SIGNALS.map(([name, words]) => (
+              <Menu.Item key={name} className="menu-item" onClick={() => void sendSignal(id, name)}>
+                SIG{name} <span className="soft small">{words}</span>
+              </Menu.Item>
+            ))}
+          </MenuButton>
+          <button type="button" className="button" onClick={() => setLimits(true)}>
+            Limits…
+          </button>
+        </>
+      )}
+      <KillButton session={session} />
+      {limits && <Limits session={session} onClose={() => setLimits(false)} />}
+    </>
+  );
+}
+
+function Limits({ session, onClose }: { session: HeldSession; onClose: () => void }) {
+  const [time, setTime] = useState('');
+  const [idle, setIdle] = useState('');
+  const [fault, setFault] = useState('');
+  const wanted = { timeout: seconds(time), idle: seconds(idle) };
+  const invalid = (time.trim() !== '' && wanted.timeout === null) || (idle.trim() !== '' && wanted.idle === null);
+  const nothing = wanted.timeout === null && wanted.idle === null;
+  const change = async () => {
+    try {
+      await extend(session.session_id, wanted.timeout, wanted.idle);
+      onClose();
+    } catch (error) {
+      setFault(sentence(error));
+    }
+  };
+  return (
+    <Box open onClose={onClose} title="Change the limits">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (!invalid && !nothing) void change();
+        }}
+      >
+        <label className="field">
+          <span>Time limit, from now</span>
+          <input className="input" value={time} onChange={(event) => setTime(event.target.value)} placeholder="unchanged" autoFocus />
+          <small>{session.timeout === null ? 'It has none.' : `It is ${duration(session.timeout)} from the start.`} Then the command is killed.</small>
+        </label>
+        <label className="field">
+          <span>Quiet time before a question</span>
+          <input className="input" value={idle} onChange={(event) => setIdle(event.target.value)} placeholder="unchanged" />
+          <small>{session.idle === null ? 'Nobody is asked.' : `It is ${duration(session.idle)}.`} Such as 90s, 10m or 1h30m.</small>
+        </label>
+        {invalid && <p className="fault">Not a valid duration.</p>}
+        {fault && (
+          <p className="fault" role="alert">
+            {fault}
+          </p>
+        )}
+        <div className="end">
+          <button type="button" className="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" className="button primary" disabled={invalid || nothing}>
+            Change
+          </button>
+        </div>
+      </form>
+    </Box>
+  );
+}
+
+function Ended({ session }: { session: HeldSession }) {
+  const [asking, setAsking] = useState<'rerun' | 'delete' | null>(null);
+  const close = () => setAsking(null);
+  const again = async () => {
+    const id = await rerun(session);
+    if (id !== null) go(`/sessions/${id}`);
+  };
+  const remove = async () => {
+    if (await deleteSession(session.session_id)) go('/sessions');
+  };
+  return (
+    <>
+      <button type="button" className="button" onClick={() => setAsking('rerun')}>
+        Run again…
+      </button>
+      <button type="button" className="button bad" onClick={() => setAsking('delete')}>
+        Delete…
+      </button>
+      {asking === 'rerun' && (
+        <Sure open onClose={close} title="Run this command again?" act="Run it" onYes={() => void again()}>
+          <WholeText className="command" text={session.command} label="Command" />
+          <p className="soft">
+            It runs as a new session of yours in <Exact text={session.cwd} />, without the environment and the limits of the first run.
+          </p>
+        </Sure>
+      )}
+      {asking === 'delete' && (
+        <Sure open onClose={close} title="Delete this session?" act="Delete it" onYes={() => void remove()}>
+          <WholeText className="command" text={session.command} label="Command" />
+          <p className="soft">Its log is deleted as well. This cannot be undone.</p>
+        </Sure>
+      )}
+    </>
+  );
+}
