@@ -77,7 +77,7 @@ test('frames', async ({ abide, inside: page }) => {
 
   await page.reload();
   await scene('the page comes up', async () => {
-    await expect(page.getByText(/and 9,976 more timers/)).toBeVisible();
+    await expect(page.getByText(/and 9,994 more timers/)).toBeVisible();
   });
   const calm = stir(abide, timers);
   await page.waitForTimeout(2_000);

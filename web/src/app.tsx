@@ -137,8 +137,8 @@ function Title({ at }: { at: Route }) {
 
 function Rail({ at }: { at: Route }) {
   const questions = useTally(house.questions);
-  const sessions = useTally(house.sessions);
-  const timers = useTally(house.timers);
+  const sessions = useTally(house.sessions) + useValue(house.laterSessions);
+  const timers = useTally(house.timers) + useValue(house.moreTimers);
   const unread = useUnread(at.view === 'messages');
   const here = at.view === 'session' ? 'sessions' : at.view === 'timer' ? 'timers' : at.view;
   const item = (view: string, href: string, icon: ReactNode, name: string, badge: number, loud = false) => (

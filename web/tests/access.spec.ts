@@ -3,16 +3,18 @@ import type { Page } from '@playwright/test';
 import { type Abide, expect, quietCommand, test, told } from './abide';
 
 /** Something of every kind. */
-async function furnish(abide: Abide): Promise<string> {
+async function furnish(abide: Abide): Promise<{ id: string; timer: string; log: string }> {
   const id = await abide.session('echo hello; cat');
-  await abide.timers(
+  const [timer = ''] = await abide.timers(
     { total_duration: 600, timeout_duration: 60, reason: 'tea', until: { port: 1 } },
     { total_duration: 0.05, mission: 'a message\nof two lines' },
   );
+  const coloured = 'for c in 30 31 32 33 34 35 36 37 90 91 92 93 94 95 96 97; do printf "\\033[${c}mword\\033[0m\\n"; done; echo bad >&2; seq 500';
+  const { session_id: log } = await abide.ask<{ session_id: string }>('POST', '/v1/tools/shell', { command: coloured });
   await abide.ask('POST', '/v1/tools/shell', { command: 'exit 3' });
   // Long enough for a scroll area of its own.
   quietCommand(abide, `sleep 1000 # ${'word '.repeat(200)}`);
-  return id;
+  return { id, timer, log };
 }
 
 async function scan(page: Page, where: string): Promise<void> {
@@ -26,13 +28,15 @@ for (const colorScheme of ['light', 'dark'] as const) {
     test(`every view is accessible and fits: ${colorScheme}, ${name}`, async ({ abide, inside: page }) => {
       await page.setViewportSize(viewport);
       await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-      const id = await furnish(abide);
+      const { id, timer, log } = await furnish(abide);
       await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
       await expect(page.getByRole('article', { name: 'tea' })).toBeVisible();
-      for (const path of ['/', '/timers', '/sessions', `/sessions/${id}`, '/messages']) {
+      const paths = ['/', '/timers', `/timers/${timer}`, '/sessions', `/sessions/${id}`, `/sessions/${log}?find=word#L3`, '/messages'];
+      for (const path of paths) {
         await page.goto(`http://${abide.address()}${path}`);
         await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
         if (path.includes(id)) await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+        if (path.includes(log)) await expect(page.getByTestId('log-matches')).toHaveText('3 of 16');
         await scan(page, path);
         // Nothing lies over the way to the other views.
         for (const view of await page.getByRole('navigation').getByRole('link').all()) await view.click({ trial: true });

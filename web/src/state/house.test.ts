@@ -279,3 +279,19 @@ test('messages that were let go of can be read again', () => {
   expect([house.messages.get('m200'), house.messages.get('m201')?.message_id]).toEqual([undefined, 'm201']);
   expect(house.olderMessages).toBe('m201');
 });
+
+test('the first view is read in small lists, and says how much more there is', async () => {
+  daemon(
+    {
+      '/v1/timers?sort=remaining&limit=20': { timers: [timer('a')], next: 'a', total: 2_000 },
+      '/v1/sessions?tails=true&limit=20': { sessions: [{ ...session('s'), status: 'running' }], next: 's', total: 100 },
+    },
+    Promise.resolve(),
+  );
+  const house = new House((flush) => flush());
+  await house.first();
+  expect([house.timers.tally, house.moreTimers.get()]).toEqual([1, 1_999]);
+  expect([house.sessions.tally, house.laterSessions.get()]).toEqual([1, 99]);
+  await house.load();
+  expect([house.moreTimers.get(), house.laterSessions.get()]).toEqual([0, 0]);
+});

@@ -24,6 +24,8 @@ export interface HeldSession extends Session {
 const PAGE = 1_000;
 /** Ended sessions and messages that are read at the start; more come when somebody scrolls. */
 const RECENT = 200;
+/** Things of each kind that are read before all others, so that the first view is drawn early. */
+const FIRST = 20;
 /** Messages that are held; older ones are read again where somebody wants them. */
 const MESSAGES_HELD = 2_000;
 /** So many more may come before the oldest are let go, all at once. */
@@ -67,6 +69,8 @@ export class House {
   readonly endedTimers = new Value(0);
   /** Active timers that are not held, since there are too many. */
   readonly moreTimers = new Value(0);
+  /** Running sessions that are not held yet. */
+  readonly laterSessions = new Value(0);
   /** Where older ended sessions and messages go on. */
   olderSessions: string | null = null;
   olderMessages: string | null = null;
@@ -91,6 +95,27 @@ export class House {
   /** What to do where a question turns up that no event has told of. */
   whenAsked(act: (question: Question) => void): void {
     this.onQuestion = act;
+  }
+
+  /** Reads the little that the first view shows. All lists are to be read afterwards. */
+  first(): Promise<void> {
+    return this.reading(async (newer) => {
+      const [questions, running, recent, timers, messages] = await Promise.all([
+        get<{ questions: Question[] }>('/v1/questions'),
+        get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { tails: true, limit: FIRST })),
+        get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { include_ended: true, limit: FIRST })),
+        get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { sort: 'remaining', limit: FIRST })),
+        get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: FIRST })),
+      ]);
+      if (this.timesRead > 0) return;
+      this.questions.replace(questions.questions, newer);
+      this.sessions.replace([...recent.sessions, ...running.sessions], newer);
+      for (const session of running.sessions) this.feel(session, newer);
+      this.timers.replace(timers.timers.map(held), newer);
+      this.messages.replace(messages.messages, newer);
+      this.laterSessions.set(Math.max(0, (running.total ?? 0) - running.sessions.length));
+      this.moreTimers.set(Math.max(0, (timers.total ?? 0) - timers.timers.length));
+    });
   }
 
   /** Reads all lists. Whatever an event tells meanwhile is newer than what a list says. */
@@ -167,6 +192,7 @@ export class House {
     for (const { session_id } of [...this.pulses.all()]) if (this.hasEnded(session_id)) this.pulses.remove(session_id);
     this.timers.replace(timers.map(held), newer);
     this.messages.replace(messages.messages, newer);
+    this.laterSessions.set(0);
     this.olderSessions = recent.next ?? null;
     this.olderMessages = messages.next ?? null;
     this.endedSessions = 0;

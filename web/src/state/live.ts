@@ -198,7 +198,8 @@ function load(onLive: () => void, giveUp: () => void): void {
     loaded.set(true);
     onLive();
   };
-  house.load().then(done, giveUp);
+  const early = loaded.get() ? Promise.resolve() : house.first().then(() => loaded.set(true));
+  early.then(() => house.load()).then(done, giveUp);
 }
 
 interface QuestionEvent extends Question {

@@ -135,7 +135,7 @@ export function Now() {
   const messages = useIds(house.messages, newest);
   const lately = useIds(house.sessions, ended);
   const asked = useTally(house.questions);
-  const alive = useTally(house.sessions);
+  const alive = useTally(house.sessions) + useValue(house.laterSessions);
   const waiting = useTally(house.timers) + useValue(house.moreTimers);
   return (
     <div className="page">
