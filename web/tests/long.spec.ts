@@ -116,7 +116,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
     await page.getByRole('link', { name: 'All messages' }).click();
     const message = page.getByRole('article', { name: 'Message to default' });
     await expect(message).toContainText('summary');
-    await expect(message.getByRole('button', { name: 'Send again' })).toBeVisible();
+    await expect(message.getByRole('link', { name: 'Open timer' })).toBeVisible();
   });
 
   test(`a hit in the log of a command of seven lines is found in its row: ${name}`, async ({ abide, inside: page }) => {

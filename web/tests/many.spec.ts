@@ -33,8 +33,8 @@ test('ten thousand timers: a change draws one row, and scrolling leaves rows alo
     const batch = Array.from({ length: 1_000 }, (_, n) => ({ total_duration: 5_000 + (from + n) * 60, reason: `wait ${from + n}` }));
     ids.push(...(await abide.timers(...batch)));
   }
-  await expect(page.getByRole('link', { name: /9,976 more timers/ })).toBeVisible();
-  expect(await page.locator('.timer-card').count()).toBe(24);
+  await expect(page.getByRole('link', { name: /9,994 more timers/ })).toBeVisible();
+  expect(await page.locator('.timer-card').count()).toBe(6);
   await page.getByRole('link', { name: /^Timers/ }).click();
   await expect(page.getByText('10,000 timers')).toBeVisible();
   const list = page.getByRole('list', { name: 'Active timers' });

@@ -169,9 +169,9 @@ test('Ctrl-C at a terminal is the key', async ({ abide, inside: page }) => {
 });
 
 test('an ended session is run again and deleted, after a question', async ({ abide, inside: page }) => {
-  await abide.ask('POST', '/v1/tools/shell', { command: 'echo once more' });
-  await page.getByRole('link', { name: /^echo once more/ }).click();
-  const first = page.url();
+  const shell = await abide.ask<{ session_id: string }>('POST', '/v1/tools/shell', { command: 'echo once more' });
+  const first = `http://${abide.address()}/sessions/${shell.session_id}`;
+  await page.goto(first);
   await page.getByRole('button', { name: 'Run again…' }).click();
   await page.getByRole('button', { name: 'Run it' }).click();
   await expect(page).not.toHaveURL(first);
