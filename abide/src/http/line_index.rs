@@ -1,4 +1,4 @@
-//! Where the lines of a log begin: a sparse index, so that any line of a long log is found by reading a small part
+//! Sparse index of the begins of lines in a log, so that any line of a long log is found by reading a small part
 //! of it. An index is built by counting newlines once and grows with the log. Its size is limited.
 
 use std::collections::VecDeque;
