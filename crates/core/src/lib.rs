@@ -16,6 +16,7 @@ pub mod event;
 pub mod id;
 pub mod limit;
 pub mod message;
+pub mod policy;
 pub mod question;
 pub mod record;
 pub mod request;

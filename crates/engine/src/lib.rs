@@ -4,6 +4,7 @@
 pub mod async_fd;
 pub mod clients;
 pub mod clock;
+pub mod command_line;
 mod commits;
 pub mod config;
 pub mod dns;

@@ -1,0 +1,262 @@
+//! Answers that a person can give to a question about a command, and the rules that `always` would write. A rule is
+//! offered only if it would have answered the question.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::command::{CommandLine, Folder, Parsed, SimpleCommand, Word};
+use super::decide::{Place, Policy};
+use super::rule::{Action, Rule, Source};
+
+/// Answer to a question about a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Choice {
+    /// Start this command.
+    Once,
+    /// Start it, and such commands of this agent.
+    ThisAgent,
+    /// Start it, and such commands in this directory.
+    AlwaysHere,
+    /// Start it, and such commands everywhere.
+    Always,
+    /// Do not start it.
+    No,
+}
+
+impl Choice {
+    /// All choices.
+    pub const ALL: [Choice; 5] = [
+        Choice::Once,
+        Choice::ThisAgent,
+        Choice::AlwaysHere,
+        Choice::Always,
+        Choice::No,
+    ];
+
+    /// Answer in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Choice::Once => "once",
+            Choice::ThisAgent => "this agent",
+            Choice::AlwaysHere => "always here",
+            Choice::Always => "always",
+            Choice::No => "no",
+        }
+    }
+}
+
+/// Answer that can be given, with the rules that it adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Answer.
+    pub choice: Choice,
+    /// Rules that the answer adds.
+    pub rules: Vec<Rule>,
+}
+
+/// Programs whose arguments are programs or scripts: a rule on their words would allow everything.
+const RUNNERS: [&str; 54] = [
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "fish",
+    "csh",
+    "tcsh",
+    "busybox",
+    "eval",
+    "exec",
+    "source",
+    ".",
+    "command",
+    "builtin",
+    "trap",
+    "python",
+    "python2",
+    "python3",
+    "pypy3",
+    "node",
+    "deno",
+    "bun",
+    "perl",
+    "ruby",
+    "php",
+    "lua",
+    "osascript",
+    "awk",
+    "gawk",
+    "npx",
+    "bunx",
+    "uvx",
+    "pipx",
+    "env",
+    "sudo",
+    "su",
+    "doas",
+    "pkexec",
+    "xargs",
+    "parallel",
+    "find",
+    "ssh",
+    "nohup",
+    "setsid",
+    "timeout",
+    "nice",
+    "watch",
+    "flock",
+    "script",
+    "chroot",
+    "unshare",
+    "strace",
+    "gdb",
+];
+
+/// Number of words that name what a program does. All others: two if the second is no option, else one.
+const DEPTHS: [(&str, usize); 14] = [
+    ("npm run", 3),
+    ("yarn run", 3),
+    ("pnpm run", 3),
+    ("kubectl", 3),
+    ("gh", 3),
+    ("glab", 3),
+    ("aws", 3),
+    ("gcloud", 4),
+    ("az", 4),
+    ("docker compose", 3),
+    ("docker", 2),
+    ("git", 2),
+    ("cargo", 2),
+    ("ls", 1),
+];
+
+/// Answers to a question about this command line. `Once` and `No` are always possible.
+pub fn offers(policy: &Policy, line: &CommandLine, place: &Place<'_>) -> Vec<Offer> {
+    let mut all = vec![Offer {
+        choice: Choice::Once,
+        rules: Vec::new(),
+    }];
+    for choice in [Choice::ThisAgent, Choice::AlwaysHere, Choice::Always] {
+        if let Some(rules) = proven_rules(policy, line, place, choice) {
+            all.push(Offer { choice, rules });
+        }
+    }
+    all.push(Offer {
+        choice: Choice::No,
+        rules: Vec::new(),
+    });
+    all
+}
+
+/// Rules that would have answered the question: a short one per command that asks, else one with all its words.
+fn proven_rules(
+    policy: &Policy,
+    line: &CommandLine,
+    place: &Place<'_>,
+    choice: Choice,
+) -> Option<Vec<Rule>> {
+    let Parsed::Commands(commands) = &line.parsed else {
+        return None;
+    };
+    let mut rules: Vec<Rule> = Vec::new();
+    for command in commands {
+        let ruled = policy.rule_for(command, place);
+        if ruled.is_none_or(|rule| rule.action != Action::Ask) {
+            continue;
+        }
+        let asked = ruled?;
+        let mut proposals = proposals(command, asked)?.into_iter();
+        let rule = proposals.find_map(|rule| {
+            let rule = limited(rule, command, place, choice)?;
+            let mut with_rule = policy.clone();
+            with_rule.rules.push(rule.clone());
+            let ruled = with_rule.rule_for(command, place)?;
+            (ruled.action == Action::Allow).then_some(rule)
+        })?;
+        if !rules.contains(&rule) {
+            rules.push(rule);
+        }
+    }
+    let mut proven = policy.clone();
+    proven.rules.extend(rules.iter().cloned());
+    let answered = proven.decide(line, place).action == Action::Allow;
+    (answered && !rules.is_empty()).then_some(rules)
+}
+
+fn proposals(command: &SimpleCommand, asked: &Rule) -> Option<Vec<Rule>> {
+    let program = command.program()?;
+    if RUNNERS.contains(&program.as_str()) || program.starts_with("python") {
+        return None;
+    }
+    let words: Option<Vec<String>> = command.words.iter().map(Word::text).collect();
+    let words = words?;
+    let kept = words.iter().any(|word| word == "*" || word == "...");
+    if kept {
+        return None;
+    }
+    let depth = depth(&program, &words)
+        .max(asked.run.len())
+        .min(words.len());
+    let with: Vec<String> = (asked.with.iter())
+        .filter(|with| words.iter().any(|word| word == *with))
+        .cloned()
+        .collect();
+    let rule = |run: &[String], with: Vec<String>| {
+        let env = command.assignments.iter().map(|(name, value)| {
+            let value = value.text().unwrap_or_default();
+            [name.as_str(), "=", value.as_str()].concat()
+        });
+        Rule {
+            run: run.to_vec(),
+            with,
+            env: env.collect(),
+            why: "a person allowed it".to_owned(),
+            source: Source::Remembered,
+            ..Rule::new("", Action::Allow, &[])
+        }
+    };
+    // Words that name no subcommand would allow too much.
+    let named = !words[1..depth].iter().any(|word| word.starts_with('-'));
+    let short = named.then(|| rule(&words[..depth], with));
+    Some(
+        short
+            .into_iter()
+            .chain([rule(&words, Vec::new())])
+            .collect(),
+    )
+}
+
+/// Rule that holds for the choice only.
+fn limited(rule: Rule, command: &SimpleCommand, place: &Place<'_>, choice: Choice) -> Option<Rule> {
+    match choice {
+        // A name with a star would be taken as a pattern.
+        Choice::ThisAgent => (!place.agent.contains('*')).then(|| Rule {
+            agent: Some(place.agent.to_owned()),
+            source: Source::Granted(place.conversation.cloned()),
+            ..rule
+        }),
+        Choice::AlwaysHere => match &command.folder {
+            Folder::Known(folder) if !folder.contains('*') => Some(Rule {
+                folders: vec![folder.clone()],
+                ..rule
+            }),
+            Folder::Known(_) | Folder::Unknown => None,
+        },
+        Choice::Once | Choice::Always | Choice::No => Some(rule),
+    }
+}
+
+fn depth(program: &str, words: &[String]) -> usize {
+    let second = words.get(1).map_or("", String::as_str);
+    let both = [program, " ", second].concat();
+    let known = DEPTHS
+        .iter()
+        .find(|(name, _)| *name == both || *name == program);
+    match known {
+        Some((_, depth)) => *depth,
+        None if second.is_empty() || second.starts_with('-') => 1,
+        None => 2,
+    }
+}

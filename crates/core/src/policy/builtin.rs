@@ -1,0 +1,164 @@
+//! Built-in rules: a short list of what cannot be undone. Each can be replaced by a rule of the same name, or removed
+//! by `without` in the configuration.
+
+use alloc::borrow::ToOwned;
+use alloc::vec::Vec;
+
+use super::rule::{Action, Rule, Source, Targets};
+
+/// One or more rules with the same name and reason.
+struct Entry {
+    name: &'static str,
+    action: Action,
+    /// Words of each rule, separated by spaces.
+    run: &'static [&'static str],
+    with: &'static [&'static str],
+    targets: Option<Targets>,
+    why: &'static str,
+    instead: Option<&'static str>,
+}
+
+const ASK: Entry = Entry {
+    name: "",
+    action: Action::Ask,
+    run: &[],
+    with: &[],
+    targets: None,
+    why: "",
+    instead: None,
+};
+
+const RECURSIVE: &[&str] = &["-r", "-R", "--recursive"];
+
+const RULES: &[Entry] = &[
+    Entry {
+        name: "delete-root",
+        action: Action::Deny,
+        run: &["rm"],
+        with: RECURSIVE,
+        targets: Some(Targets::Roots),
+        why: "deletes the root directory, the home directory or the whole workspace",
+        instead: Some("delete the files by name"),
+    },
+    Entry {
+        name: "delete-workspace",
+        run: &["rm"],
+        with: RECURSIVE,
+        targets: Some(Targets::AboveWorkspace),
+        why: "deletes everything in the workspace, its repository, or a directory above it",
+        ..ASK
+    },
+    Entry {
+        name: "force-push",
+        run: &["git push"],
+        with: &["--force", "-f", "+*", "--mirror", "--prune"],
+        why: "rewrites what others have",
+        instead: Some("git push --force-with-lease"),
+        ..ASK
+    },
+    Entry {
+        name: "delete-remote",
+        run: &["git push"],
+        with: &["--delete", "-d", ":*"],
+        why: "deletes branches or tags that others have",
+        ..ASK
+    },
+    Entry {
+        name: "publish",
+        run: &[
+            "npm publish",
+            "npm unpublish",
+            "yarn publish",
+            "yarn npm publish",
+            "pnpm publish",
+            "cargo publish",
+            "cargo yank",
+            "twine upload",
+            "poetry publish",
+            "uv publish",
+            "gem push",
+            "mvn deploy",
+            "docker push",
+            "podman push",
+        ],
+        why: "publishes to other people",
+        ..ASK
+    },
+    Entry {
+        name: "forge",
+        run: &[
+            "gh pr merge",
+            "gh release create",
+            "gh release delete",
+            "gh repo delete",
+            "gh repo archive",
+            "glab mr merge",
+            "glab release create",
+            "glab release delete",
+            "glab repo delete",
+        ],
+        why: "changes a repository that others use",
+        ..ASK
+    },
+    Entry {
+        name: "cloud",
+        run: &[
+            "terraform apply",
+            "terraform destroy",
+            "tofu apply",
+            "tofu destroy",
+            "pulumi up",
+            "pulumi destroy",
+            "aws * delete*",
+            "aws * terminate*",
+            "aws s3 rm",
+            "aws s3 rb",
+            "gcloud ... delete",
+            "az ... delete",
+        ],
+        why: "changes cloud resources",
+        ..ASK
+    },
+    Entry {
+        name: "cluster",
+        run: &[
+            "kubectl apply",
+            "kubectl delete",
+            "kubectl replace",
+            "kubectl patch",
+            "kubectl scale",
+            "kubectl drain",
+            "helm install",
+            "helm upgrade",
+            "helm uninstall",
+            "helm rollback",
+        ],
+        why: "changes a cluster",
+        ..ASK
+    },
+    Entry {
+        name: "root-user",
+        run: &["sudo", "su", "doas", "pkexec"],
+        why: "runs a command as another user",
+        ..ASK
+    },
+];
+
+/// All built-in rules.
+pub fn builtin_rules() -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for entry in RULES {
+        for run in entry.run {
+            let words: Vec<&str> = run.split(' ').collect();
+            rules.push(Rule {
+                with: entry.with.iter().map(|&word| word.to_owned()).collect(),
+                targets: entry.targets,
+                why: entry.why.to_owned(),
+                instead: entry.instead.map(ToOwned::to_owned),
+                source: Source::Builtin,
+                ..Rule::new(entry.name, entry.action, &words)
+            });
+        }
+    }
+    rules
+}

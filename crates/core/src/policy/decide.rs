@@ -1,0 +1,235 @@
+//! Decision about a command line: the most careful one over all commands in it.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::command::{CommandLine, Parsed, SimpleCommand};
+use super::pattern::could_match;
+use super::rule::{Action, Rule};
+use crate::id::Conversation;
+
+/// Rules, and the decision about commands that no rule names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Rules. Their order does not matter.
+    pub rules: Vec<Rule>,
+    /// Decision about a command that no rule names.
+    pub otherwise: Action,
+    /// Decision about text that cannot be parsed, unless it names a program that a rule asks about or refuses.
+    pub unparsed: Action,
+}
+
+/// Facts about a call that rules depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Agent that calls.
+    pub agent: &'a str,
+    /// Conversation of the agent.
+    pub conversation: Option<&'a Conversation>,
+    /// Home directory.
+    pub home: &'a str,
+    /// Directory that the agent works in.
+    pub workspace: &'a str,
+}
+
+/// Decision about a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Decision.
+    pub action: Action,
+    /// Reason. `None`: no rule is about this command line.
+    pub reason: Option<Reason>,
+    /// Decisions about the commands in it. Empty if it cannot be parsed.
+    pub parts: Vec<Part>,
+}
+
+/// Decision about one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Command for people.
+    pub command: String,
+    /// Decision.
+    pub action: Action,
+    /// Reason. `None`: no rule is about it.
+    pub reason: Option<Reason>,
+}
+
+/// Reason of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// Command that decides.
+    pub part: String,
+    /// Name of the rule. Empty: the text itself is the reason.
+    pub name: String,
+    /// Rule as results show it.
+    pub rule: String,
+    /// Reason in words.
+    pub why: String,
+    /// Better command.
+    pub instead: Option<String>,
+    /// Only the page, a terminal or the command line can say yes.
+    pub person_only: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            rules: super::builtin_rules(),
+            otherwise: Action::Allow,
+            unparsed: Action::Allow,
+        }
+    }
+}
+
+impl Policy {
+    /// Decides about a command line.
+    pub fn decide(&self, line: &CommandLine, place: &Place<'_>) -> Decision {
+        let commands = match &line.parsed {
+            Parsed::Commands(commands) => commands,
+            Parsed::Unparsed(why) => {
+                let (action, reason) = self.decide_unparsed(&line.text, why);
+                return Decision {
+                    action,
+                    reason,
+                    parts: Vec::new(),
+                };
+            }
+        };
+        let decide = |command| self.decide_command(command, &line.text, place);
+        let parts: Vec<Part> = commands.iter().map(decide).collect();
+        let mut first: Option<&Part> = None;
+        for part in &parts {
+            let more = |best: &Part| {
+                (part.action, part.reason.is_some()) > (best.action, best.reason.is_some())
+            };
+            if first.is_none_or(more) {
+                first = Some(part);
+            }
+        }
+        Decision {
+            action: first.map_or(self.otherwise, |part| part.action),
+            reason: first.and_then(|part| part.reason.clone()),
+            parts,
+        }
+    }
+
+    /// Rule that decides about one command, if there is one.
+    pub fn rule_for(&self, command: &SimpleCommand, place: &Place<'_>) -> Option<&Rule> {
+        let matching = || {
+            self.rules
+                .iter()
+                .filter(|rule| rule.matches(command, place))
+        };
+        let deny = matching().find(|rule| rule.action == Action::Deny);
+        // Between rules of the same rank, the more careful one.
+        deny.or_else(|| matching().max_by_key(|rule| (rule.specificity(), rule.action)))
+    }
+
+    fn decide_command(&self, command: &SimpleCommand, text: &str, place: &Place<'_>) -> Part {
+        let shown = command.shown();
+        if let Some(rule) = self.rule_for(command, place) {
+            let reason = Reason {
+                part: shown.clone(),
+                name: rule.name.clone(),
+                rule: rule.shown(),
+                why: rule.why.clone(),
+                instead: rule.instead.clone(),
+                person_only: rule.person_only,
+            };
+            return Part {
+                command: shown,
+                action: rule.action,
+                reason: Some(reason),
+            };
+        }
+        let doubt = match command.program() {
+            None => self.doubt_about_program(command, text),
+            Some(name) if !name.is_ascii() => {
+                Some("the name of the program has characters that may look like others".to_owned())
+            }
+            Some(_) => None,
+        };
+        let reason = doubt.map(|why| Reason::of_text(&shown, why));
+        Part {
+            command: shown,
+            action: match reason {
+                Some(_) => self.otherwise.max(Action::Ask),
+                None => self.otherwise,
+            },
+            reason,
+        }
+    }
+
+    /// Reason to ask about a command whose program is not known: it could be one that has a rule.
+    fn doubt_about_program(&self, command: &SimpleCommand, text: &str) -> Option<String> {
+        let word = command.words.first()?;
+        let rule = self.careful_rules().find(|rule| {
+            let could_be = rule.run.first().is_some_and(|name| could_match(name, word));
+            could_be
+                || rule
+                    .run
+                    .iter()
+                    .filter(|word| is_name(word))
+                    .all(|name| names(text, name))
+        })?;
+        Some(may_run(
+            rule,
+            "the program is known only when the command runs",
+        ))
+    }
+
+    fn decide_unparsed(&self, text: &str, fault: &str) -> (Action, Option<Reason>) {
+        let named = self.careful_rules().find(|rule| {
+            let program = rule.run.first();
+            program.is_some_and(|program| is_name(program) && names(text, program))
+        });
+        let Some(rule) = named else {
+            let reason =
+                (self.unparsed != Action::Allow).then(|| Reason::of_text(text, fault.to_owned()));
+            return (self.unparsed, reason);
+        };
+        let reason = Reason {
+            name: rule.name.clone(),
+            rule: rule.shown(),
+            person_only: rule.person_only,
+            ..Reason::of_text(text, may_run(rule, fault))
+        };
+        (self.unparsed.max(Action::Ask), Some(reason))
+    }
+
+    fn careful_rules(&self) -> impl Iterator<Item = &Rule> {
+        let careful = |rule: &&Rule| rule.action != Action::Allow;
+        self.rules.iter().filter(careful)
+    }
+}
+
+impl Reason {
+    fn of_text(part: &str, why: String) -> Self {
+        Reason {
+            part: part.to_owned(),
+            name: String::new(),
+            rule: String::new(),
+            why,
+            instead: None,
+            person_only: false,
+        }
+    }
+}
+
+fn may_run(rule: &Rule, fault: &str) -> String {
+    let program = rule.run.first().map_or("", String::as_str);
+    alloc::format!("{fault}, and it may run {program}")
+}
+
+/// Returns whether a word of a rule is a name, and not an option or a pattern.
+fn is_name(word: &str) -> bool {
+    word != "..." && !word.contains('*') && !word.starts_with('-')
+}
+
+/// Returns whether a text has this name as a word.
+fn names(text: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+');
+    let mut words = text.split(|c| !is_part(c));
+    words.any(|word| word == name)
+}

@@ -1,0 +1,370 @@
+//! Rule: words of a command, and what is done with a command that has them.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::command::{Folder, Piece, RunsCode, SimpleCommand, Word};
+use super::decide::Place;
+use super::path::{expanded, is_within, matches_folder, normalized};
+use super::pattern::{could_match, matches};
+use crate::id::Conversation;
+
+/// Decision about a command, from the least to the most careful.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Start the command.
+    Allow,
+    /// Ask a person first.
+    Ask,
+    /// Refuse the command.
+    Deny,
+}
+
+impl Action {
+    /// Word of the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Action::Allow => "allow",
+            Action::Ask => "ask",
+            Action::Deny => "deny",
+        }
+    }
+}
+
+/// Origin of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Part of abide.
+    Builtin,
+    /// The configuration file.
+    Configured,
+    /// Answer `always` of a person.
+    Remembered,
+    /// Answer `this agent` of a person, for one conversation.
+    Granted(Option<Conversation>),
+}
+
+/// Paths that a rule about deleting is limited to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Targets {
+    /// The root directory, the home directory or the workspace itself.
+    Roots,
+    /// A directory above the workspace, everything in the workspace, or a path that could be the root directory.
+    AboveWorkspace,
+}
+
+/// Rule of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Name by which the rule is shown and removed.
+    pub name: String,
+    /// First words of the command. `*` is one word, `...` any number of words.
+    pub run: Vec<String>,
+    /// Words of which the command must have one. Empty: none is needed.
+    pub with: Vec<String>,
+    /// Variables that the command may set, as `NAME=value`. Only for rules that allow.
+    pub env: Vec<String>,
+    /// Decision.
+    pub action: Action,
+    /// Reason, for the person and the agent.
+    pub why: String,
+    /// Better command, for the agent.
+    pub instead: Option<String>,
+    /// Pattern of the names of agents. `None`: all agents.
+    pub agent: Option<String>,
+    /// Patterns of directories, of which one must match. Empty: all directories.
+    pub folders: Vec<String>,
+    /// Paths that the command deletes.
+    pub targets: Option<Targets>,
+    /// Only the page, a terminal or the command line can say yes, not the client of the agent.
+    pub person_only: bool,
+    /// Origin.
+    pub source: Source,
+}
+
+impl Rule {
+    /// Rule without conditions beside its words.
+    pub fn new(name: &str, action: Action, run: &[&str]) -> Self {
+        Rule {
+            name: name.to_owned(),
+            run: run.iter().map(|word| (*word).to_owned()).collect(),
+            with: Vec::new(),
+            env: Vec::new(),
+            action,
+            why: String::new(),
+            instead: None,
+            agent: None,
+            folders: Vec::new(),
+            targets: None,
+            person_only: false,
+            source: Source::Configured,
+        }
+    }
+
+    /// Rule as results and questions show it: `git push …`.
+    pub fn shown(&self) -> String {
+        let mut text = String::new();
+        for word in self.run.iter().filter(|word| *word != "...") {
+            text.push_str(word);
+            text.push(' ');
+        }
+        text.push('…');
+        text
+    }
+
+    /// Rank among rules that match the same command: more words, then `with`, then a folder, then an agent, then the
+    /// origin: what a person has written comes before what is built in.
+    pub fn specificity(&self) -> (usize, usize, bool, bool, bool, bool) {
+        let words = self.run.iter().filter(|word| *word != "...");
+        let plain = words.clone().filter(|word| !word.contains('*')).count();
+        (
+            words.count(),
+            plain,
+            !self.with.is_empty(),
+            !self.folders.is_empty(),
+            self.agent.is_some(),
+            self.source != Source::Builtin,
+        )
+    }
+
+    /// Returns whether this rule is about the command. A rule that asks or refuses is matched generously, a rule that
+    /// allows only where the text leaves no doubt.
+    pub fn matches(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
+        let agent = self.agent.as_deref();
+        if !agent.is_none_or(|agent| matches(agent, place.agent)) {
+            return false;
+        }
+        if let Source::Granted(conversation) = &self.source
+            && conversation.as_ref() != place.conversation
+        {
+            return false;
+        }
+        let allows = self.action == Action::Allow;
+        if !self.folders.is_empty() {
+            let inside = match &command.folder {
+                Folder::Known(folder) => self.matches_folder(folder, place),
+                Folder::Unknown => !allows,
+            };
+            if !inside {
+                return false;
+            }
+        }
+        if allows {
+            return !is_open_ended(command)
+                && self.covers_variables(command)
+                && self.has_exact_words(command, place)
+                && self.has_exact_option(command);
+        }
+        self.may_have_words(command, place)
+            && (self.with.is_empty() || self.may_have_option(command))
+            && self
+                .targets
+                .is_none_or(|targets| targets.hit(command, place))
+    }
+
+    fn matches_folder(&self, folder: &str, place: &Place<'_>) -> bool {
+        let patterns = self.folders.iter();
+        let mut patterns = patterns.map(|pattern| expanded(pattern, place.home));
+        patterns.any(|pattern| matches_folder(&pattern, folder))
+    }
+
+    /// Words at exactly these places, all of them known.
+    fn has_exact_words(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
+        let run: Vec<&String> = self.run.iter().filter(|word| *word != "...").collect();
+        run.len() <= command.words.len()
+            && run
+                .iter()
+                .zip(&command.words)
+                .enumerate()
+                .all(|(at, (rule, word))| {
+                    let Some(text) = word.text() else {
+                        return false;
+                    };
+                    matches(rule, &text) || (at > 0 && is_same_path(rule, word, command, place))
+                })
+    }
+
+    fn has_exact_option(&self, command: &SimpleCommand) -> bool {
+        let words = command.arguments().iter().filter_map(Word::text);
+        let mut words = words.map(|text| self.with.iter().any(|with| matches(with, &text)));
+        self.with.is_empty() || words.any(|found| found)
+    }
+
+    fn covers_variables(&self, command: &SimpleCommand) -> bool {
+        command.assignments.iter().all(|(name, value)| {
+            let value = value.text().unwrap_or_default();
+            let given = [name.as_str(), "=", value.as_str()].concat();
+            self.env.contains(&given)
+        })
+    }
+
+    /// Words in this order. Options between them, and words that may be values of options, are skipped.
+    fn may_have_words(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
+        let Some((program, rest)) = self.run.split_first() else {
+            return false;
+        };
+        if !may_be_program(program, command) {
+            return false;
+        }
+        let arguments = command.arguments();
+        let (options, names): (Vec<&String>, Vec<&String>) =
+            rest.iter().partition(|word| word.starts_with('-'));
+        if !options.iter().all(|option| has_option(option, arguments)) {
+            return false;
+        }
+        let mut at = 0;
+        let mut skips = false;
+        for name in names {
+            if name == "..." {
+                skips = true;
+                continue;
+            }
+            let found = arguments[at..]
+                .iter()
+                .enumerate()
+                .find_map(|(offset, word)| {
+                    let hit = could_match(name, word) || is_same_path(name, word, command, place);
+                    let here = at + offset;
+                    match hit {
+                        true => Some(Some(here)),
+                        false if skips || is_skipped(arguments, here) => None,
+                        false => Some(None),
+                    }
+                });
+            match found.flatten() {
+                Some(here) => at = here + 1,
+                None => return false,
+            }
+            skips = false;
+        }
+        true
+    }
+
+    fn may_have_option(&self, command: &SimpleCommand) -> bool {
+        let arguments = command.arguments();
+        self.with.iter().any(|with| match with.starts_with('-') {
+            true => has_option(with, arguments),
+            false => arguments.iter().any(|word| could_match(with, word)),
+        })
+    }
+}
+
+/// Returns whether an argument does not stop the search for the next word of a rule: an option, the possible value of
+/// one, or a word that is not known.
+fn is_skipped(arguments: &[Word], at: usize) -> bool {
+    let is_option = |word: &Word| word.shown().starts_with(['-', '+']);
+    let follows_option = || {
+        let before = at.checked_sub(1).and_then(|before| arguments.get(before));
+        before.is_some_and(|word| is_option(word) && !word.shown().contains('='))
+    };
+    is_option(&arguments[at]) || !arguments[at].has_text() || follows_option()
+}
+
+fn may_be_program(rule: &str, command: &SimpleCommand) -> bool {
+    let Some(word) = command.words.first() else {
+        return false;
+    };
+    match (command.program(), word.text()) {
+        (Some(name), Some(path)) => matches(rule, &name) || matches(rule, &path),
+        _ => rule != "*" && could_match(rule, word),
+    }
+}
+
+/// Returns whether an option is among the arguments. Short options may be in one word, in any order.
+fn has_option(option: &str, arguments: &[Word]) -> bool {
+    let letters = option.strip_prefix('-').filter(|rest| is_letters(rest));
+    match letters {
+        Some(letters) if !option.contains('*') => letters.chars().all(|letter| {
+            arguments.iter().any(|word| {
+                let given = word.shown();
+                let given = given.strip_prefix('-').unwrap_or_default();
+                let short = given.split('=').next().unwrap_or_default();
+                is_letters(short) && short.contains(letter)
+            })
+        }),
+        _ => arguments.iter().any(|word| {
+            let name = word.shown();
+            let name = name.split('=').next().unwrap_or_default();
+            could_match(option, word) || matches(option, name)
+        }),
+    }
+}
+
+fn is_letters(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric())
+}
+
+/// Returns whether a word of a rule is a path, and the word of the command is the same one.
+fn is_same_path(rule: &str, word: &Word, command: &SimpleCommand, place: &Place<'_>) -> bool {
+    let (true, Folder::Known(folder)) = (rule.starts_with(['/', '~']), &command.folder) else {
+        return false;
+    };
+    let rule = normalized(&expanded(rule, place.home), folder);
+    path_of(word, place).is_some_and(|path| normalized(&path, folder) == rule)
+}
+
+/// Path in a word, if it is known but for the home directory.
+fn path_of(word: &Word, place: &Place<'_>) -> Option<String> {
+    let known = |piece: &Piece| matches!(piece, Piece::Text(_) | Piece::Home);
+    let known = word.pieces.iter().all(known);
+    known.then(|| word.text_without_unknown(place.home))
+}
+
+/// Returns whether a command does something that its words do not tell: a rule that allows the words does not cover
+/// that.
+fn is_open_ended(command: &SimpleCommand) -> bool {
+    let writes = |word: &Word| {
+        let harmless = ["/dev/null", "/dev/stdout", "/dev/stderr"];
+        !word
+            .text()
+            .is_some_and(|path| harmless.contains(&path.as_str()))
+    };
+    command.names_changed
+        || command.runs_code == Some(RunsCode::ByOption)
+        || command.words.iter().any(Word::is_dynamic)
+        || command
+            .redirects
+            .iter()
+            .any(|redirect| redirect.writes && writes(&redirect.target))
+}
+
+impl Targets {
+    /// Returns whether the command deletes such a path.
+    fn hit(self, command: &SimpleCommand, place: &Place<'_>) -> bool {
+        let options = |word: &&Word| !word.shown().starts_with('-');
+        let mut paths = command.arguments().iter().filter(options);
+        paths.any(|word| self.is_hit_by(word, command, place))
+    }
+
+    fn is_hit_by(self, word: &Word, command: &SimpleCommand, place: &Place<'_>) -> bool {
+        let text = word.text_without_unknown(place.home);
+        let vague = word.pieces.contains(&Piece::Unknown);
+        let absolute = text.starts_with('/');
+        if text.is_empty() || (vague && !word.has_text()) {
+            return false;
+        }
+        let folder = match &command.folder {
+            Folder::Known(folder) => folder.as_str(),
+            Folder::Unknown if absolute => "/",
+            Folder::Unknown => return false,
+        };
+        // Everything in a directory is as much as the directory.
+        let all = text
+            .strip_suffix("/*")
+            .map(|rest| if rest.is_empty() { "/" } else { rest });
+        let everything = all.is_some() || text == "*";
+        let path = normalized(all.unwrap_or(if text == "*" { "." } else { &text }), folder);
+        let is_root = path == "/" || path == place.home || path == place.workspace;
+        match self {
+            Targets::Roots => {
+                let local = everything && path == place.workspace && path != "/";
+                is_root && !vague && !local
+            }
+            Targets::AboveWorkspace => {
+                let repository = [place.workspace, "/.git"].concat();
+                is_within(place.workspace, &path) || is_root || path == repository
+            }
+        }
+    }
+}

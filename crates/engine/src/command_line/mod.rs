@@ -1,0 +1,134 @@
+//! Reads a command line as shell text: which programs it would run, with which words. The decision about them is in
+//! `abide_core::policy`.
+//!
+//! Nothing here runs anything or looks at files. Text that exceeds a limit or does not parse is reported as unparsed,
+//! never as fewer commands.
+
+mod runs_code;
+mod walk;
+mod word;
+mod wrapper;
+
+use std::ops::ControlFlow;
+
+use abide_core::policy::{CommandLine, Folder, Parsed, SimpleCommand};
+use tree_sitter::{ParseOptions, Parser, Tree};
+
+/// Bytes of the longest command line that is parsed.
+const MAX_BYTES: usize = 64 << 10;
+/// Commands in one command line.
+const MAX_COMMANDS: usize = 1_000;
+/// Levels of nested constructs.
+const MAX_LEVELS: usize = 64;
+/// Levels of scripts in scripts, such as `sh -c "sh -c …"`.
+const MAX_SCRIPTS: usize = 8;
+/// Rounds of the parser, of about 100 steps each. Bounds the time for text that is hard to parse to some milliseconds.
+const MAX_ROUNDS: u32 = 6_000;
+
+/// Reason why a text is not parsed.
+type Unparsed = &'static str;
+
+const TOO_LONG: Unparsed = "the command is too long to be parsed";
+const HAS_NUL: Unparsed = "the command contains a NUL byte";
+const NOT_SHELL: Unparsed = "the command cannot be parsed";
+const TOO_MANY: Unparsed = "the command line has too many commands";
+const TOO_DEEP: Unparsed = "the command is nested too deeply";
+
+/// Parses a command line that starts in `folder`.
+pub fn parse(text: &str, folder: &str) -> CommandLine {
+    let mut reader = Reader {
+        commands: Vec::new(),
+        names_changed: false,
+    };
+    let start = Scope {
+        folder: Folder::Known(folder.to_owned()),
+        scripts: 0,
+    };
+    let parsed = match reader.script(text, start) {
+        Ok(()) => Parsed::Commands(reader.commands),
+        Err(why) => Parsed::Unparsed(why),
+    };
+    CommandLine {
+        text: text.to_owned(),
+        parsed,
+    }
+}
+
+/// Collects the commands of a command line.
+struct Reader {
+    commands: Vec<SimpleCommand>,
+    /// A command so far changes the meaning of names.
+    names_changed: bool,
+}
+
+/// Place at which a script runs.
+#[derive(Clone)]
+struct Scope {
+    folder: Folder,
+    /// Number of scripts around this one.
+    scripts: usize,
+}
+
+impl Reader {
+    /// Adds the commands of a script.
+    fn script(&mut self, text: &str, scope: Scope) -> Result<(), Unparsed> {
+        if scope.scripts > MAX_SCRIPTS {
+            return Err(TOO_DEEP);
+        }
+        let tree = tree(text)?;
+        walk::walk(self, text, &tree, scope)
+    }
+
+    /// Adds a command, and the commands that it runs.
+    fn add(&mut self, command: SimpleCommand, input: Input, scope: &Scope) -> Result<(), Unparsed> {
+        if self.commands.len() >= MAX_COMMANDS {
+            return Err(TOO_MANY);
+        }
+        wrapper::add(self, command, input, scope)
+    }
+}
+
+/// Standard input of a command, as far as the text tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Input {
+    /// Not given.
+    None,
+    /// This text.
+    Text(String),
+    /// Something that is known only when the command runs.
+    Unknown,
+}
+
+fn tree(text: &str) -> Result<Tree, Unparsed> {
+    if text.len() > MAX_BYTES {
+        return Err(TOO_LONG);
+    }
+    if text.contains('\0') {
+        return Err(HAS_NUL);
+    }
+    let mut parser = Parser::new();
+    let language = tree_sitter_bash::LANGUAGE.into();
+    parser.set_language(&language).map_err(|_| NOT_SHELL)?;
+    let mut rounds = 0;
+    let mut count = |_: &tree_sitter::ParseState| {
+        rounds += 1;
+        match rounds > MAX_ROUNDS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    };
+    let options = ParseOptions::new().progress_callback(&mut count);
+    let bytes = text.as_bytes();
+    let mut rest = |at: usize, _| bytes.get(at..).unwrap_or_default();
+    let tree = parser
+        .parse_with_options(&mut rest, None, Some(options))
+        .ok_or(NOT_SHELL)?;
+    match tree.root_node().has_error() {
+        true => Err(NOT_SHELL),
+        false => Ok(tree),
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/command_line/mod.rs"]
+mod tests;

@@ -1,0 +1,517 @@
+//! Walk over a syntax tree: finds every simple command, in order, with the directory that it runs in.
+
+use abide_core::policy::{Folder, Origin, Redirect, SimpleCommand, Word};
+use tree_sitter::{Node, Tree};
+
+use super::word::{collect_inner, word};
+use super::{Input, MAX_LEVELS, Reader, Scope, TOO_DEEP, Unparsed};
+
+/// Levels of the tree below which the walk stops. Each nested construct takes a few levels.
+const MAX_DEPTH: usize = 4 * MAX_LEVELS;
+
+/// Variables that change which program a name means, or make programs run others.
+const NAMES: [&str; 20] = [
+    "PATH",
+    "BASH_ENV",
+    "ENV",
+    "IFS",
+    "PAGER",
+    "EDITOR",
+    "VISUAL",
+    "NODE_OPTIONS",
+    "PERL5OPT",
+    "PERL5LIB",
+    "RUBYOPT",
+    "JAVA_TOOL_OPTIONS",
+    "PROMPT_COMMAND",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "HOME",
+    "SHELL",
+    "CDPATH",
+    "GLOBIGNORE",
+    "RUSTC_WRAPPER",
+];
+
+/// Adds the commands of a script to the reader.
+pub(super) fn walk(
+    reader: &mut Reader,
+    text: &str,
+    tree: &Tree,
+    scope: Scope,
+) -> Result<(), Unparsed> {
+    let mut walker = Walker {
+        reader,
+        text,
+        scope,
+        origin: Origin::Plain,
+        levels: 0,
+        depth: 0,
+        input: Input::None,
+    };
+    walker.visit(tree.root_node())
+}
+
+struct Walker<'a> {
+    reader: &'a mut Reader,
+    text: &'a str,
+    scope: Scope,
+    origin: Origin,
+    levels: usize,
+    depth: usize,
+    /// Standard input of the command that is visited.
+    input: Input,
+}
+
+impl<'a> Walker<'a> {
+    fn visit(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        if self.depth >= MAX_DEPTH {
+            return Err(TOO_DEEP);
+        }
+        self.depth += 1;
+        let result = self.visit_kind(node);
+        self.depth -= 1;
+        result
+    }
+
+    fn visit_kind(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        match node.kind() {
+            "program" => self.children(node),
+            "list" => self.list(node),
+            "command" => self.command(node, Vec::new(), Vec::new()),
+            "redirected_statement" => self.redirected(node),
+            "declaration_command" | "unset_command" => self.declaration(node),
+            "variable_assignment" | "variable_assignments" => self.assignment(node),
+            "pipeline" => self.pipeline(node),
+            "subshell" | "command_substitution" | "process_substitution" => self.nested(node),
+            "function_definition" => {
+                self.reader.names_changed = true;
+                self.conditional(node)
+            }
+            "if_statement"
+            | "while_statement"
+            | "for_statement"
+            | "c_style_for_statement"
+            | "case_statement" => self.conditional(node),
+            "compound_statement" | "do_group" | "else_clause" | "elif_clause" | "case_item"
+            | "negated_command" => self.level(|walker| walker.children(node)),
+            _ => self.inner(node),
+        }
+    }
+
+    fn children(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            // What runs in the background changes no directory.
+            let background = child.next_sibling().is_some_and(|next| next.kind() == "&");
+            match background {
+                true => self.keep_folder(|walker| walker.visit(child))?,
+                false => self.visit(child)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a level of nesting.
+    fn level(
+        &mut self,
+        visit: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
+    ) -> Result<(), Unparsed> {
+        if self.levels >= MAX_LEVELS {
+            return Err(TOO_DEEP);
+        }
+        self.levels += 1;
+        let result = visit(self);
+        self.levels -= 1;
+        result
+    }
+
+    /// Visits something that runs in a process of its own.
+    fn keep_folder(
+        &mut self,
+        visit: impl FnOnce(&mut Self) -> Result<(), Unparsed>,
+    ) -> Result<(), Unparsed> {
+        let folder = self.scope.folder.clone();
+        visit(self)?;
+        self.scope.folder = folder;
+        Ok(())
+    }
+
+    /// Visits something that may run or not: a directory that it changes is not known afterwards.
+    fn conditional(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let before = self.scope.folder.clone();
+        self.level(|walker| walker.children(node))?;
+        if self.scope.folder != before {
+            self.scope.folder = Folder::Unknown;
+        }
+        Ok(())
+    }
+
+    fn nested(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let origin = match node.kind() {
+            "subshell" => self.origin.clone(),
+            _ => Origin::Substitution,
+        };
+        let before = std::mem::replace(&mut self.origin, origin);
+        let input = std::mem::replace(&mut self.input, Input::None);
+        self.level(|walker| walker.keep_folder(|walker| walker.children(node)))?;
+        self.origin = before;
+        self.input = input;
+        Ok(())
+    }
+
+    /// Visits the substitutions in a node that is no command.
+    fn inner(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let mut inner = Vec::new();
+        collect_inner(node, &mut inner);
+        self.visit_all(inner)
+    }
+
+    fn visit_all(&mut self, nodes: Vec<Node<'_>>) -> Result<(), Unparsed> {
+        nodes.into_iter().try_for_each(|node| self.visit(node))
+    }
+
+    /// `a && b || c`: the tree is as deep as the list is long, so the list is visited without recursion.
+    fn list(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let mut rest = Vec::new();
+        let mut first = node;
+        while first.kind() == "list" {
+            let mut cursor = first.walk();
+            let mut parts: Vec<Node<'_>> = first.children(&mut cursor).collect();
+            let Some(next) = parts.first().copied() else {
+                break;
+            };
+            parts.remove(0);
+            rest.extend(parts.into_iter().rev());
+            first = next;
+        }
+        self.visit(first)?;
+        let mut before = self.scope.folder.clone();
+        let mut may_be_skipped = false;
+        for part in rest.into_iter().rev() {
+            if !part.is_named() {
+                may_be_skipped = part.kind() == "||";
+                before = self.scope.folder.clone();
+                continue;
+            }
+            self.visit(part)?;
+            if may_be_skipped && self.scope.folder != before {
+                self.scope.folder = Folder::Unknown;
+            }
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let mut cursor = node.walk();
+        let parts: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        let begin = std::mem::replace(&mut self.input, Input::None);
+        // The first command of a pipeline has the input of the pipeline.
+        self.input = begin.clone();
+        for part in parts {
+            let printed = self.printed(part);
+            self.level(|walker| walker.keep_folder(|walker| walker.visit(part)))?;
+            self.input = printed;
+        }
+        self.input = begin;
+        Ok(())
+    }
+
+    /// Output of `echo` or `printf` with known words.
+    fn printed(&self, node: Node<'_>) -> Input {
+        let is_name = |child: &Node<'_>| child.kind() == "command_name";
+        let mut cursor = node.walk();
+        let mut inner = Vec::new();
+        let children: Vec<Node<'_>> = node.named_children(&mut cursor).collect();
+        let name = children.iter().find(|child| is_name(child));
+        let name = name.and_then(|name| word(*name, self.text, &mut inner).text());
+        let words = children.iter().filter(|child| !is_name(child));
+        let words: Option<Vec<String>> = words
+            .map(|child| word(*child, self.text, &mut inner).text())
+            .collect();
+        match (name.as_deref(), words) {
+            (Some("echo" | "printf"), Some(words)) => {
+                let is_option =
+                    |word: &&String| ["-e", "-n", "-E", "-ne", "-en"].contains(&word.as_str());
+                let words: Vec<String> = words
+                    .into_iter()
+                    .skip_while(|word| is_option(&word))
+                    .collect();
+                let lines = words.join(" ").replace("\\n", "\n");
+                Input::Text(lines)
+            }
+            _ => Input::Unknown,
+        }
+    }
+
+    fn assignment(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        if node.kind() == "variable_assignments" {
+            return self.children(node);
+        }
+        let (name, _) = self.variable(node, &mut Vec::new());
+        if changes_names(&name) {
+            self.reader.names_changed = true;
+        }
+        self.inner(node)
+    }
+
+    fn variable<'t>(&self, node: Node<'t>, inner: &mut Vec<Node<'t>>) -> (String, Word) {
+        let source = &self.text[node.byte_range()];
+        let name = source.split(['=', '[', '+']).next().unwrap_or_default();
+        let value = match node.child_by_field_name("value") {
+            Some(value) if value.kind() == "array" => {
+                collect_inner(value, inner);
+                Word::unknown()
+            }
+            Some(value) => word(value, self.text, inner),
+            None => Word::literal(""),
+        };
+        (name.to_owned(), value)
+    }
+
+    /// `export`, `declare` and the like, and `unset`.
+    fn declaration(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let source = &self.text[node.byte_range()];
+        let program = source.split_whitespace().next().unwrap_or_default();
+        let mut words = vec![Word::literal(program)];
+        let mut inner = Vec::new();
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            words.push(match child.kind() {
+                "variable_assignment" => {
+                    let (name, value) = self.variable(child, &mut inner);
+                    let mut whole = Word::literal(&format!("{name}="));
+                    whole.pieces.extend(value.pieces);
+                    whole
+                }
+                _ => word(child, self.text, &mut inner),
+            });
+        }
+        self.visit_all(inner)?;
+        self.finish(words, Vec::new(), Vec::new(), Input::None)?;
+        self.reader.names_changed = true;
+        Ok(())
+    }
+
+    /// Command with redirections behind it. Words after a redirection are arguments of the command.
+    fn redirected(&mut self, node: Node<'_>) -> Result<(), Unparsed> {
+        let mut redirects = Vec::new();
+        let mut late_words = Vec::new();
+        let mut behind = Vec::new();
+        let mut input = None;
+        let mut inner = Vec::new();
+        let mut cursor = node.walk();
+        for child in node.children_by_field_name("redirect", &mut cursor) {
+            let given = self.redirect(
+                child,
+                &mut redirects,
+                &mut late_words,
+                &mut inner,
+                &mut behind,
+            );
+            input = given.or(input);
+        }
+        let before = self.input.clone();
+        if let Some(input) = input {
+            self.input = input;
+        }
+        let body = node.child_by_field_name("body");
+        match body {
+            Some(body) if body.kind() == "command" => self.command(body, redirects, late_words)?,
+            Some(body) => {
+                self.visit(body)?;
+                self.redirect_only(redirects)?;
+            }
+            None => self.redirect_only(redirects)?,
+        }
+        self.visit_all(inner)?;
+        // `cat <<E | sh`: the rest of the line is part of the redirection.
+        let body = body.map_or(Input::Unknown, |body| self.heredoc_output(body));
+        self.input = body;
+        self.visit_all(behind)?;
+        self.input = before;
+        Ok(())
+    }
+
+    /// Output of `cat <<E`.
+    fn heredoc_output(&self, body: Node<'_>) -> Input {
+        match self.text[body.byte_range()].trim() {
+            "cat" | "tee" => self.input.clone(),
+            _ => Input::Unknown,
+        }
+    }
+
+    /// Redirections of something that is no simple command write files all the same.
+    fn redirect_only(&mut self, redirects: Vec<Redirect>) -> Result<(), Unparsed> {
+        match redirects.iter().any(|redirect| redirect.writes) {
+            true => self.finish(vec![Word::literal(":")], Vec::new(), redirects, Input::None),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds one redirection. Returns the input that it gives.
+    fn redirect<'t>(
+        &self,
+        node: Node<'t>,
+        redirects: &mut Vec<Redirect>,
+        late_words: &mut Vec<Word>,
+        inner: &mut Vec<Node<'t>>,
+        behind: &mut Vec<Node<'t>>,
+    ) -> Option<Input> {
+        let mut cursor = node.walk();
+        match node.kind() {
+            "file_redirect" => {
+                let source = &self.text[node.byte_range()];
+                let mut targets = node.children_by_field_name("destination", &mut cursor);
+                let target = targets.next()?;
+                late_words.extend(targets.map(|extra| word(extra, self.text, inner)));
+                let duplicates = source.contains(">&") && target.kind() == "number";
+                let target = word(target, self.text, inner);
+                if !duplicates {
+                    let writes = source.contains('>');
+                    redirects.push(Redirect { writes, target });
+                    return (!writes).then_some(Input::Unknown);
+                }
+                None
+            }
+            "herestring_redirect" => {
+                let given = node.named_child(0)?;
+                let given = word(given, self.text, inner).text();
+                Some(given.map_or(Input::Unknown, Input::Text))
+            }
+            "heredoc_redirect" => {
+                let mut given = Input::Text(String::new());
+                for child in node.named_children(&mut cursor) {
+                    match child.kind() {
+                        "heredoc_body" => {
+                            let before = inner.len();
+                            collect_inner(child, inner);
+                            let plain = inner.len() == before;
+                            if plain {
+                                given = Input::Text(self.text[child.byte_range()].to_owned());
+                            } else {
+                                given = Input::Unknown;
+                            }
+                        }
+                        "heredoc_start" | "heredoc_end" | "file_descriptor" => {}
+                        "file_redirect" | "herestring_redirect" => {
+                            self.redirect(child, redirects, late_words, inner, behind);
+                        }
+                        "word" | "string" | "raw_string" | "concatenation" | "simple_expansion"
+                        | "expansion" | "number" | "ansi_c_string" => {
+                            late_words.push(word(child, self.text, inner));
+                        }
+                        _ => behind.push(child),
+                    }
+                }
+                Some(given)
+            }
+            _ => {
+                collect_inner(node, inner);
+                None
+            }
+        }
+    }
+
+    fn command(
+        &mut self,
+        node: Node<'_>,
+        mut redirects: Vec<Redirect>,
+        late_words: Vec<Word>,
+    ) -> Result<(), Unparsed> {
+        let mut words = Vec::new();
+        let mut assignments = Vec::new();
+        let mut inner = Vec::new();
+        let mut extra = Vec::new();
+        let mut behind = Vec::new();
+        let mut input = self.input.clone();
+        let mut cursor = node.walk();
+        for child in node.named_children(&mut cursor) {
+            match child.kind() {
+                "variable_assignment" => assignments.push(self.variable(child, &mut inner)),
+                "file_redirect" | "herestring_redirect" | "heredoc_redirect" => {
+                    let given =
+                        self.redirect(child, &mut redirects, &mut extra, &mut inner, &mut behind);
+                    input = given.unwrap_or(input);
+                }
+                "comment" => {}
+                _ => words.push(word(child, self.text, &mut inner)),
+            }
+        }
+        words.append(&mut extra);
+        words.extend(late_words);
+        self.visit_all(inner)?;
+        self.finish(words, assignments, redirects, input)?;
+        self.visit_all(behind)
+    }
+
+    fn finish(
+        &mut self,
+        words: Vec<Word>,
+        assignments: Vec<(String, Word)>,
+        redirects: Vec<Redirect>,
+        input: Input,
+    ) -> Result<(), Unparsed> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        let changed = assignments.iter().any(|(name, _)| changes_names(name));
+        let command = SimpleCommand {
+            words,
+            assignments,
+            redirects,
+            folder: self.scope.folder.clone(),
+            origin: self.origin.clone(),
+            runs_code: None,
+            names_changed: self.reader.names_changed || changed,
+        };
+        let next = next_folder(&command);
+        let changes = changes_meaning(&command);
+        self.reader.add(command, input, &self.scope)?;
+        self.reader.names_changed |= changes;
+        if let Some(next) = next {
+            self.scope.folder = next;
+        }
+        Ok(())
+    }
+}
+
+fn changes_names(name: &str) -> bool {
+    let prefixes = ["LD_", "GIT_", "PYTHON", "DYLD_", "BASH_FUNC"];
+    NAMES.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// True for commands after which a name may mean something else.
+fn changes_meaning(command: &SimpleCommand) -> bool {
+    let builtins = [
+        "alias", "unalias", "hash", "enable", "set", "shopt", "export", "declare", "typeset",
+        "readonly", "source", ".", "eval",
+    ];
+    let program = command.program();
+    program.is_some_and(|name| builtins.contains(&name.as_str()))
+}
+
+/// Directory after `cd` or `pushd`. `None`: the command does not change it.
+fn next_folder(command: &SimpleCommand) -> Option<Folder> {
+    let program = command.program()?;
+    match program.as_str() {
+        "cd" | "pushd" | "chdir" => {}
+        "popd" => return Some(Folder::Unknown),
+        _ => return None,
+    }
+    let mut paths = command.arguments().iter();
+    let path = paths.find(|word| {
+        word.text()
+            .is_none_or(|text| !text.starts_with('-') || text == "-")
+    });
+    let path = path.and_then(Word::text).filter(|path| path != "-");
+    Some(match (path, &command.folder) {
+        (Some(path), Folder::Known(folder)) => {
+            Folder::Known(abide_core::policy::normalized(&path, folder))
+        }
+        (Some(path), Folder::Unknown) if path.starts_with('/') => {
+            Folder::Known(abide_core::policy::normalized(&path, "/"))
+        }
+        _ => Folder::Unknown,
+    })
+}

@@ -1,0 +1,195 @@
+//! Words of a command: quotes and escapes are decoded to what the program gets, and what cannot be decoded is marked.
+
+use abide_core::policy::{Piece, Word};
+use tree_sitter::Node;
+
+/// Word of a node. Nodes of substitutions inside are added to `inner`.
+pub(super) fn word<'t>(node: Node<'t>, text: &str, inner: &mut Vec<Node<'t>>) -> Word {
+    let mut word = Word::default();
+    let source = &text[node.byte_range()];
+    if node.kind() == "concatenation" && has_braces(source) {
+        collect_inner(node, inner);
+        return Word::unknown();
+    }
+    add(node, text, &mut word, inner);
+    if word.pieces.is_empty() {
+        word.push_text("");
+    }
+    word
+}
+
+/// Adds all substitutions below a node that are not nested in another one.
+pub(super) fn collect_inner<'t>(node: Node<'t>, inner: &mut Vec<Node<'t>>) {
+    let mut open = vec![node];
+    while let Some(node) = open.pop() {
+        if matches!(node.kind(), "command_substitution" | "process_substitution") {
+            inner.push(node);
+            continue;
+        }
+        let mut cursor = node.walk();
+        let first = open.len();
+        open.extend(node.named_children(&mut cursor));
+        open[first..].reverse();
+    }
+}
+
+fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>>) {
+    let source = &text[node.byte_range()];
+    match node.kind() {
+        "word"
+        | "number"
+        | "file_descriptor"
+        | "variable_name"
+        | "special_variable_name"
+        | "test_operator" => bare(source, word),
+        "raw_string" => {
+            let content = source.strip_prefix('\'').unwrap_or(source);
+            word.push_text(content.strip_suffix('\'').unwrap_or(content));
+        }
+        "ansi_c_string" => {
+            let content = source.strip_prefix("$'").unwrap_or(source);
+            match ansi_c(content.strip_suffix('\'').unwrap_or(content)) {
+                Some(content) => word.push_text(&content),
+                None => word.pieces.push(Piece::Unknown),
+            }
+        }
+        "string" | "translated_string" => quoted(node, text, word, inner),
+        "simple_expansion" | "expansion" if source == "$HOME" || source == "${HOME}" => {
+            word.pieces.push(Piece::Home);
+        }
+        "concatenation" | "command_name" => {
+            let mut cursor = node.walk();
+            for child in node.named_children(&mut cursor) {
+                add(child, text, word, inner);
+            }
+        }
+        _ => {
+            collect_inner(node, inner);
+            word.pieces.push(Piece::Unknown);
+        }
+    }
+}
+
+/// Text outside of quotes.
+fn bare(source: &str, word: &mut Word) {
+    let at_start = word.pieces.is_empty();
+    let mut rest = source;
+    if let Some(after) = source.strip_prefix('~').filter(|_| at_start) {
+        let is_home = after.is_empty() || after.starts_with('/');
+        let name = after.find('/').unwrap_or(after.len());
+        word.pieces.push(match is_home {
+            true => Piece::Home,
+            // The home directory of another user.
+            false => Piece::Unknown,
+        });
+        rest = &after[name..];
+    }
+    if has_braces(rest) {
+        word.pieces.push(Piece::Unknown);
+        return;
+    }
+    let mut chars = rest.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('\n') | None => {}
+                Some(escaped) => word.push_text(escaped.encode_utf8(&mut [0; 4])),
+            },
+            '*' | '?' | '[' => word.pieces.push(Piece::Glob),
+            c => word.push_text(c.encode_utf8(&mut [0; 4])),
+        }
+    }
+}
+
+/// True if the shell makes several words of this one.
+fn has_braces(source: &str) -> bool {
+    let Some(open) = source.find('{') else {
+        return false;
+    };
+    let escaped = source[..open].ends_with(['\\', '$']);
+    let inside = &source[open..];
+    !escaped && inside.contains('}') && (inside.contains(',') || inside.contains(".."))
+}
+
+/// Text in double quotes.
+fn quoted<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>>) {
+    let range = node.byte_range();
+    let source = &text[range.clone()];
+    let open = source.find('"').map_or(0, |at| at + 1);
+    let mut at = range.start + open;
+    let end = range.end - usize::from(source.len() > open && source.ends_with('"'));
+    word.push_text("");
+    let mut cursor = node.walk();
+    let parts = node.named_children(&mut cursor);
+    for part in parts.filter(|part| part.kind() != "string_content") {
+        // Some blanks belong to no node.
+        if part.start_byte() > at {
+            unescaped(&text[at..part.start_byte()], word);
+        }
+        add(part, text, word, inner);
+        at = part.end_byte();
+    }
+    if end > at {
+        unescaped(&text[at..end], word);
+    }
+}
+
+fn unescaped(source: &str, word: &mut Word) {
+    let mut chars = source.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        match (c, next) {
+            ('\\', Some('\n')) => drop(chars.next()),
+            ('\\', Some(escaped @ ('"' | '\\' | '$' | '`'))) => {
+                chars.next();
+                word.push_text(escaped.encode_utf8(&mut [0; 4]));
+            }
+            _ => word.push_text(c.encode_utf8(&mut [0; 4])),
+        }
+    }
+}
+
+/// Decodes `$'…'`. `None`: an escape sequence is unknown, or the result is not text.
+fn ansi_c(source: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut chars = source.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '\\' {
+            bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            continue;
+        }
+        let escape = chars.next()?;
+        let mut digits = |first: &str, most: usize, radix: u32| {
+            let mut found = first.to_owned();
+            while found.len() < most
+                && let Some(digit) = chars.next_if(|c| c.is_digit(radix))
+            {
+                found.push(digit);
+            }
+            u32::from_str_radix(&found, radix).ok()
+        };
+        match escape {
+            'n' => bytes.push(b'\n'),
+            't' => bytes.push(b'\t'),
+            'r' => bytes.push(b'\r'),
+            'a' => bytes.push(7),
+            'b' => bytes.push(8),
+            'f' => bytes.push(12),
+            'v' => bytes.push(11),
+            'e' | 'E' => bytes.push(27),
+            c @ ('\\' | '\'' | '"' | '?') => bytes.push(c as u8),
+            'x' => bytes.push(u8::try_from(digits("", 2, 16)?).ok()?),
+            c @ '0'..='7' => {
+                let value = digits(c.encode_utf8(&mut [0; 4]), 3, 8)?;
+                bytes.push(u8::try_from(value & 0xff).ok()?);
+            }
+            c @ ('u' | 'U') => {
+                let value = digits("", if c == 'u' { 4 } else { 8 }, 16)?;
+                let c = char::from_u32(value)?;
+                bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            _ => return None,
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
