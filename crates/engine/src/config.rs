@@ -111,6 +111,11 @@ impl Paths {
         self.state.join("logins")
     }
 
+    /// Directory of the audit log.
+    pub fn audit(&self) -> PathBuf {
+        self.state.join("audit")
+    }
+
     /// File with the token for callers over TCP.
     pub fn token(&self) -> PathBuf {
         self.state.join("token")
@@ -149,6 +154,8 @@ pub struct Config {
     pub ca_file: Option<PathBuf>,
     /// Wakers for agents that do not read their messages.
     pub wakers: Vec<WakerConfig>,
+    /// Rules about commands of agents. They are read and checked by `policy`, again whenever the file changes.
+    pub policy: toml::Table,
 }
 
 /// TCP address that serves HTTP.
@@ -206,6 +213,7 @@ impl Default for Config {
             http_beyond_loopback: false,
             ca_file: None,
             wakers: Vec::new(),
+            policy: toml::Table::new(),
         }
     }
 }

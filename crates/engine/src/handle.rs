@@ -20,6 +20,8 @@ use crate::clients::{Client, Clients};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::keepers::Keepers;
+use crate::policy::PolicyStore;
+use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::published_state::{PublishedState, QuestionView, SessionView};
 use crate::screens::Screens;
@@ -142,6 +144,8 @@ struct Shared {
     clients: Arc<Clients>,
     store: Arc<dyn Store>,
     resend: mpsc::Sender<ResendRequest>,
+    policy: PolicyStore,
+    audit: AuditLog,
     config: Config,
     next_call: AtomicU64,
     watchers: AtomicU32,
@@ -158,6 +162,8 @@ pub(super) struct HandleParts {
     pub clients: Arc<Clients>,
     pub store: Arc<dyn Store>,
     pub resend: mpsc::Sender<ResendRequest>,
+    pub policy: PolicyStore,
+    pub audit: AuditLog,
 }
 
 /// Request to deliver a message again.
@@ -183,6 +189,8 @@ impl Handle {
             clients: parts.clients,
             store: parts.store,
             resend: parts.resend,
+            policy: parts.policy,
+            audit: parts.audit,
             config,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
@@ -204,6 +212,16 @@ impl Handle {
     /// Settings of this daemon.
     pub fn config(&self) -> &Config {
         &self.shared.config
+    }
+
+    /// Rules about commands of agents.
+    pub fn policy(&self) -> &PolicyStore {
+        &self.shared.policy
+    }
+
+    /// Log of the decisions about commands.
+    pub fn audit(&self) -> &AuditLog {
+        &self.shared.audit
     }
 
     /// Keepers, to read from and write to a terminal directly.

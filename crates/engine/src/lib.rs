@@ -14,6 +14,7 @@ mod event_loop;
 mod handle;
 pub mod keepers;
 pub mod peer;
+pub mod policy;
 mod port_openers;
 pub mod probe;
 mod published_state;

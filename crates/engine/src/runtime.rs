@@ -17,6 +17,8 @@ use crate::config::{Config, Paths};
 use crate::event_loop::{self, LoopParts};
 use crate::handle::{Handle, HandleParts};
 use crate::keepers::{Keepers, RecoveredSession};
+use crate::policy::PolicyStore;
+use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
 use crate::store::{self, Opened, StoreFault};
@@ -96,6 +98,8 @@ impl Runtime {
             prober: prober.clone(),
             store: store.clone(),
             resend,
+            policy: PolicyStore::new(&paths.config),
+            audit: AuditLog::new(paths.audit()),
         };
         let handle = Handle::new(inbox, parts, config);
         if let Some(fault) = fault {

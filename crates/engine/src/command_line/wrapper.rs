@@ -565,7 +565,7 @@ pub(super) fn shell_runs_code(command: &SimpleCommand, has_input: bool) -> Optio
         |text: &String| text.starts_with('-') && !text.starts_with("--") && text.contains('c');
     let is_script = texts.iter().any(has_script);
     let has_file = texts.iter().any(|text| !text.starts_with(['-', '+']));
-    ((has_file && !is_script) || (has_input && !is_script)).then_some(RunsCode::Always)
+    ((has_file || has_input) && !is_script).then_some(RunsCode::Always)
 }
 
 /// True for the shells that scripts are written for.

@@ -198,6 +198,10 @@ impl Daemon {
             prober: Prober::new(events.clone(), Arc::new(Web::new(None))),
             store: store.clone(),
             resend: mpsc::channel(1).0,
+            policy: crate::policy::PolicyStore::new(std::path::Path::new(
+                "/nonexistent/config.toml",
+            )),
+            audit: crate::policy::audit::AuditLog::new("/nonexistent/audit".into()),
         };
         let handle = Handle::new(inbox, parts, Config::default());
         let recovered = recovery_events(world.keepers.recover(), questions, [].into_iter(), state);

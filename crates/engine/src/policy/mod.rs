@@ -1,0 +1,350 @@
+//! Policy of this installation: reads its rules from files, judges the commands of agents, and writes the rules that a
+//! person adds by "always".
+//!
+//! The files are checked for changes at every command. A file that is damaged, or that others can write, refuses all
+//! commands of agents: rules never get fewer by accident.
+
+pub mod audit;
+mod settings;
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use abide_core::policy::{
+    self, Action, Choice, CommandLine, Decision, Offer, Parsed, Place, Policy, Rule, Source,
+};
+use abide_core::{Agent, Conversation, Millis, Mono};
+use abide_session::private_file;
+
+use crate::clock::SystemClock;
+use crate::command_line;
+use crate::config;
+
+/// Longest file of rules, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+/// Most rules that "this agent" keeps.
+const MAX_GRANTS: usize = 1_000;
+/// Time for which "this agent" holds after its last use.
+const GRANT_TIME: Millis = Millis::from_secs(24 * 3_600);
+
+/// Rules and the files that they come from.
+pub struct PolicyStore {
+    /// Configuration file.
+    config: PathBuf,
+    /// File of rules that "always" has written.
+    remembered: PathBuf,
+    home: PathBuf,
+    loaded: Mutex<Loaded>,
+    grants: Mutex<Vec<Grant>>,
+}
+
+/// Rule that "this agent" has added. It ends with the daemon.
+struct Grant {
+    rule: Rule,
+    used: Mono,
+}
+
+struct Loaded {
+    stamps: [Stamp; 2],
+    /// The rules, or the reason why there are none.
+    policy: Result<Arc<Policy>, Arc<str>>,
+}
+
+/// State of a file at the time it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stamp {
+    /// Not read yet.
+    Unread,
+    Missing,
+    Unreadable,
+    Is {
+        file: (u64, u64),
+        size: u64,
+        mode: u32,
+        owner: (u32, u32),
+        changed: (i64, i64, i64, i64),
+    },
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Self {
+        match std::fs::metadata(path) {
+            Ok(meta) => Stamp::Is {
+                file: (meta.dev(), meta.ino()),
+                size: meta.size(),
+                mode: meta.mode(),
+                owner: (meta.uid(), meta.gid()),
+                changed: (
+                    meta.mtime(),
+                    meta.mtime_nsec(),
+                    meta.ctime(),
+                    meta.ctime_nsec(),
+                ),
+            },
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Stamp::Missing,
+            Err(_) => Stamp::Unreadable,
+        }
+    }
+}
+
+/// Command of an agent that is to be judged.
+#[derive(Clone, Copy, Debug)]
+pub struct JudgedCommand<'a> {
+    /// Agent that wants to run it.
+    pub agent: &'a Agent,
+    /// Conversation of the agent.
+    pub conversation: Option<&'a Conversation>,
+    /// Working directory of the command.
+    pub folder: &'a Path,
+    /// Directory that the agent works in.
+    pub workspace: &'a Path,
+    /// Command line.
+    pub command: &'a str,
+}
+
+/// Judgement about a command.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// Decision with its reason.
+    pub decision: Decision,
+    /// Commands in the command line.
+    pub line: CommandLine,
+    /// Answers that a person can give. Empty unless the decision is to ask.
+    pub offers: Vec<Offer>,
+}
+
+/// Rules that cannot be used, as a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BrokenPolicy(pub Arc<str>);
+
+impl PolicyStore {
+    /// Policy of the installation with this configuration file.
+    pub fn new(config: &Path) -> Self {
+        PolicyStore {
+            config: config.to_owned(),
+            remembered: config.with_file_name("policy.toml"),
+            home: config::home(),
+            loaded: Mutex::new(Loaded {
+                stamps: [Stamp::Unread; 2],
+                policy: Err("".into()),
+            }),
+            grants: Mutex::default(),
+        }
+    }
+
+    /// File of rules that "always" has written.
+    pub fn remembered_file(&self) -> &Path {
+        &self.remembered
+    }
+
+    /// Rules as the files have them now.
+    pub fn policy(&self) -> Result<Arc<Policy>, BrokenPolicy> {
+        let stamps = [Stamp::of(&self.config), Stamp::of(&self.remembered)];
+        let mut loaded = self.loaded.lock().expect("no holder panics");
+        if loaded.stamps != stamps {
+            let policy = self.read().map(Arc::new).map_err(Arc::from);
+            if let Err(why) = &policy {
+                tracing::error!("the policy cannot be used: {why}");
+            }
+            *loaded = Loaded { stamps, policy };
+        }
+        loaded.policy.clone().map_err(BrokenPolicy)
+    }
+
+    fn read(&self) -> Result<Policy, String> {
+        let text = read_file(&self.config)?;
+        let named = |path: &Path, why: String| format!("{}: {why}", path.display());
+        let mut policy =
+            settings::read_configured(&text, &self.home).map_err(|why| named(&self.config, why))?;
+        let text = read_file(&self.remembered)?;
+        let rules = settings::read_remembered(&text, &self.home);
+        policy
+            .rules
+            .extend(rules.map_err(|why| named(&self.remembered, why))?);
+        Ok(policy)
+    }
+
+    /// Judges a command of an agent.
+    pub fn judge(&self, command: JudgedCommand<'_>) -> Result<Judgement, BrokenPolicy> {
+        let mut policy = self.policy()?;
+        let granted = self.granted(command);
+        if !granted.is_empty() {
+            let rules = policy.rules.iter().cloned().chain(granted).collect();
+            policy = Arc::new(Policy {
+                rules,
+                ..(*policy).clone()
+            });
+        }
+        Ok(judge_by(&policy, &self.home, command))
+    }
+
+    /// Rules that "this agent" has added for this agent.
+    fn granted(&self, command: JudgedCommand<'_>) -> Vec<Rule> {
+        let mut grants = self.grants.lock().expect("no holder panics");
+        if grants.is_empty() {
+            return Vec::new();
+        }
+        let now = SystemClock.mono();
+        grants.retain(|grant| now.since(grant.used) < GRANT_TIME);
+        let own = |grant: &&mut Grant| {
+            let agent = grant.rule.agent.as_deref() == Some(&*command.agent.0);
+            agent && grant.rule.source == Source::Granted(command.conversation.cloned())
+        };
+        let mut rules = Vec::new();
+        for grant in grants.iter_mut().filter(own) {
+            grant.used = now;
+            rules.push(grant.rule.clone());
+        }
+        rules
+    }
+
+    /// Adds the rules of an answer. `Once` and `No` add none.
+    pub fn remember(&self, choice: Choice, rules: &[Rule]) -> io::Result<()> {
+        match choice {
+            Choice::Once | Choice::No => Ok(()),
+            Choice::ThisAgent => {
+                let mut grants = self.grants.lock().expect("no holder panics");
+                let used = SystemClock.mono();
+                let surplus = (grants.len() + rules.len()).saturating_sub(MAX_GRANTS);
+                let surplus = surplus.min(grants.len());
+                grants.drain(..surplus);
+                grants.extend(rules.iter().cloned().map(|rule| Grant { rule, used }));
+                Ok(())
+            }
+            Choice::AlwaysHere | Choice::Always => self.change_remembered(|kept| {
+                for rule in rules {
+                    let mut rule = rule.clone();
+                    rule.name = unused_name(kept);
+                    kept.push(rule);
+                }
+            }),
+        }
+    }
+
+    /// Removes a rule that "always" has written. `false`: there is none of this name.
+    pub fn remove(&self, name: &str) -> io::Result<bool> {
+        let mut removed = false;
+        self.change_remembered(|kept| {
+            let before = kept.len();
+            kept.retain(|rule| rule.name != name);
+            removed = kept.len() < before;
+        })?;
+        Ok(removed)
+    }
+
+    fn change_remembered(&self, change: impl FnOnce(&mut Vec<Rule>)) -> io::Result<()> {
+        // Held while the file is written, so that no rule is lost.
+        let _writing = self.loaded.lock().expect("no holder panics");
+        let text = read_file(&self.remembered).map_err(io::Error::other)?;
+        let rules = settings::read_remembered(&text, &self.home);
+        let mut rules = rules.map_err(io::Error::other)?;
+        let before = rules.clone();
+        change(&mut rules);
+        if rules == before {
+            return Ok(());
+        }
+        if let Some(folder) = self.remembered.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        private_file::write(&self.remembered, &settings::write_remembered(&rules))
+    }
+}
+
+/// Judges a command by these rules.
+pub fn judge_by(policy: &Policy, home: &Path, command: JudgedCommand<'_>) -> Judgement {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    // Only rules about paths need to know where symbolic links lead.
+    let by_path = policy.rules.iter().any(|rule| !rule.folders.is_empty());
+    let real = |path: &Path| match by_path || command.command.contains("rm") {
+        true => text(&std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
+        false => text(path),
+    };
+    let (folder, workspace, home) = (real(command.folder), real(command.workspace), text(home));
+    let line = command_line::parse(command.command, &folder);
+    let place = Place {
+        agent: &command.agent.0,
+        conversation: command.conversation,
+        home: &home,
+        workspace: &workspace,
+    };
+    let decision = policy.decide(&line, &place);
+    let offers = match decision.action {
+        Action::Ask => policy::offers(policy, &line, &place),
+        Action::Allow | Action::Deny => Vec::new(),
+    };
+    Judgement {
+        decision,
+        line,
+        offers,
+    }
+}
+
+impl Judgement {
+    /// Commands in the command line, for people. Empty if it could not be parsed.
+    pub fn commands(&self) -> Vec<String> {
+        match &self.line.parsed {
+            Parsed::Commands(commands) => commands.iter().map(|command| command.shown()).collect(),
+            Parsed::Unparsed(_) => Vec::new(),
+        }
+    }
+}
+
+/// Rule as its file has it, for people.
+pub fn shown_rule(rule: &Rule) -> String {
+    settings::shown_rule(rule)
+}
+
+fn unused_name(rules: &[Rule]) -> String {
+    let mut number = rules.len() + 1;
+    loop {
+        let name = format!("always-{number}");
+        if rules.iter().all(|rule| rule.name != name) {
+            return name;
+        }
+        number += 1;
+    }
+}
+
+/// Text of a file of rules; empty if there is none.
+fn read_file(path: &Path) -> Result<String, String> {
+    let fault = |why: &str| format!("{}: {why}", path.display());
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        Err(e) => return Err(fault(&e.to_string())),
+    };
+    let meta = file.metadata().map_err(|e| fault(&e.to_string()))?;
+    if let Some(why) = untrusted(&meta) {
+        return Err(fault(why));
+    }
+    let text = io::read_to_string(file);
+    text.map_err(|e| fault(&e.to_string()))
+}
+
+/// Reason why rules in this file are not trusted.
+fn untrusted(meta: &Metadata) -> Option<&'static str> {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    // A group of the user's own is the default of some distributions.
+    let others = meta.mode() & 0o002 != 0;
+    let foreign_group = meta.mode() & 0o020 != 0 && meta.gid() != group.as_raw();
+    if !meta.is_file() {
+        Some("is no file")
+    } else if meta.size() > MAX_FILE {
+        Some("is larger than 1 MiB")
+    } else if meta.uid() != user.as_raw() && meta.uid() != 0 {
+        Some("belongs to another user; it decides which commands run, so make it your own")
+    } else if others || foreign_group {
+        Some(
+            "can be written by other users; it decides which commands run, so run chmod go-w on it",
+        )
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,274 @@
+//! Settings in `[policy]` of the configuration, and the rules that "always" has written, as TOML.
+
+use std::path::Path;
+
+use abide_core::policy::{Action, Parsed, Place, Policy, Rule, Source, builtin_rules, normalized};
+use serde::{Deserialize, Serialize};
+
+use crate::command_line;
+
+/// Most rules of one file.
+const MAX_RULES: usize = 1_000;
+
+/// `[policy]` of the configuration.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawPolicy {
+    otherwise: Option<Do>,
+    unparsed: Option<Do>,
+    without: Vec<String>,
+    rule: Vec<RawRule>,
+}
+
+/// The file of rules that "always" has written.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawRemembered {
+    rule: Vec<RawRule>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Do {
+    Allow,
+    Ask,
+    Deny,
+}
+
+impl From<Do> for Action {
+    fn from(word: Do) -> Self {
+        match word {
+            Do::Allow => Action::Allow,
+            Do::Ask => Action::Ask,
+            Do::Deny => Action::Deny,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum AnsweredBy {
+    Anyone,
+    Person,
+}
+
+/// One rule, as the file has it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct RawRule {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    run: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    with: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    env: Vec<String>,
+    r#do: Do,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instead: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    folder: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<AnsweredBy>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    matches: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    matches_not: Vec<String>,
+}
+
+/// Policy of the `[policy]` table of a configuration file, with the built-in rules. The error is a sentence.
+pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, String> {
+    let file: toml::Table = toml::from_str(text).map_err(|e| one_line(&e))?;
+    let raw: RawPolicy = match file.get("policy") {
+        Some(table) => table.clone().try_into().map_err(|e| one_line(&e))?,
+        None => RawPolicy::default(),
+    };
+    let mut rules = Vec::new();
+    for (at, rule) in raw.rule.into_iter().take(MAX_RULES + 1).enumerate() {
+        let name = rule
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("rule-{}", at + 1));
+        rules.push(checked(rule, name, Source::Configured, home)?);
+    }
+    if rules.len() > MAX_RULES {
+        return Err(format!("there are more than {MAX_RULES} rules"));
+    }
+    let mut builtin = builtin_rules();
+    for name in &raw.without {
+        if !builtin.iter().any(|rule| rule.name == *name) {
+            let mut names: Vec<&str> = builtin.iter().map(|rule| rule.name.as_str()).collect();
+            names.dedup();
+            let names = names.join(", ");
+            return Err(format!(
+                "`policy.without` names {name:?}, which is no built-in rule; these are {names}"
+            ));
+        }
+    }
+    let replaced = |rule: &Rule| rules.iter().any(|own| own.name == rule.name);
+    builtin.retain(|rule| !raw.without.contains(&rule.name) && !replaced(rule));
+    builtin.extend(rules);
+    Ok(Policy {
+        rules: builtin,
+        otherwise: raw.otherwise.map_or(Action::Allow, Action::from),
+        unparsed: raw.unparsed.map_or(Action::Allow, Action::from),
+    })
+}
+
+/// Rules that "always" has written.
+pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Vec<Rule>, String> {
+    let raw: RawRemembered = toml::from_str(text).map_err(|e| one_line(&e))?;
+    let mut rules = Vec::new();
+    for (at, rule) in raw.rule.into_iter().enumerate() {
+        let name = rule
+            .name
+            .clone()
+            .unwrap_or_else(|| format!("always-{}", at + 1));
+        rules.push(checked(rule, name, Source::Remembered, home)?);
+    }
+    Ok(rules)
+}
+
+/// Text of the file of rules that "always" has written.
+pub(super) fn write_remembered(rules: &[Rule]) -> String {
+    let raw = RawRemembered {
+        rule: rules.iter().map(raw_rule).collect(),
+    };
+    let rules = toml::to_string(&raw).unwrap_or_default();
+    format!(
+        "# Written by abide: answers \"always\" of a person. `abide policy remove NAME` removes a rule.\n\n{rules}"
+    )
+}
+
+/// Rule as its file has it, for people.
+pub(super) fn shown_rule(rule: &Rule) -> String {
+    let raw = RawRemembered {
+        rule: vec![raw_rule(rule)],
+    };
+    toml::to_string(&raw).unwrap_or_default()
+}
+
+fn raw_rule(rule: &Rule) -> RawRule {
+    RawRule {
+        name: (!rule.name.is_empty()).then(|| rule.name.clone()),
+        run: rule.run.clone(),
+        with: rule.with.clone(),
+        env: rule.env.clone(),
+        r#do: match rule.action {
+            Action::Allow => Do::Allow,
+            Action::Ask => Do::Ask,
+            Action::Deny => Do::Deny,
+        },
+        why: (!rule.why.is_empty()).then(|| rule.why.clone()),
+        instead: rule.instead.clone(),
+        agent: rule.agent.clone(),
+        folder: rule.folders.first().cloned(),
+        by: rule.person_only.then_some(AnsweredBy::Person),
+        matches: Vec::new(),
+        matches_not: Vec::new(),
+    }
+}
+
+fn checked(raw: RawRule, name: String, source: Source, home: &Path) -> Result<Rule, String> {
+    let shown = format!("rule {name:?}");
+    let first = raw.run.first().map_or("", String::as_str);
+    if first.is_empty() || first == "..." || raw.run.iter().any(String::is_empty) {
+        return Err(format!(
+            "{shown}: `run` needs words, the name of a program first"
+        ));
+    }
+    if !raw.env.is_empty() && raw.r#do != Do::Allow {
+        return Err(format!("{shown}: `env` goes with do = \"allow\" only"));
+    }
+    let home_text = home.to_string_lossy().into_owned();
+    let action = Action::from(raw.r#do);
+    let rule = Rule {
+        name,
+        with: raw.with,
+        env: raw.env,
+        why: raw.why.unwrap_or_else(|| default_reason(action).to_owned()),
+        instead: raw.instead,
+        agent: raw.agent,
+        folders: match raw.folder {
+            None => Vec::new(),
+            Some(folder) => folders(&folder, &home_text).ok_or_else(|| {
+                format!(
+                    "{shown}: `folder` must be an absolute path or begin with ~/; got {folder:?}"
+                )
+            })?,
+        },
+        person_only: raw.by == Some(AnsweredBy::Person),
+        source,
+        run: raw.run,
+        ..Rule::new("", action, &[])
+    };
+    for (examples, expected) in [(&raw.matches, true), (&raw.matches_not, false)] {
+        for example in examples {
+            if is_about(&rule, example, &home_text) != expected {
+                let word = if expected {
+                    "does not match"
+                } else {
+                    "matches"
+                };
+                return Err(format!("{shown}: it {word} its example {example:?}"));
+            }
+        }
+    }
+    Ok(rule)
+}
+
+const fn default_reason(action: Action) -> &'static str {
+    match action {
+        Action::Allow => "the configuration allows it",
+        Action::Ask => "the configuration asks before it",
+        Action::Deny => "the configuration refuses it",
+    }
+}
+
+/// Folder of a rule as it is written, and with its symbolic links resolved.
+fn folders(given: &str, home: &str) -> Option<Vec<String>> {
+    let absolute = match given.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{home}{rest}"),
+        _ if given.starts_with('/') => given.to_owned(),
+        _ => return None,
+    };
+    let written = normalized(&absolute, "/");
+    let fixed = match written.find('*') {
+        Some(star) => written[..star].rfind('/').unwrap_or(0),
+        None => written.len(),
+    };
+    let (folder, rest) = written.split_at(fixed);
+    let real = std::fs::canonicalize(if folder.is_empty() { "/" } else { folder });
+    let real = real
+        .ok()
+        .and_then(|path| path.into_os_string().into_string().ok());
+    let real = real.map(|real| normalized(&format!("{real}{rest}"), "/"));
+    let mut all = vec![written];
+    all.extend(real.filter(|real| !all.contains(real)));
+    Some(all)
+}
+
+/// True if a rule is about a command of the example, whoever runs it and wherever.
+fn is_about(rule: &Rule, example: &str, home: &str) -> bool {
+    let mut rule = rule.clone();
+    rule.folders.clear();
+    rule.agent = None;
+    let place = Place {
+        agent: "",
+        conversation: None,
+        home,
+        workspace: home,
+    };
+    match command_line::parse(example, home).parsed {
+        Parsed::Commands(commands) => commands.iter().any(|command| rule.matches(command, &place)),
+        Parsed::Unparsed(_) => false,
+    }
+}
+
+fn one_line(fault: &toml::de::Error) -> String {
+    fault.message().replace('\n', " ")
+}

@@ -1,0 +1,233 @@
+//! Files of rules: read whole or not at all, changed by "always", and the audit log.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+struct Installation {
+    folder: tempfile::TempDir,
+    store: PolicyStore,
+}
+
+impl Installation {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = PolicyStore {
+            home: "/home/u".into(),
+            ..PolicyStore::new(&folder.path().join("config.toml"))
+        };
+        Installation { folder, store }
+    }
+
+    fn write(&self, text: &str) {
+        let path = self.folder.path().join("config.toml");
+        private_file::write(&path, text).expect("a file");
+    }
+
+    fn judge(&self, text: &str) -> Result<Action, String> {
+        let agent = Agent("default".into());
+        let work = self.folder.path();
+        let judged = self.store.judge(JudgedCommand {
+            agent: &agent,
+            conversation: None,
+            folder: work,
+            workspace: work,
+            command: text,
+        });
+        judged
+            .map(|judged| judged.decision.action)
+            .map_err(|broken| broken.0.to_string())
+    }
+
+    fn offer(&self, text: &str, choice: Choice) -> Vec<Rule> {
+        let agent = Agent("default".into());
+        let work = self.folder.path();
+        let judged = self.store.judge(JudgedCommand {
+            agent: &agent,
+            conversation: None,
+            folder: work,
+            workspace: work,
+            command: text,
+        });
+        let offers = judged.expect("a policy").offers.into_iter();
+        let mut offers = offers.filter(|offer| offer.choice == choice);
+        offers.next().expect("an offer").rules
+    }
+}
+
+const PUSH: &str =
+    "[[policy.rule]]\nrun = [\"git\", \"push\"]\ndo = \"ask\"\nwhy = \"others see it\"\n";
+
+#[test]
+fn missing_file_gives_the_built_in_rules() {
+    let made = Installation::new();
+    assert_eq!(made.judge("git push --force"), Ok(Action::Ask));
+    assert_eq!(made.judge("rm -rf /"), Ok(Action::Deny));
+    assert_eq!(made.judge("cargo build"), Ok(Action::Allow));
+}
+
+#[test]
+fn built_in_rules_can_be_removed_and_replaced() {
+    let made = Installation::new();
+    made.write("[policy]\nwithout = [\"force-push\", \"delete-root\"]\n");
+    assert_eq!(made.judge("git push --force"), Ok(Action::Allow));
+    assert_eq!(made.judge("sudo true"), Ok(Action::Ask));
+    made.write("[[policy.rule]]\nname = \"root-user\"\nrun = [\"sudo\", \"apt\"]\ndo = \"deny\"\n");
+    assert_eq!(made.judge("sudo apt update"), Ok(Action::Deny));
+    assert_eq!(made.judge("sudo true"), Ok(Action::Allow));
+    made.write(
+        "[[policy.rule]]\nrun = [\"git\", \"push\"]\nwith = [\"--force\"]\ndo = \"allow\"\n",
+    );
+    assert_eq!(made.judge("git push --force"), Ok(Action::Allow));
+}
+
+#[test]
+fn p169_changed_file_is_read_whole_and_broken_file_refuses() {
+    let made = Installation::new();
+    made.write(PUSH);
+    assert_eq!(made.judge("git push"), Ok(Action::Ask));
+    for (text, why) in [
+        ("[policy", "config.toml: "),
+        ("[policy]\nunknown = 1\n", "unknown field `unknown`"),
+        (
+            "[[policy.rule]]\nrun = [\"a\"]\ndo = \"perhaps\"\n",
+            "unknown variant `perhaps`",
+        ),
+        (
+            "[[policy.rule]]\nrun = []\ndo = \"ask\"\n",
+            "`run` needs words",
+        ),
+        (
+            "[[policy.rule]]\nrun = [\"a\"]\ndo = \"ask\"\nfolder = \"src\"\n",
+            "`folder` must be",
+        ),
+        (
+            "[[policy.rule]]\nrun = [\"a\"]\ndo = \"ask\"\nnot_a_key = 1\n",
+            "unknown field `not_a_key`",
+        ),
+        (
+            "[policy]\nwithout = [\"x\"]\n",
+            "which is no built-in rule; these are delete-root",
+        ),
+        (
+            "[[policy.rule]]\nrun = [\"git\", \"push\"]\ndo = \"ask\"\nmatches = [\"git pull\"]\n",
+            "it does not match its example \"git pull\"",
+        ),
+        (
+            "[[policy.rule]]\nrun = [\"git\", \"push\"]\ndo = \"ask\"\nmatches_not = [\"true; git push\"]\n",
+            "it matches its example \"true; git push\"",
+        ),
+    ] {
+        made.write(text);
+        let refused = made.judge("true").unwrap_err();
+        assert!(refused.contains(why), "{text}: {refused}");
+    }
+    made.write(PUSH);
+    assert_eq!(made.judge("git push"), Ok(Action::Ask));
+    let path = made.folder.path().join("config.toml");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("a mode");
+    assert!(
+        made.judge("true")
+            .unwrap_err()
+            .contains("can be written by other users")
+    );
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+    made.write(&"#".repeat(2 << 20));
+    assert!(
+        made.judge("true")
+            .unwrap_err()
+            .contains("larger than 1 MiB")
+    );
+    std::fs::remove_file(&path).expect("removed");
+    std::fs::create_dir(&path).expect("a folder");
+    assert!(made.judge("true").unwrap_err().contains("config.toml: "));
+}
+
+#[test]
+fn p168_folder_of_a_rule_is_found_through_symbolic_links() {
+    let made = Installation::new();
+    let work = made.folder.path().canonicalize().expect("a path");
+    let link = made.folder.path().join("link");
+    std::os::unix::fs::symlink(&work, &link).expect("a link");
+    for folder in [work.join("x/.."), link] {
+        made.write(&format!("{PUSH}folder = \"{}/\"\n", folder.display()));
+        assert_eq!(made.judge("git push"), Ok(Action::Ask), "{folder:?}");
+        assert_eq!(
+            made.judge("cd / && git push"),
+            Ok(Action::Allow),
+            "{folder:?}"
+        );
+    }
+}
+
+#[test]
+fn p172_rule_of_always_is_read_back_listed_and_removed() {
+    let made = Installation::new();
+    made.write(PUSH);
+    let rules = made.offer("git push origin", Choice::Always);
+    made.store
+        .remember(Choice::Always, &rules)
+        .expect("written");
+    assert_eq!(made.judge("git push origin"), Ok(Action::Allow));
+    let again = PolicyStore::new(&made.folder.path().join("config.toml"));
+    let kept: Vec<Rule> = again.policy().expect("rules").rules.clone();
+    let kept: Vec<&Rule> = kept
+        .iter()
+        .filter(|rule| rule.source == Source::Remembered)
+        .collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].name, "always-1");
+    let mode = std::fs::metadata(again.remembered_file())
+        .expect("the file")
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(again.remove("always-1").expect("removed"));
+    assert!(!again.remove("always-1").expect("removed"));
+    assert_eq!(made.judge("git push origin"), Ok(Action::Ask));
+}
+
+#[test]
+fn this_agent_holds_for_its_conversation_only() {
+    let made = Installation::new();
+    let rules = made.offer("git push --force", Choice::ThisAgent);
+    made.store
+        .remember(Choice::ThisAgent, &rules)
+        .expect("kept");
+    assert_eq!(made.judge("git push --force"), Ok(Action::Allow));
+    let judge_as = |agent: &str, conversation: Option<&Conversation>| {
+        let agent = Agent(agent.into());
+        let judged = made.store.judge(JudgedCommand {
+            agent: &agent,
+            conversation,
+            folder: made.folder.path(),
+            workspace: made.folder.path(),
+            command: "git push --force",
+        });
+        judged.expect("a policy").decision.action
+    };
+    assert_eq!(judge_as("other", None), Action::Ask);
+    assert_eq!(
+        judge_as("default", Some(&Conversation("c".into()))),
+        Action::Ask
+    );
+}
+
+#[test]
+fn audit_log_keeps_entries_in_order() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = audit::AuditLog::new(folder.path().join("audit"));
+    for command in ["a", "b", "c"] {
+        log.append(audit::AuditEntry {
+            event: "deny".into(),
+            command: command.into(),
+            ..audit::AuditEntry::default()
+        });
+    }
+    let commands = |most| {
+        let entries = log.read(0, most).into_iter();
+        entries.map(|entry| entry.command).collect::<Vec<_>>()
+    };
+    assert_eq!(commands(10), ["a", "b", "c"]);
+    assert_eq!(commands(2), ["b", "c"]);
+    assert!(log.read(u64::MAX, 10).is_empty());
+}
