@@ -187,12 +187,13 @@ impl Client {
         }
     }
 
-    /// Answers a question with `yes` or `no`. If a daemon goes away meanwhile, it may have taken the answer;
+    /// Answers a question, with `yes` or `no` or in the words that it offers. If a daemon goes away meanwhile, it may have taken the answer;
     /// the next one then refuses with a sentence that names the same answer, which counts as success.
     pub async fn answer(&self, question: &str, word: &str) -> Result<Value, ClientError> {
         let path = format!("/v1/questions/{question}/answer");
         let body = json!({"answer": word});
-        let taken = format!("was already answered: {word}");
+        let no = word.trim_start().to_lowercase().starts_with("no");
+        let taken = format!("was already answered: {}", if no { "no" } else { "yes" });
         let mut attempts = 1;
         loop {
             match self.post(&path, &body).await {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::args::{AnswerArgs, YesNo};
+use super::args::AnswerArgs;
 use super::client::{self, Client, ClientError};
 use super::error::CliError;
 use super::prompt::{Prompt, PromptAnswer};
@@ -14,10 +14,12 @@ use super::reconnect::{self, LineHandler, Reconnect};
 use super::show;
 use super::show::outln;
 use crate::cli::terminal::Terminal;
+use crate::tools::GivenAnswer;
 
 pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
-    if let (Some(question), Some(answer)) = (&args.question, args.answer) {
-        return send_answer(&client, question, answer, args.json.json).await;
+    if let Some(question) = &args.question {
+        let answer = args.answer.join(" ");
+        return send_answer(&client, question, &answer, args.json.json).await;
     }
     let open = client.get("/v1/questions").await?;
     let open = open["questions"].as_array().cloned().unwrap_or_default();
@@ -61,13 +63,20 @@ fn print_json(open: &[Value]) -> Result<u8, CliError> {
 async fn send_answer(
     client: &Client,
     question: &str,
-    answer: YesNo,
+    answer: &str,
     json: bool,
 ) -> Result<u8, CliError> {
-    let word = match answer {
-        YesNo::Yes => "yes",
-        YesNo::No => "no",
+    let word = match answer.trim() {
+        "y" | "Y" => "yes",
+        "n" | "N" => "no",
+        words => words,
     };
+    if GivenAnswer::parse(word).is_none() {
+        let shown = abide_output::printable::one_line(word);
+        return Err(CliError::new(format!("'{shown}' is no answer"))
+            .next("answer yes or no; about a command also: once, this agent, always here, always, \"no, because …\"")
+            .code(2));
+    }
     let answered = client.answer(super::check_id(question)?, word).await;
     let answered = answered.map_err(|error| match error {
         ClientError::Refused { detail, .. } => CliError::new(detail),
@@ -76,14 +85,23 @@ async fn send_answer(
     if json {
         show::json(&answered);
     } else {
-        outln!("{}", done(word));
+        outln!("{}", done(&answered));
     }
     Ok(0)
 }
 
-fn done(word: &str) -> &'static str {
-    match word {
-        "yes" => "Yes: continuing to wait.",
+/// Consequence of an answer, as the daemon has taken it.
+fn done(answered: &Value) -> &'static str {
+    match answered["answer"].as_str() {
+        Some("yes") => "Yes: continuing to wait.",
+        Some("once") => "Once: the command is being started.",
+        Some("this agent") => {
+            "This agent: the command is being started, and such commands of this agent."
+        }
+        Some("always here" | "always") => {
+            "Always: the command is being started, and the rule is written."
+        }
+        _ if answered["about"] == "command" => "No: the command is not started.",
         _ => "No: the command is being ended.",
     }
 }
@@ -213,6 +231,7 @@ impl AnswerLoop {
                 if shown && let Some(prompt) = self.shown.take() {
                     let why = match line["closing"].as_str() {
                         Some("withdrawn") => "withdrawn: no longer needed",
+                        Some("expired") => "expired: nobody answered within a day",
                         Some("no") => "answered elsewhere: no",
                         _ => "answered elsewhere: yes",
                     };
@@ -230,13 +249,14 @@ impl AnswerLoop {
         let Some(prompt) = self.shown.take() else {
             return Ok(());
         };
-        let word = match answer {
+        let word = match &answer {
             PromptAnswer::Yes => "yes",
             PromptAnswer::No => "no",
+            PromptAnswer::Words(words) => words,
             PromptAnswer::Interrupt => return Ok(()),
         };
         let line = match self.client.answer(&prompt.question, word).await {
-            Ok(_) => done(word).to_owned(),
+            Ok(answered) => done(&answered).to_owned(),
             Err(ClientError::Refused { detail, .. }) => format!("({detail})"),
             Err(broken) => {
                 // The next daemon does not send known questions again, so the question must stay here.

@@ -176,31 +176,26 @@ Examples:
   abide answer                            show the open questions and answer them here
   abide answer --follow                   wait for questions
   abide answer question_k3v9x2bc no       stop waiting: the command is ended
+  abide answer question_k3v9x2bc always here
+  abide answer question_k3v9x2bc no, because the release is tomorrow
 
 The first answer counts. Only a person can answer, not a command and not an agent.";
 
-/// Answer questions about commands that went quiet
+/// Answer questions: about commands that went quiet, and commands that an agent may run only if you allow it
 #[derive(Debug, Args)]
 #[command(after_help = ANSWER_HELP)]
 pub struct AnswerArgs {
     /// Question id; without it, all open questions are shown
     #[arg(requires = "answer")]
     pub question: Option<String>,
-    /// `yes` continues waiting, `no` ends the command
-    pub answer: Option<YesNo>,
+    /// `yes` or `no`; about a command of an agent also `once`, `this agent`, `always here`, `always` or `no, because …`
+    #[arg(num_args = 0..)]
+    pub answer: Vec<String>,
     /// Wait for new questions
     #[arg(long, short, conflicts_with = "question")]
     pub follow: bool,
     #[command(flatten)]
     pub json: JsonArg,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum YesNo {
-    #[value(alias = "y")]
-    Yes,
-    #[value(alias = "n")]
-    No,
 }
 
 /// Start, attach to, read, search and end sessions

@@ -5,15 +5,18 @@ use serde_json::Value;
 
 use super::show;
 use crate::cli::terminal::Terminal;
+use crate::tools::GivenAnswer;
 use abide_engine::config;
 
 /// Answer of a person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromptAnswer {
     /// Continue waiting.
     Yes,
     /// Stop waiting.
     No,
+    /// Answer to a question about a command, in its words.
+    Words(String),
     /// Interrupt: end the command now.
     Interrupt,
 }
@@ -25,6 +28,10 @@ pub struct Prompt {
     raw_keys: bool,
     typed: Vec<u8>,
     eof_count: u32,
+    /// Line at which the person answers.
+    ask: String,
+    /// The question is about a command that was not started: only explicit words are a yes.
+    explicit: bool,
 }
 
 const ASK: &str = "Continue waiting? [Y/n] ";
@@ -42,6 +49,8 @@ impl Prompt {
             raw_keys,
             typed: Vec::new(),
             eof_count: 0,
+            ask: ask_line(facts, raw_keys),
+            explicit: facts["about"] == "command",
         };
         let (question, rest) = text.split_once('\n').unwrap_or((text, ""));
         // Bold, to stand out from the command's output.
@@ -52,7 +61,7 @@ impl Prompt {
         terminal.discard_input();
         prompt.write(
             terminal,
-            &format!("{bold}{question}{bold:#}\n{rest}\n{ASK}"),
+            &format!("{bold}{question}{bold:#}\n{rest}\n{}", prompt.ask),
         );
         prompt
     }
@@ -64,7 +73,7 @@ impl Prompt {
             match terminal.read(&mut room).await {
                 Ok(0) if self.eof_count < EOF_LIMIT => {
                     self.eof_count += 1;
-                    self.write(terminal, &format!("\n{ASK}"));
+                    self.write(terminal, &format!("\n{}", self.ask));
                 }
                 // The terminal is gone, so there will be no answer.
                 Ok(0) | Err(_) => std::future::pending().await,
@@ -82,6 +91,7 @@ impl Prompt {
         if self.raw_keys {
             let answer = std::mem::take(&mut self.typed)
                 .into_iter()
+                .filter(|key| !self.explicit || !matches!(key, b'\r' | b'\n'))
                 .find_map(parse_key);
             if answer.is_some() {
                 self.write(terminal, "\n");
@@ -90,10 +100,18 @@ impl Prompt {
         }
         while let Some(end) = self.typed.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.typed.drain(..=end).collect();
-            if let Some(answer) = parse_line(&line) {
-                return Some(answer);
+            let answer = match self.explicit {
+                true => parse_words(&line),
+                false => parse_line(&line),
+            };
+            if answer.is_some() {
+                return answer;
             }
-            self.write(terminal, &format!("Please answer y or n. {ASK}"));
+            let hint = match self.explicit {
+                true => "Please answer in one of these words.",
+                false => "Please answer y or n.",
+            };
+            self.write(terminal, &format!("{hint} {}", self.ask));
         }
         self.typed.truncate(ANSWER_LIMIT);
         None
@@ -101,7 +119,8 @@ impl Prompt {
 
     /// Asks once more, because the answer was not delivered.
     pub fn ask_again(&self, terminal: &Terminal) {
-        self.write(terminal, &format!("(the answer was not delivered) {ASK}"));
+        let ask = &self.ask;
+        self.write(terminal, &format!("(the answer was not delivered) {ask}"));
     }
 
     /// Withdraws the question and says why.
@@ -116,6 +135,42 @@ impl Prompt {
             text.to_owned()
         };
         let _ = terminal.write(shown.as_bytes());
+    }
+}
+
+/// Line at which the person answers, with the rules that an answer would write.
+fn ask_line(facts: &Value, raw_keys: bool) -> String {
+    let offers = facts["held"]["answers"].as_array();
+    let Some(offers) = offers.filter(|_| facts["about"] == "command") else {
+        return ASK.to_owned();
+    };
+    if raw_keys {
+        return "Allow it once? [y/n] ".into();
+    }
+    let mut text = String::new();
+    for offer in offers {
+        let adds = offer["adds"].as_str().unwrap_or_default();
+        if !adds.is_empty() {
+            let rule = adds.trim().replace('\n', "\n    ");
+            text.push_str(&format!(
+                "  {} adds:\n    {rule}\n",
+                offer["answer"].as_str().unwrap_or_default()
+            ));
+        }
+    }
+    let words: Vec<&str> = offers
+        .iter()
+        .filter_map(|offer| offer["answer"].as_str())
+        .collect();
+    format!("{text}Answer: {}, or no, because …: ", words.join(", "))
+}
+
+fn parse_words(line: &[u8]) -> Option<PromptAnswer> {
+    let line = String::from_utf8_lossy(line).trim().to_owned();
+    match line.as_str() {
+        "y" | "Y" => Some(PromptAnswer::Yes),
+        "n" | "N" => Some(PromptAnswer::No),
+        words => GivenAnswer::parse(words).map(|_| PromptAnswer::Words(words.to_owned())),
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use abide_api::{Answered, Id, QuestionDetails, QuestionLine, QuestionPage};
-use abide_core::{Millis, Outcome, QuestionId, Request};
+use abide_core::policy::Choice;
+use abide_core::{Millis, QuestionId};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -20,7 +21,7 @@ use super::body::{JsonBody, JsonResponse, json, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::{State, body_until_logout, pagination, session_activity};
-use crate::tools::{self, question_fields};
+use crate::tools::{self, AnswerFault, GivenAnswer, question_fields};
 use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle, QuestionView};
 
@@ -163,7 +164,7 @@ async fn page(
 /// Facts that a person needs to answer a question.
 pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetails {
     let fields = question_fields(question);
-    let view = handle.published().session(question.state.session);
+    let view = handle.published().session(question.state.session());
     QuestionDetails {
         facts: fields.doing.clone(),
         question: fields,
@@ -271,42 +272,56 @@ pub async fn answer(
     }
     let not_found = || Problem::not_found(format!("Question '{id}' not found"));
     let question: QuestionId = id.parse().map_err(|_| not_found())?;
-    let (word, answer) = match body.get("answer").and_then(Value::as_str) {
-        Some("yes") => ("yes", abide_core::Answer::Yes),
-        Some("no") => ("no", abide_core::Answer::No),
-        _ => {
-            let given = body.get("answer").unwrap_or(&Value::Null);
-            let detail = format!("`answer` must be \"yes\" or \"no\"; got {given}");
-            return Err(Problem::bad_input(detail));
+    let view = state.handle.published().question(question);
+    let about_command = view.is_some_and(|view| view.state.held().is_some());
+    let words = body.get("answer").and_then(Value::as_str);
+    let words = words.filter(|words| about_command || ["yes", "no"].contains(words));
+    let Some(mut given) = words.and_then(GivenAnswer::parse) else {
+        let given = body.get("answer").unwrap_or(&Value::Null);
+        let known = match about_command {
+            true => "one of the answers that the question offers",
+            false => "\"yes\" or \"no\"",
+        };
+        let detail = format!("`answer` must be {known}; got {given}");
+        return Err(Problem::bad_input(detail));
+    };
+    let no = given.choice == Choice::No;
+    if let Some(because) = body.get("because").and_then(Value::as_str) {
+        if !no {
+            return Err(Problem::bad_input("`because` needs the answer \"no\""));
         }
-    };
-    let quiet_for = parse_quiet_for(body.get("quiet_for"), answer)?;
-    requester.check_again().await?;
-    let request = Request::Answer {
-        question,
-        answer,
-        quiet_for,
-    };
-    let pending = state.handle.call(requester.caller(), request, None).await;
-    match pending.done().await {
-        None => Err(Problem::stopping()),
-        Some(Outcome::Refused(refusal)) => Err(Problem::from(&refusal)),
-        Some(_) => Ok(JsonResponse(Answered {
-            question_id: Id(question),
-            answer: word,
-        })),
+        given.because = Some(because.to_owned());
     }
+    given.quiet_for = parse_quiet_for(body.get("quiet_for"), no)?;
+    requester.check_again().await?;
+    let word = match (about_command, no) {
+        (true, _) => given.choice.as_str(),
+        (false, true) => "no",
+        (false, false) => "yes",
+    };
+    let answered =
+        tools::answer(&state.handle, requester.caller(), question, given, "person").await;
+    answered.map_err(|fault| match fault {
+        AnswerFault::NotOffered(known) => {
+            Problem::bad_input(format!("`answer` must be one of {known}; got {word}"))
+        }
+        AnswerFault::Refused(refusal) => Problem::from(&refusal),
+        AnswerFault::NotRemembered(sentence) => Problem::fault(sentence),
+        AnswerFault::Stopping => Problem::stopping(),
+    })?;
+    Ok(JsonResponse(Answered {
+        question_id: Id(question),
+        about: if about_command { "command" } else { "idle" },
+        answer: word,
+    }))
 }
 
 /// Duration for which the question is not repeated; only valid with the answer yes.
-fn parse_quiet_for(
-    given: Option<&Value>,
-    answer: abide_core::Answer,
-) -> Result<Option<Millis>, Problem> {
+fn parse_quiet_for(given: Option<&Value>, no: bool) -> Result<Option<Millis>, Problem> {
     let Some(given) = given.filter(|given| !given.is_null()) else {
         return Ok(None);
     };
-    if answer == abide_core::Answer::No {
+    if no {
         return Err(Problem::bad_input("`quiet_for` needs the answer \"yes\""));
     }
     let seconds = given.as_f64().filter(|seconds| *seconds > 0.0);

@@ -25,7 +25,7 @@ use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::run_request::{OsText, RunBody, StdinKind};
 use super::sessions::session_from;
-use crate::tools::question_fields;
+use crate::tools::{Judge, Judged, not_started, question_fields};
 use abide_engine::config;
 use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
@@ -44,8 +44,22 @@ pub async fn run(
     } else {
         Asking::Elsewhere
     };
-    let (request, mut launch) = parse_request(body, asking)?;
+    let (mut run, mut launch) = parse_request(body, asking)?;
     launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
+    if !requester.may_be_a_person() {
+        let judge = Judge {
+            agent: &requester.agent.clone().unwrap_or_default(),
+            conversation: None,
+            workspace: &launch.cwd,
+            asking,
+        };
+        match judge.judge(&state.handle, &run.command, &launch) {
+            Judged::Start => {}
+            Judged::Approve(approval) => run.approval = Some(approval),
+            Judged::Refused(result) => return Err(Problem::forbidden(result.text)),
+        }
+    }
+    let request = Request::Run(run);
     let mut run_stream = RunStream {
         pending: state
             .handle
@@ -66,7 +80,7 @@ pub async fn run(
     Ok(([(header::CONTENT_TYPE, frame::MEDIA_TYPE)], body).into_response())
 }
 
-fn parse_request(body: RunBody, asking: Asking) -> Result<(Request, LaunchOptions), Problem> {
+fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), Problem> {
     if body.command.trim().is_empty() || body.command.contains('\0') {
         return Err(Problem::bad_input(
             "`command` must be text without NUL bytes, and not blank",
@@ -120,8 +134,9 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Request, LaunchOption
         standby: None,
         detach: false,
         key: Some(Key(format!("run:{}", body.key).into())),
+        approval: None,
     };
-    Ok((Request::Run(run), launch))
+    Ok((run, launch))
 }
 
 fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {
@@ -279,8 +294,11 @@ impl RunStream {
         {
             self.ready.push_back(Frame::Gap(end - tail.at()));
         }
-        self.ready
-            .push_back(Frame::Ended(json(&run_ended(outcome, view.as_deref()))));
+        self.ready.push_back(Frame::Ended(json(&run_ended(
+            &self.handle,
+            outcome,
+            view.as_deref(),
+        ))));
     }
 
     fn view(&self, outcome: &Outcome) -> Option<Arc<SessionView>> {
@@ -296,7 +314,7 @@ fn wanted_end(view: &SessionView) -> Option<End> {
     view.state.phase.wanted_end().or_else(by_itself)
 }
 
-fn run_ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
+fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
     let mut session = view.map(session_from);
     let mut wanted = None;
     let (outcome_word, error) = match outcome {
@@ -314,6 +332,10 @@ fn run_ended(outcome: &Outcome, view: Option<&SessionView>) -> RunEnded {
             Some("command execution cancelled by user".into()),
         ),
         Outcome::Failed(_) => ("failed", None),
+        Outcome::NotStarted(session, question, why) => {
+            let result = not_started(handle, "execute_command", *session, *question, why);
+            ("refused", Some(result.text))
+        }
         Outcome::Refused(refusal) => (
             "refused",
             Some(abide_engine::text::refusal_sentence(refusal)),

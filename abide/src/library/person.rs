@@ -64,11 +64,17 @@ impl Person {
         Ok(Questions(stream.await?))
     }
 
-    /// Answers a question: `yes` continues waiting. The first answer counts; a later one is refused with a
+    /// Answers a question: `yes` continues waiting, or starts the command once. The first answer counts; a later one is refused with a
     /// sentence that says what became of the question.
     pub async fn answer(&self, question: &str, yes: bool) -> Result<(), Error> {
         let word = if yes { "yes" } else { "no" };
         self.client.answer(question, word).await.map(drop)
+    }
+
+    /// Answers a question about a command of an agent, in one of the words that it offers: `once`, `this agent`,
+    /// `always here`, `always`, `no` or `no, because …`.
+    pub async fn answer_with(&self, question: &str, words: &str) -> Result<(), Error> {
+        self.client.answer(question, words).await.map(drop)
     }
 
     /// Reads any resource that the HTTP interface shows to a person, such as `/v1/sessions`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_api::{ErrorCode, ToolResult};
 use abide_core::request::Caller;
-use abide_core::{Answer, Asking, Millis, Mono, QuestionId, Request, SessionId};
+use abide_core::{Answer, Asking, Millis, Mono, QuestionId, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
 use rmcp::ErrorData;
 use rmcp::model::{
@@ -16,7 +16,7 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
-use super::elicitation::{self, ElicitationReply};
+use super::elicitation::{self, ElicitationReply, FormAnswer};
 use super::front_writer::RenderPermit;
 use super::in_flight::InFlight;
 use super::other_questions::{Claim, OtherQuestionEvent, OtherQuestions};
@@ -483,7 +483,7 @@ impl WaitingCall<'_> {
             arguments: &self.arguments,
         };
         let round = Round {
-            session: question.state.session,
+            session: question.state.session(),
             question: question.id,
             count: self.rounds + 1,
         };
@@ -503,8 +503,8 @@ impl WaitingCall<'_> {
             // The question was closed before the person answered.
             (ElicitationReply::Answered(_), None) => {}
             // A "no" to an outdated question must not end the command: ask the current question instead.
-            (ElicitationReply::Answered(Answer::No), Some(current))
-                if current.id != elicitation.question =>
+            (ElicitationReply::Answered(form), Some(current))
+                if form.answer == Answer::No && current.id != elicitation.question =>
             {
                 self.show(current)
             }
@@ -588,18 +588,13 @@ impl WaitingCall<'_> {
 }
 
 /// Gives a person's answer to the engine. An answer to a closed question changes nothing.
-async fn give_answer(server: &Server, origin: &Origin, question: QuestionId, answer: Answer) {
+async fn give_answer(server: &Server, origin: &Origin, question: QuestionId, form: FormAnswer) {
     let caller = Caller {
         agent: Some(origin.agent.clone()),
         conversation: origin.conversation.clone(),
     };
-    let request = Request::Answer {
-        question,
-        answer,
-        quiet_for: None,
-    };
-    let given = server.handle.call(caller, request, None).await;
-    given.done().await;
+    // An answer to a closed question changes nothing, and one that was not offered cannot come from this form.
+    let _ = tools::answer(&server.handle, caller, question, form.given(), "client").await;
 }
 
 /// Elicitation request that the client shows.

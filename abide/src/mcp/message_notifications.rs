@@ -100,6 +100,7 @@ impl Listener {
         let (about, id) = match row.about {
             About::Timer(id) => ("timer_id", id.to_string()),
             About::Session(id) => ("session_id", id.to_string()),
+            About::Question(id) => ("question_id", id.to_string()),
         };
         let message = row.id.to_string();
         if self.channel {

@@ -46,7 +46,7 @@ impl ShownQuestions {
 
     /// Claim for another call. `None`: a call shows the question already, or the client could not answer it before.
     fn claim(self: &Arc<Self>, question: &QuestionView) -> Option<Claim> {
-        let session = question.state.session;
+        let session = question.state.session();
         let free = |state: &mut ShownState| {
             !state.sessions.contains_key(&session) && !state.unanswered.contains(&question.id)
         };
@@ -169,8 +169,14 @@ fn find(
     let mut open = handle.published().questions();
     open.sort_by_key(|question| (question.state.asked, question.id));
     open.into_iter().find_map(|question| {
-        let view = handle.published().session(question.state.session)?;
-        let key = view.state.key.as_ref()?;
+        let key = match question.state.held() {
+            Some(held) if held.approval.person_only => return None,
+            Some(held) => held.key.clone(),
+            None => {
+                let view = handle.published().session(question.state.session())?;
+                view.state.key.clone()
+            }
+        }?;
         let own = front_of(&key.0) == Some(front);
         let claim = own.then(|| shown.claim(&question)).flatten()?;
         Some((question, claim))

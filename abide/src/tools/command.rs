@@ -12,6 +12,7 @@ use abide_session::read_cursors::ReadCursors;
 use serde_json::{Map, Value};
 
 use super::output::{OutputLimits, Part};
+use super::policy::{self, Judged};
 use super::position::CallerPosition;
 use super::terminal::{SessionRef, not_found};
 use super::{BadInput, Context, execute, key, report, shell};
@@ -120,6 +121,7 @@ fn read_fields<L>(
                 standby: context.standby,
                 detach: false,
                 key,
+                approval: None,
             };
             CallStart::Run(Box::new((run, report::read_launch(args, context))))
         }
@@ -163,6 +165,19 @@ fn launch_field<L>(args: &CommandArgs<L>) -> Option<&'static str> {
 }
 
 impl CallStart {
+    /// Judges a command that is to be started.
+    pub fn judged(mut self, handle: &Handle, context: &Context) -> Result<Self, ToolResult> {
+        if let CallStart::Run(start) = &mut self {
+            let (run, launch) = &mut **start;
+            match policy::judge(handle, context, &run.command, launch) {
+                Judged::Start => {}
+                Judged::Approve(approval) => run.approval = Some(approval),
+                Judged::Refused(result) => return Err(*result),
+            }
+        }
+        Ok(self)
+    }
+
     /// Request to the engine, with the launch data of a new command.
     pub fn request(
         self,

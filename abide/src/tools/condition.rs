@@ -5,6 +5,7 @@ use std::net::Ipv6Addr;
 use abide_core::SessionId;
 use serde_json::{Map, Value, json};
 
+use super::policy::judge_condition;
 use super::{BadInput, Context};
 use abide_engine::Handle;
 use abide_engine::probe::{
@@ -239,6 +240,7 @@ impl Reader<'_> {
         }
         let every_ms = every(&mut fields, at)?.unwrap_or(EVERY_MS);
         refuse_other_fields(fields, at, "command, every")?;
+        judge_condition(self.handle, self.context, &command, &self.context.root)?;
         let mut env = self.context.env.iter();
         let search_path = env.find(|(name, _)| name == "PATH");
         Ok(Condition::Command(Command {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use abide_api::arguments::{ExecuteCommandArgs, ShellArgs, TerminalSessionArgs};
 use abide_api::schema::{tool_input, tool_output};
-use abide_api::{ExecuteCommandResult, ShellResult, TerminalSessionResult};
+use abide_api::{ExecuteCommandResult, ShellResult, StartsCommand, TerminalSessionResult};
 use abide_engine::config::Config;
 use serde_json::Value;
 
@@ -107,7 +107,7 @@ static TOOLS: [ToolDescription; COUNT] = [
             If it says `running`, call again with its `session_id`. Runs in {shell}.",
         effect: ToolEffect::Runs,
         input: tool_input::<ExecuteCommandArgs>,
-        output: tool_output::<ExecuteCommandResult>,
+        output: tool_output::<StartsCommand<ExecuteCommandResult>>,
     },
     ToolDescription {
         name: "shell",
@@ -117,7 +117,7 @@ static TOOLS: [ToolDescription; COUNT] = [
             so far is returned. Runs in {shell}.",
         effect: ToolEffect::Runs,
         input: tool_input::<ShellArgs>,
-        output: tool_output::<ShellResult>,
+        output: tool_output::<StartsCommand<ShellResult>>,
     },
     ToolDescription {
         name: "terminal_session",
@@ -129,7 +129,7 @@ static TOOLS: [ToolDescription; COUNT] = [
             `list`.",
         effect: ToolEffect::Runs,
         input: tool_input::<TerminalSessionArgs>,
-        output: tool_output::<TerminalSessionResult>,
+        output: tool_output::<StartsCommand<TerminalSessionResult>>,
     },
     timers::TIMER,
     timers::READ_TIMER,

@@ -99,7 +99,7 @@ pub(super) fn text_and_fields(
         }
         let text = match message.about {
             About::Timer(id) => timer_message(id, timers.get(&id)),
-            About::Session(_) => message_text(handle, message.about),
+            About::Session(_) | About::Question(_) => message_text(handle, message.about),
         };
         let made = made.get(n).copied().flatten();
         let (timer_id, session_id) = subject(message.about);
@@ -132,6 +132,7 @@ pub(crate) fn subject(about: About) -> (Option<Id<TimerId>>, Option<Id<SessionId
     match about {
         About::Timer(id) => (Some(Id(id)), None),
         About::Session(id) => (None, Some(Id(id))),
+        About::Question(_) => (None, None),
     }
 }
 
@@ -161,7 +162,7 @@ fn taken_over(handle: &Handle, of: &Conversation) -> String {
 fn timers_of(handle: &Handle, messages: &[ReturnedMessage]) -> HashMap<TimerId, TimerRow> {
     let ids = messages.iter().filter_map(|message| match message.about {
         About::Timer(id) => Some(id),
-        About::Session(_) => None,
+        About::Session(_) | About::Question(_) => None,
     });
     let ids: Vec<TimerId> = ids.collect();
     let rows = handle.store_reader().timers_by_id(&ids).unwrap_or_default();

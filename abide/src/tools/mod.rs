@@ -9,6 +9,7 @@ mod describe;
 mod execute;
 mod messages;
 mod output;
+mod policy;
 mod position;
 mod question;
 mod report;
@@ -37,6 +38,7 @@ pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::written as written_condition;
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
 pub(crate) use messages::subject as message_subject;
+pub(crate) use policy::{AnswerFault, GivenAnswer, Judge, Judged, answer, not_started};
 pub use question::{question_fields, question_text};
 pub(crate) use report::{
     in_seconds, leftovers, recount_output, status as session_status, summary as session_summary,
@@ -50,6 +52,7 @@ use abide_engine::{CallStep, CallUpdate, Handle, PendingCall, QuestionView};
 use abide_session::frame::InheritedLimits;
 use abide_session::read_cursors::ReadCursors;
 use std::sync::Arc;
+use tokio::sync::{Notify, mpsc};
 
 /// Facts about the caller that a tool call depends on besides its arguments.
 #[derive(Clone, Debug)]
@@ -134,9 +137,52 @@ pub struct ToolCall {
 enum Execution {
     /// The engine decides when the call is answered, and may ask a person before.
     Engine(Box<EngineCall>),
-    /// A future does the work step by step; no person is asked.
-    Future(Pin<Box<dyn Future<Output = Option<FinishedCall>> + Send>>),
+    /// A future does the work step by step.
+    Future(Work),
 }
+
+/// Work of a call that runs as a future.
+struct Work {
+    future: Pin<Box<dyn Future<Output = Option<FinishedCall>> + Send>>,
+    /// Questions that the work puts on the way.
+    steps: Option<mpsc::Receiver<ToolStep>>,
+    /// Notified if the interface cannot reach a person.
+    nobody: Arc<Notify>,
+}
+
+impl Work {
+    /// Work that asks no person.
+    fn new(future: impl Future<Output = Option<FinishedCall>> + Send + 'static) -> Self {
+        Work {
+            future: Box::pin(future),
+            steps: None,
+            nobody: Arc::default(),
+        }
+    }
+
+    async fn next(&mut self) -> Option<WorkStep> {
+        let steps = &mut self.steps;
+        let asked = async {
+            match steps {
+                Some(steps) => steps.recv().await,
+                None => None,
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(step) = asked => Some(WorkStep::Step(step)),
+            finished = &mut self.future => finished.map(WorkStep::Finished),
+        }
+    }
+}
+
+enum WorkStep {
+    Step(ToolStep),
+    Finished(FinishedCall),
+}
+
+/// Steps that may be queued for a slow interface.
+const STEP_QUEUE: usize = 8;
 
 /// Result, with the resources that are held until it has been sent.
 struct FinishedCall {
@@ -267,11 +313,14 @@ pub async fn begin(
         "shell" | "execute_command" => {
             let kind = command::Kind::of(name);
             let (begin, command) = command::read(kind, arguments, &context, handle.config())?;
-            match begin.request(&command, &context) {
+            match begin
+                .judged(handle, &context)
+                .and_then(|begin| begin.request(&command, &context))
+            {
                 Ok((request, launch)) => (request, launch, Tool::Command(command)),
                 Err(refused) => {
                     let execution =
-                        Execution::Future(Box::pin(std::future::ready(Some(refused.into()))));
+                        Execution::Future(Work::new(std::future::ready(Some(refused.into()))));
                     return Ok(ToolCall::new(handle, execution, Some(context.caller()))
                         .measured_by(stopwatch));
                 }
@@ -366,6 +415,10 @@ pub async fn resume(
     session: SessionId,
 ) -> Result<ToolCall, NotCalled> {
     let standby = context.standby;
+    if name == "terminal_session" {
+        let action = terminal::read(arguments, &context, handle.config())?;
+        return Ok(ToolCall::perform(handle, action.joining(session), context));
+    }
     let kind = command::Kind::of(name);
     let (_, command) = command::read(kind, arguments, &context, handle.config())?;
     let request = command.join(session, &context);
@@ -393,12 +446,20 @@ impl ToolCall {
     /// Call of `terminal_session`.
     fn perform(handle: &Handle, action: terminal::Action, context: Context) -> Self {
         let reader = Some(context.caller());
+        let (steps, asked) = mpsc::channel(STEP_QUEUE);
+        let nobody = Arc::new(Notify::new());
         let runner = terminal::ActionRunner {
             handle: handle.clone(),
             context,
+            steps,
+            nobody: nobody.clone(),
         };
-        let execution = Execution::Future(Box::pin(terminal::perform(action, runner)));
-        ToolCall::new(handle, execution, reader)
+        let work = Work {
+            future: Box::pin(terminal::perform(action, runner)),
+            steps: Some(asked),
+            nobody,
+        };
+        ToolCall::new(handle, Execution::Future(work), reader)
     }
 
     /// Measures the duration of the call from the start of `stopwatch` on.
@@ -422,12 +483,14 @@ impl ToolCall {
                     self.reports = std::mem::take(&mut call.reports);
                     step
                 }
-                Execution::Future(work) => {
-                    let finished = work.await?;
-                    self.held = finished.held;
-                    self.reports.extend(finished.reports);
-                    ToolStep::Done(finished.result)
-                }
+                Execution::Future(work) => match work.next().await? {
+                    WorkStep::Step(step) => step,
+                    WorkStep::Finished(finished) => {
+                        self.held = finished.held;
+                        self.reports.extend(finished.reports);
+                        ToolStep::Done(finished.result)
+                    }
+                },
             };
             match step {
                 ToolStep::Done(result) => {
@@ -510,8 +573,9 @@ impl ToolCall {
 
     /// Reports that this interface cannot reach a person.
     pub fn person_unreachable(&self) {
-        if let Execution::Engine(call) = &self.execution {
-            call.pending.person_unreachable();
+        match &self.execution {
+            Execution::Engine(call) => call.pending.person_unreachable(),
+            Execution::Future(work) => work.nobody.notify_one(),
         }
     }
 }
@@ -565,6 +629,10 @@ impl EngineCall {
         let result = match (&self.tool, outcome) {
             (Tool::Timer(timer), outcome) => timer.result(&self.handle, outcome),
             (_, Outcome::Refused(refusal)) => refused(&refusal),
+            (Tool::Command(command), Outcome::NotStarted(session, question, why)) => {
+                let tool = command.kind.name();
+                not_started(&self.handle, tool, session, question, &why)
+            }
             (Tool::Command(command), outcome) => {
                 return command.result(&self.handle, outcome, self.standby).await;
             }

@@ -1,7 +1,7 @@
 //! A question as text for a person, and as fields.
 
-use abide_api::{Id, Question};
-use abide_core::Millis;
+use abide_api::{AnswerOffer, Id, Question, QuestionCommand};
+use abide_core::{HeldCommand, Millis, Subject};
 use abide_output::digest::rendered_rows;
 
 use super::report::{activity_text, in_seconds, safe};
@@ -15,9 +15,12 @@ const LAST_LINE_CHARS: usize = 400;
 /// Question as a person reads it: the question itself, and below it the facts. Three lines in total, because
 /// Claude Code shows no more.
 pub fn question_text(question: &QuestionView) -> String {
+    if let Some(held) = question.state.held() {
+        return command_question(question, held);
+    }
     let mut text = format!(
         "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
-        question.state.idle,
+        question.state.idle().unwrap_or_default(),
         safe(&question.command),
         whole_seconds(run_time(question)),
         activity_text(question.facts.as_ref(), question.cpu_percent)
@@ -28,6 +31,35 @@ pub fn question_text(question: &QuestionView) -> String {
         text.push_str(&last);
     }
     text
+}
+
+/// Characters of a command that a question shows. HTTP and the page have all of them.
+const COMMAND_CHARS: usize = 4_000;
+
+/// Question about a command that was not started.
+fn command_question(question: &QuestionView, held: &HeldCommand) -> String {
+    let approval = &held.approval;
+    let rule = match &*approval.rule {
+        "" => String::new(),
+        rule => format!(" (rule: {rule})"),
+    };
+    let command = safe(&question.command);
+    let command = match command.char_indices().nth(COMMAND_CHARS) {
+        None => command,
+        Some((cut, _)) => {
+            let left = command[cut..].chars().count();
+            format!("{}… ({left} more characters)", &command[..cut])
+        }
+    };
+    let part = safe(&approval.part);
+    let part: String = part.chars().take(LAST_LINE_CHARS).collect();
+    format!(
+        "Allow this command? {}{}\n  command: {command}\n  agent {} in {}; the part that asks: {part}",
+        safe(&approval.why),
+        safe(&rule),
+        safe(&held.agent.0),
+        safe(&approval.folder),
+    )
 }
 
 /// Last line of output with visible text, as a person would have seen it: without escape sequences, on one line.
@@ -48,14 +80,18 @@ fn run_time(question: &QuestionView) -> Millis {
 pub fn question_fields(question: &QuestionView) -> Question {
     Question {
         question_id: Id(question.id),
-        session_id: Id(question.state.session),
-        question: format!(
-            "Command has been idle for {}. Continue waiting?",
-            question.state.idle
-        ),
+        session_id: Id(question.state.session()),
+        about: match question.state.subject {
+            Subject::Idle { .. } => "idle",
+            Subject::Command { .. } => "command",
+        },
+        question: match question.state.idle() {
+            Some(idle) => format!("Command has been idle for {idle}. Continue waiting?"),
+            None => "Allow this command?".into(),
+        },
         command: question.command.to_string(),
         agent: question.agent.0.to_string(),
-        idle: in_seconds(question.state.idle),
+        idle: in_seconds(question.state.idle().unwrap_or_default()),
         running_for: in_seconds(question.ran),
         last_line: last_line(question),
         doing: activity_text(question.facts.as_ref(), question.cpu_percent),
@@ -65,6 +101,18 @@ pub fn question_fields(question: &QuestionView) -> Question {
         cpu: question.cpu_percent,
         asked_at: question.state.asked.0,
         text: question_text(question),
+        held: question.state.held().map(|held| QuestionCommand {
+            folder: held.approval.folder.to_string(),
+            part: held.approval.part.to_string(),
+            rule: held.approval.rule.to_string(),
+            why: held.approval.why.to_string(),
+            answers: (held.approval.offers.iter())
+                .map(|(choice, rules)| AnswerOffer {
+                    answer: choice.as_str(),
+                    adds: rules.to_string(),
+                })
+                .collect(),
+        }),
     }
 }
 
@@ -79,8 +127,10 @@ mod tests {
         QuestionView {
             id: QuestionId::from_bits(1),
             state: Question {
-                session: SessionId::from_bits(1),
-                idle: Millis(60_000),
+                subject: Subject::Idle {
+                    session: SessionId::from_bits(1),
+                    idle: Millis(60_000),
+                },
                 asked: Wall(now - 3_600_000),
             },
             command: "make".into(),

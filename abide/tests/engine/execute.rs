@@ -52,6 +52,7 @@ async fn answer(engine: &Engine, question: &QuestionView, answer: Answer) -> Out
         question: question.id,
         answer,
         quiet_for: None,
+        because: None,
     };
     let pending = engine.handle.call(Caller::PERSON, request, None).await;
     pending.done().await.expect("the engine runs")
@@ -143,7 +144,7 @@ fn where_nobody_can_be_asked_the_agent_decides() {
         // A person who comes later finds the question.
         let open = engine.handle.published().questions();
         assert_eq!(open.len(), 1, "{open:?}");
-        assert_eq!(open[0].state.session.to_string(), session);
+        assert_eq!(open[0].state.session().to_string(), session);
         engine.kill(&session).await;
     });
 }

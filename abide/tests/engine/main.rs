@@ -6,6 +6,7 @@
 mod harness;
 
 mod execute;
+mod policy;
 mod rejoin;
 mod shell;
 

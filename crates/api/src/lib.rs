@@ -13,6 +13,7 @@ pub mod arguments;
 pub mod cli;
 mod command;
 mod event;
+mod held;
 mod log;
 mod message;
 mod number;
@@ -30,6 +31,7 @@ mod tool;
 
 pub use command::{ExecuteCommandResult, ShellResult, ShellStatus};
 pub use event::{Hello, SessionPulse};
+pub use held::{AnswerOffer, NotStartedResult, NotStartedStatus, QuestionCommand, StartsCommand};
 pub use log::{LogLine, LogLines, LogMatches, LogRange, LogStream, LogStyle};
 pub use message::{DeliveredMessage, Delivery, Message, MessagePage, ReadMessagesResult};
 pub use number::{Id, Seconds};

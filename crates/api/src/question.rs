@@ -4,7 +4,7 @@ use abide_core::{QuestionId, SessionId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Id;
+use crate::{Id, QuestionCommand};
 
 /// A decision that only a person can take.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -15,6 +15,8 @@ pub struct Question {
     pub session_id: Id<SessionId>,
     /// The question.
     pub question: String,
+    /// `idle`: the session is idle, wait longer? `command`: the command was not started, may it run?
+    pub about: &'static str,
     /// Command of the session.
     pub command: String,
     /// Agent that owns the session.
@@ -35,6 +37,9 @@ pub struct Question {
     pub asked_at: u64,
     /// The whole question for people.
     pub text: String,
+    /// Details of a question about a command that was not started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<QuestionCommand>,
 }
 
 /// A question with the state of its session now.
@@ -98,6 +103,8 @@ pub enum QuestionLine {
 pub struct Answered {
     /// Id of the question.
     pub question_id: Id<QuestionId>,
-    /// `yes` or `no`.
+    /// `idle` or `command`.
+    pub about: &'static str,
+    /// `yes` or `no`; about a command `once`, `this agent`, `always here`, `always` or `no`.
     pub answer: &'static str,
 }

@@ -31,8 +31,11 @@ pub struct NewTimer {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "Answer")]
 pub struct QuestionAnswer {
-    /// `yes` or `no`.
+    /// `yes` or `no`. About a command: `once` (or `yes`), `this agent`, `always here`, `always` or `no`, as far as the
+    /// question offers them.
     pub answer: String,
+    /// With `no` about a command: words for the agent.
+    pub because: Option<String>,
     /// With `yes`: seconds for which not to ask about this session again.
     pub quiet_for: Option<f64>,
 }

@@ -5,8 +5,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
-    DeliveredMessage, ErrorCode, ExecuteCommandResult, ReadMessagesResult, ReadTimerResult,
-    ShellResult, TerminalSessionResult, TimerResult,
+    DeliveredMessage, ErrorCode, ExecuteCommandResult, NotStartedResult, ReadMessagesResult,
+    ReadTimerResult, ShellResult, TerminalSessionResult, TimerResult,
 };
 
 /// Result of a tool call. The fields hold the text too, because some clients show a model nothing else.
@@ -31,6 +31,8 @@ pub struct ToolResult<O = ToolOutput> {
 pub enum ToolOutput {
     /// A refused call has its text only.
     None,
+    /// A command that was not started.
+    NotStarted(Box<NotStartedResult>),
     /// `shell`
     Shell(Box<ShellResult>),
     /// `execute_command`

@@ -224,6 +224,16 @@ fn merge_forms(object: &mut Map<String, Value>) {
 
 /// A field that two forms have takes the types of both.
 fn widen(known: &mut Value, other: &Value) {
+    if let (Some(Value::Array(words)), Some(Value::Array(more))) =
+        (known.get_mut("enum"), other.get("enum"))
+    {
+        let new: Vec<Value> = more
+            .iter()
+            .filter(|word| !words.contains(word))
+            .cloned()
+            .collect();
+        words.extend(new);
+    }
     let kinds = |schema: &Value| match &schema["type"] {
         Value::Array(kinds) => kinds.clone(),
         kind => vec![kind.clone()],

@@ -1,5 +1,9 @@
 //! Effects: everything that the core may want done. They are performed in order: record, act, publish, reply.
 
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::held::HeldCommand;
 use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
 use crate::question::Closing;
 use crate::record::Record;
@@ -22,6 +26,15 @@ pub enum Effect {
         call: CallId,
         /// Deadline that the keeper enforces.
         deadline: Option<Millis>,
+    },
+    /// Start a command that a person has approved.
+    StartHeld {
+        /// The new session, for which no keeper is reserved.
+        session: SessionId,
+        /// The command, with its directory, environment and input.
+        held: Arc<HeldCommand>,
+        /// Calls that wait for it.
+        calls: Vec<CallId>,
     },
     /// Kill the tree: SIGTERM, and SIGKILL after the grace period.
     Kill {
@@ -155,11 +168,22 @@ impl Effect {
             | Effect::Publish { .. } => false,
             // The answer of a person waits for the attempt to record it, and is carried out even if that fails.
             Effect::Kill { end, .. } => matches!(end, End::IdleDeclined),
-            Effect::Close { closing, .. } => matches!(closing, Closing::Answered(_)),
+            Effect::Close { closing, .. } => {
+                matches!(closing, Closing::Answered(_) | Closing::Expired)
+            }
+            // A crash after this must not start the command again.
+            Effect::StartHeld { .. } => true,
             Effect::Tell { update, .. } => match update {
                 Update::Accepted(_) | Update::Closed(_, Closing::Withdrawn) => false,
-                Update::Asked(_) | Update::Closed(_, Closing::Answered(_)) => true,
+                Update::Asked(_) | Update::Closed(_, Closing::Answered(_) | Closing::Expired) => {
+                    true
+                }
             },
+            // The question must be durable before the agent is told of it.
+            Effect::Reply {
+                outcome: Outcome::NotStarted(..),
+                ..
+            } => true,
             Effect::Reply { call, outcome } => {
                 // No messages were taken, so nothing was decided.
                 let nothing = matches!(outcome, Outcome::Messages(told, 0) if told.is_empty());
@@ -180,6 +204,7 @@ impl Effect {
         match self {
             Effect::Record(_) => 0,
             Effect::Start { .. }
+            | Effect::StartHeld { .. }
             | Effect::Kill { .. }
             | Effect::ForceKill { .. }
             | Effect::Remove { .. }

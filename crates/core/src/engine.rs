@@ -5,6 +5,7 @@
 
 mod calls;
 mod generations;
+mod held;
 mod idle;
 mod inactivity;
 mod keepers;
@@ -17,7 +18,7 @@ mod timers;
 mod tries;
 mod waits;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::conversation::Conversations;
@@ -32,6 +33,7 @@ use crate::timer::{CompletedBy, StandbyCalls, Timers};
 use crate::undo_log::UndoLog;
 use crate::wait::Wait;
 use generations::{UncommittedCall, UncommittedEvent};
+use held::{HeldWait, Refused};
 use session_state::SessionState;
 
 /// State of all sessions, timers, questions and messages of one daemon.
@@ -43,6 +45,16 @@ pub struct Engine {
     keys: BTreeMap<(Agent, Key), SessionId>,
     waits: BTreeMap<CallId, Wait>,
     questions: Questions,
+    /// Questions about commands that were not started yet, by the session that the command will be.
+    held: BTreeMap<SessionId, QuestionId>,
+    held_waits: BTreeMap<CallId, HeldWait>,
+    /// Commands that a person has approved and whose start is not recorded yet.
+    approved: BTreeMap<SessionId, QuestionId>,
+    /// Commands that will not be started, and the reasons, for calls that ask later. The oldest are forgotten.
+    not_started: BTreeMap<SessionId, Refused>,
+    not_started_order: VecDeque<SessionId>,
+    /// Times of the last questions about commands of each agent.
+    recently_asked: BTreeMap<Agent, VecDeque<Mono>>,
     alarms: BTreeSet<(Mono, Alarm)>,
     watchers: u32,
     /// Until then, calls that waited before the restart may reconnect.
@@ -72,6 +84,7 @@ enum Alarm {
     Inactive(SessionId),
     EndingUndelivered(SessionId),
     Overdue(SessionId),
+    Expired(QuestionId),
 }
 
 /// One call of [`Engine::step`]: the time, and the effects so far.
@@ -118,6 +131,12 @@ impl Engine {
             keys: BTreeMap::new(),
             waits: BTreeMap::new(),
             questions: Questions::new(seed),
+            held: BTreeMap::new(),
+            held_waits: BTreeMap::new(),
+            approved: BTreeMap::new(),
+            not_started: BTreeMap::new(),
+            not_started_order: VecDeque::new(),
+            recently_asked: BTreeMap::new(),
             alarms: BTreeSet::new(),
             watchers: 0,
             take_up_until: Mono::default(),
@@ -173,6 +192,11 @@ impl Engine {
             } => self.session_found(step, session, state, deadline),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(step),
+            Event::Approved {
+                question,
+                session,
+                held,
+            } => self.approved_before(step, question, session, held),
             Event::EndingUndelivered { session } => self.ending_undelivered(step, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::StateLoaded(stored) => self.state_loaded(step, *stored),
@@ -244,7 +268,7 @@ impl Engine {
         Counts {
             sessions: self.sessions.len(),
             running: self.running,
-            waits: self.waits.len(),
+            waits: self.waits.len() + self.held_waits.len(),
             questions: self.questions.len(),
             closed: self.questions.remembered(),
             alarms: self.alarms.len(),
@@ -266,6 +290,7 @@ impl Engine {
                 Alarm::Inactive(session) => self.inactivity_due(step, session),
                 Alarm::EndingUndelivered(session) => self.ending_undelivered_due(step, session),
                 Alarm::Overdue(session) => self.overdue(step, session),
+                Alarm::Expired(question) => self.held_expired(step, question),
             }
         }
         self.timers_due(step);

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::held::HeldCommand;
 use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
 use crate::question::Question;
 use crate::record::StoredState;
@@ -111,6 +112,16 @@ pub enum Event {
         question: QuestionId,
         /// Content of the question.
         state: Question,
+    },
+    /// At start, after [`Recovered`](Event::Recovered): a person has approved this command, and it may not have been
+    /// started.
+    Approved {
+        /// The question.
+        question: QuestionId,
+        /// Session of the command.
+        session: SessionId,
+        /// The command.
+        held: Arc<HeldCommand>,
     },
     /// At start: everything from before was passed. Questions about sessions that are gone are withdrawn
     /// now.

@@ -12,6 +12,14 @@ pub const SESSIONS: usize = 262_144;
 pub const KEPT_SESSIONS: usize = 98_304;
 /// Number of closed questions that are remembered, so that the refusal of a late answer can name the first one.
 pub const CLOSED_QUESTIONS: usize = 1_024;
+/// Maximum number of commands that wait for the answer of a person.
+pub const HELD_COMMANDS: usize = 500;
+/// Maximum number of questions about commands that one agent can cause within [`QUESTION_TIME`].
+pub const QUESTIONS_PER_AGENT: usize = 10;
+/// Time in which the questions of an agent are counted.
+pub const QUESTION_TIME: Millis = Millis::from_secs(60);
+/// Time after which a held command expires.
+pub const HELD_TIME: Millis = Millis::from_secs(24 * 3_600);
 /// Idle limit of `execute_command` and `abide run` if none is given.
 pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
 /// Time after which a call that waits for an answer and reaches no person is handed over, if its session has no idle

@@ -9,7 +9,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::conversation::{Conversations, Released};
-use crate::id::{Agent, CallId, Conversation, IdPermutation, MessageId, SessionId, TimerId};
+use crate::id::{
+    Agent, CallId, Conversation, IdPermutation, MessageId, QuestionId, SessionId, TimerId,
+};
 use crate::time::{Steady, Wall};
 use crate::undo_log::UndoLog;
 
@@ -20,6 +22,8 @@ pub enum About {
     Timer(TimerId),
     /// This session ended while no call waited for it.
     Session(SessionId),
+    /// This question about a held command was answered, or expired, while no call waited for it.
+    Question(QuestionId),
 }
 
 /// Content of a message.

@@ -1,7 +1,9 @@
 //! Questions for people.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 
+use crate::held::HeldCommand;
 use crate::id::{Agent, QuestionId, SessionId};
 use crate::limit;
 use crate::time::{Millis, Wall};
@@ -9,20 +11,62 @@ use crate::time::{Millis, Wall};
 /// Open question. It is recorded before a person is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Session that the question is about.
-    pub session: SessionId,
-    /// Idle time of the session when the question was opened (its idle limit).
-    pub idle: Millis,
+    /// Subject of the question.
+    pub subject: Subject,
     /// Time at which the question was opened.
     pub asked: Wall,
+}
+
+/// Subject of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A session is idle: wait longer?
+    Idle {
+        /// The session.
+        session: SessionId,
+        /// Idle time of the session when the question was opened (its idle limit).
+        idle: Millis,
+    },
+    /// A command was not started yet: may it run?
+    Command {
+        /// Session that the command will be.
+        session: SessionId,
+        /// The command.
+        held: Arc<HeldCommand>,
+    },
+}
+
+impl Question {
+    /// Session that the question is about. That of a command that was not started does not exist yet.
+    pub const fn session(&self) -> SessionId {
+        match self.subject {
+            Subject::Idle { session, .. } | Subject::Command { session, .. } => session,
+        }
+    }
+
+    /// Idle time of a session that is idle.
+    pub const fn idle(&self) -> Option<Millis> {
+        match self.subject {
+            Subject::Idle { idle, .. } => Some(idle),
+            Subject::Command { .. } => None,
+        }
+    }
+
+    /// Command that was not started yet.
+    pub const fn held(&self) -> Option<&Arc<HeldCommand>> {
+        match &self.subject {
+            Subject::Idle { .. } => None,
+            Subject::Command { held, .. } => Some(held),
+        }
+    }
 }
 
 /// Answer of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Continue to wait.
+    /// Continue to wait, or start the command.
     Yes,
-    /// Give up: the tree is killed.
+    /// Give up: the tree is killed, or the command is not started.
     No,
 }
 
@@ -33,6 +77,8 @@ pub enum Closing {
     Answered(Answer),
     /// The question does not matter any more.
     Withdrawn,
+    /// No person answered in time. Only questions about commands expire.
+    Expired,
 }
 
 /// Open questions, and the last closed ones.

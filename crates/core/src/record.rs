@@ -5,6 +5,7 @@ use alloc::collections::BTreeMap;
 
 use alloc::vec::Vec;
 
+use crate::held;
 use crate::id::{IdPermutation, Key, QuestionId};
 use crate::message;
 use crate::question::{Closing, Question};
@@ -29,6 +30,13 @@ pub enum Record {
         closing: Closing,
         /// Time.
         at: Wall,
+    },
+    /// Fact about the held command of a question.
+    Held {
+        /// Id of the question.
+        question: QuestionId,
+        /// The fact.
+        record: held::Record,
     },
     /// Fact about a timer.
     Timer(timer::Record),
@@ -68,7 +76,7 @@ pub fn replay<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<Que
             Record::Closed { question, .. } => {
                 open.remove(question);
             }
-            Record::Timer(_) | Record::Message(_) => {}
+            Record::Held { .. } | Record::Timer(_) | Record::Message(_) => {}
         }
     }
     open

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::held::Approval;
 use crate::id::{Agent, Conversation, Key, QuestionId, SessionId};
 use crate::message::About;
 use crate::question::Answer;
@@ -22,6 +23,15 @@ pub enum Request {
     /// Wait (again) for a session that exists.
     Join {
         /// The session.
+        session: SessionId,
+        /// Way in which this call reaches a person.
+        asking: Asking,
+        /// Time limit of the client: the call is answered before it.
+        standby: Option<Millis>,
+    },
+    /// Wait until a command that a person must approve has been started.
+    JoinStart {
+        /// Session that the command will be.
         session: SessionId,
         /// Way in which this call reaches a person.
         asking: Asking,
@@ -54,6 +64,8 @@ pub enum Request {
         answer: Answer,
         /// After a yes: time during which no question about this session is opened.
         quiet_for: Option<Millis>,
+        /// After a no: words for the agent.
+        because: Option<Arc<str>>,
     },
     /// Request about timers.
     Timer(timer::Request),
@@ -76,6 +88,7 @@ impl Request {
             Request::Run(_)
             | Request::Try(_)
             | Request::Join { .. }
+            | Request::JoinStart { .. }
             | Request::Kill { .. }
             | Request::Extend { .. } => true,
             Request::Timer(_) | Request::ReadMessages { .. } | Request::Answer { .. } => false,
@@ -103,6 +116,8 @@ pub struct Run {
     pub detach: bool,
     /// Idempotency key.
     pub key: Option<Key>,
+    /// A person must approve the command before it is started.
+    pub approval: Option<Arc<Approval>>,
 }
 
 /// Try of a condition's command.

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::held::NotStarted;
 use crate::id::{CallId, QuestionId, SessionId, TimerId};
 use crate::message::ReturnedMessage;
 use crate::time::{Millis, Mono};
@@ -88,6 +89,8 @@ pub enum Outcome {
     Cancelled(SessionId),
     /// The command could not be started.
     Failed(SessionId),
+    /// The command was not started: a person has to answer the question, or has answered it.
+    NotStarted(SessionId, QuestionId, NotStarted),
     /// The limits were moved, or the answer of a person was taken.
     Done,
     /// State of a timer, and the reason of this answer.
@@ -127,6 +130,7 @@ impl Outcome {
             | Outcome::Cancelled(id)
             | Outcome::Failed(id) => Some(*id),
             Outcome::Done
+            | Outcome::NotStarted(..)
             | Outcome::Timer(..)
             | Outcome::Timers(_)
             | Outcome::TimersObserved(_)

@@ -24,6 +24,7 @@ fn run(call: u64, asking: Asking) -> Event {
             standby: None,
             detach: false,
             key: None,
+            approval: None,
         }),
     }
 }
@@ -182,6 +183,7 @@ fn the_last_closed_questions_are_remembered() {
                 question,
                 answer,
                 quiet_for,
+                because: None,
             },
         )
     };

@@ -674,6 +674,7 @@ fn subject(about: About) -> String {
     match about {
         About::Timer(timer) => t(timer),
         About::Session(session) => session.to_string(),
+        About::Question(question) => question.to_string(),
     }
 }
 

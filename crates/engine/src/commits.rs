@@ -63,6 +63,7 @@ impl AfterCommit {
                     }
                 }
                 Record::Message(message::Record::DeliveryBegun { .. })
+                | Record::Held { .. }
                 | Record::Timer(_)
                 | Record::Asked { .. }
                 | Record::Closed { .. } => {}

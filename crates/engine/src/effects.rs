@@ -10,8 +10,9 @@ use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
-    CallId, Effect, Engine, Millis, Now, Outcome, QuestionId, Record, SessionId, Update,
+    CallId, Closing, Effect, Engine, Millis, Now, Outcome, QuestionId, Record, SessionId, Update,
 };
+use abide_output::mask::Mask;
 use tokio::sync::mpsc;
 
 use crate::clock::pause;
@@ -20,6 +21,7 @@ use crate::config::Containment;
 use crate::event_loop::OpenCall;
 use crate::handle::{CallUpdate, Handle, LaunchOptions, Stdin};
 use crate::keepers::RecoveredDetails;
+use crate::policy::audit::AuditEntry;
 use crate::published_state::{QuestionView, SessionView};
 use crate::seams::{KeeperControl, ProbeControl};
 use crate::store::StoreFault;
@@ -142,6 +144,27 @@ impl Performer {
                     let launch = calls.get_mut(&call).and_then(|call| call.launch.take());
                     self.start(engine, session, launch, deadline.map(|d| d.0), now.wall);
                 }
+                Effect::StartHeld {
+                    session,
+                    held,
+                    calls: waiting,
+                } => {
+                    let launch = LaunchOptions::from_bytes(&held.approval.launch);
+                    self.keepers.prepare(session);
+                    self.start(
+                        engine,
+                        session,
+                        launch,
+                        held.deadline.map(|d| d.0),
+                        now.wall,
+                    );
+                    published.insert(session);
+                    self.publish(engine, session);
+                    changed.push(session);
+                    for call in waiting {
+                        self.send_update(calls, call, Update::Accepted(session));
+                    }
+                }
                 Effect::Kill { session, end } => {
                     let grace_ms = (self.handle.config().kill_grace * 1_000.0) as u32;
                     self.keepers
@@ -178,6 +201,9 @@ impl Performer {
                         .lock()
                         .expect("no holder panics")
                         .remove(&question);
+                    if closing == Closing::Expired {
+                        self.audit_expired(question);
+                    }
                     self.handle.published().close_question(question, closing);
                 }
                 // The published state is the one at the end of the turn, so one time is enough.
@@ -324,10 +350,24 @@ impl Performer {
         let Some(question) = engine.question(id).cloned() else {
             return;
         };
-        let Some(session) = engine.session(question.session) else {
+        if let Some(held) = question.held() {
+            let view = Arc::new(QuestionView {
+                id,
+                command: held.command.clone(),
+                agent: held.agent.clone(),
+                ran: Millis(0),
+                last_lines: Vec::new(),
+                facts: None,
+                cpu_percent: 0,
+                state: question.clone(),
+            });
+            self.handle.published().announce_question(view);
+            return;
+        }
+        let Some(session) = engine.session(question.session()) else {
             return;
         };
-        let folder = self.keepers.folder(question.session);
+        let folder = self.keepers.folder(question.session());
         let meta = folder::read_meta(&folder).ok().flatten();
         let first = QuestionView {
             id,
@@ -360,6 +400,22 @@ impl Performer {
             for slot in calls {
                 let _ = slot.try_send(CallUpdate::Asked(view.clone()));
             }
+        });
+    }
+
+    /// Writes that a held command has expired into the audit log.
+    fn audit_expired(&self, question: QuestionId) {
+        let view = self.handle.published().question(question);
+        self.handle.audit().append(AuditEntry {
+            event: "expired".into(),
+            agent: view
+                .as_ref()
+                .map_or_else(String::new, |view| view.agent.0.to_string()),
+            command: view.map_or_else(String::new, |view| {
+                Mask::default().apply(view.command.to_string())
+            }),
+            question_id: Some(question.to_string()),
+            ..AuditEntry::default()
         });
     }
 

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Effect, Engine, Event, Now, Request, SessionId};
+use abide_core::{CallId, Effect, Engine, Event, Now, Request, Run, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{AlarmCause, Clock};
@@ -145,8 +145,13 @@ impl Turns {
 
     fn call(&mut self, now: Now, call: Call) {
         let reserved = match call.request {
+            // A command that a person must approve is started later, if at all.
+            Request::Run(Run {
+                approval: Some(_), ..
+            }) => Some(self.performer.keepers().unused_id()),
             Request::Run(_) | Request::Try(_) => Some(self.reserve()),
             Request::Join { .. }
+            | Request::JoinStart { .. }
             | Request::Kill { .. }
             | Request::Extend { .. }
             | Request::Answer { .. }

@@ -13,6 +13,7 @@ pub mod entropy;
 mod event_loop;
 mod handle;
 pub mod keepers;
+mod launch_bytes;
 pub mod peer;
 pub mod policy;
 mod port_openers;

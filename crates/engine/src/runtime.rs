@@ -75,6 +75,7 @@ impl Runtime {
             store,
             reader,
             questions,
+            approved,
             state,
             conditions,
         } = opened;
@@ -110,7 +111,13 @@ impl Runtime {
             .set_sessions(Arc::new(SessionAccess(handle.clone())));
         let agents = handle.clients().agents();
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
-        let recovered = recovery_events(keepers.recover(), questions, resumable, state);
+        let mut recovered = recovery_events(keepers.recover(), questions, resumable, state);
+        let approved = approved.into_iter();
+        recovered.extend(approved.map(|(question, session, held)| Event::Approved {
+            question,
+            session,
+            held: Arc::new(held),
+        }));
         keepers.fill_pool();
         tokio::spawn(wakers::run(
             handle.clone(),

@@ -20,6 +20,13 @@ pub trait KeeperControl: Send + Sync {
     /// Reserves a keeper. Returns the id of its session.
     fn reserve(&self) -> SessionId;
 
+    /// Id for a session that may be started later. No keeper is reserved for it.
+    fn unused_id(&self) -> SessionId;
+
+    /// Makes a keeper for the session with this id, which [`unused_id`](Self::unused_id) has returned, maybe to an
+    /// earlier daemon.
+    fn prepare(&self, id: SessionId);
+
     /// Returns a reserved keeper that was not used.
     fn release(&self, id: SessionId);
 

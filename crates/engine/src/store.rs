@@ -4,6 +4,7 @@
 mod checkpoint;
 mod damage;
 mod deliveries;
+mod held;
 mod read;
 mod schema;
 mod timer_history;
@@ -21,13 +22,14 @@ use std::time::Duration;
 use abide_core::id::IdPermutation;
 use abide_core::record::StoredState;
 use abide_core::timer::Until;
-use abide_core::{Question, QuestionId, Record, TimerId};
+use abide_core::{HeldCommand, Question, QuestionId, Record, SessionId, TimerId};
 use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
 
 use checkpoint::Checkpointer;
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
+pub use held::CommandAnswer;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;
 pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
@@ -133,6 +135,8 @@ pub struct Opened {
     pub reader: StoreReader,
     /// Open questions.
     pub questions: Vec<(QuestionId, Question)>,
+    /// Commands that a person has approved and whose start is not recorded.
+    pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
     /// Timers and messages.
     pub state: StoredState,
     /// Conditions of the timers.
@@ -143,6 +147,7 @@ pub struct Opened {
 pub(crate) struct Loaded {
     pub id_permutation: IdPermutation,
     pub questions: Vec<(QuestionId, Question)>,
+    pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
     pub state: StoredState,
     pub conditions: Vec<(TimerId, Until)>,
 }
@@ -152,10 +157,12 @@ pub(crate) fn load(db: &mut Connection, boot_id: u128) -> Result<Loaded, StoreFa
     schema::migrate(db)?;
     let id_permutation = schema::ids_key(db).map(|key| IdPermutation { key })?;
     let questions = read::open_questions(db)?;
+    let approved = held::approved(db)?;
     let (state, conditions) = read::stored_state(db, id_permutation, boot_id)?;
     Ok(Loaded {
         id_permutation,
         questions,
+        approved,
         state,
         conditions,
     })
@@ -168,6 +175,7 @@ impl Sqlite {
         let Loaded {
             id_permutation,
             questions,
+            approved,
             state,
             conditions,
         } = load(&mut db, boot_id)?;
@@ -189,6 +197,7 @@ impl Sqlite {
             store: Arc::new(store),
             reader,
             questions,
+            approved,
             state,
             conditions,
         })

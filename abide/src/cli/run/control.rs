@@ -232,10 +232,11 @@ impl RunControl {
     }
 
     async fn answer_prompt(&mut self, answer: PromptAnswer) {
-        let answer = match answer {
+        let answer = match &answer {
             PromptAnswer::Interrupt => return self.interrupt_at_prompt(),
             PromptAnswer::Yes => "yes",
             PromptAnswer::No => "no",
+            PromptAnswer::Words(words) => words,
         };
         let Some(prompt) = self.prompt.take() else {
             return;

@@ -26,8 +26,11 @@ use abide_core::{Agent, Outcome, Refusal, Request, SessionId};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
+use tokio::sync::{Notify, mpsc};
 
-use super::{BadInput, Context, FinishedCall, HeldResources, output, refusal_code, report};
+use super::{
+    BadInput, Context, FinishedCall, HeldResources, ToolStep, output, refusal_code, report,
+};
 use abide_engine::config::Config;
 use abide_engine::{Handle, PendingCall, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
@@ -47,6 +50,16 @@ pub(super) enum Action {
     Signal(SessionRef, i32),
     Kill(SessionRef),
     List(list::List),
+}
+
+impl Action {
+    /// The same start, which waits for a session that was held.
+    pub fn joining(mut self, session: SessionId) -> Self {
+        if let Action::Start(start) = &mut self {
+            start.held = Some(session);
+        }
+        self
+    }
 }
 
 /// Session as the caller named it; the text need not be a valid id.
@@ -205,6 +218,10 @@ type FinishedAction = Result<FinishedCall, Refused>;
 pub(super) struct ActionRunner {
     pub handle: Handle,
     pub context: Context,
+    /// Receiver of the questions about a command that is to be started.
+    pub steps: mpsc::Sender<ToolStep>,
+    /// Notified if the interface cannot reach a person.
+    pub nobody: Arc<Notify>,
 }
 
 impl ActionRunner {

@@ -7,17 +7,18 @@ use abide_api::arguments::{Cols, Rows, StartArgs};
 use abide_api::{ActionResult, ErrorCode};
 use abide_core::terminal_wait::TerminalWait;
 use abide_core::wait::Asking;
-use abide_core::{Millis, Outcome, Request, Run, limit};
+use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 
 use super::read::ending;
 use super::send::LINES;
 use super::{ActionRunner, BadInput, Context, FinishedAction, Refused, unreadable};
 use crate::single_program;
 use crate::tools::args::folder;
-use crate::tools::{key, report};
+use crate::tools::policy::{self, Judged};
+use crate::tools::{ToolStep, key, report};
 use abide_engine::clock::SystemClock;
 use abide_engine::config::Config;
-use abide_engine::{LaunchOptions, SessionView, Stdin};
+use abide_engine::{CallStep, CallUpdate, LaunchOptions, PendingCall, SessionView, Stdin};
 
 /// `TERM` value of the emulated terminal.
 const TERM: &str = "xterm-256color";
@@ -27,6 +28,8 @@ pub(in crate::tools) struct Start {
     launch: LaunchOptions,
     /// The call waits for the first output and returns it.
     pub shows_output: bool,
+    /// Session of the same call, which returned to ask a person.
+    pub held: Option<SessionId>,
 }
 
 pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Result<Start, BadInput> {
@@ -67,6 +70,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
             standby: context.standby,
             detach: true,
             key,
+            approval: None,
         },
         launch: LaunchOptions {
             argv,
@@ -78,6 +82,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
             secrets,
         },
         shows_output: true,
+        held: None,
     })
 }
 
@@ -107,9 +112,29 @@ impl ActionRunner {
     pub(super) async fn start(&self, start: Start) -> Option<FinishedAction> {
         let mut caller = self.caller();
         caller.agent = Some(self.context.agent.clone());
-        let request = Request::Run(start.run);
-        let pending = self.handle.call(caller, request, Some(start.launch)).await;
-        let outcome = pending.done().await?;
+        let (mut run, launch) = (start.run, start.launch);
+        let request = match start.held {
+            Some(session) => Request::JoinStart {
+                session,
+                asking: self.context.asking,
+                standby: self.context.standby,
+            },
+            None => {
+                match policy::judge(&self.handle, &self.context, &run.command, &launch) {
+                    Judged::Start => {}
+                    Judged::Approve(approval) => run.approval = Some(approval),
+                    Judged::Refused(result) => return Some(Ok((*result).into())),
+                }
+                Request::Run(run)
+            }
+        };
+        let pending = self.handle.call(caller, request, Some(launch)).await;
+        let outcome = self.started(pending).await?;
+        if let Outcome::NotStarted(session, question, why) = &outcome {
+            let tool = "execute_command";
+            let held = policy::not_started(&self.handle, tool, *session, *question, why);
+            return Some(Ok(held.into()));
+        }
         if let Outcome::Refused(refusal) = &outcome {
             return Some(Err(Refused::from(refusal)));
         }
@@ -136,6 +161,28 @@ impl ActionRunner {
             alternate_screen: None,
         };
         Some(Ok(self.result(&view, started(&view), action).into()))
+    }
+
+    /// Waits for the start, and passes on questions about the command.
+    async fn started(&self, mut pending: PendingCall) -> Option<Outcome> {
+        loop {
+            let step = tokio::select! {
+                biased;
+                step = pending.next() => step?,
+                () = self.nobody.notified() => {
+                    pending.person_unreachable();
+                    continue;
+                }
+            };
+            let step = match step {
+                CallStep::Done(outcome) => return Some(outcome),
+                CallStep::Update(CallUpdate::Asked(question)) => ToolStep::Asked(question),
+                CallStep::Update(CallUpdate::Closed(question)) => ToolStep::Closed(question),
+                CallStep::Update(CallUpdate::Accepted(_)) => continue,
+            };
+            // A full queue loses a question, never the answer.
+            let _ = self.steps.try_send(step);
+        }
     }
 
     async fn first_output(&self, view: Arc<SessionView>) -> Option<FinishedAction> {

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::String;
 
+use super::people::Given;
 use super::session_state::SessionState;
 use super::{Engine, Step};
 use crate::effect::{Effect, Update};
@@ -51,10 +52,8 @@ impl Engine {
         reserved: Option<SessionId>,
         request: Request,
     ) {
-        if self.waits.contains_key(&call)
-            || self.standby_calls.contains(call)
-            || self.outbox.reads(call)
-        {
+        let waits = self.waits.contains_key(&call) || self.held_waits.contains_key(&call);
+        if waits || self.standby_calls.contains(call) || self.outbox.reads(call) {
             return;
         }
         let Caller {
@@ -64,6 +63,13 @@ impl Engine {
         let taken = match request {
             Request::Run(run) => self.run(step, call, caller, conversation, reserved, run),
             Request::Try(once) => self.try_once(step, call, caller, reserved, once),
+            Request::Join {
+                session,
+                asking,
+                standby,
+            } if self.held.contains_key(&session) || self.not_started.contains_key(&session) => {
+                self.join_held(step, call, &caller, session, asking, standby, Goal::Ended)
+            }
             Request::Join {
                 session,
                 asking,
@@ -80,6 +86,11 @@ impl Engine {
                 };
                 self.wait_for(step, wait)
             }),
+            Request::JoinStart {
+                session,
+                asking,
+                standby,
+            } => self.join_held(step, call, &caller, session, asking, standby, Goal::Started),
             Request::Kill { session, end } => {
                 let owner = self.is_owner(session, &caller, conversation.as_ref());
                 self.kill(step, call, &caller, owner, session, end)
@@ -101,7 +112,15 @@ impl Engine {
                 question,
                 answer,
                 quiet_for,
-            } => self.answered(step, call, &caller, question, answer, quiet_for),
+                because,
+            } => {
+                let given = Given {
+                    answer,
+                    quiet_for,
+                    because,
+                };
+                self.answered(step, call, &caller, question, given)
+            }
             Request::Timer(request) => {
                 let caller = Caller {
                     agent: caller,
@@ -156,6 +175,9 @@ impl Engine {
                 Some(key) if first.command != run.command => Err(Refusal::KeyReused(key)),
                 _ => self.wait_for(step, wait),
             };
+        }
+        if let Some(approval) = run.approval.clone() {
+            return self.hold(step, wait, agent, conversation, run, approval);
         }
         let session = Session {
             agent,
@@ -340,6 +362,7 @@ impl Engine {
     /// Ends the wait of a call whose client is gone. The session and an open question stay.
     pub(super) fn caller_gone(&mut self, step: &mut Step<'_>, call: CallId) {
         self.reader_gone(step, call);
+        self.held_caller_gone(step, call);
         if let Some(wait) = self.end_wait(step, call) {
             self.ending_left(step, wait.session);
             self.release_stranded(step, wait.session);
@@ -351,6 +374,7 @@ impl Engine {
     /// Kills the session because a person interrupted the call that waits for it.
     pub(super) fn interrupted(&mut self, step: &mut Step<'_>, call: CallId) {
         self.wait_interrupted(step, call);
+        self.held_interrupted(step, call);
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };

@@ -6,7 +6,7 @@ use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::id::{QuestionId, SessionId};
 use crate::limit;
-use crate::question::{Closing, Question};
+use crate::question::{Closing, Question, Subject};
 use crate::record::Record;
 use crate::session::{End, Phase};
 use crate::time::Mono;
@@ -100,8 +100,10 @@ impl Engine {
         };
         let beyond = entry.session.bytes;
         let state = Question {
-            session: id,
-            idle: entry.idle_time(step.now.mono),
+            subject: Subject::Idle {
+                session: id,
+                idle: entry.idle_time(step.now.mono),
+            },
             asked: step.now.wall,
         };
         let question = self.questions.open(state.clone());
@@ -130,13 +132,17 @@ impl Engine {
 
     /// Closes an open question. The caller must rearm the idle timer afterwards.
     pub(super) fn close(&mut self, step: &mut Step<'_>, question: QuestionId, closing: Closing) {
-        let Some(id) = self.questions.get(question).map(|state| state.session) else {
+        let Some(state) = self.questions.get(question) else {
             return;
+        };
+        let id = state.session();
+        let agent = match &state.subject {
+            Subject::Idle { session, .. } => self.session(*session).map(|s| s.agent.clone()),
+            Subject::Command { held, .. } => Some(held.agent.clone()),
         };
         if self.open_question_of(id) == Some(question) {
             self.set_idle_timer(id, IdleTimer::Off);
         }
-        let agent = self.session(id).map(|session| session.agent.clone());
         self.questions.close(question, closing, agent);
         step.push(Effect::Record(Record::Closed {
             question,
@@ -145,6 +151,7 @@ impl Engine {
         }));
         step.push(Effect::Close { question, closing });
         self.tell_askers(step, id, Update::Closed(question, closing));
+        self.tell_held(step, question, Update::Closed(question, closing));
     }
 
     fn tell_askers(&self, step: &mut Step<'_>, id: SessionId, update: Update) {

@@ -35,6 +35,7 @@ impl Engine {
         if let Some(end) = kill_reason {
             step.push(Effect::Kill { session: id, end });
         }
+        self.held_started(step, id);
         self.phase_changed(step, id);
     }
 
@@ -47,6 +48,7 @@ impl Engine {
         }
         entry.session.phase = failed;
         self.running -= 1;
+        self.held_started(step, id);
         self.phase_changed(step, id);
     }
 

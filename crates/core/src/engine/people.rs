@@ -1,15 +1,25 @@
 //! People: their answers to questions, and calls whose client can no longer reach a person.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, QuestionId, SessionId};
-use crate::question::{Answer, Closing};
+use crate::question::{Answer, Closing, Question, Subject};
 use crate::request::Refusal;
 use crate::session::End;
 use crate::time::Millis;
 use crate::wait::{Asking, Outcome};
+
+/// Answer of a person, with what belongs to it.
+pub(super) struct Given {
+    pub answer: Answer,
+    /// After a yes: time during which no question about the session is opened.
+    pub quiet_for: Option<Millis>,
+    /// After a no: words for the agent.
+    pub because: Option<Arc<str>>,
+}
 
 impl Engine {
     /// Handles the answer of a person. Only the first answer counts; a later one is refused with the first.
@@ -19,11 +29,21 @@ impl Engine {
         call: CallId,
         caller: &Option<Agent>,
         question: QuestionId,
-        answer: Answer,
-        quiet_for: Option<Millis>,
+        given: Given,
     ) -> Result<(), Refusal> {
-        let session = self.answerable(caller, question)?;
-        let idle = self.question(question).map(|state| state.idle);
+        let Given {
+            answer,
+            quiet_for,
+            because,
+        } = given;
+        let state = self.answerable(caller, question)?.clone();
+        let (session, idle) = (state.session(), state.idle());
+        if let Some(held) = state.held() {
+            self.command_answered(step, question, session, held.clone(), answer, because)?;
+            let outcome = Outcome::Done;
+            step.push(Effect::Reply { call, outcome });
+            return Ok(());
+        }
         self.close(step, question, Closing::Answered(answer));
         match answer {
             Answer::Yes => {
@@ -45,16 +65,23 @@ impl Engine {
         Ok(())
     }
 
-    /// Session of an open question that this caller may answer.
+    /// Open question that this caller may answer.
     fn answerable(
         &self,
         caller: &Option<Agent>,
         question: QuestionId,
-    ) -> Result<SessionId, Refusal> {
+    ) -> Result<&Question, Refusal> {
         let own = |owner: Option<&Agent>| caller.is_none() || caller.as_ref() == owner;
         if let Some(state) = self.questions.get(question) {
-            if own(self.session(state.session).map(|session| &session.agent)) {
-                return Ok(state.session);
+            let may_answer = match &state.subject {
+                Subject::Idle { session, .. } => own(self.session(*session).map(|s| &s.agent)),
+                Subject::Command { held, .. } => match held.approval.person_only {
+                    true => caller.is_none(),
+                    false => own(Some(&held.agent)),
+                },
+            };
+            if may_answer {
+                return Ok(state);
             }
         } else if let Some((closing, owner)) = self.questions.closed(question)
             && own(owner.as_ref())
@@ -66,6 +93,7 @@ impl Engine {
 
     /// Handles that the client of a call cannot reach a person.
     pub(super) fn person_unreachable(&mut self, step: &mut Step<'_>, call: CallId) {
+        self.person_unreachable_for_held(step, call);
         let Some(wait) = self.waits.get_mut(&call) else {
             return;
         };
@@ -88,11 +116,12 @@ impl Engine {
             let asked: Vec<SessionId> = self
                 .questions
                 .iter()
-                .map(|(_, state)| state.session)
+                .map(|(_, state)| state.session())
                 .collect();
             for id in asked {
                 self.release_stranded(step, id);
             }
+            self.release_stranded_held(step);
         }
     }
 }

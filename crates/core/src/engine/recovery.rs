@@ -59,7 +59,11 @@ impl Engine {
             .map(|(question, state)| (question, state.clone()))
             .collect();
         for (question, state) in open {
-            let id = state.session;
+            let id = state.session();
+            if let Some(held) = state.held() {
+                self.held_recovered(step, question, id, held);
+                continue;
+            }
             match self.sessions.get(&id) {
                 Some(entry) if still_idle(entry, &state, step) => {
                     let beyond = entry.session.bytes;
@@ -214,7 +218,12 @@ fn still_idle(entry: &SessionState, asked: &Question, step: &Step<'_>) -> bool {
         Phase::Running {
             quiet_since,
             ending: None,
-        } => entry.question().is_none() && step.now.mono.since(quiet_since) >= asked.idle,
+        } => {
+            entry.question().is_none()
+                && asked
+                    .idle()
+                    .is_some_and(|idle| step.now.mono.since(quiet_since) >= idle)
+        }
         Phase::Running { .. }
         | Phase::Starting
         | Phase::Leftover { .. }

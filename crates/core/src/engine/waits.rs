@@ -45,7 +45,8 @@ impl Engine {
     }
 
     pub(super) fn has_room_to_wait(&self) -> Result<(), Refusal> {
-        if self.waits.len() + self.standby_calls.len() + self.outbox.waiting() < limit::WAITS {
+        let waits = self.waits.len() + self.held_waits.len();
+        if waits + self.standby_calls.len() + self.outbox.waiting() < limit::WAITS {
             return Ok(());
         }
         let sentence = format!(
@@ -114,6 +115,7 @@ impl Engine {
 
     /// Answers a call whose standby is over. An open question stays open.
     pub(super) fn standby_over(&mut self, step: &mut Step<'_>, call: CallId) {
+        self.held_standby_over(step, call);
         let Some(wait) = self.waits.get(&call) else {
             return;
         };

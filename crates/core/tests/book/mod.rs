@@ -41,7 +41,7 @@ impl Book {
         match record {
             Record::Timer(record) => self.timer(record),
             Record::Message(record) => self.message(record),
-            Record::Asked { .. } | Record::Closed { .. } => {}
+            Record::Asked { .. } | Record::Closed { .. } | Record::Held { .. } => {}
         }
     }
 

@@ -116,6 +116,7 @@ impl Sim {
             detach,
             key: (self.random.chance(40))
                 .then(|| Key(self.random.pick(&keys).expect("one").into())),
+            approval: None,
         };
         let kind = if detach { Kind::Detached } else { Kind::Run };
         self.call(kind, asking, standby, Request::Run(run));
@@ -192,6 +193,7 @@ impl Sim {
             question,
             answer,
             quiet_for: quiet.then(|| Millis(self.random.below(60_000))),
+            because: None,
         };
         self.call(Kind::Answer(question), Asking::Never, None, request);
     }

@@ -96,6 +96,9 @@ impl Sim {
                     self.name_session(*call, *session);
                 }
                 abide_core::Request::Answer { .. } => {}
+                abide_core::Request::JoinStart { .. } => {
+                    unreachable!("held commands have transcripts")
+                }
                 abide_core::Request::Timer(_)
                 | abide_core::Request::Try(_)
                 | abide_core::Request::ReadMessages { .. } => {
@@ -183,7 +186,7 @@ impl Sim {
 
     /// A question was put: not early, not for nothing, not twice.
     pub(super) fn check_asked(&mut self, question: QuestionId, state: &Question) {
-        let id = state.session;
+        let id = state.session();
         let new = self.asked.insert(question, id).is_none();
         assert!(
             new && !self.closed.contains_key(&question),
@@ -194,14 +197,15 @@ impl Sim {
             self.tally.count("ask while no call waits");
         }
         assert_eq!(state.asked, self.now.wall);
+        let idle = state.idle().expect("a question about idleness");
         let life = &self.lives[&id];
-        let patient = self.now.mono.since(life.patient_since) >= state.idle;
-        if life.idle == Some(state.idle) && patient {
-            self.check_idle(id, state.idle);
+        let patient = self.now.mono.since(life.patient_since) >= idle;
+        if life.idle == Some(idle) && patient {
+            self.check_idle(id, idle);
         } else {
             self.tally.count("ask before the client's limit");
             assert!(self.is_before_a_cut(id), "{id}: not its idle limit");
-            self.check_nearly_idle(id, state.idle);
+            self.check_nearly_idle(id, idle);
         }
     }
 
@@ -264,6 +268,7 @@ impl Sim {
             Closing::Answered(Answer::Yes) => "yes",
             Closing::Answered(Answer::No) => "no",
             Closing::Withdrawn => "withdrawn",
+            Closing::Expired => unreachable!("held commands have transcripts"),
         });
         let open = self.asked.contains_key(&question);
         let first = self.closed.insert(question, closing).is_none();
@@ -275,7 +280,7 @@ impl Sim {
             match closing {
                 Closing::Answered(Answer::Yes) => life.patient_since = now,
                 Closing::Answered(Answer::No) => life.decided = true,
-                Closing::Withdrawn => {}
+                Closing::Withdrawn | Closing::Expired => {}
             }
         }
     }
@@ -359,11 +364,11 @@ impl Sim {
         for (id, state) in &open {
             let session = self
                 .engine
-                .session(state.session)
+                .session(state.session())
                 .map(|session| &session.phase);
             let runs = matches!(session, Some(Phase::Running { ending: None, .. }));
             assert!(runs, "{id} is open, and its session does not run");
-            assert_eq!(self.engine.open_question_of(state.session), Some(*id));
+            assert_eq!(self.engine.open_question_of(state.session()), Some(*id));
         }
         let counts = self.engine.counts();
         let waiting = self.calls.len();
@@ -448,9 +453,9 @@ impl Sim {
         for (question, state) in self.engine.questions() {
             let known = self
                 .engine
-                .session(state.session)
+                .session(state.session())
                 .map(|session| session.bytes);
-            let keeper = &self.keepers[&state.session];
+            let keeper = &self.keepers[&state.session()];
             let unseen = Some(keeper.bytes) > known && now.since(keeper.quiet_since) > SLACK;
             assert!(
                 !unseen,

@@ -51,6 +51,7 @@ impl Sim {
             Effect::Start {
                 session, deadline, ..
             } => self.start(session, deadline),
+            Effect::StartHeld { .. } => unreachable!("held commands have transcripts"),
             Effect::Kill { session, end } => {
                 self.tally.count("kill");
                 self.check_kill(session, end);
@@ -127,7 +128,9 @@ impl Sim {
                 question, closing, ..
             } => self.check_closed(*question, *closing),
             Record::Message(_) => self.tally.count("message"),
-            Record::Timer(_) => unreachable!("there are no timers here"),
+            Record::Timer(_) | Record::Held { .. } => {
+                unreachable!("there are no timers and no held commands here")
+            }
         }
         self.records.push(record);
     }

@@ -38,6 +38,7 @@ impl Sim {
                 assert_eq!(self.keepers[id].truth, Truth::Failed, "{call:?}");
                 "failed"
             }
+            Outcome::NotStarted(..) => unreachable!("held commands have transcripts"),
             Outcome::Done => match call.kind {
                 Kind::Extend(idle) => self.extended(&call, idle),
                 Kind::Answer(question) => self.check_answerer(&call, question),

@@ -1,10 +1,13 @@
 //! From a line to what it means.
 
+use std::sync::Arc;
+
+use abide_core::held::{Approval, HeldCommand};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::{
     Agent, Answer, Asking, CallId, Conversation, End, Ending, Event, Exit, Key, Millis, Mono,
-    Question, QuestionId, Request, Run, Session, SessionId, Try,
+    Question, QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
 };
 
 use super::Stage;
@@ -95,12 +98,28 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
             let number: u64 = parse(name.strip_prefix('q').unwrap_or_default())?;
             let question = QuestionId::from_bits(900 + number);
             stage.name_of(question);
-            let state = Question {
-                session: words.session()?,
-                idle: words.time("idle")?.ok_or("idle= is missing")?,
-                asked: stage.now.wall,
+            let session = words.session()?;
+            let asked = ago_wall(stage.now.wall, words.time("ago")?);
+            let subject = match words.time("idle")? {
+                Some(idle) => Subject::Idle { session, idle },
+                None => Subject::Command {
+                    session,
+                    held: Arc::new(held(words)?),
+                },
             };
+            let state = Question { subject, asked };
             Event::Reopened { question, state }
+        }
+        "approved" => {
+            let name = words.next()?;
+            let number: u64 = parse(name.strip_prefix('q').unwrap_or_default())?;
+            let question = QuestionId::from_bits(900 + number);
+            stage.name_of(question);
+            Event::Approved {
+                question,
+                session: words.session()?,
+                held: Arc::new(held(words)?),
+            }
         }
         "recovered" => Event::Recovered,
         "forgotten" => Event::Forgotten {
@@ -128,6 +147,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             standby: words.time("standby")?,
             detach: words.flag("detach"),
             key: words.value("key").map(|key| Key(key.into())),
+            approval: words.approval()?,
         }),
         "try" => Request::Try(Try {
             command: words.next()?.into(),
@@ -136,6 +156,11 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
             deadline: Millis::from_secs(60),
         }),
         "join" => Request::Join {
+            session: words.session()?,
+            asking: words.asking()?,
+            standby: words.time("standby")?,
+        },
+        "join_start" => Request::JoinStart {
             session: words.session()?,
             asking: words.asking()?,
             standby: words.time("standby")?,
@@ -162,6 +187,7 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
                     other => return Err(format!("neither yes nor no: {other}")),
                 },
                 quiet_for: words.time("quiet")?,
+                because: words.value("because").map(Into::into),
             }
         }
         other => return Err(format!("no such request: {other}")),
@@ -217,6 +243,25 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         state,
         deadline,
     })
+}
+
+/// Held command of an earlier daemon.
+fn held(words: &mut Words) -> Result<HeldCommand, String> {
+    let approval = words.approval()?.ok_or("approve= is missing")?;
+    Ok(HeldCommand {
+        agent: Agent("ann".into()),
+        conversation: None,
+        command: words.next()?.into(),
+        deadline: None,
+        idle: None,
+        inactivity: None,
+        key: words.value("key").map(|key| Key(key.into())),
+        approval,
+    })
+}
+
+fn ago_wall(wall: Wall, time: Option<Millis>) -> Wall {
+    Wall(wall.0 - time.unwrap_or_default().0)
 }
 
 fn ending(words: &mut Words) -> Result<Ending, String> {
@@ -323,6 +368,30 @@ impl Words {
             None => Ok(Asking::Never),
             Some(other) => Err(format!("no such asking: {other}")),
         }
+    }
+
+    /// Approval that a command needs: `approve=here`, or `approve=person` for one that only a person can give.
+    fn approval(&mut self) -> Result<Option<Arc<Approval>>, String> {
+        let Some(way) = self.value("approve") else {
+            return Ok(None);
+        };
+        let asking = match way.as_str() {
+            "here" | "person" => Asking::Here,
+            "returning" => Asking::ByReturning,
+            "elsewhere" => Asking::Elsewhere,
+            other => return Err(format!("no such approval: {other}")),
+        };
+        let launch = self.value("launch").unwrap_or_default();
+        Ok(Some(Arc::new(Approval {
+            launch: launch.into_bytes().into(),
+            asking,
+            folder: "/".into(),
+            part: "".into(),
+            rule: "".into(),
+            why: "".into(),
+            offers: Vec::new(),
+            person_only: way == "person",
+        })))
     }
 
     fn end(&mut self) -> Result<Option<End>, String> {

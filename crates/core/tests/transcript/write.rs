@@ -1,29 +1,41 @@
 //! From an effect to a line.
 
+use abide_core::held::{self, NotStarted, WhyHeld};
 use abide_core::message::{self, About};
 use abide_core::session::Phase;
 use abide_core::{
     Answer, Closing, Effect, Ending, Engine, Exit, Millis, Outcome, QuestionId, Record, Refusal,
-    SessionId, Update, WhyRunning,
+    SessionId, Subject, Update, WhyRunning,
 };
 
 use super::Stage;
 
 pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
     match effect {
-        Effect::Record(Record::Asked { question, state }) => format!(
-            "record asked {} about {} idle={}",
-            named(*question, stage),
-            name(state.session),
-            state.idle
-        ),
+        Effect::Record(Record::Asked { question, state }) => {
+            let about = match &state.subject {
+                Subject::Idle { session, idle } => format!("{} idle={idle}", name(*session)),
+                Subject::Command { session, held } => {
+                    format!("{} command={:?}", name(*session), held.command)
+                }
+            };
+            format!("record asked {} about {about}", named(*question, stage))
+        }
+        Effect::Record(Record::Held { question, record }) => {
+            let record = match record {
+                held::Record::Approved { session } => format!("approved {}", name(*session)),
+                held::Record::Declined { because } => format!("declined {because:?}"),
+                held::Record::Started => "started".into(),
+            };
+            format!("record {} {record}", named(*question, stage))
+        }
         Effect::Record(Record::Closed {
             question, closing, ..
         }) => format!("record {} {}", named(*question, stage), closed(*closing)),
         Effect::Record(Record::Message(message::Record::Posted {
             agent, content: of, ..
         })) => {
-            let about = subject(of.about);
+            let about = subject(of.about, stage);
             let of = of.conversation.as_ref();
             let of = of.map_or(String::new(), |of| format!(" in {}", of.0));
             format!("record a message to {}{of} about {about}", agent.0)
@@ -41,6 +53,18 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         } => {
             let deadline = deadline.map_or(String::new(), |time| format!(" deadline={time}"));
             format!("start {} for {}{deadline}", name(*session), call.0)
+        }
+        Effect::StartHeld {
+            session,
+            held,
+            calls,
+        } => {
+            let calls: Vec<u64> = calls.iter().map(|call| call.0).collect();
+            format!(
+                "start held {} {:?} for {calls:?}",
+                name(*session),
+                held.command
+            )
         }
         Effect::Kill { session, end } => format!("kill {} end={}", name(*session), end.as_str()),
         Effect::ForceKill { session, end } => {
@@ -122,10 +146,11 @@ fn name(session: SessionId) -> String {
     known.map_or(session.to_string(), |n| format!("s{n}"))
 }
 
-fn subject(about: About) -> String {
+fn subject(about: About, stage: &mut Stage) -> String {
     match about {
         About::Session(session) => name(session),
         About::Timer(timer) => timer.to_string(),
+        About::Question(question) => named(question, stage),
     }
 }
 
@@ -141,6 +166,7 @@ fn closed(closing: Closing) -> &'static str {
         Closing::Answered(Answer::Yes) => "answered yes",
         Closing::Answered(Answer::No) => "answered no",
         Closing::Withdrawn => "withdrawn",
+        Closing::Expired => "expired",
     }
 }
 
@@ -168,6 +194,20 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         Outcome::Declined(session, idle) => format!("declined {} idle={idle}", name(*session)),
         Outcome::Cancelled(session) => format!("cancelled {}", name(*session)),
         Outcome::Failed(session) => format!("failed {}", name(*session)),
+        Outcome::NotStarted(session, question, why) => {
+            let why = match why {
+                NotStarted::Held(WhyHeld::NobodyToAsk) => "held, nobody to ask".into(),
+                NotStarted::Held(WhyHeld::Standby) => "held, standby is over".into(),
+                NotStarted::Declined(because) => format!("declined {because:?}"),
+                NotStarted::Expired => "expired".into(),
+                NotStarted::Withdrawn => "withdrawn".into(),
+            };
+            format!(
+                "not started {} {}: {why}",
+                name(*session),
+                named(*question, stage)
+            )
+        }
         Outcome::Done => "done".into(),
         Outcome::Timer(..)
         | Outcome::Timers(_)

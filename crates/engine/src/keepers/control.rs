@@ -16,6 +16,14 @@ impl KeeperControl for Arc<Keepers> {
         Keepers::reserve(self)
     }
 
+    fn unused_id(&self) -> SessionId {
+        Keepers::unused_id(self)
+    }
+
+    fn prepare(&self, id: SessionId) {
+        Keepers::start_keeper_for(self, id);
+    }
+
     fn release(&self, id: SessionId) {
         Keepers::release(self, id);
     }

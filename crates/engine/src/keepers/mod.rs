@@ -381,6 +381,12 @@ impl Keepers {
     /// Starts a keeper under a new id.
     fn start_keeper(self: &Arc<Self>) -> SessionId {
         let id = self.unused_id();
+        self.start_keeper_for(id);
+        id
+    }
+
+    /// Starts a keeper for a session with this id.
+    fn start_keeper_for(self: &Arc<Self>, id: SessionId) {
         match self.make(&self.folder(id)) {
             Ok(stream) => self.adopt(id, stream, true),
             Err(e) => {
@@ -388,7 +394,6 @@ impl Keepers {
                 *self.keeper_fault.lock().expect("no holder panics") = Some(keeper_fault(&e));
             }
         }
-        id
     }
 
     /// Reassigns a keeper whose session is over to a new session id, as an idle keeper. This is far cheaper than

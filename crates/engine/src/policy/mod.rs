@@ -225,6 +225,23 @@ impl PolicyStore {
         }
     }
 
+    /// Adds the rules of an answer that a question has as text.
+    pub fn remember_text(
+        &self,
+        choice: Choice,
+        text: &str,
+        conversation: Option<&Conversation>,
+    ) -> io::Result<()> {
+        let rules = settings::read_remembered(text, &self.home).map_err(io::Error::other)?;
+        let mut rules = rules;
+        if choice == Choice::ThisAgent {
+            for rule in &mut rules {
+                rule.source = Source::Granted(conversation.cloned());
+            }
+        }
+        self.remember(choice, &rules)
+    }
+
     /// Removes a rule that "always" has written. `false`: there is none of this name.
     pub fn remove(&self, name: &str) -> io::Result<bool> {
         let mut removed = false;
@@ -293,9 +310,12 @@ impl Judgement {
     }
 }
 
-/// Rule as its file has it, for people.
-pub fn shown_rule(rule: &Rule) -> String {
-    settings::shown_rule(rule)
+/// Rules as their file has them. Empty if there are none.
+pub fn shown_rules(rules: &[Rule]) -> String {
+    match rules.is_empty() {
+        true => String::new(),
+        false => settings::shown_rules(rules),
+    }
 }
 
 fn unused_name(rules: &[Rule]) -> String {

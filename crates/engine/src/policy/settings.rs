@@ -135,19 +135,16 @@ pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Vec<Rule>, Stri
 
 /// Text of the file of rules that "always" has written.
 pub(super) fn write_remembered(rules: &[Rule]) -> String {
-    let raw = RawRemembered {
-        rule: rules.iter().map(raw_rule).collect(),
-    };
-    let rules = toml::to_string(&raw).unwrap_or_default();
+    let rules = shown_rules(rules);
     format!(
         "# Written by abide: answers \"always\" of a person. `abide policy remove NAME` removes a rule.\n\n{rules}"
     )
 }
 
-/// Rule as its file has it, for people.
-pub(super) fn shown_rule(rule: &Rule) -> String {
+/// Rules as their file has them.
+pub(super) fn shown_rules(rules: &[Rule]) -> String {
     let raw = RawRemembered {
-        rule: vec![raw_rule(rule)],
+        rule: rules.iter().map(raw_rule).collect(),
     };
     toml::to_string(&raw).unwrap_or_default()
 }

@@ -252,6 +252,7 @@ fn open_without_database(boot_id: u128, why: &str) -> Result<Opened, StoreFault>
         store: Arc::new(NoDatabase(why.to_owned())),
         reader: StoreReader::new(db, in_memory()?, id_permutation),
         questions: Vec::new(),
+        approved: Vec::new(),
         state,
         conditions,
     })

@@ -10,36 +10,48 @@ use abide_core::time::{Millis, Steady, Wall};
 use abide_core::timer::{
     self, Anchor, CompletedBy, Countdown, Kind, State, Status, Timer, Until, WaitMode,
 };
-use abide_core::{Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, TimerId};
+use abide_core::{
+    Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, Subject, TimerId,
+};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::deliveries::{self, Delivery};
+use super::held::{self, CommandAnswer};
 use super::write::TOLD_BY_CALL;
 use super::{StoreFault, in_transaction};
 
 /// Questions that are not closed.
 pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
-    let mut rows =
-        db.prepare("SELECT id, session, idle_ms, asked_ms FROM question WHERE closing IS NULL")?;
+    let mut rows = db.prepare(
+        "SELECT id, session, idle_ms, asked_ms, command, launch FROM question WHERE closing IS NULL",
+    )?;
     let found = rows.query_map([], |row| {
         let (id, session): (String, String) = (row.get(0)?, row.get(1)?);
         let (idle, asked): (u64, u64) = (row.get(2)?, row.get(3)?);
-        Ok((id, session, idle, asked))
+        let (command, launch): (Option<String>, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
+        Ok((id, session, idle, asked, command, launch))
     })?;
     let mut open = Vec::new();
     for row in found {
-        let (id, session, idle, asked) = row?;
-        if let (Ok(id), Ok(session)) = (id.parse(), session.parse::<SessionId>()) {
-            let (idle, asked) = (Millis(idle), Wall(asked));
-            open.push((
-                id,
-                Question {
+        let (id, session, idle, asked, command, launch) = row?;
+        let (Ok(id), Ok(session)) = (id.parse(), session.parse::<SessionId>()) else {
+            continue;
+        };
+        let subject = match command {
+            None => Subject::Idle {
+                session,
+                idle: Millis(idle),
+            },
+            Some(text) => match held::command(&text, launch.unwrap_or_default()) {
+                Some(command) => Subject::Command {
                     session,
-                    idle,
-                    asked,
+                    held: Arc::new(command),
                 },
-            ));
-        }
+                None => continue,
+            },
+        };
+        let asked = Wall(asked);
+        open.push((id, Question { subject, asked }));
     }
     Ok(open)
 }
@@ -256,7 +268,13 @@ fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> 
 
 fn subject(about: &str) -> Option<About> {
     let session = about.parse().map(About::Session);
-    about.parse().map(About::Timer).or(session).ok()
+    let question = about.parse().map(About::Question);
+    about
+        .parse()
+        .map(About::Timer)
+        .or(session)
+        .or(question)
+        .ok()
 }
 
 /// Reader of stored timers, messages and questions.
@@ -519,6 +537,11 @@ impl StoreReader {
         )?;
         let found = select.query_row([id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)));
         Ok(found.optional()?)
+    }
+
+    /// What became of a question about a command.
+    pub fn command_answer(&self, id: QuestionId) -> Result<Option<CommandAnswer>, StoreFault> {
+        held::answer(&self.db(), id)
     }
 
     pub(super) fn db(&self) -> MutexGuard<'_, Connection> {

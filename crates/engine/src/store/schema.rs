@@ -112,6 +112,10 @@ const MIGRATIONS: &[&str] = &[
     CREATE INDEX timer_change_of ON timer_change (timer);
     CREATE TRIGGER timer_deleted AFTER DELETE ON timer
         BEGIN DELETE FROM timer_change WHERE timer = old.number; END;",
+    // Questions about commands that were not started: the command, what is needed to start it, and the words of a no.
+    "ALTER TABLE question ADD COLUMN command TEXT;
+    ALTER TABLE question ADD COLUMN launch BLOB;
+    ALTER TABLE question ADD COLUMN because TEXT;",
 ];
 
 /// Applies the migrations that are missing. Refuses a schema of a later version.

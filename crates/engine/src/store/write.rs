@@ -7,7 +7,7 @@ use abide_core::time::{Millis, Wall};
 use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
 use rusqlite::{Connection, params};
 
-use super::{StoreFault, in_transaction, timer_history};
+use super::{StoreFault, held, in_transaction, timer_history};
 use abide_session::crash_point;
 
 /// Maximum of rows that one prune removes, so that it never blocks a turn for long.
@@ -28,13 +28,17 @@ fn rows(transaction: &Connection, records: &[Record]) -> Result<(), StoreFault> 
     for record in records {
         match record {
             Record::Asked { question, state } => {
+                let held = state.held();
                 transaction.execute(
-                    "INSERT OR REPLACE INTO question (id, session, idle_ms, asked_ms) VALUES (?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO question (id, session, idle_ms, asked_ms, command, launch) \
+                     VALUES (?, ?, ?, ?, ?, ?)",
                     params![
                         question.to_string(),
-                        state.session.to_string(),
-                        state.idle.0,
-                        state.asked.0
+                        state.session().to_string(),
+                        state.idle().unwrap_or_default().0,
+                        state.asked.0,
+                        held.map(|held| held::text(held)),
+                        held.map(|held| held.approval.launch.as_ref()),
                     ],
                 )?;
             }
@@ -47,7 +51,12 @@ fn rows(transaction: &Connection, records: &[Record]) -> Result<(), StoreFault> 
                     "UPDATE question SET closing = ?, closed_ms = ? WHERE id = ? AND closing IS NULL",
                     params![closing_word(*closing), at.0, question.to_string()],
                 )?;
+                if *closing != Closing::Answered(Answer::Yes) {
+                    let started = abide_core::held::Record::Started;
+                    held::write(transaction, *question, &started)?;
+                }
             }
+            Record::Held { question, record } => held::write(transaction, *question, record)?,
             Record::Timer(record) => timer(transaction, record)?,
             Record::Message(record) => message(transaction, record)?,
         }
@@ -77,6 +86,13 @@ fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str)
                 ["message.seen.pre", "message.seen.post"]
             }
             Record::Closed { .. } => ["question.close.pre", "question.close.post"],
+            Record::Held { record, .. } => match record {
+                abide_core::held::Record::Approved { .. } => {
+                    ["held.approve.pre", "held.approve.post"]
+                }
+                abide_core::held::Record::Started => ["held.start.pre", "held.start.post"],
+                abide_core::held::Record::Declined { .. } => continue,
+            },
             Record::Message(message::Record::Posted { .. })
             | Record::Timer(timer::Record::Acted { .. } | timer::Record::Anchored(_))
             | Record::Asked { .. } => continue,
@@ -258,6 +274,7 @@ fn message(transaction: &Connection, record: &message::Record) -> Result<(), Sto
             let about = match content.about {
                 About::Timer(timer) => timer.to_string(),
                 About::Session(session) => session.to_string(),
+                About::Question(question) => question.to_string(),
             };
             transaction.prepare_cached(
                 "INSERT INTO message (number, id, agent, about, made_ms, told_ms, conversation, \
@@ -328,6 +345,7 @@ pub fn closing_word(closing: Closing) -> &'static str {
         Closing::Answered(Answer::Yes) => "yes",
         Closing::Answered(Answer::No) => "no",
         Closing::Withdrawn => "withdrawn",
+        Closing::Expired => "expired",
     }
 }
 
@@ -381,9 +399,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut db = database(&folder);
         db.execute_batch(
-            "INSERT INTO question VALUES ('old', 's', 1, 1, 'yes', 1);
-             INSERT INTO question VALUES ('young', 's', 1, 1, 'yes', 5);
-             INSERT INTO question VALUES ('open', 's', 1, 1, NULL, NULL);",
+            "INSERT INTO question (id, session, idle_ms, asked_ms, closing, closed_ms)
+             VALUES ('old', 's', 1, 1, 'yes', 1), ('young', 's', 1, 1, 'yes', 5), ('open', 's', 1, 1, NULL, NULL);",
         )
         .expect("rows");
         assert_eq!(prune(&mut db, 2).expect("tidied"), 1);

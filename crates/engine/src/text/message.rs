@@ -2,11 +2,13 @@
 
 use abide_core::message::About;
 use abide_core::timer::Kind;
-use abide_core::{Millis, TimerId};
+use abide_core::{Millis, QuestionId, TimerId};
+use abide_output::mask::Mask;
+use abide_output::printable::one_line;
 
 use super::{ending_line, last_lines, rounded, rounded_elapsed, seconds, short_command};
 use crate::Handle;
-use crate::store::TimerRow;
+use crate::store::{CommandAnswer, TimerRow};
 
 /// Delay from which the completion of a timer says that it was late.
 const LATE: Millis = Millis::from_secs(1);
@@ -17,6 +19,10 @@ pub fn message_text(handle: &Handle, about: About) -> String {
         About::Timer(id) => {
             let row = handle.store_reader().timer(id).ok().flatten();
             timer_message(id, row.as_ref())
+        }
+        About::Question(id) => {
+            let answer = handle.store_reader().command_answer(id).ok().flatten();
+            held_message(id, answer.as_ref())
         }
         About::Session(id) => {
             let Some(view) = handle.published().session(id) else {
@@ -34,6 +40,47 @@ pub fn message_text(handle: &Handle, about: About) -> String {
             }
             text
         }
+    }
+}
+
+/// The text of a message about a held command.
+fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
+    let Some(answer) = answer else {
+        return format!("[System] Question '{id}' about a held command is closed.");
+    };
+    let command = one_line(&Mask::default().apply(answer.command.clone()));
+    let (session, command) = (&answer.session, shortened(&command));
+    match answer.closing.as_str() {
+        "yes" => format!(
+            "[System] Your held command was allowed and has been started: session '{session}'.\nCommand: {command}"
+        ),
+        "no" => {
+            let because = match &answer.because {
+                Some(words) => format!("\nThe person says: {}", one_line(words)),
+                None => String::new(),
+            };
+            format!(
+                "[System] A person refused your held command (question '{id}'). Nothing was run.\nCommand: \
+                 {command}{because}"
+            )
+        }
+        "expired" => format!(
+            "[System] Your held command has expired: nobody answered question '{id}' within a day. Nothing was \
+             run.\nCommand: {command}"
+        ),
+        _ => format!(
+            "[System] Question '{id}' about your held command was withdrawn. Nothing was run.\nCommand: {command}"
+        ),
+    }
+}
+
+/// Characters of a command in a message.
+const COMMAND_CHARS: usize = 500;
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(COMMAND_CHARS) {
+        None => text.to_owned(),
+        Some((cut, _)) => format!("{}…", &text[..cut]),
     }
 }
 

@@ -23,6 +23,9 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
         Refusal::QuestionClosed(id, Closing::Withdrawn) => {
             format!("Question '{id}' was withdrawn: it no longer matters")
         }
+        Refusal::QuestionClosed(id, Closing::Expired) => {
+            format!("Question '{id}' has expired: nobody answered it within a day")
+        }
         Refusal::KeyReused(key) => format!(
             "`idempotency_key` '{}' was used for another command already; use a new one",
             key.0.strip_prefix("given:").unwrap_or(&key.0)

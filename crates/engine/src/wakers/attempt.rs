@@ -198,6 +198,7 @@ impl Attempt {
             standby: Some(ACCEPTED_AFTER),
             detach: false,
             key: Some(Key(format!("wake:{}:{last}:{tries}", config.id()).into())),
+            approval: None,
         };
         let mut env = config::environment();
         env.retain(|(name, _)| {

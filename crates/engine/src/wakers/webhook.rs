@@ -88,6 +88,10 @@ fn payload(handle: &Handle, row: &MessageRow) -> Value {
             data["session_id"] = json!(session.to_string());
             "session.ended"
         }
+        About::Question(question) => {
+            data["question_id"] = json!(question.to_string());
+            "question.closed"
+        }
     };
     json!({"type": kind, "timestamp": timestamp::rfc3339(row.made.0), "data": data})
 }

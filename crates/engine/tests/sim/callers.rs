@@ -84,6 +84,7 @@ impl World {
             key: dice
                 .chance(20)
                 .then(|| Key(format!("k{}", dice.below(3)).into())),
+            approval: None,
         };
         Plan {
             launch: Some(LaunchOptions::plain(
@@ -141,6 +142,7 @@ impl World {
                 false => Answer::No,
             },
             quiet_for: None,
+            because: None,
         };
         record_plan(Caller::PERSON, request, Some(0))
     }
@@ -311,6 +313,7 @@ impl World {
             Outcome::Failed(id) => self.book.told_ending(*id),
             Outcome::Running(_, WhyRunning::Standby) => tally.count("standby over"),
             Outcome::Running(..) => tally.count("handed over"),
+            Outcome::NotStarted(..) => unreachable!("no call needs an approval here"),
             Outcome::Done => {
                 if let Request::Answer { question, .. } = request {
                     tally.count("answered");

@@ -167,6 +167,12 @@ impl KeeperControl for Connections {
         SessionId::from_bits(self.0.dice.bits())
     }
 
+    fn unused_id(&self) -> SessionId {
+        self.reserve()
+    }
+
+    fn prepare(&self, _: SessionId) {}
+
     fn release(&self, _: SessionId) {}
 
     fn start(&self, id: SessionId, launch: Launch) {

@@ -109,6 +109,7 @@ fn run(idle: Option<Millis>) -> Request {
         standby: None,
         detach: false,
         key: None,
+        approval: None,
     })
 }
 

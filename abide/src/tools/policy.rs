@@ -1,0 +1,427 @@
+//! Policy at the tools: commands of agents are judged before they are started, and answers of people are carried out.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use abide_api::{ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput, ToolResult};
+use abide_core::held::{Approval, NotStarted, WhyHeld};
+use abide_core::policy::{Action, Choice, Reason};
+use abide_core::request::Caller;
+use abide_core::{
+    Agent, Answer, Asking, Conversation, Millis, Outcome, QuestionId, Request, SessionId,
+};
+use abide_engine::policy::audit::AuditEntry;
+use abide_engine::policy::{JudgedCommand, shown_rules};
+use abide_engine::{Handle, LaunchOptions};
+use abide_output::mask::Mask;
+use abide_output::printable::one_line;
+
+use super::{BadInput, Context};
+
+/// Longest reason of a person for a no, in characters.
+const BECAUSE_CHARS: usize = 2_000;
+
+/// Judgement about a command of an agent.
+pub(crate) enum Judged {
+    /// The command may be started.
+    Start,
+    /// A person has to approve it first.
+    Approve(Arc<Approval>),
+    /// The command is refused.
+    Refused(Box<ToolResult>),
+}
+
+/// Caller of a command that is judged.
+pub(crate) struct Judge<'a> {
+    pub agent: &'a Agent,
+    pub conversation: Option<&'a Conversation>,
+    pub workspace: &'a Path,
+    /// Way in which the call reaches a person.
+    pub asking: Asking,
+}
+
+/// Judges the command of a tool call. A person's own commands are not judged.
+pub(crate) fn judge(
+    handle: &Handle,
+    context: &Context,
+    command: &str,
+    launch: &LaunchOptions,
+) -> Judged {
+    if context.sees_all {
+        return Judged::Start;
+    }
+    let judge = Judge {
+        agent: &context.agent,
+        conversation: context.conversation.as_ref(),
+        workspace: &context.root,
+        asking: context.asking,
+    };
+    judge.judge(handle, command, launch)
+}
+
+/// Judges the command of a condition. It runs again and again, so nobody can be asked about it.
+pub(crate) fn judge_condition(
+    handle: &Handle,
+    context: &Context,
+    command: &str,
+    folder: &Path,
+) -> Result<(), BadInput> {
+    let launch = LaunchOptions::plain(folder.to_owned(), Vec::new(), None, Arc::default());
+    match judge(handle, context, command, &launch) {
+        Judged::Start => Ok(()),
+        Judged::Refused(result) => Err(BadInput(result.text)),
+        Judged::Approve(approval) => Err(BadInput(format!(
+            "REFUSED: {} (rule: {}). Nothing was run: the command of a condition runs without a person, so it must not \
+             need an answer.",
+            approval.why, approval.rule
+        ))),
+    }
+}
+
+impl Judge<'_> {
+    pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> Judged {
+        let judged = handle.policy().judge(JudgedCommand {
+            agent: self.agent,
+            conversation: self.conversation,
+            folder: &launch.cwd,
+            workspace: self.workspace,
+            command,
+        });
+        let entry = |event: &str| AuditEntry {
+            event: event.into(),
+            agent: self.agent.0.to_string(),
+            folder: launch.cwd.to_string_lossy().into_owned(),
+            command: Mask::of(launch.secrets.clone()).apply(command.to_owned()),
+            ..AuditEntry::default()
+        };
+        let judged = match judged {
+            Ok(judged) => judged,
+            Err(broken) => {
+                handle.audit().append(AuditEntry {
+                    why: Some(broken.to_string()),
+                    ..entry("broken")
+                });
+                return Judged::Refused(Box::new(refused(
+                    format!(
+                        "REFUSED: the policy cannot be used: {}. Nothing was run. A person has to correct the file.",
+                        one_line(&broken.to_string())
+                    ),
+                    None,
+                )));
+            }
+        };
+        let (action, reason) = (judged.decision.action, judged.decision.reason.as_ref());
+        // A command that no rule is about leaves no trace here: its session is its record.
+        let unnamed = otherwise(command, action);
+        let reason = match (reason, action) {
+            (None, Action::Allow) => return Judged::Start,
+            (None, Action::Ask | Action::Deny) => &unnamed,
+            (Some(reason), _) => reason,
+        };
+        let mask = Mask::of(launch.secrets.clone());
+        handle.audit().append(AuditEntry {
+            rule: Some(reason.name.clone()).filter(|name| !name.is_empty()),
+            why: Some(reason.why.clone()),
+            commands: judged
+                .commands()
+                .into_iter()
+                .map(|part| mask.apply(part))
+                .collect(),
+            ..entry(action.as_str())
+        });
+        match action {
+            Action::Allow => Judged::Start,
+            Action::Deny => Judged::Refused(Box::new(refused_by(reason))),
+            Action::Ask => self.approve(launch, reason, &judged.offers),
+        }
+    }
+
+    fn approve(
+        &self,
+        launch: &LaunchOptions,
+        reason: &Reason,
+        offers: &[abide_core::policy::Offer],
+    ) -> Judged {
+        let offers = offers.iter();
+        Judged::Approve(Arc::new(Approval {
+            launch: launch.to_bytes().into(),
+            asking: match self.asking {
+                Asking::Never => Asking::Elsewhere,
+                asking => asking,
+            },
+            folder: launch.cwd.to_string_lossy().into(),
+            part: reason.part.as_str().into(),
+            rule: reason.rule.as_str().into(),
+            why: reason.why.as_str().into(),
+            offers: offers
+                .map(|offer| (offer.choice, shown_rules(&offer.rules).into()))
+                .collect(),
+            person_only: reason.person_only,
+        }))
+    }
+}
+
+/// Reason of a decision about commands that no rule names.
+fn otherwise(command: &str, action: Action) -> Reason {
+    let word = match action {
+        Action::Deny => "the configuration refuses commands that no rule names",
+        Action::Allow | Action::Ask => "the configuration asks before commands that no rule names",
+    };
+    Reason {
+        part: command.into(),
+        name: String::new(),
+        rule: "otherwise".into(),
+        why: word.into(),
+        instead: None,
+        person_only: false,
+    }
+}
+
+/// Refusal by a rule.
+fn refused_by(reason: &Reason) -> ToolResult {
+    let mut text = format!(
+        "REFUSED: {}{}. Nothing was run.",
+        reason.why,
+        by_rule(&reason.rule)
+    );
+    if let Some(instead) = &reason.instead {
+        text.push_str(" Instead: ");
+        text.push_str(instead);
+    }
+    refused(
+        text,
+        Some(reason.name.clone()).filter(|name| !name.is_empty()),
+    )
+}
+
+fn by_rule(rule: &str) -> String {
+    match rule {
+        "" => String::new(),
+        rule => format!(" (rule: {rule})"),
+    }
+}
+
+fn refused(text: String, rule: Option<String>) -> ToolResult {
+    not_started_result(
+        ErrorCode::Forbidden.into(),
+        text,
+        NotStartedStatus::Refused,
+        |fields| {
+            fields.rule = rule;
+        },
+    )
+}
+
+fn not_started_result(
+    error: Option<ErrorCode>,
+    text: String,
+    status: NotStartedStatus,
+    fill: impl FnOnce(&mut NotStartedResult),
+) -> ToolResult {
+    let mut fields = NotStartedResult {
+        status,
+        question_id: None,
+        session_id: None,
+        rule: None,
+    };
+    fill(&mut fields);
+    ToolResult {
+        error,
+        ..ToolResult::new(text, ToolOutput::NotStarted(Box::new(fields)))
+    }
+}
+
+/// Result of a call whose command was not started. `tool` is the tool that can wait for it.
+pub(crate) fn not_started(
+    handle: &Handle,
+    tool: &str,
+    session: SessionId,
+    question: QuestionId,
+    why: &NotStarted,
+) -> ToolResult {
+    let (status, error, text) = match why {
+        NotStarted::Held(why) => {
+            let text = held_text(handle, tool, session, question, *why);
+            (NotStartedStatus::Held, None, text)
+        }
+        NotStarted::Declined(because) => {
+            let because = because.as_ref();
+            let because =
+                because.map_or_else(String::new, |words| format!(": {}", one_line(words)));
+            let text = format!("REFUSED: a person said no{because}. Nothing was run.");
+            (NotStartedStatus::Refused, Some(ErrorCode::Forbidden), text)
+        }
+        NotStarted::Expired => {
+            let text = format!(
+                "EXPIRED: nobody answered question '{question}' within a day. Nothing was run."
+            );
+            (NotStartedStatus::Expired, Some(ErrorCode::Conflict), text)
+        }
+        NotStarted::Withdrawn => {
+            let text = "command execution cancelled by user. Nothing was run.".to_owned();
+            (NotStartedStatus::Withdrawn, Some(ErrorCode::Conflict), text)
+        }
+    };
+    not_started_result(error, text, status, |fields| {
+        fields.question_id = Some(Id(question));
+        fields.session_id = (status == NotStartedStatus::Held).then_some(Id(session));
+    })
+}
+
+fn held_text(
+    handle: &Handle,
+    tool: &str,
+    session: SessionId,
+    question: QuestionId,
+    why: WhyHeld,
+) -> String {
+    let view = handle.published().question(question);
+    let approval = view.as_ref().and_then(|view| view.state.held());
+    let reason = approval.map_or_else(
+        || "a person has to allow it".to_owned(),
+        |held| format!("{}{}", held.approval.why, by_rule(&held.approval.rule)),
+    );
+    let now = match why {
+        WhyHeld::NobodyToAsk => "nobody can be asked now",
+        WhyHeld::Standby => "nobody has answered yet",
+    };
+    format!(
+        "HELD: {reason}. Nothing was run yet: a person has to allow this command, and {now}. Question '{question}' stays \
+         open for a day; after a yes the command runs once, as session '{session}', and a message tells you. Do not run \
+         it again: do something else, or wait for it with {tool} {{\"session_id\": \"{session}\"}}."
+    )
+}
+
+/// Answer of a person.
+#[derive(Debug)]
+pub(crate) struct GivenAnswer {
+    pub choice: Choice,
+    /// Words for the agent, after a no.
+    pub because: Option<String>,
+    /// After a yes about an idle session: time during which it is not asked about again.
+    pub quiet_for: Option<Millis>,
+}
+
+impl GivenAnswer {
+    /// Answer in words: `yes` is `once`, and `no, because …` has the reason in it.
+    pub fn parse(words: &str) -> Option<Self> {
+        let words = words.trim();
+        let lower = words.to_lowercase();
+        let (choice, because) = match lower.as_str() {
+            "yes" => (Choice::Once, None),
+            word => match Choice::ALL
+                .into_iter()
+                .find(|choice| choice.as_str() == word)
+            {
+                Some(choice) => (choice, None),
+                None => {
+                    let rest = lower
+                        .strip_prefix("no, because")
+                        .or_else(|| lower.strip_prefix("no because"))?;
+                    let from = words.len() - rest.len();
+                    let because = words.get(from..)?.trim();
+                    (
+                        Choice::No,
+                        Some(because.to_owned()).filter(|words| !words.is_empty()),
+                    )
+                }
+            },
+        };
+        Some(GivenAnswer {
+            choice,
+            because,
+            quiet_for: None,
+        })
+    }
+
+    fn answer(&self) -> Answer {
+        match self.choice {
+            Choice::No => Answer::No,
+            Choice::Once | Choice::ThisAgent | Choice::AlwaysHere | Choice::Always => Answer::Yes,
+        }
+    }
+}
+
+/// Fault of an answer that was not taken, or only in part.
+pub(crate) enum AnswerFault {
+    /// The question does not have this answer.
+    NotOffered(String),
+    /// The engine refused the answer.
+    Refused(abide_core::Refusal),
+    /// The answer counts, but its rule could not be written.
+    NotRemembered(String),
+    /// The daemon is stopping.
+    Stopping,
+}
+
+/// Gives the answer of a person to the engine, and keeps the rules that it adds. `by` is the channel of the answer.
+pub(crate) async fn answer(
+    handle: &Handle,
+    caller: Caller,
+    question: QuestionId,
+    given: GivenAnswer,
+    by: &str,
+) -> Result<(), AnswerFault> {
+    let view = handle.published().question(question);
+    let held = view.as_ref().and_then(|view| view.state.held().cloned());
+    let mut rules = None;
+    match &held {
+        Some(held) => {
+            let offers = &held.approval.offers;
+            let Some((_, text)) = offers.iter().find(|(choice, _)| *choice == given.choice) else {
+                let words: Vec<&str> = offers.iter().map(|(choice, _)| choice.as_str()).collect();
+                return Err(AnswerFault::NotOffered(words.join(", ")));
+            };
+            rules = Some(text.clone());
+            let mask = Mask::default();
+            handle.audit().append(AuditEntry {
+                event: "answered".into(),
+                agent: held.agent.0.to_string(),
+                folder: held.approval.folder.to_string(),
+                command: mask.apply(held.command.to_string()),
+                question_id: Some(question.to_string()),
+                answer: Some(given.choice.as_str().into()),
+                why: given.because.clone(),
+                by: Some(by.into()),
+                added: Some(text.to_string())
+                    .filter(|text| !text.is_empty())
+                    .into_iter()
+                    .collect(),
+                ..AuditEntry::default()
+            });
+        }
+        // An idle session: yes or no.
+        None if view.is_some() && !matches!(given.choice, Choice::Once | Choice::No) => {
+            return Err(AnswerFault::NotOffered("yes, no".into()));
+        }
+        None => {}
+    }
+    let request = Request::Answer {
+        question,
+        answer: given.answer(),
+        quiet_for: given.quiet_for,
+        because: given.because.as_ref().map(|words| {
+            let words: String = words.chars().take(BECAUSE_CHARS).collect();
+            words.into()
+        }),
+    };
+    let pending = handle.call(caller, request, None).await;
+    match pending.done().await {
+        None => return Err(AnswerFault::Stopping),
+        Some(Outcome::Refused(refusal)) => return Err(AnswerFault::Refused(refusal)),
+        Some(_) => {}
+    }
+    if let (Some(held), Some(text)) = (held, rules)
+        && !text.is_empty()
+    {
+        let kept = handle
+            .policy()
+            .remember_text(given.choice, &text, held.conversation.as_ref());
+        kept.map_err(|fault| {
+            AnswerFault::NotRemembered(format!(
+                "the command is started, but the rule could not be written: {fault}"
+            ))
+        })?;
+    }
+    Ok(())
+}

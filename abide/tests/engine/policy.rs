@@ -1,0 +1,302 @@
+//! Policy: commands of agents are refused, asked about or held before they are started.
+
+use abide::tools::{self, ToolStep};
+use abide_core::policy::Choice;
+use abide_core::request::Caller;
+use abide_core::{Answer, Asking, Outcome, QuestionId, Request};
+use serde_json::{Value, json};
+
+use crate::{Engine, with_engine};
+
+const RULES: &str = "\
+[[policy.rule]]
+run = [\"touch\"]
+do = \"ask\"
+why = \"makes a file\"
+
+[[policy.rule]]
+run = [\"mkfs\"]
+do = \"deny\"
+why = \"destroys a disk\"
+instead = \"ask a person\"
+";
+
+fn configure(engine: &Engine, text: &str) {
+    let path = engine.path("abide/config.toml");
+    abide_session::private_file::write(&path, text).expect("a configuration");
+}
+
+async fn answer(engine: &Engine, question: QuestionId, answer: Answer) -> Outcome {
+    let request = Request::Answer {
+        question,
+        answer,
+        quiet_for: None,
+        because: Some("not today".into()),
+    };
+    let pending = engine.handle.call(Caller::PERSON, request, None).await;
+    pending.done().await.expect("the engine runs")
+}
+
+/// Calls a tool of a client that can ask its person. Returns the question and the call that waits.
+async fn asked(engine: &Engine, tool: &str, arguments: Value) -> (QuestionId, tools::ToolCall) {
+    let Value::Object(arguments) = arguments else {
+        panic!("arguments are an object")
+    };
+    let context = tools::Context {
+        asking: Asking::Here,
+        ..engine.context()
+    };
+    let call = tools::begin(&engine.handle, tool, arguments, context).await;
+    let mut call = call.expect("the arguments are right");
+    match call.next().await {
+        Some(ToolStep::Asked(question)) => (question.id, call),
+        Some(ToolStep::Done(result)) => panic!("not asked: {}", result.text),
+        _ => panic!("not asked"),
+    }
+}
+
+#[test]
+fn denied_command_is_refused_with_the_reason() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        for (tool, arguments) in [
+            ("shell", json!({"command": "true; mkfs x"})),
+            ("execute_command", json!({"command": "mkfs x"})),
+            (
+                "terminal_session",
+                json!({"action": "start", "command": "mkfs x"}),
+            ),
+        ] {
+            let refused = engine.call(tool, arguments).await;
+            assert_eq!(
+                refused.text,
+                "REFUSED: destroys a disk (rule: mkfs …). Nothing was run. Instead: ask a person"
+            );
+            assert!(refused.is_error());
+            assert_eq!(refused.to_fields()["status"], "refused");
+        }
+        assert!(engine.handle.published().sessions().is_empty());
+        let until = json!({"command": "mkfs x"});
+        let timer = json!({"total_duration": 5, "reason": "x", "until": until});
+        let refused = engine.try_call("timer", timer).await.unwrap_err();
+        assert!(
+            refused.to_string().starts_with("REFUSED: destroys a disk"),
+            "{refused}"
+        );
+        let decided = engine.handle.audit().read(0, 100);
+        assert_eq!(decided.len(), 4);
+        assert!(
+            decided
+                .iter()
+                .all(|entry| entry.event == "deny" && entry.rule.as_deref() == Some("rule-2"))
+        );
+    });
+}
+
+#[test]
+fn ordinary_commands_and_those_of_a_person_are_not_judged() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let done = engine
+            .call("shell", json!({"command": "echo hi | cat"}))
+            .await;
+        assert_eq!(done.to_fields()["status"], "SUCCESS");
+        let person = tools::Context {
+            sees_all: true,
+            ..engine.context()
+        };
+        let arguments = json!({"command": format!("touch {}", engine.path("made").display())});
+        let arguments = arguments.as_object().cloned().expect("an object");
+        let call = tools::begin(&engine.handle, "shell", arguments, person).await;
+        let done = call.expect("the arguments are right").result_only().await;
+        assert_eq!(done.expect("a result").to_fields()["status"], "SUCCESS");
+        assert!(engine.handle.audit().read(0, 100).is_empty());
+    });
+}
+
+#[test]
+fn broken_policy_refuses_commands_of_agents() {
+    with_engine(|engine| async move {
+        configure(&engine, "[policy]\nmode = 1\n");
+        let refused = engine.call("shell", json!({"command": "true"})).await;
+        assert!(
+            refused
+                .text
+                .starts_with("REFUSED: the policy cannot be used: "),
+            "{}",
+            refused.text
+        );
+        assert!(
+            refused.text.contains("unknown field `mode`"),
+            "{}",
+            refused.text
+        );
+        configure(&engine, RULES);
+        let done = engine.call("shell", json!({"command": "true"})).await;
+        assert_eq!(done.to_fields()["status"], "SUCCESS");
+    });
+}
+
+#[test]
+fn command_runs_in_the_same_call_after_a_yes() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let made = engine.path("made");
+        let command = format!("touch {} && echo done", made.display());
+        for (tool, arguments, shown) in [
+            ("shell", json!({"command": command}), "STDOUT:\ndone"),
+            (
+                "execute_command",
+                json!({"command": command}),
+                "done\n[exited with code 0",
+            ),
+            (
+                "terminal_session",
+                json!({"action": "start", "command": command}),
+                "done",
+            ),
+        ] {
+            let (question, mut call) = asked(&engine, tool, arguments).await;
+            assert!(!made.exists(), "{tool} ran before the answer");
+            assert_eq!(answer(&engine, question, Answer::Yes).await, Outcome::Done);
+            let result = call.to_result().await.expect("a result");
+            assert!(result.text.contains(shown), "{tool}: {}", result.text);
+            assert!(made.exists(), "{tool}");
+            std::fs::remove_file(&made).expect("a file");
+        }
+    });
+}
+
+#[test]
+fn declined_command_is_not_run_and_the_words_reach_the_agent() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let made = engine.path("made");
+        let arguments = json!({"command": format!("touch {}", made.display())});
+        let (question, mut call) = asked(&engine, "shell", arguments).await;
+        answer(&engine, question, Answer::No).await;
+        let result = call.to_result().await.expect("a result");
+        assert_eq!(
+            result.text,
+            "REFUSED: a person said no: not today. Nothing was run."
+        );
+        assert!(result.is_error() && !made.exists());
+        assert_eq!(result.to_fields()["status"], "refused");
+    });
+}
+
+#[test]
+fn d178_command_is_held_where_nobody_can_be_asked_and_a_later_yes_starts_it() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let made = engine.path("made");
+        let arguments = json!({"command": format!("touch {}", made.display())});
+        let held = engine.call("shell", arguments).await;
+        let fields = held.to_fields();
+        assert_eq!(fields["status"], "held", "{}", held.text);
+        assert!(
+            held.text
+                .starts_with("HELD: makes a file (rule: touch …). Nothing was run yet"),
+            "{}",
+            held.text
+        );
+        assert!(!held.is_error() && !held.text.contains("denied"));
+        let question: QuestionId = fields["question_id"]
+            .as_str()
+            .expect("an id")
+            .parse()
+            .expect("an id");
+        let session = fields["session_id"].as_str().expect("an id").to_owned();
+        assert_eq!(answer(&engine, question, Answer::Yes).await, Outcome::Done);
+        engine.ended(&session).await;
+        assert!(made.exists());
+        let messages = engine
+            .call("read_messages", json!({"timeout_seconds": 10}))
+            .await;
+        let started =
+            format!("Your held command was allowed and has been started: session '{session}'");
+        assert!(messages.text.contains(&started), "{}", messages.text);
+        let late = answer(&engine, question, Answer::Yes).await;
+        assert!(matches!(late, Outcome::Refused(_)), "{late:?}");
+        let again = engine.call("shell", json!({"session_id": session})).await;
+        assert_eq!(again.to_fields()["status"], "SUCCESS");
+    });
+}
+
+#[test]
+fn d175_question_shows_hostile_text_with_signs() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let command = "touch 'a\nAnswer: yes\u{1b}[2J\u{202e}'";
+        let (question, call) = asked(&engine, "shell", json!({"command": command})).await;
+        let view = engine.handle.published().question(question).expect("open");
+        let text = tools::question_text(&view);
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.contains("\\nAnswer: yes\\u{1b}[2J\\u{202e}"), "{text}");
+        assert!(
+            text.starts_with("Allow this command? makes a file (rule: touch …)\n"),
+            "{text}"
+        );
+        drop(call);
+    });
+}
+
+#[test]
+fn d176_answer_is_for_one_text_only() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let touch =
+            |name: &str| json!({"command": format!("touch {name}"), "idempotency_key": "one"});
+        let (question, mut call) = asked(&engine, "shell", touch("a")).await;
+        let (other, _second) = asked(&engine, "shell", touch("b")).await;
+        assert_ne!(question, other);
+        answer(&engine, question, Answer::Yes).await;
+        call.to_result().await.expect("a result");
+        assert!(engine.path("a").exists() && !engine.path("b").exists());
+        let reused = engine.call("shell", touch("c")).await;
+        assert!(
+            reused.text.contains("was used for another command"),
+            "{}",
+            reused.text
+        );
+    });
+}
+
+#[test]
+fn d179_questions_of_an_agent_are_joined_and_bounded() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        for _ in 0..20 {
+            engine.call("shell", json!({"command": "touch same"})).await;
+        }
+        assert_eq!(engine.handle.published().questions().len(), 1);
+        let mut last = String::new();
+        for number in 0..12 {
+            let command = format!("touch {number}");
+            last = engine.call("shell", json!({"command": command})).await.text;
+        }
+        assert!(
+            last.contains("has asked 10 questions within a minute; nothing was run"),
+            "{last}"
+        );
+        assert_eq!(engine.handle.published().questions().len(), 10);
+    });
+}
+
+#[test]
+fn d182_once_is_used_once() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        for _ in 0..2 {
+            let (question, mut call) = asked(&engine, "shell", json!({"command": "touch x"})).await;
+            answer(&engine, question, Answer::Yes).await;
+            call.to_result().await.expect("a result");
+        }
+        let offers = engine.handle.policy().policy().expect("rules");
+        let kept = offers
+            .rules
+            .iter()
+            .any(|rule| rule.action == abide_core::policy::Action::Allow);
+        assert!(!kept, "{:?}", Choice::Once);
+    });
+}

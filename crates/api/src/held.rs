@@ -1,0 +1,71 @@
+//! Commands that the policy refuses, or that a person has to allow.
+
+use abide_core::{QuestionId, SessionId};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::Id;
+
+/// Fields of the result of a command that was not started.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct NotStartedResult {
+    pub status: NotStartedStatus,
+    /// Question that a person has to answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<Id<QuestionId>>,
+    /// Session that a held command will be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<Id<SessionId>>,
+    /// Name of the rule that decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+}
+
+/// Status of a command that was not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum NotStartedStatus {
+    /// A rule or a person refused it.
+    Refused,
+    /// It is started when a person says yes.
+    Held,
+    /// Nobody answered within a day.
+    Expired,
+    /// Its call was interrupted.
+    Withdrawn,
+}
+
+/// Result of a tool that starts commands.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum StartsCommand<T> {
+    /// The command was started.
+    Started(T),
+    /// The command was not started.
+    NotStarted(NotStartedResult),
+}
+
+/// Command of a question.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct QuestionCommand {
+    /// Working directory.
+    pub folder: String,
+    /// Part of the command line that asks.
+    pub part: String,
+    /// Rule that asks. Empty: the text itself is the reason.
+    pub rule: String,
+    /// Reason of the question.
+    pub why: String,
+    /// Answers that can be given.
+    pub answers: Vec<AnswerOffer>,
+}
+
+/// Answer that can be given to a question about a command.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct AnswerOffer {
+    /// `once`, `this agent`, `always here`, `always` or `no`.
+    pub answer: &'static str,
+    /// Rules that the answer adds, as TOML. Empty: none.
+    pub adds: String,
+}

@@ -1,0 +1,522 @@
+//! Commands that a person must approve: the question, the calls that wait for its answer, and the start.
+//!
+//! The command has the id of its session from the beginning, so a command is started at most once, also by another
+//! daemon. The start waits for the commit of the answer.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::session_state::SessionState;
+use super::{Alarm, Engine, Step};
+use crate::effect::{Effect, Update};
+use crate::held::{self, Approval, HeldCommand, NotStarted, WhyHeld};
+use crate::id::{Agent, CallId, Conversation, Key, QuestionId, SessionId};
+use crate::limit;
+use crate::message::{self, About};
+use crate::question::{Answer, Closing, Question, Subject};
+use crate::record::Record;
+use crate::request::{Refusal, Run};
+use crate::session::{Phase, Session, StartedBy};
+use crate::time::{Millis, Mono, Wall};
+use crate::wait::{Asking, Goal, Outcome, Wait};
+
+/// Call that waits for the answer of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HeldWait {
+    question: QuestionId,
+    /// Way in which the call reaches a person who can answer.
+    asking: Asking,
+    /// Time at which the call is answered at the latest.
+    until: Mono,
+    /// Wait for the session, which begins when the command is started.
+    wait: Wait,
+}
+
+/// Command that will not be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    question: QuestionId,
+    agent: Agent,
+    why: NotStarted,
+}
+
+impl Engine {
+    /// Opens a question about a command, or joins the one that is open about an equal command of the same agent.
+    /// `wait` is the wait for its session.
+    pub(super) fn hold(
+        &mut self,
+        step: &mut Step<'_>,
+        wait: Wait,
+        agent: Agent,
+        conversation: Option<Conversation>,
+        run: Run,
+        approval: Arc<Approval>,
+    ) -> Result<(), Refusal> {
+        self.has_room_to_wait()?;
+        let asking = match approval.person_only {
+            true => Asking::Elsewhere,
+            false => approval.asking,
+        };
+        let limit = run.deadline.or(run.idle).unwrap_or(limit::DEADLINE_DEFAULT);
+        let until = step.now.mono + limit;
+        let equal = self.equal_question(&agent, &run, &approval);
+        let (question, session) = match equal {
+            Some(open) => open,
+            None => {
+                self.may_ask(step.now.mono, &agent)?;
+                let held = HeldCommand {
+                    agent,
+                    conversation,
+                    command: run.command,
+                    deadline: run.deadline,
+                    idle: run.idle,
+                    inactivity: run.inactivity,
+                    key: run.key,
+                    approval,
+                };
+                (self.ask_about(step, wait.session, held), wait.session)
+            }
+        };
+        let wait = Wait { session, ..wait };
+        self.wait_for_answer(step, question, asking, until, wait);
+        Ok(())
+    }
+
+    /// Open question about the same command with the same launch data, or under the same key.
+    fn equal_question(
+        &self,
+        agent: &Agent,
+        run: &Run,
+        approval: &Approval,
+    ) -> Option<(QuestionId, SessionId)> {
+        self.held.iter().find_map(|(session, question)| {
+            let held = self.questions.get(*question)?.held()?;
+            let equal = held.command == run.command && held.approval.launch == approval.launch;
+            (held.agent == *agent && equal).then_some((*question, *session))
+        })
+    }
+
+    /// Refuses a question if there are too many, of this agent or of all.
+    fn may_ask(&mut self, now: Mono, agent: &Agent) -> Result<(), Refusal> {
+        if self.held.len() >= limit::HELD_COMMANDS {
+            let limit = limit::HELD_COMMANDS;
+            return Err(Refusal::TooMany(format!(
+                "too many commands wait for the answer of a person (limit {limit}); nothing was run"
+            )));
+        }
+        let is_recent = |at: &Mono| now.since(*at) < limit::QUESTION_TIME;
+        self.recently_asked.retain(|_, times| {
+            times.retain(is_recent);
+            !times.is_empty()
+        });
+        let times = self.recently_asked.entry(agent.clone()).or_default();
+        if times.len() >= limit::QUESTIONS_PER_AGENT {
+            let limit = limit::QUESTIONS_PER_AGENT;
+            return Err(Refusal::TooMany(format!(
+                "this agent has asked {limit} questions within a minute; nothing was run. Wait for answers, or do \
+                 something that needs none"
+            )));
+        }
+        times.push_back(now);
+        Ok(())
+    }
+
+    fn ask_about(
+        &mut self,
+        step: &mut Step<'_>,
+        session: SessionId,
+        held: HeldCommand,
+    ) -> QuestionId {
+        let asked = step.now.wall;
+        let subject = Subject::Command {
+            session,
+            held: Arc::new(held),
+        };
+        let state = Question { subject, asked };
+        let question = self.questions.open(state.clone());
+        self.held.insert(session, question);
+        self.set_expiry(step, question, asked);
+        step.push(Effect::Record(Record::Asked { question, state }));
+        step.push(Effect::Ask { question });
+        question
+    }
+
+    fn set_expiry(&mut self, step: &Step<'_>, question: QuestionId, asked: Wall) {
+        let passed = step.now.wall.0.saturating_sub(asked.0);
+        let left = Millis(limit::HELD_TIME.0.saturating_sub(passed));
+        let alarm = Alarm::Expired(question);
+        self.alarms.insert((step.now.mono + left, alarm));
+    }
+
+    /// Lets a call wait for the answer, or answers it at once if no person can be reached.
+    fn wait_for_answer(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        asking: Asking,
+        limit: Mono,
+        wait: Wait,
+    ) {
+        let call = wait.call;
+        let until = wait.until.map_or(limit, |until| until.min(limit));
+        self.alarms.insert((until, Alarm::Standby(call)));
+        let waiting = HeldWait {
+            question,
+            asking,
+            until,
+            wait,
+        };
+        self.held_waits.insert(call, waiting);
+        if asking.reaches_a_person() {
+            let update = Update::Asked(question);
+            step.push(Effect::Tell { call, update });
+        }
+        self.release_if_stranded(step, question);
+    }
+
+    /// Waits for a command by the id of its session. After the answer this is a wait for the session.
+    #[expect(clippy::too_many_arguments, reason = "the fields of one request")]
+    pub(super) fn join_held(
+        &mut self,
+        step: &mut Step<'_>,
+        call: CallId,
+        caller: &Option<Agent>,
+        session: SessionId,
+        asking: Asking,
+        standby: Option<Millis>,
+        goal: Goal,
+    ) -> Result<(), Refusal> {
+        let own = |agent: &Agent| caller.as_ref().is_none_or(|caller| caller == agent);
+        let until = standby.map(|standby| step.now.mono + standby);
+        let wait = Wait {
+            call,
+            session,
+            asking,
+            until,
+            goal,
+            for_owner: caller.is_some(),
+        };
+        let open = self.held.get(&session).copied();
+        if let Some((question, held)) = open.and_then(|id| Some((id, self.questions.get(id)?)))
+            && let Some(held) = held.held().filter(|held| own(&held.agent))
+        {
+            let asking = match held.approval.person_only {
+                true => Asking::Elsewhere,
+                false => asking,
+            };
+            let limit = held
+                .deadline
+                .or(held.idle)
+                .unwrap_or(limit::DEADLINE_DEFAULT);
+            self.has_room_to_wait()?;
+            self.wait_for_answer(step, question, asking, step.now.mono + limit, wait);
+            return Ok(());
+        }
+        if let Some(refused) = self.not_started.get(&session).filter(|r| own(&r.agent)) {
+            let outcome = Outcome::NotStarted(session, refused.question, refused.why.clone());
+            step.push(Effect::Reply { call, outcome });
+            return Ok(());
+        }
+        match self.session(session).filter(|session| own(&session.agent)) {
+            Some(_) => self.wait_for(step, wait),
+            None => Err(Refusal::SessionNotFound(session)),
+        }
+    }
+
+    /// Tells the calls that wait for the answer of a question and can show it.
+    pub(super) fn tell_held(&self, step: &mut Step<'_>, question: QuestionId, update: Update) {
+        let waits = self.held_waits.iter();
+        let waits = waits.filter(|(_, wait)| wait.question == question);
+        for (call, _) in waits.filter(|(_, wait)| wait.asking.reaches_a_person()) {
+            let call = *call;
+            step.push(Effect::Tell { call, update });
+        }
+    }
+
+    /// Carries out the answer of a person about a command.
+    pub(super) fn command_answered(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        session: SessionId,
+        held: Arc<HeldCommand>,
+        answer: Answer,
+        because: Option<Arc<str>>,
+    ) -> Result<(), Refusal> {
+        match answer {
+            Answer::Yes => {
+                self.has_room_to_run(session)?;
+                self.close(step, question, Closing::Answered(answer));
+                self.record_held(step, question, held::Record::Approved { session });
+                if !self.has_held_wait(question, true) {
+                    self.post_answer(step, question, &held);
+                }
+                self.start_held(step, question, session, held);
+            }
+            Answer::No => {
+                self.close(step, question, Closing::Answered(answer));
+                let record = held::Record::Declined {
+                    because: because.clone(),
+                };
+                self.record_held(step, question, record);
+                self.refuse_held(
+                    step,
+                    question,
+                    session,
+                    &held,
+                    NotStarted::Declined(because),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn record_held(&self, step: &mut Step<'_>, question: QuestionId, record: held::Record) {
+        step.push(Effect::Record(Record::Held { question, record }));
+    }
+
+    fn has_held_wait(&self, question: QuestionId, for_owner: bool) -> bool {
+        let mut waits = self.held_waits.values();
+        waits.any(|held| held.question == question && (held.wait.for_owner || !for_owner))
+    }
+
+    /// Posts a message about what became of a command that no call waits for.
+    fn post_answer(&mut self, step: &mut Step<'_>, question: QuestionId, held: &HeldCommand) {
+        let content = message::MessageContent {
+            about: About::Question(question),
+            conversation: held.conversation.clone(),
+            wakes: true,
+        };
+        self.post(step, &held.agent, content, None);
+    }
+
+    /// Starts an approved command. The calls that wait for the answer wait for its session from now on.
+    fn start_held(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        id: SessionId,
+        held: Arc<HeldCommand>,
+    ) {
+        self.forget_held(id, question);
+        let session = Session {
+            agent: held.agent.clone(),
+            conversation: held.conversation.clone(),
+            command: held.command.clone(),
+            key: Some(held.key.clone().unwrap_or_else(|| key_of(question))),
+            started_by: StartedBy::Call,
+            created: step.now.wall,
+            idle: held.idle,
+            inactivity: held.inactivity,
+            unasked_until: Mono::default(),
+            bytes: 0,
+            unattended: false,
+            phase: Phase::Starting,
+        };
+        let mut entry = SessionState::new(session);
+        entry.limit = held.deadline;
+        entry.deadline = held.deadline.map(|limit| step.now.mono + limit);
+        self.keep(id, entry);
+        self.approved.insert(id, question);
+        self.rearm_overdue_timer(id);
+        let mut calls = Vec::new();
+        for call in self.held_calls(question) {
+            if let Some(waiting) = self.end_held_wait(call) {
+                self.begin_wait(waiting.wait);
+                calls.push(call);
+            }
+        }
+        step.push(Effect::StartHeld {
+            session: id,
+            held,
+            calls,
+        });
+    }
+
+    /// Answers the calls that wait for a command that will not be started, or posts a message if there is none.
+    fn refuse_held(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        session: SessionId,
+        held: &HeldCommand,
+        why: NotStarted,
+    ) {
+        self.forget_held(session, question);
+        if self.not_started_order.len() == limit::CLOSED_QUESTIONS
+            && let Some(oldest) = self.not_started_order.pop_front()
+        {
+            self.not_started.remove(&oldest);
+        }
+        let refused = Refused {
+            question,
+            agent: held.agent.clone(),
+            why: why.clone(),
+        };
+        self.not_started.insert(session, refused);
+        self.not_started_order.push_back(session);
+        let told = self.has_held_wait(question, true);
+        for call in self.held_calls(question) {
+            self.reply_held(step, call, why.clone());
+        }
+        if !told && why != NotStarted::Withdrawn {
+            self.post_answer(step, question, held);
+        }
+    }
+
+    fn forget_held(&mut self, session: SessionId, question: QuestionId) {
+        self.held.remove(&session);
+        let expiry = Alarm::Expired(question);
+        self.alarms.retain(|(_, alarm)| *alarm != expiry);
+    }
+
+    fn held_calls(&self, question: QuestionId) -> Vec<CallId> {
+        let waits = self.held_waits.iter();
+        let waits = waits.filter(|(_, wait)| wait.question == question);
+        waits.map(|(call, _)| *call).collect()
+    }
+
+    fn end_held_wait(&mut self, call: CallId) -> Option<HeldWait> {
+        let waiting = self.held_waits.remove(&call)?;
+        self.alarms.remove(&(waiting.until, Alarm::Standby(call)));
+        Some(waiting)
+    }
+
+    /// Ends the wait of a call whose client is gone. The question stays open.
+    pub(super) fn held_caller_gone(&mut self, step: &mut Step<'_>, call: CallId) {
+        if let Some(waiting) = self.end_held_wait(call) {
+            self.release_if_stranded(step, waiting.question);
+        }
+    }
+
+    fn reply_held(&mut self, step: &mut Step<'_>, call: CallId, why: NotStarted) {
+        if let Some(waiting) = self.end_held_wait(call) {
+            let outcome = Outcome::NotStarted(waiting.wait.session, waiting.question, why);
+            step.push(Effect::Reply { call, outcome });
+        }
+    }
+
+    /// Answers a call whose time is over. The question stays open.
+    pub(super) fn held_standby_over(&mut self, step: &mut Step<'_>, call: CallId) {
+        let question = self.held_waits.get(&call).map(|wait| wait.question);
+        self.reply_held(step, call, NotStarted::Held(WhyHeld::Standby));
+        if let Some(question) = question {
+            self.release_if_stranded(step, question);
+        }
+    }
+
+    /// Handles that the client of a call cannot reach a person.
+    pub(super) fn person_unreachable_for_held(&mut self, step: &mut Step<'_>, call: CallId) {
+        if let Some(waiting) = self.held_waits.get_mut(&call) {
+            waiting.asking = Asking::Elsewhere;
+            let question = waiting.question;
+            self.release_if_stranded(step, question);
+        }
+    }
+
+    /// Answers all calls that wait for an answer that no person can give now.
+    pub(super) fn release_stranded_held(&mut self, step: &mut Step<'_>) {
+        let waits = self.held_waits.values();
+        let questions: BTreeSet<QuestionId> = waits.map(|wait| wait.question).collect();
+        for question in questions {
+            self.release_if_stranded(step, question);
+        }
+    }
+
+    fn release_if_stranded(&mut self, step: &mut Step<'_>, question: QuestionId) {
+        let mut waits = self.held_waits.values();
+        let here = |wait: &HeldWait| wait.question == question && wait.asking.reaches_a_person();
+        if self.watchers > 0 || waits.any(here) {
+            return;
+        }
+        for call in self.held_calls(question) {
+            self.reply_held(step, call, NotStarted::Held(WhyHeld::NobodyToAsk));
+        }
+    }
+
+    /// Withdraws the question of a call that a person interrupted, unless another call waits for it.
+    pub(super) fn held_interrupted(&mut self, step: &mut Step<'_>, call: CallId) {
+        let Some(question) = self.held_waits.get(&call).map(|wait| wait.question) else {
+            return;
+        };
+        self.reply_held(step, call, NotStarted::Withdrawn);
+        if !self.has_held_wait(question, false) {
+            self.end_question(step, question, Closing::Withdrawn, NotStarted::Withdrawn);
+        }
+    }
+
+    /// Handles that no person answered in time.
+    pub(super) fn held_expired(&mut self, step: &mut Step<'_>, question: QuestionId) {
+        self.end_question(step, question, Closing::Expired, NotStarted::Expired);
+    }
+
+    fn end_question(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        closing: Closing,
+        why: NotStarted,
+    ) {
+        let Some(state) = self.questions.get(question).cloned() else {
+            return;
+        };
+        if let Some(held) = state.held() {
+            self.close(step, question, closing);
+            self.refuse_held(step, question, state.session(), held, why);
+        }
+    }
+
+    /// Asks the question of an earlier daemon again. If its answer was carried out and not recorded, the session is
+    /// there.
+    pub(super) fn held_recovered(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        session: SessionId,
+        held: &HeldCommand,
+    ) {
+        if self.was_started(question, session, held) {
+            self.close(step, question, Closing::Answered(Answer::Yes));
+            self.record_held(step, question, held::Record::Started);
+            return;
+        }
+        let asked = self.questions.get(question).map(|state| state.asked);
+        self.held.insert(session, question);
+        self.set_expiry(step, question, asked.unwrap_or(step.now.wall));
+        step.push(Effect::Ask { question });
+    }
+
+    /// Starts a command that was approved before the restart, unless it was started.
+    pub(super) fn approved_before(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        session: SessionId,
+        held: Arc<HeldCommand>,
+    ) {
+        match self.was_started(question, session, &held) {
+            true => self.record_held(step, question, held::Record::Started),
+            false => self.start_held(step, question, session, held),
+        }
+    }
+
+    fn was_started(&self, question: QuestionId, session: SessionId, held: &HeldCommand) -> bool {
+        let key = held.key.clone().unwrap_or_else(|| key_of(question));
+        let by_key = self.keys.contains_key(&(held.agent.clone(), key));
+        by_key || self.sessions.contains_key(&session)
+    }
+
+    /// Records that the command of a session was started, or could not be: it is not started again.
+    pub(super) fn held_started(&mut self, step: &mut Step<'_>, session: SessionId) {
+        if let Some(question) = self.approved.remove(&session) {
+            self.record_held(step, question, held::Record::Started);
+        }
+    }
+}
+
+/// Key of a command whose caller gave none.
+fn key_of(question: QuestionId) -> Key {
+    Key(format!("held:{question}").into())
+}

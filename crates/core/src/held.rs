@@ -1,0 +1,91 @@
+//! Held commands: commands of agents that are started only if a person says yes.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::id::{Agent, Conversation, Key, SessionId};
+use crate::policy::Choice;
+use crate::time::Millis;
+use crate::wait::Asking;
+
+/// Command that waits for the answer of a person, with everything that is needed to start it later, by another daemon
+/// too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldCommand {
+    /// Agent that wants to run it.
+    pub agent: Agent,
+    /// Conversation of the agent.
+    pub conversation: Option<Conversation>,
+    /// Command as given.
+    pub command: Arc<str>,
+    /// Deadline, from its start on.
+    pub deadline: Option<Millis>,
+    /// Idle limit.
+    pub idle: Option<Millis>,
+    /// Inactivity limit.
+    pub inactivity: Option<Millis>,
+    /// Idempotency key.
+    pub key: Option<Key>,
+    /// Reason of the question.
+    pub approval: Arc<Approval>,
+}
+
+/// Reason why a person has to approve a command, and the rest of its launch data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Approval {
+    /// Directory, environment and input, in an encoding of the daemon.
+    pub launch: Arc<[u8]>,
+    /// Way in which the call reaches a person who can answer.
+    pub asking: Asking,
+    /// Working directory, for the person.
+    pub folder: Arc<str>,
+    /// Part of the command line that asks.
+    pub part: Arc<str>,
+    /// Rule that asks. Empty: the text itself is the reason.
+    pub rule: Arc<str>,
+    /// Reason in words.
+    pub why: Arc<str>,
+    /// Answers that can be given, each with the rules that it adds, in the encoding of the daemon.
+    pub offers: Vec<(Choice, Arc<str>)>,
+    /// Only the page, a terminal or the command line can say yes.
+    pub person_only: bool,
+}
+
+/// Reason why a command was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotStarted {
+    /// The question is open; the command is started when a person says yes.
+    Held(WhyHeld),
+    /// A person said no, with these words.
+    Declined(Option<Arc<str>>),
+    /// No person answered within a day.
+    Expired,
+    /// The call was interrupted before a person answered.
+    Withdrawn,
+}
+
+/// Reason why a call does not wait for the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyHeld {
+    /// No person can be reached now.
+    NobodyToAsk,
+    /// The time limit of the call is near.
+    Standby,
+}
+
+/// Durable fact about a held command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A person said yes. The command is to be started.
+    Approved {
+        /// Session of the command.
+        session: SessionId,
+    },
+    /// A person said no.
+    Declined {
+        /// Words of the person.
+        because: Option<Arc<str>>,
+    },
+    /// The command was started, or could not be.
+    Started,
+}

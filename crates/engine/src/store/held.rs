@@ -1,0 +1,158 @@
+//! Rows of questions about commands that were not started. The launch data, with the environment, is kept until the
+//! question is decided and the command is started.
+
+use std::sync::Arc;
+
+use abide_core::held::{Approval, HeldCommand, Record};
+use abide_core::policy::Choice;
+use abide_core::wait::Asking;
+use abide_core::{Agent, Conversation, Key, Millis, QuestionId, SessionId};
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use super::StoreFault;
+
+/// Command of a question, but for its launch data.
+#[derive(Deserialize, Serialize)]
+struct CommandRow {
+    agent: String,
+    conversation: Option<String>,
+    command: String,
+    deadline_ms: Option<u64>,
+    idle_ms: Option<u64>,
+    inactivity_ms: Option<u64>,
+    key: Option<String>,
+    folder: String,
+    part: String,
+    rule: String,
+    why: String,
+    offers: Vec<(String, String)>,
+    person_only: bool,
+}
+
+/// Question about a command, as messages tell it.
+#[derive(Clone, Debug)]
+pub struct CommandAnswer {
+    /// Session of the command.
+    pub session: String,
+    /// Command line.
+    pub command: String,
+    /// `yes`, `no`, `withdrawn` or `expired`.
+    pub closing: String,
+    /// Words of the person.
+    pub because: Option<String>,
+}
+
+/// Text of the row.
+pub(super) fn text(held: &HeldCommand) -> String {
+    let approval = &held.approval;
+    let offers = approval.offers.iter();
+    let row = CommandRow {
+        agent: held.agent.0.to_string(),
+        conversation: held.conversation.as_ref().map(|of| of.0.to_string()),
+        command: held.command.to_string(),
+        deadline_ms: held.deadline.map(|limit| limit.0),
+        idle_ms: held.idle.map(|limit| limit.0),
+        inactivity_ms: held.inactivity.map(|limit| limit.0),
+        key: held.key.as_ref().map(|key| key.0.to_string()),
+        folder: approval.folder.to_string(),
+        part: approval.part.to_string(),
+        rule: approval.rule.to_string(),
+        why: approval.why.to_string(),
+        offers: offers
+            .map(|(choice, rules)| (choice.as_str().to_owned(), rules.to_string()))
+            .collect(),
+        person_only: approval.person_only,
+    };
+    serde_json::to_string(&row).unwrap_or_default()
+}
+
+/// Command of a row. `None`: the row is damaged.
+pub(super) fn command(text: &str, launch: Vec<u8>) -> Option<HeldCommand> {
+    let row: CommandRow = serde_json::from_str(text).ok()?;
+    let choice = |word: &str| Choice::ALL.into_iter().find(|known| known.as_str() == word);
+    let offers = row.offers.into_iter();
+    let offers = offers.filter_map(|(word, rules)| Some((choice(&word)?, Arc::from(rules))));
+    let approval = Approval {
+        launch: launch.into(),
+        // The call that could ask is gone.
+        asking: Asking::Elsewhere,
+        folder: row.folder.into(),
+        part: row.part.into(),
+        rule: row.rule.into(),
+        why: row.why.into(),
+        offers: offers.collect(),
+        person_only: row.person_only,
+    };
+    Some(HeldCommand {
+        agent: Agent(row.agent.into()),
+        conversation: row.conversation.map(|of| Conversation(of.into())),
+        command: row.command.into(),
+        deadline: row.deadline_ms.map(Millis),
+        idle: row.idle_ms.map(Millis),
+        inactivity: row.inactivity_ms.map(Millis),
+        key: row.key.map(|key| Key(key.into())),
+        approval: Arc::new(approval),
+    })
+}
+
+/// Writes a fact about a held command.
+pub(super) fn write(
+    db: &Connection,
+    question: QuestionId,
+    record: &Record,
+) -> Result<(), StoreFault> {
+    let id = question.to_string();
+    match record {
+        Record::Approved { session } => db.execute(
+            "UPDATE question SET session = ? WHERE id = ?",
+            params![session.to_string(), id],
+        )?,
+        Record::Declined { because } => db.execute(
+            "UPDATE question SET because = ? WHERE id = ?",
+            params![because.as_deref(), id],
+        )?,
+        Record::Started => db.execute("UPDATE question SET launch = NULL WHERE id = ?", [id])?,
+    };
+    Ok(())
+}
+
+/// Commands that a person has approved and whose start is not recorded.
+pub(super) fn approved(
+    db: &Connection,
+) -> Result<Vec<(QuestionId, SessionId, HeldCommand)>, StoreFault> {
+    let mut rows = db.prepare(
+        "SELECT id, session, command, launch FROM question \
+         WHERE closing = 'yes' AND launch IS NOT NULL",
+    )?;
+    let found = rows.query_map([], |row| {
+        let (id, session): (String, String) = (row.get(0)?, row.get(1)?);
+        let (text, launch): (String, Vec<u8>) = (row.get(2)?, row.get(3)?);
+        let held = command(&text, launch);
+        Ok((|| Some((id.parse().ok()?, session.parse().ok()?, held?)))())
+    })?;
+    let found: Vec<_> = found.collect::<Result<_, _>>()?;
+    Ok(found.into_iter().flatten().collect())
+}
+
+/// What became of a question about a command.
+pub(super) fn answer(
+    db: &Connection,
+    question: QuestionId,
+) -> Result<Option<CommandAnswer>, StoreFault> {
+    let mut select = db.prepare_cached(
+        "SELECT session, command, closing, because FROM question \
+         WHERE id = ? AND closing IS NOT NULL AND command IS NOT NULL",
+    )?;
+    let found = select.query_row([question.to_string()], |row| {
+        let text: String = row.get(1)?;
+        let command = serde_json::from_str::<CommandRow>(&text);
+        Ok(CommandAnswer {
+            session: row.get(0)?,
+            command: command.map(|row| row.command).unwrap_or_default(),
+            closing: row.get(2)?,
+            because: row.get(3)?,
+        })
+    });
+    Ok(found.optional()?)
+}
