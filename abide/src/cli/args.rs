@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use abide_core::{Millis, limit};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod policy;
 mod setup;
 mod waiting;
 
+pub use policy::{AuditArgs, PolicyCommand, PolicyReplayArgs, PolicyTestArgs};
 pub use setup::{ClientName, DoctorArgs, SchemaArgs, SetupArgs, TopArgs};
 pub use waiting::{
     CallArgs, Hook, MessagesArgs, MessagesCommand, TimerActionArgs, TimerCommand, TimerStartArgs,
@@ -43,6 +45,9 @@ pub enum Command {
     Timer(TimerCommand),
     Wait(WaitArgs),
     Messages(MessagesArgs),
+    #[command(subcommand)]
+    Policy(PolicyCommand),
+    Audit(AuditArgs),
     Call(CallArgs),
     Open(OpenArgs),
     Status(StatusArgs),

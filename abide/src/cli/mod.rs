@@ -13,6 +13,7 @@ mod hook;
 mod logs;
 mod messages;
 mod open;
+mod policy;
 mod process_exit;
 mod prompt;
 mod reconnect;
@@ -121,6 +122,8 @@ fn run_command(command: Command) -> Result<u8, CliError> {
         Command::Setup(args) => return setup::setup(args, &paths()?),
         Command::Doctor(args) => return doctor::doctor(args, Paths::from_env()),
         Command::Serve(serve) => daemon::serve(paths()?, serve.background)?,
+        Command::Policy(command) => return policy::policy(&paths()?, command),
+        Command::Audit(args) => return policy::audit(&paths()?, &args),
         Command::Stop(stop) => daemon::stop(&paths()?, stop.json.json)?,
         Command::Mcp(mcp) => {
             let agent = mcp.agent.name().unwrap_or_else(config::agent_from_env);
@@ -204,6 +207,8 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
                 call::call(Client::new(paths.clone(), agent), call).await
             }
             Command::Setup(_)
+            | Command::Policy(_)
+            | Command::Audit(_)
             | Command::Doctor(_)
             | Command::Stop(_)
             | Command::Serve(_)

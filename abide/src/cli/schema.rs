@@ -17,7 +17,7 @@ use super::show::{self, outln};
 type Schema = fn() -> Value;
 
 /// Commands with `--json`, and the type that each prints.
-const COMMANDS: [(&str, Schema); 34] = [
+const COMMANDS: [(&str, Schema); 39] = [
     ("run", printed::<cli::Run>),
     ("answer", printed::<cli::Answer>),
     ("session start", action),
@@ -44,6 +44,11 @@ const COMMANDS: [(&str, Schema); 34] = [
     ("wait", printed::<Waited>),
     ("messages", printed::<cli::Messages>),
     ("messages resend", printed::<Message>),
+    ("policy list", printed::<cli::PolicyList>),
+    ("policy test", printed::<cli::PolicyTested>),
+    ("policy remove", printed::<cli::PolicyRemoved>),
+    ("policy replay", printed::<cli::PolicyReplay>),
+    ("audit", lines::<cli::AuditLine>),
     ("call", printed::<cli::Called>),
     ("open", printed::<Link>),
     ("status", printed::<Status>),

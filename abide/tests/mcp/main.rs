@@ -9,6 +9,7 @@ mod invalid_input;
 mod killed;
 mod legacy;
 mod modern;
+mod policy;
 mod presentation;
 mod rejoin;
 mod replay;

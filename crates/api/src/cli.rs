@@ -40,6 +40,8 @@ pub enum Answer {
     },
     Answered {
         question_id: String,
+        /// `idle` or `command`.
+        about: String,
         answer: String,
     },
     /// With `--follow`, a line for each.
@@ -176,4 +178,116 @@ pub struct Stopped {
 #[derive(JsonSchema)]
 pub struct Version {
     pub version: String,
+}
+
+/// `policy list`
+#[derive(JsonSchema)]
+pub struct PolicyList {
+    /// Decision about commands that no rule names.
+    pub otherwise: String,
+    /// Decision about text that cannot be parsed.
+    pub unparsed: String,
+    pub rules: Vec<PolicyRule>,
+    /// File of the rules that the answer `always` has written.
+    pub always_file: String,
+}
+
+/// One rule.
+#[derive(JsonSchema)]
+pub struct PolicyRule {
+    pub name: String,
+    /// `built-in`, `configuration`, `always` or `this agent`.
+    pub source: String,
+    pub run: Vec<String>,
+    pub with: Vec<String>,
+    /// `allow`, `ask` or `deny`.
+    pub r#do: String,
+    pub why: String,
+    pub instead: Option<String>,
+    pub agent: Option<String>,
+    pub folder: Option<String>,
+}
+
+/// `policy test`
+#[derive(JsonSchema)]
+pub struct PolicyTested {
+    pub command: String,
+    /// `allow`, `ask` or `deny`.
+    pub decision: String,
+    /// Rule that decides.
+    pub rule: Option<String>,
+    pub why: Option<String>,
+    /// Commands in the command line.
+    pub parts: Vec<PolicyPart>,
+    /// Answers that a person could give.
+    pub answers: Vec<String>,
+}
+
+/// One command of a command line.
+#[derive(JsonSchema)]
+pub struct PolicyPart {
+    pub command: String,
+    pub decision: String,
+    pub rule: Option<String>,
+}
+
+/// `policy remove`
+#[derive(JsonSchema)]
+pub struct PolicyRemoved {
+    /// Name of the rule.
+    pub removed: String,
+}
+
+/// `policy replay`
+#[derive(JsonSchema)]
+pub struct PolicyReplay {
+    /// Number of recorded sessions.
+    pub sessions: usize,
+    pub allow: usize,
+    pub ask: usize,
+    pub deny: usize,
+    /// Decisions to ask or to deny.
+    pub decisions: Vec<PolicyReplayed>,
+}
+
+/// Decision about a recorded session.
+#[derive(JsonSchema)]
+pub struct PolicyReplayed {
+    #[serde(flatten)]
+    pub tested: PolicyTested,
+    pub session_id: String,
+    pub agent: String,
+}
+
+/// `audit`, one line for each decision.
+#[derive(JsonSchema)]
+pub struct AuditLine {
+    /// Time, in Unix milliseconds.
+    pub at: u64,
+    /// `allow`, `ask`, `deny`, `broken`, `answered` or `expired`.
+    pub event: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    /// Command line, with secrets masked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Commands in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commands: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub question_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// `person` or `client`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Rules that the answer added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub added: Option<Vec<String>>,
 }

@@ -1,0 +1,73 @@
+//! Arguments of `abide policy` and `abide audit`.
+
+use std::path::PathBuf;
+
+use abide_core::Millis;
+use clap::{Args, Subcommand};
+
+use super::{AgentArg, JsonArg};
+use crate::cli::duration;
+
+/// Show and test the rules about commands of agents
+///
+/// Rules decide which commands of agents are started, asked about or refused. They are in `config.toml`; the answer
+/// `always` to a question writes one into `policy.toml` beside it. Your own `abide run` is not judged.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    List(PolicyListArgs),
+    Test(PolicyTestArgs),
+    Remove(PolicyRemoveArgs),
+    Replay(PolicyReplayArgs),
+}
+
+/// List all rules
+#[derive(Debug, Args)]
+pub struct PolicyListArgs {
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Say what the rules decide about a command, without running it
+///
+/// Exit codes: 0 allow, 3 ask, 4 deny.
+#[derive(Debug, Args)]
+pub struct PolicyTestArgs {
+    /// The command; a single word is a command line for the shell
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Folder of the command. Default: this folder
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+    #[command(flatten)]
+    pub agent: AgentArg,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Remove a rule that the answer `always` has written
+#[derive(Debug, Args)]
+pub struct PolicyRemoveArgs {
+    /// Name of the rule, such as `always-1`
+    pub name: String,
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Say what the rules would have decided about the recorded sessions
+#[derive(Debug, Args)]
+pub struct PolicyReplayArgs {
+    #[command(flatten)]
+    pub json: JsonArg,
+}
+
+/// Print the decisions about commands of agents, oldest first
+///
+/// With `--json`, one JSON object per line. Entries are kept for 90 days.
+#[derive(Debug, Args)]
+pub struct AuditArgs {
+    /// Only the last part, such as `1h` or `7d`
+    #[arg(long, value_parser = duration::parse, value_name = "TIME")]
+    pub since: Option<Millis>,
+    #[command(flatten)]
+    pub json: JsonArg,
+}

@@ -1,0 +1,295 @@
+//! `abide policy` and `abide audit`: the rules, what they would decide, and what was decided. They read the files and
+//! need no daemon.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use abide_core::Agent;
+use abide_core::policy::{Action, Choice, Rule, Source};
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::config::Paths;
+use abide_engine::policy::audit::AuditLog;
+use abide_engine::policy::{JudgedCommand, Judgement, PolicyStore};
+use abide_engine::timestamp;
+use abide_output::printable::one_line;
+use abide_session::folder;
+use serde_json::{Value, json};
+
+use super::args::{AuditArgs, PolicyCommand, PolicyReplayArgs, PolicyTestArgs};
+use super::error::CliError;
+use super::show::{self, outln};
+
+/// Most entries of the audit log that are printed.
+const MAX_ENTRIES: usize = 100_000;
+
+pub fn policy(paths: &Paths, command: PolicyCommand) -> Result<u8, CliError> {
+    let store = PolicyStore::new(&paths.config);
+    match command {
+        PolicyCommand::List(list) => list_rules(&store, list.json),
+        PolicyCommand::Test(test) => test_command(&store, &test),
+        PolicyCommand::Remove(remove) => {
+            if !store.remove(&remove.name)? {
+                let shown = one_line(&remove.name);
+                return Err(CliError::new(format!("no rule of \"always\" is called '{shown}'"))
+                    .next("rules of the configuration are removed there; `abide policy list` shows all"));
+            }
+            match remove.json.json {
+                true => show::json(&json!({"removed": remove.name})),
+                false => outln!("Removed."),
+            }
+            Ok(0)
+        }
+        PolicyCommand::Replay(replay) => replay_sessions(&store, paths, &replay),
+    }
+}
+
+fn broken(fault: impl std::fmt::Display) -> CliError {
+    CliError::new(format!("the policy cannot be used: {fault}"))
+        .next("until the file is corrected, commands of agents are refused")
+}
+
+fn list_rules(store: &PolicyStore, json: super::args::JsonArg) -> Result<u8, CliError> {
+    let policy = store.policy().map_err(broken)?;
+    if json.json {
+        let rules: Vec<Value> = policy.rules.iter().map(rule_fields).collect();
+        show::json(&json!({
+            "otherwise": policy.otherwise.as_str(),
+            "unparsed": policy.unparsed.as_str(),
+            "rules": rules,
+            "always_file": store.remembered_file().display().to_string(),
+        }));
+        return Ok(0);
+    }
+    for rule in &policy.rules {
+        let with = match rule.with.is_empty() {
+            true => String::new(),
+            false => format!(" with {}", rule.with.join(" | ")),
+        };
+        let folder = rule
+            .folders
+            .first()
+            .map_or_else(String::new, |folder| format!(" in {folder}"));
+        let agent = rule
+            .agent
+            .as_ref()
+            .map_or_else(String::new, |agent| format!(" for {agent}"));
+        outln!(
+            "{:5} {}{with}{folder}{agent}  ({}, {}: {})",
+            rule.action.as_str(),
+            rule.shown(),
+            rule.name,
+            source(rule),
+            rule.why
+        );
+    }
+    outln!(
+        "\nAll other commands: {}. Rules of \"always\" are in {}.",
+        policy.otherwise.as_str(),
+        store.remembered_file().display()
+    );
+    Ok(0)
+}
+
+fn source(rule: &Rule) -> &'static str {
+    match rule.source {
+        Source::Builtin => "built-in",
+        Source::Configured => "configuration",
+        Source::Remembered => "always",
+        Source::Granted(_) => "this agent",
+    }
+}
+
+fn rule_fields(rule: &Rule) -> Value {
+    json!({
+        "name": rule.name,
+        "source": source(rule),
+        "run": rule.run,
+        "with": rule.with,
+        "do": rule.action.as_str(),
+        "why": rule.why,
+        "instead": rule.instead,
+        "agent": rule.agent,
+        "folder": rule.folders.first(),
+    })
+}
+
+fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliError> {
+    let here = std::env::current_dir()?;
+    let folder = test
+        .folder
+        .as_ref()
+        .map_or_else(|| here.clone(), |folder| here.join(folder));
+    let command = match test.command.as_slice() {
+        [line] => line.clone(),
+        words => words
+            .iter()
+            .map(|word| quoted(word))
+            .collect::<Vec<_>>()
+            .join(" "),
+    };
+    let agent = Agent(
+        test.agent
+            .clone()
+            .name()
+            .unwrap_or_else(|| "default".into())
+            .into(),
+    );
+    let judged = judge(store, &agent, &folder, &command)?;
+    if test.json.json {
+        show::json(&judged_fields(&command, &judged));
+    } else {
+        print_judged(&judged);
+    }
+    Ok(match judged.decision.action {
+        Action::Allow => 0,
+        Action::Ask => 3,
+        Action::Deny => 4,
+    })
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:+@%,".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+fn judge(
+    store: &PolicyStore,
+    agent: &Agent,
+    folder: &Path,
+    command: &str,
+) -> Result<Judgement, CliError> {
+    let judged = store.judge(JudgedCommand {
+        agent,
+        conversation: None,
+        folder,
+        workspace: folder,
+        command,
+    });
+    judged.map_err(broken)
+}
+
+fn judged_fields(command: &str, judged: &Judgement) -> Value {
+    let reason = judged.decision.reason.as_ref();
+    let parts = judged.decision.parts.iter().map(|part| {
+        json!({
+            "command": part.command,
+            "decision": part.action.as_str(),
+            "rule": part.reason.as_ref().map(|reason| &reason.name),
+        })
+    });
+    let answers = judged.offers.iter().map(|offer| offer.choice.as_str());
+    json!({
+        "command": command,
+        "decision": judged.decision.action.as_str(),
+        "rule": reason.map(|reason| &reason.name),
+        "why": reason.map(|reason| &reason.why),
+        "parts": parts.collect::<Vec<_>>(),
+        "answers": answers.collect::<Vec<_>>(),
+    })
+}
+
+fn print_judged(judged: &Judgement) {
+    let decision = &judged.decision;
+    match &decision.reason {
+        Some(reason) if !reason.rule.is_empty() => {
+            outln!(
+                "{}: {} (rule: {})",
+                decision.action.as_str(),
+                reason.why,
+                reason.rule
+            );
+        }
+        Some(reason) => outln!("{}: {}", decision.action.as_str(), reason.why),
+        None => outln!("{}: no rule is about it", decision.action.as_str()),
+    }
+    for part in &decision.parts {
+        outln!("  {:5} {}", part.action.as_str(), one_line(&part.command));
+    }
+    for offer in judged.offers.iter().filter(|offer| !offer.rules.is_empty()) {
+        if offer.choice == Choice::Always {
+            outln!(
+                "\"always\" would add:\n{}",
+                abide_engine::policy::shown_rules(&offer.rules).trim_end()
+            );
+        }
+    }
+}
+
+fn replay_sessions(
+    store: &PolicyStore,
+    paths: &Paths,
+    replay: &PolicyReplayArgs,
+) -> Result<u8, CliError> {
+    let entries = std::fs::read_dir(paths.sessions())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let metas = entries.filter_map(|entry| folder::read_meta(&entry.path()).ok().flatten());
+    let mut metas: Vec<_> = metas.filter(|meta| meta.started_by.is_none()).collect();
+    metas.sort_by_key(|meta| meta.created_wall_ms);
+    let mut counts = [0_usize; 3];
+    let mut shown = Vec::new();
+    for meta in &metas {
+        let command = String::from_utf8_lossy(&meta.command).into_owned();
+        let folder = Path::new(std::ffi::OsStr::from_bytes(&meta.cwd));
+        let judged = judge(store, &Agent(meta.agent.as_str().into()), folder, &command)?;
+        let action = judged.decision.action;
+        counts[action as usize] += 1;
+        if action != Action::Allow {
+            let mut fields = judged_fields(&command, &judged);
+            fields["session_id"] = json!(meta.session);
+            fields["agent"] = json!(meta.agent);
+            shown.push(fields);
+        }
+    }
+    let [allowed, asked, denied] = counts;
+    if replay.json.json {
+        show::json(&json!({
+            "sessions": metas.len(), "allow": allowed, "ask": asked, "deny": denied, "decisions": shown,
+        }));
+        return Ok(0);
+    }
+    for fields in &shown {
+        let text = |name: &str| one_line(fields[name].as_str().unwrap_or_default());
+        outln!(
+            "{:5} {}  ({})",
+            text("decision"),
+            text("command"),
+            text("why")
+        );
+    }
+    outln!(
+        "{} recorded commands: {allowed} allowed, {asked} asked, {denied} denied.",
+        metas.len()
+    );
+    Ok(0)
+}
+
+pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
+    let now = SystemClock.now().wall.0;
+    let since = args.since.map_or(0, |span| now.saturating_sub(span.0));
+    for entry in AuditLog::new(paths.audit()).read(since, MAX_ENTRIES) {
+        if args.json.json {
+            let line = serde_json::to_string(&entry).unwrap_or_default();
+            super::print(format!("{line}\n").as_bytes())?;
+            continue;
+        }
+        let answer = entry
+            .answer
+            .map_or_else(String::new, |answer| format!(" {answer}"));
+        let why = entry
+            .why
+            .map_or_else(String::new, |why| format!("  ({})", one_line(&why)));
+        outln!(
+            "{} {:8}{answer} {}: {}{why}",
+            timestamp::rfc3339(entry.at),
+            entry.event,
+            one_line(&entry.agent),
+            one_line(&entry.command)
+        );
+    }
+    Ok(0)
+}

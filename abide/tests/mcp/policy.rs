@@ -1,0 +1,132 @@
+//! Questions about commands, in both generations of the protocol, and after a crash of the daemon.
+
+use serde_json::{Value, json};
+
+use crate::harness::*;
+
+const RULES: &str = "[[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n";
+
+fn configured(home: Home) -> Home {
+    let path = home.path("abide/config.toml");
+    std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+    std::fs::write(&path, RULES).expect("a configuration");
+    home
+}
+
+/// Answers the question of a call, as the client of its era does. Returns the result of the call.
+fn answered(client: &mut Client, era: Era, tool: &str, arguments: &Value, action: &str) -> Value {
+    let id = client.begin(tool, arguments.clone());
+    match era {
+        Era::Legacy => {
+            let question = client.asked();
+            let message = question["params"]["message"].as_str().unwrap_or_default();
+            assert!(
+                message.starts_with("Allow this command? makes a file (rule: touch …)"),
+                "{question}"
+            );
+            client.reply(&question, action);
+            client.result(id)
+        }
+        Era::Modern => {
+            let asked = client.result(id);
+            assert_eq!(asked["resultType"], "input_required", "{asked}");
+            let requests = asked["inputRequests"].as_object().expect("questions");
+            let name = requests.keys().next().expect("one").clone();
+            let params = json!({
+                "name": tool,
+                "arguments": arguments,
+                "inputResponses": {name: {"action": action}},
+                "requestState": asked["requestState"],
+            });
+            let id = client.request("tools/call", params);
+            client.result(id)
+        }
+    }
+}
+
+#[test]
+fn client_asks_its_person_before_the_command_runs() {
+    for era in ERAS {
+        let home = configured(Home::new());
+        let mut client = Client::start(&home, setup(era));
+        let command = json!({"command": "touch made && echo ran >> runs"});
+        let refused = answered(&mut client, era, "shell", &command, "decline");
+        assert!(is_error(&refused), "{refused}");
+        assert_eq!(
+            text(&refused),
+            "REFUSED: a person said no. Nothing was run."
+        );
+        assert_eq!(home.lines("runs"), 0);
+        let done = answered(&mut client, era, "shell", &command, "accept");
+        assert!(text(&done).contains("STATUS: SUCCESS"), "{done}");
+        assert_eq!(home.lines("runs"), 1);
+        let start =
+            json!({"action": "start", "command": "touch made; echo ran >> runs; echo there"});
+        let started = answered(&mut client, era, "terminal_session", &start, "accept");
+        assert!(text(&started).contains("there"), "{started}");
+        assert_eq!(home.lines("runs"), 2);
+    }
+}
+
+#[test]
+fn client_that_reaches_nobody_gets_the_held_command() {
+    for era in ERAS {
+        let home = configured(Home::new());
+        let mut client = Client::start(&home, setup(era));
+        let command = json!({"command": "touch made"});
+        let held = answered(&mut client, era, "shell", &command, "cancel");
+        assert!(!is_error(&held), "{held}");
+        assert_eq!(held["structuredContent"]["status"], "held", "{held}");
+        assert!(text(&held).contains("nobody can be asked now"), "{held}");
+    }
+}
+
+/// Starts a held command. Returns its question and session.
+fn held(client: &mut Client) -> (String, String) {
+    let held = client.call("shell", json!({"command": "touch made; echo ran >> runs"}));
+    let fields = &held["structuredContent"];
+    assert_eq!(fields["status"], "held", "{held}");
+    let field = |name: &str| fields[name].as_str().expect("an id").to_owned();
+    (field("question_id"), field("session_id"))
+}
+
+const NO_PERSON: Setup = Setup {
+    asks: false,
+    ..LEGACY
+};
+
+#[test]
+fn d177_answer_after_a_crash_of_the_daemon_applies_once() {
+    let home = configured(Home::new());
+    let mut client = Client::start(&home, NO_PERSON);
+    let (question, session) = held(&mut client);
+    home.kill_daemon();
+    let answer = || {
+        home.abide(&["answer", &question, "once"])
+            .output()
+            .expect("abide answer")
+    };
+    let first = answer();
+    assert!(first.status.success(), "{first:?}");
+    let done = client.call("shell", json!({"session_id": session}));
+    assert!(text(&done).contains("STATUS: SUCCESS"), "{done}");
+    assert_eq!(home.lines("runs"), 1);
+    let second = answer();
+    assert!(!second.status.success(), "{second:?}");
+    assert_eq!(home.lines("runs"), 1);
+}
+
+#[test]
+fn command_approved_just_before_a_crash_is_started_once() {
+    let home = configured(Home::dying("held.approve.post"));
+    let mut client = Client::start(&home, NO_PERSON);
+    let (question, session) = held(&mut client);
+    let answered = home
+        .abide(&["answer", &question, "once"])
+        .output()
+        .expect("abide answer");
+    assert!(answered.status.success(), "{answered:?}");
+    let done = client.call("shell", json!({"session_id": session}));
+    assert!(text(&done).contains("STATUS: SUCCESS"), "{done}");
+    assert_eq!(home.lines("runs"), 1);
+}
