@@ -1,6 +1,14 @@
 // Types of what the daemon sends, generated from crates/api by `make reference`. Do not edit.
 // Times are Unix milliseconds, durations seconds.
 
+/** Answer that can be given to a question about a command. */
+export interface AnswerOffer {
+  /** Rules that the answer adds, as TOML. Empty: none. */
+  adds: string;
+  /** `once`, `this agent`, `always here`, `always` or `no`. */
+  answer: string;
+}
+
 /** Timers that ended on one day (UTC). */
 export interface Day {
   /** Timers completed. */
@@ -163,6 +171,8 @@ export interface Process {
 
 /** A question with the state of its session now. */
 export interface Question {
+  /** `idle`: the session is idle, wait longer? `command`: the command was not started, may it run? */
+  about: string;
   /** Agent that owns the session. */
   agent: string;
   /** Time of the question, in Unix milliseconds. */
@@ -175,6 +185,8 @@ export interface Question {
   doing: string;
   /** The same as `doing`. */
   facts: string;
+  /** Details of a question about a command that was not started. */
+  held?: QuestionCommand;
   /** Seconds without output after which the question was asked. */
   idle: number;
   /** Seconds without output by now. */
@@ -195,6 +207,20 @@ export interface Question {
   text: string;
   /** True if the command waits for input. */
   waiting_for_input: boolean;
+}
+
+/** Command of a question. */
+export interface QuestionCommand {
+  /** Answers that can be given. */
+  answers: AnswerOffer[];
+  /** Working directory. */
+  folder: string;
+  /** Part of the command line that asks. */
+  part: string;
+  /** Rule that asks. Empty: the text itself is the reason. */
+  rule: string;
+  /** Reason of the question. */
+  why: string;
 }
 
 /** One command with its whole process tree. */

@@ -273,9 +273,13 @@ pub async fn answer(
     let not_found = || Problem::not_found(format!("Question '{id}' not found"));
     let question: QuestionId = id.parse().map_err(|_| not_found())?;
     let view = state.handle.published().question(question);
+    // A question that is no longer open is refused with its closing, whatever the words are.
+    let about_idle = view
+        .as_ref()
+        .is_some_and(|view| view.state.held().is_none());
     let about_command = view.is_some_and(|view| view.state.held().is_some());
     let words = body.get("answer").and_then(Value::as_str);
-    let words = words.filter(|words| about_command || ["yes", "no"].contains(words));
+    let words = words.filter(|words| !about_idle || ["yes", "no"].contains(words));
     let Some(mut given) = words.and_then(GivenAnswer::parse) else {
         let given = body.get("answer").unwrap_or(&Value::Null);
         let known = match about_command {

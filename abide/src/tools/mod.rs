@@ -309,7 +309,7 @@ pub async fn begin(
 ) -> Result<ToolCall, NotCalled> {
     let stopwatch = call_metrics::CallStopwatch::begin(name);
     let standby = context.standby;
-    let (request, launch, tool) = match name {
+    let (mut request, launch, tool) = match name {
         "shell" | "execute_command" => {
             let kind = command::Kind::of(name);
             let (begin, command) = command::read(kind, arguments, &context, handle.config())?;
@@ -348,6 +348,7 @@ pub async fn begin(
         }
     };
     let caller = context.caller();
+    policy::show_held_question(handle, &context, &mut request);
     let pending = handle
         .call(context.caller_of(&request), request, launch)
         .await;
@@ -421,7 +422,8 @@ pub async fn resume(
     }
     let kind = command::Kind::of(name);
     let (_, command) = command::read(kind, arguments, &context, handle.config())?;
-    let request = command.join(session, &context);
+    let mut request = command.join(session, &context);
+    policy::show_held_question(handle, &context, &mut request);
     let tool = Tool::Command(command);
     let caller = context.caller();
     let pending = handle.call(caller.clone(), request, None).await;

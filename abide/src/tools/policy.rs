@@ -8,7 +8,8 @@ use abide_core::held::{Approval, NotStarted, WhyHeld};
 use abide_core::policy::{Action, Choice, Reason};
 use abide_core::request::Caller;
 use abide_core::{
-    Agent, Answer, Asking, Conversation, Millis, Outcome, QuestionId, Request, SessionId,
+    Agent, Answer, Asking, Closing, Conversation, Millis, Outcome, QuestionId, Refusal, Request,
+    SessionId,
 };
 use abide_engine::policy::audit::AuditEntry;
 use abide_engine::policy::{JudgedCommand, shown_rules};
@@ -347,11 +348,43 @@ pub(crate) enum AnswerFault {
     /// The question does not have this answer.
     NotOffered(String),
     /// The engine refused the answer.
-    Refused(abide_core::Refusal),
+    Refused(Refusal),
     /// The answer counts, but its rule could not be written.
     NotRemembered(String),
     /// The daemon is stopping.
     Stopping,
+}
+
+/// Refusal of an answer to a question that an earlier daemon has closed.
+fn closed_before(handle: &Handle, refusal: Refusal) -> Refusal {
+    let Refusal::QuestionNotFound(id) = refusal else {
+        return refusal;
+    };
+    let answer = handle.store_reader().command_answer(id).ok().flatten();
+    let closing = match answer.as_ref().map(|answer| answer.closing.as_str()) {
+        Some("yes") => Closing::Answered(Answer::Yes),
+        Some("no") => Closing::Answered(Answer::No),
+        Some("expired") => Closing::Expired,
+        Some("withdrawn") => Closing::Withdrawn,
+        _ => return refusal,
+    };
+    Refusal::QuestionClosed(id, closing)
+}
+
+/// Lets a call that waits for a held command show its question, also if its tool asks no other questions.
+pub(crate) fn show_held_question(handle: &Handle, context: &Context, request: &mut Request) {
+    if let Request::Join {
+        session, asking, ..
+    } = request
+    {
+        let open = handle.published().questions();
+        let mut held = open
+            .iter()
+            .filter(|question| question.state.held().is_some());
+        if held.any(|question| question.state.session() == *session) {
+            *asking = context.asking;
+        }
+    }
 }
 
 /// Gives the answer of a person to the engine, and keeps the rules that it adds. `by` is the channel of the answer.
@@ -408,7 +441,9 @@ pub(crate) async fn answer(
     let pending = handle.call(caller, request, None).await;
     match pending.done().await {
         None => return Err(AnswerFault::Stopping),
-        Some(Outcome::Refused(refusal)) => return Err(AnswerFault::Refused(refusal)),
+        Some(Outcome::Refused(refusal)) => {
+            return Err(AnswerFault::Refused(closed_before(handle, refusal)));
+        }
         Some(_) => {}
     }
     if let (Some(held), Some(text)) = (held, rules)

@@ -58,6 +58,12 @@ helps! {
     wait: "wait";
     messages: "messages";
     messages_resend: "messages" "resend";
+    policy: "policy";
+    policy_list: "policy" "list";
+    policy_test: "policy" "test";
+    policy_remove: "policy" "remove";
+    policy_replay: "policy" "replay";
+    audit: "audit";
     call: "call";
     open: "open";
     top: "top";

@@ -28,11 +28,11 @@ pub struct NotStartedResult {
 pub enum NotStartedStatus {
     /// A rule or a person refused it.
     Refused,
-    /// It is started when a person says yes.
+    /// Started when a person says yes.
     Held,
     /// Nobody answered within a day.
     Expired,
-    /// Its call was interrupted.
+    /// The call was interrupted.
     Withdrawn,
 }
 

@@ -103,6 +103,8 @@ impl Runtime {
             audit: AuditLog::new(paths.audit()),
         };
         let handle = Handle::new(inbox, parts, config);
+        // Read now, so that a command does not need another file descriptor. A fault is reported to each command.
+        let _ = handle.policy().policy();
         if let Some(fault) = fault {
             handle.published().set_storage_fault(&fault);
         }

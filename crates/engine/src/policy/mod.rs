@@ -147,8 +147,13 @@ impl PolicyStore {
         let mut loaded = self.loaded.lock().expect("no holder panics");
         if loaded.stamps != stamps {
             let policy = self.read().map(Arc::new).map_err(Arc::from);
+            let mut stamps = stamps;
             if let Err(why) = &policy {
-                tracing::error!("the policy cannot be used: {why}");
+                if loaded.policy != policy {
+                    tracing::error!("the policy cannot be used: {why}");
+                }
+                // The fault may be of the moment, such as too many open files: the files are read again.
+                stamps = [Stamp::Unread; 2];
             }
             *loaded = Loaded { stamps, policy };
         }

@@ -135,7 +135,7 @@ pub(super) fn approved(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// What became of a question about a command.
+/// Closing of a question about a command.
 pub(super) fn answer(
     db: &Connection,
     question: QuestionId,

@@ -539,7 +539,7 @@ impl StoreReader {
         Ok(found.optional()?)
     }
 
-    /// What became of a question about a command.
+    /// Closing of a question about a command.
     pub fn command_answer(&self, id: QuestionId) -> Result<Option<CommandAnswer>, StoreFault> {
         held::answer(&self.db(), id)
     }
