@@ -46,7 +46,7 @@ pub enum Answer {
     },
     /// With `--follow`, a line for each.
     Line(QuestionLine),
-    One(Question),
+    One(Box<Question>),
 }
 
 /// `session list`
