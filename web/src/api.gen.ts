@@ -265,6 +265,10 @@ export interface Session {
   memory?: number | null;
   /** True if the command has a terminal. */
   pty: boolean;
+  /** Promises of the sandbox that this mechanism does not keep. */
+  sandbox_gaps: string[];
+  /** Mechanism that enforces the sandbox; `off`: the command has none, `null`: nothing was run. */
+  sandboxed_by: 'namespaces' | 'bubblewrap' | 'landlock' | 'off' | null;
   /** Id of the session. */
   session_id: string;
   /** Signal that ended the command. */

@@ -18,6 +18,8 @@ pub use waiting::{
 };
 
 use super::duration::{self, DurationLimit};
+use crate::http::run_request::{NetworkName, SandboxName};
+use abide_engine::config;
 
 /// Runs commands and terminals for AI agents and people, and waits for them.
 #[derive(Debug, Parser)]
@@ -41,6 +43,8 @@ pub enum Command {
     #[command(subcommand)]
     Session(SessionCommand),
     Logs(LogsArgs),
+    #[command(subcommand)]
+    Sandbox(SandboxCommand),
     #[command(subcommand)]
     Timer(TimerCommand),
     Wait(WaitArgs),
@@ -156,6 +160,12 @@ pub struct RunArgs {
     /// Run it in a terminal that is connected to this one
     #[arg(long)]
     pub pty: bool,
+    /// Run it in a sandbox; the folder it runs in is the workspace
+    #[arg(long, value_name = "MODE")]
+    pub sandbox: Option<SandboxName>,
+    /// Network of the sandbox [default: as configured]
+    #[arg(long, value_name = "NETWORK", requires = "sandbox")]
+    pub network: Option<NetworkName>,
     /// Let the command change this terminal's title, clipboard and colour palette
     #[arg(long)]
     pub unfiltered: bool,
@@ -167,6 +177,49 @@ pub struct RunArgs {
     /// The command to run
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Look around in a sandbox
+#[derive(Debug, Subcommand)]
+pub enum SandboxCommand {
+    Shell(SandboxShellArgs),
+}
+
+const SANDBOX_SHELL_HELP: &str = "\
+Examples:
+  abide sandbox shell                     see what a command of an agent sees in this folder
+  abide sandbox shell --mode read-only    the same without permission to write here";
+
+/// Open a shell in a sandbox, with this folder as the workspace
+#[derive(Debug, Args)]
+#[command(after_help = SANDBOX_SHELL_HELP)]
+pub struct SandboxShellArgs {
+    /// Permission to write
+    #[arg(long, value_name = "MODE", default_value = "workspace-write")]
+    pub mode: SandboxName,
+    /// Network of the sandbox [default: as configured]
+    #[arg(long, value_name = "NETWORK")]
+    pub network: Option<NetworkName>,
+    #[command(flatten)]
+    pub agent: AgentArg,
+}
+
+impl From<SandboxShellArgs> for RunArgs {
+    fn from(args: SandboxShellArgs) -> Self {
+        RunArgs {
+            idle: None,
+            timeout: None,
+            cwd: None,
+            env: Vec::new(),
+            pty: true,
+            sandbox: Some(args.mode),
+            network: args.network,
+            unfiltered: false,
+            agent: args.agent,
+            json: false,
+            command: vec![config::shell_program()],
+        }
+    }
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

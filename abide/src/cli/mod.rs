@@ -42,7 +42,7 @@ use serde_json::json;
 
 use crate::client;
 use abide_engine::config::{self, Paths};
-use args::{Cli, Command, SessionCommand};
+use args::{Cli, Command, RunArgs, SandboxCommand, SessionCommand};
 use client::Client;
 use error::{CliError, EXIT_ABIDE_ERROR};
 use show::outln;
@@ -130,6 +130,7 @@ fn run_command(command: Command) -> Result<u8, CliError> {
             daemon::mcp(&paths()?, &agent)?;
         }
         Command::Run(_)
+        | Command::Sandbox(_)
         | Command::Answer(_)
         | Command::Session(_)
         | Command::Logs(_)
@@ -155,6 +156,11 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
         let person = || Client::new(paths.clone(), None);
         match command {
             Command::Run(mut run) => {
+                let agent = std::mem::replace(&mut run.agent, args::AgentArg::none());
+                run::run(client(agent), run).await
+            }
+            Command::Sandbox(SandboxCommand::Shell(shell)) => {
+                let mut run = RunArgs::from(shell);
                 let agent = std::mem::replace(&mut run.agent, args::AgentArg::none());
                 run::run(client(agent), run).await
             }

@@ -60,7 +60,8 @@ const COMMANDS: [(&str, Schema); 39] = [
 ];
 
 /// Commands without `--json`, and the reason.
-const PLAIN: [(&str, &str); 6] = [
+const PLAIN: [(&str, &str); 7] = [
+    ("sandbox shell", "it is a shell for a person"),
     (
         "serve",
         "it is the daemon; `abide status --json` says how that is",

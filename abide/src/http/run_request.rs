@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,12 +77,43 @@ pub struct RunBody {
     /// `abide-inherited-limits`, or else those of the daemon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inherited_limits: Option<InheritedLimits>,
+    /// Sandbox of the command: `read-only`, `workspace-write` or `off`. Without it, a person's command has none, and an
+    /// agent's has that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxName>,
+    /// Network of a sandbox: `on` or `off`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkName>,
     /// True if a person sits at a terminal and can be asked there.
     #[serde(default)]
     pub terminal: bool,
     /// Log offset from which output is sent.
     #[serde(default)]
     pub from: u64,
+}
+
+/// Sandbox of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(inline)]
+pub enum SandboxName {
+    /// Nothing can be written but private layers
+    ReadOnly,
+    /// The folder can be written, but for protected paths
+    WorkspaceWrite,
+    /// No sandbox
+    Off,
+}
+
+/// Network of a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum NetworkName {
+    /// The network of the machine
+    On,
+    /// Only the sandbox's own loopback
+    Off,
 }
 
 /// Source of a command's standard input.

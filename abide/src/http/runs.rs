@@ -23,10 +23,13 @@ use super::frame::{self, Frame};
 use super::log_stream::{LogTail, frames, output_end};
 use super::problem::Problem;
 use super::requester::{self, Requester};
-use super::run_request::{OsText, RunBody, StdinKind};
+use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind};
 use super::sessions::session_from;
 use crate::tools::{Judge, Judged, not_started, question_fields};
-use abide_engine::config;
+use abide_engine::config::{self, NetworkMode, SandboxMode};
+use abide_engine::sandbox::{
+    SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
+};
 use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
 pub async fn run(
@@ -44,7 +47,9 @@ pub async fn run(
     } else {
         Asking::Elsewhere
     };
+    let wish = wish(&body);
     let (mut run, mut launch) = parse_request(body, asking)?;
+    confine(&mut launch, &state.handle, &requester, wish)?;
     launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
     if !requester.may_be_a_person() {
         let judge = Judge {
@@ -124,6 +129,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         pty: body.pty.map(|size| (size.cols, size.rows)),
         inherited_limits: body.inherited_limits.map(Into::into),
         secrets: Arc::default(),
+        sandbox: SandboxChoice::Off,
     };
     let run = Run {
         command: body.command.into(),
@@ -137,6 +143,46 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         approval: None,
     };
     Ok((run, launch))
+}
+
+fn wish(body: &RunBody) -> SandboxWish {
+    SandboxWish {
+        mode: body.sandbox.map(|name| match name {
+            SandboxName::ReadOnly => SandboxMode::ReadOnly,
+            SandboxName::WorkspaceWrite => SandboxMode::WorkspaceWrite,
+            SandboxName::Off => SandboxMode::Off,
+        }),
+        network: body.network.map(|name| match name {
+            NetworkName::On => NetworkMode::On,
+            NetworkName::Off => NetworkMode::Off,
+        }),
+    }
+}
+
+/// Gives the command its sandbox. A person chooses freely; an agent, or a command inside a session, is bound by the
+/// configuration.
+fn confine(
+    launch: &mut LaunchOptions,
+    handle: &Handle,
+    requester: &Requester,
+    wish: SandboxWish,
+) -> Result<(), Problem> {
+    let agent = requester.agent.clone().unwrap_or_default();
+    let subject = SandboxSubject {
+        config: handle.config(),
+        paths: handle.paths(),
+        agent: &agent.0,
+        root: &launch.cwd,
+    };
+    let of = match requester.may_be_at_terminal() {
+        true => WishOf::Person,
+        false => WishOf::Agent,
+    };
+    launch.sandbox = (subject.choose(of, wish)).map_err(|refused| Problem::bad_input(refused.0))?;
+    if launch.sandbox != SandboxChoice::Off {
+        confine_environment(&mut launch.env);
+    }
+    Ok(())
 }
 
 fn limit(field: &str, seconds: Option<f64>) -> Result<Option<Millis>, Problem> {

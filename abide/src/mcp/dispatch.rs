@@ -216,7 +216,7 @@ impl Connection {
                 Ok(ServerResult::empty(()))
             }
             ClientRequest::ListToolsRequest(_) => {
-                Ok(ServerResult::ListToolsResult(Server::tools(modern)))
+                Ok(ServerResult::ListToolsResult(self.server.tools(modern)))
             }
             ClientRequest::ListPromptsRequest(_) => {
                 Ok(ServerResult::ListPromptsResult(Server::prompts(modern)))

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 /// a model up to nine times the tokens of the text.
 const FIELDS_ONLY_CLIENTS: [&str; 2] = ["claude-code", "codex"];
 
-/// Fields that such a client gets: the text, what the text does not say, and ids that later calls need.
-const NEEDED_BY_MODELS: [&str; 4] = ["text", "waiting_for_input", "timer_id", "session_id"];
+/// Fields that such a client gets: the text, what the text does not say, and ids that later calls need. It also gets
+/// `session_id` while the command runs, and `sandboxed_by` if there is a sandbox.
+const NEEDED_BY_MODELS: [&str; 4] = ["text", "waiting_for_input", "timer_id", "sandbox_gaps"];
 
 /// Fields that repeat what the text of the same result says. HTTP has them.
 const REPEATS_OF_THE_TEXT: [&str; 2] = ["screen", "found"];
@@ -52,8 +53,10 @@ impl Presentation {
             let status = fields.get("status").and_then(Value::as_str);
             let running = status.is_some_and(|status| status.eq_ignore_ascii_case("running"));
             let needs_id = running && !names_session;
-            fields.retain(|name, _| {
-                NEEDED_BY_MODELS.contains(&name.as_str()) && (name != "session_id" || needs_id)
+            fields.retain(|name, value| match name.as_str() {
+                "session_id" => needs_id,
+                "sandboxed_by" => *value != "off",
+                name => NEEDED_BY_MODELS.contains(&name),
             });
         }
         let is_error = result.is_error();

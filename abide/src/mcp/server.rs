@@ -25,6 +25,7 @@ use super::peer::Peer;
 use super::seal::Seal;
 use super::{client, prompt};
 use crate::tools;
+use abide_api::arguments::SANDBOX_FIELDS;
 use abide_api::schema::{for_models, without_descriptions};
 use abide_engine::peer;
 use abide_engine::{ConversationGuard, Handle};
@@ -230,8 +231,12 @@ impl Server {
     }
 
     /// Answers `tools/list`.
-    pub(super) fn tools(modern: bool) -> ListToolsResult {
-        let list = ListToolsResult::with_all_items(TOOLS.clone());
+    pub(super) fn tools(&self, modern: bool) -> ListToolsResult {
+        let tools = match self.handle.config().sandbox.is_used() {
+            true => &SANDBOX_TOOLS,
+            false => &TOOLS,
+        };
+        let list = ListToolsResult::with_all_items(Vec::clone(tools));
         match modern {
             true => list
                 .with_ttl_ms(CACHE_MS)
@@ -285,7 +290,21 @@ pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
     version.is_some_and(|version| !version.has_initialize())
 }
 
-static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| tools::all().iter().map(published).collect());
+/// Tools where a sandbox is configured.
+static SANDBOX_TOOLS: LazyLock<Vec<Tool>> =
+    LazyLock::new(|| tools::all().iter().map(published).collect());
+
+/// Tools where no sandbox is configured, without the arguments about it.
+static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
+    let mut tools = SANDBOX_TOOLS.clone();
+    for tool in &mut tools {
+        let schema = Arc::make_mut(&mut tool.input_schema);
+        if let Some(Value::Object(fields)) = schema.get_mut("properties") {
+            fields.retain(|name, _| !SANDBOX_FIELDS.contains(&name.as_str()));
+        }
+    }
+    tools
+});
 
 fn published(tool: &tools::ToolDescription) -> Tool {
     let annotations = ToolAnnotations::with_title(tool.title)
@@ -330,13 +349,23 @@ mod tests {
     /// 7,700 characters are about 1,800 tokens of a current tokenizer.
     #[test]
     fn tools_and_instructions_cost_a_model_at_most_7700_characters() {
-        let mut characters = prompt::INSTRUCTIONS.chars().count();
-        for tool in TOOLS.iter() {
+        let without = characters(&TOOLS);
+        assert!(without <= 7_700, "{without} characters");
+        let with = characters(&SANDBOX_TOOLS);
+        assert!(with <= without + 800, "{with} characters with a sandbox");
+        let listed = |tools: &[Tool]| serde_json::to_string(tools).expect("JSON");
+        assert!(!listed(&TOOLS).contains("justification"));
+        assert!(listed(&SANDBOX_TOOLS).contains("justification"));
+    }
+
+    fn characters(tools: &[Tool]) -> usize {
+        let instructions = prompt::INSTRUCTIONS.chars().count();
+        let tools = tools.iter().map(|tool| {
             let shown = serde_json::json!({
                 "name": tool.name, "description": tool.description, "input_schema": tool.input_schema,
             });
-            characters += shown.to_string().chars().count();
-        }
-        assert!(characters <= 7_700, "{characters} characters");
+            shown.to_string().chars().count()
+        });
+        instructions + tools.sum::<usize>()
     }
 }

@@ -5,7 +5,6 @@ use abide_api::arguments::{AnyText, CommandArgs, ExecuteCommandArgs, ShellArgs};
 use abide_api::{ErrorCode, ToolResult};
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
-use abide_engine::config::Config;
 use abide_engine::{Handle, LaunchOptions, SessionView};
 use abide_output::mask::Mask;
 use abide_session::read_cursors::ReadCursors;
@@ -68,18 +67,18 @@ pub(super) fn read(
     kind: Kind,
     arguments: Map<String, Value>,
     context: &Context,
-    config: &Config,
+    handle: &Handle,
 ) -> Result<(CallStart, Command), BadInput> {
     match kind {
         Kind::Shell => {
             let mut args = ShellArgs::read(arguments, "this tool")?;
             let limit = args.timeout.take().map(|limit| limit.0);
-            read_fields(kind, args, limit, context, config)
+            read_fields(kind, args, limit, context, handle)
         }
         Kind::Execute => {
             let mut args = ExecuteCommandArgs::read(arguments, "this tool")?;
             let limit = args.timeout.take().map(|limit| limit.0);
-            read_fields(kind, args, limit, context, config)
+            read_fields(kind, args, limit, context, handle)
         }
     }
 }
@@ -89,11 +88,13 @@ fn read_fields<L>(
     mut args: CommandArgs<L>,
     limit: Option<Millis>,
     context: &Context,
-    config: &Config,
+    handle: &Handle,
 ) -> Result<(CallStart, Command), BadInput> {
     let command = args.command.take().map(|text| text.0).unwrap_or_default();
     let named = args.session_id.take().filter(|AnyText(id)| !id.is_empty());
-    let max_chars = args.max_output.map_or(config.max_output, |most| most.0);
+    let max_chars = args
+        .max_output
+        .map_or(handle.config().max_output, |most| most.0);
     let read = Command {
         kind,
         limit: limit.unwrap_or(match kind {
@@ -123,7 +124,7 @@ fn read_fields<L>(
                 key,
                 approval: None,
             };
-            CallStart::Run(Box::new((run, report::read_launch(args, context))))
+            CallStart::Run(Box::new((run, report::read_launch(args, context, handle)?)))
         }
         Some(_) if !command.is_empty() => {
             return Err(BadInput(
@@ -159,6 +160,9 @@ fn launch_field<L>(args: &CommandArgs<L>) -> Option<&'static str> {
         ("cwd", args.cwd.is_some()),
         ("env", args.env.is_some()),
         ("stdin", args.stdin.is_some()),
+        ("sandbox", args.sandbox.is_some()),
+        ("network", args.network.is_some()),
+        ("needs", args.needs.is_some()),
     ];
     let field = given.into_iter().find(|(_, given)| *given);
     field.map(|(field, _)| field)

@@ -73,7 +73,7 @@ pub(super) async fn result(
     ];
     let notes = notes.into_iter().flatten().map(|note| format!("[{note}]"));
     // The state of the command comes last, where readers look for it.
-    let lines: Vec<String> = notes.chain(last).collect();
+    let lines: Vec<String> = notes.chain(report::refused(view)).chain(last).collect();
     let mut text = String::new();
     if let Some(error) = &error {
         text.push_str(error);

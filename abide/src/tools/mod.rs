@@ -13,6 +13,7 @@ mod policy;
 mod position;
 mod question;
 mod report;
+mod sandbox;
 mod shell;
 mod terminal;
 mod timer;
@@ -312,7 +313,7 @@ pub async fn begin(
     let (mut request, launch, tool) = match name {
         "shell" | "execute_command" => {
             let kind = command::Kind::of(name);
-            let (begin, command) = command::read(kind, arguments, &context, handle.config())?;
+            let (begin, command) = command::read(kind, arguments, &context, handle)?;
             match begin
                 .judged(handle, &context)
                 .and_then(|begin| begin.request(&command, &context))
@@ -339,7 +340,7 @@ pub async fn begin(
             (request, None, Tool::ReadMessages(read))
         }
         "terminal_session" => {
-            let action = terminal::read(arguments, &context, handle.config())?;
+            let action = terminal::read(arguments, &context, handle)?;
             return Ok(ToolCall::perform(handle, action, context).measured_by(stopwatch));
         }
         _ => {
@@ -363,7 +364,7 @@ pub async fn begin_session(
     arguments: Map<String, Value>,
     context: Context,
 ) -> Result<ToolCall, NotCalled> {
-    let start = terminal::read_start(arguments, &context, handle.config())?;
+    let start = terminal::read_start(arguments, &context, handle)?;
     Ok(ToolCall::perform(handle, start, context))
 }
 
@@ -417,11 +418,11 @@ pub async fn resume(
 ) -> Result<ToolCall, NotCalled> {
     let standby = context.standby;
     if name == "terminal_session" {
-        let action = terminal::read(arguments, &context, handle.config())?;
+        let action = terminal::read(arguments, &context, handle)?;
         return Ok(ToolCall::perform(handle, action.joining(session), context));
     }
     let kind = command::Kind::of(name);
-    let (_, command) = command::read(kind, arguments, &context, handle.config())?;
+    let (_, command) = command::read(kind, arguments, &context, handle)?;
     let mut request = command.join(session, &context);
     policy::show_held_question(handle, &context, &mut request);
     let tool = Tool::Command(command);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use abide_api::arguments::CommandArgs;
 use abide_api::{Activity, ErrorCode, Id, Process, SessionStatus, SessionSummary, ToolResult};
+use abide_core::SandboxedBy;
 use abide_core::session::{End, Exit, Phase};
 use abide_core::{Millis, Outcome, SessionId};
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -19,11 +20,13 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 use abide_session::facts::{self, Doing, Facts};
 use abide_session::folder;
 use abide_session::log::Log;
+use abide_session::sandbox::REFUSED;
 use abide_session::tree;
 
-use super::Context;
 use super::args::folder;
 use super::output::Part;
+use super::sandbox::SandboxArgs;
+use super::{BadInput, Context};
 
 /// Interval between the two samples from which the CPU use of a command is computed.
 const CPU_SAMPLE: Duration = Duration::from_millis(50);
@@ -38,16 +41,28 @@ pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String)
     }
 }
 
-/// Options for the launch of a new command of `shell` or `execute_command`.
-pub(super) fn read_launch<L>(args: CommandArgs<L>, context: &Context) -> LaunchOptions {
+/// LaunchOptions data of a new command of `shell` or `execute_command`.
+pub(super) fn read_launch<L>(
+    args: CommandArgs<L>,
+    context: &Context,
+    handle: &Handle,
+) -> Result<LaunchOptions, BadInput> {
     let cwd = folder(args.cwd, context);
     let given = args.env.map(|env| env.0).unwrap_or_default();
     let stdin = args.stdin.map(|stdin| stdin.0);
     let secrets = Arc::new(secrets_in(&given));
-    LaunchOptions {
+    let asked = SandboxArgs {
+        sandbox: args.sandbox,
+        network: args.network,
+        needs: args.needs,
+        justification: args.justification,
+    };
+    let (sandbox, inherited) = asked.choose(context, handle, &given)?;
+    Ok(LaunchOptions {
         inherited_limits: context.inherited_limits.clone(),
-        ..LaunchOptions::plain(cwd, merged_env(&context.env, given, false), stdin, secrets)
-    }
+        sandbox,
+        ..LaunchOptions::plain(cwd, merged_env(inherited, given, false), stdin, secrets)
+    })
 }
 
 /// Fingerprints of the secrets among the variables that a call sets.
@@ -60,11 +75,11 @@ pub(super) fn secrets_in(given: &[(OsString, Option<OsString>)]) -> SecretFinger
 
 /// Inherited environment with the variables that the call sets or removes.
 pub(super) fn merged_env(
-    inherited: &[Variable],
+    inherited: Vec<Variable>,
     given: Vec<(OsString, Option<OsString>)>,
     pty: bool,
 ) -> Vec<Variable> {
-    let mut env = inherited.to_vec();
+    let mut env = inherited;
     if !pty {
         config::add_pipe_defaults(&mut env);
     }
@@ -130,6 +145,13 @@ pub(super) fn summary_with(
         bytes_dropped,
         still_running: Vec::new(),
         contained_by: view.contained_by.map(Into::into),
+        sandboxed_by: view.sandboxed.as_ref().map(|sandboxed| sandboxed.by.into()),
+        sandbox_gaps: view
+            .sandboxed
+            .iter()
+            .flat_map(|sandboxed| &sandboxed.gaps)
+            .map(|gap| gap.as_str())
+            .collect(),
         started_by: view.state.started_by.name(),
         damaged: view.damage.as_deref().map(Into::into),
     }
@@ -247,6 +269,54 @@ pub(super) fn forced_end_reason(view: &SessionView) -> Option<&'static str> {
     }
 }
 
+/// Refusals of the sandbox of a command, and names that the command has made and other programs obey.
+pub(super) fn refused(view: &SessionView) -> Option<String> {
+    if view
+        .sandboxed
+        .as_ref()
+        .is_none_or(|of| of.by == SandboxedBy::Off)
+    {
+        return None;
+    }
+    let text = std::fs::read(view.folder.join(REFUSED)).ok()?;
+    refused_text(&String::from_utf8_lossy(&text))
+}
+
+fn refused_text(record: &str) -> Option<String> {
+    let (head, lines) = record.split_once('\n')?;
+    let [mode, network, count] = *head.split(' ').collect::<Vec<_>>() else {
+        return None;
+    };
+    let of_kind = |kind: &str| -> Vec<String> {
+        let lines = lines.lines().filter_map(|line| line.strip_prefix(kind));
+        lines.map(|path| one_line(path.trim())).collect()
+    };
+    let (writes, planted) = (of_kind("write "), of_kind("planted "));
+    let mut said = Vec::new();
+    if let Some(first) = writes.first() {
+        let things = match count {
+            "1" => "1 thing was".to_owned(),
+            count => format!("{count} things were"),
+        };
+        said.push(format!(
+            "SANDBOX: {things} refused ({mode}, network {network})"
+        ));
+        said.extend(writes.iter().map(|path| format!("  write  {path}")));
+        let folder = Path::new(first).parent().unwrap_or(Path::new("/"));
+        let needs = serde_json::json!({"write": [folder.to_string_lossy()]});
+        said.push(format!(
+            "To ask for more, call again with needs={needs} and a justification (one sentence for the person)."
+        ));
+    }
+    if !planted.is_empty() {
+        said.push(format!(
+            "SANDBOX: planted, other programs may run or obey it: {}",
+            planted.join(", ")
+        ));
+    }
+    (!said.is_empty()).then(|| said.join("\n"))
+}
+
 /// Lists the background processes that the command left behind.
 pub(crate) fn leftovers(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
     let Phase::Leftover { ending } = &view.state.phase else {
@@ -357,6 +427,17 @@ pub(crate) fn safe(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_are_counted_and_listed_with_how_to_ask_for_more() {
+        let record = "workspace-write off 2\nwrite /etc/x\nwrite /opt/y\nplanted .vscode\n";
+        let expected = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/x\n  write  /opt/y\n\
+                        To ask for more, call again with needs={\"write\":[\"/etc\"]} and a justification (one sentence \
+                        for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
+        assert_eq!(refused_text(record).as_deref(), Some(expected));
+        assert_eq!(refused_text("nonsense"), None);
+        assert_eq!(refused_text("read-only on 0\n"), None);
+    }
 
     #[test]
     fn long_command_is_shown_by_its_first_lines() {

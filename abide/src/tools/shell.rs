@@ -84,6 +84,10 @@ pub(super) async fn result(
         text.push_str("\nWARNING: ");
         text.push_str(&warning);
     }
+    if let Some(refused) = report::refused(view) {
+        text.push('\n');
+        text.push_str(&refused);
+    }
     let failed = matches!(outcome, Outcome::Cancelled(_)) || unread.is_some();
     report::mask_processes(&mut summary, |text| mask.apply(text));
     let output = ShellResult {

@@ -381,7 +381,7 @@ fn s8_bad_input_is_one_sentence_and_starts_nothing() {
         (
             json!({"command": "true", "tiemout": 5}),
             "`tiemout` is not a field of this tool; the fields are command, session_id, timeout, cwd, env, stdin, \
-             max_output, raw, idempotency_key.",
+             max_output, raw, sandbox, network, needs, justification, idempotency_key.",
         ),
     ];
     with_engine(async |engine| {

@@ -283,6 +283,7 @@ impl Keeper {
             max_processes: 0,
             inherited: None,
             secret_fingerprints: Vec::new(),
+            sandbox: None,
         }
     }
 

@@ -7,13 +7,14 @@ mod value;
 
 pub use tools::{
     ACTIONS, Cols, CommandArgs, ExecuteCommandArgs, ExtendArgs, LimitArgs, ListArgs,
-    PauseTimerArgs, ReadMessagesArgs, ReadOutputArgs, ReadTimerArgs, ResizeArgs, Rows, SearchArgs,
-    SendInputArgs, SessionArgs, ShellArgs, SignalArgs, StartArgs, TerminalSessionArgs,
-    TimerActionArgs, TimerArgs, WaitArgs,
+    PauseTimerArgs, ReadMessagesArgs, ReadOutputArgs, ReadTimerArgs, ResizeArgs, Rows,
+    SANDBOX_FIELDS, SearchArgs, SendInputArgs, SessionArgs, ShellArgs, SignalArgs, StartArgs,
+    TerminalSessionArgs, TimerActionArgs, TimerArgs, WaitArgs,
 };
 pub use value::{
-    AnySeconds, AnyText, ConditionFields, Env, FromArgument, IdleSeconds, PositiveSeconds,
-    ShellSeconds, Text, TextOrNumber, WholeNumber, Words, shown_text,
+    AnySeconds, AnyText, ConditionFields, Env, FromArgument, IdleSeconds, NeededPermissions, Needs,
+    NetworkName, PositiveSeconds, SandboxLess, SandboxName, ShellSeconds, Text, TextOrNumber,
+    WholeNumber, Words, shown_text,
 };
 
 use serde_json::{Map, Value};

@@ -44,7 +44,8 @@ pub use result::{ToolOutput, ToolResult};
 pub use search::{Match, MatchPage};
 pub use session::{
     Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RunAccepted,
-    RunEnded, Session, SessionEnd, SessionPage, SessionState, SessionStatus, SessionSummary,
+    RunEnded, SandboxedBy, Session, SessionEnd, SessionPage, SessionState, SessionStatus,
+    SessionSummary,
 };
 pub use status::{
     Containments, Daemon, Database, Health, HttpListener, Link, Places, QuestionCounts,

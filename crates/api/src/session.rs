@@ -27,6 +27,10 @@ pub struct SessionSummary {
     pub still_running: Vec<Process>,
     /// Mechanism that keeps track of the process tree.
     pub contained_by: Option<Containment>,
+    /// Mechanism that enforces the sandbox; `off`: the command has none, `null`: nothing was run.
+    pub sandboxed_by: Option<SandboxedBy>,
+    /// Promises of the sandbox that this mechanism does not keep.
+    pub sandbox_gaps: Vec<&'static str>,
     /// Timer whose condition runs this command, or `wait` for a command of `abide wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_by: Option<String>,
@@ -131,6 +135,29 @@ impl From<abide_core::session::Containment> for Containment {
             By::Cgroup => Containment::Cgroup,
             By::PidNamespace => Containment::PidNamespace,
             By::Subreaper => Containment::Subreaper,
+        }
+    }
+}
+
+/// Mechanism that enforces a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum SandboxedBy {
+    Namespaces,
+    Bubblewrap,
+    Landlock,
+    Off,
+}
+
+impl From<abide_core::SandboxedBy> for SandboxedBy {
+    fn from(by: abide_core::SandboxedBy) -> Self {
+        use abide_core::SandboxedBy as By;
+        match by {
+            By::Namespaces => SandboxedBy::Namespaces,
+            By::Bubblewrap => SandboxedBy::Bubblewrap,
+            By::Landlock => SandboxedBy::Landlock,
+            By::Off => SandboxedBy::Off,
         }
     }
 }

@@ -39,7 +39,7 @@ pub use message::About;
 pub use question::{Answer, Closing, Question, Subject};
 pub use record::Record;
 pub use request::{Refusal, Request, Run, Try};
-pub use session::{Containment, End, Ending, Exit, Session};
+pub use session::{Containment, End, Ending, Exit, Gap, Sandboxed, SandboxedBy, Session};
 pub use time::{Millis, Mono, Now, Wall};
 pub use timer::Timer;
 pub use wait::{Asking, Outcome, WhyRunning};

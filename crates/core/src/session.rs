@@ -2,6 +2,7 @@
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::id::{Agent, Conversation, Key, TimerId};
 use crate::time::{Millis, Mono, Wall};
@@ -190,6 +191,51 @@ pub enum Containment {
     Subreaper,
 }
 
+/// Sandbox of a command that was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandboxed {
+    /// Mechanism that enforces it.
+    pub by: SandboxedBy,
+    /// Promises of the mode that the mechanism does not keep.
+    pub gaps: Vec<Gap>,
+}
+
+impl Sandboxed {
+    /// A command without a sandbox.
+    pub const OFF: Sandboxed = Sandboxed {
+        by: SandboxedBy::Off,
+        gaps: Vec::new(),
+    };
+}
+
+/// Mechanism that enforces a sandbox, from the weakest to the strongest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SandboxedBy {
+    /// None: the command can do what its user can.
+    Off,
+    /// Landlock and a system call filter.
+    Landlock,
+    /// The program `bwrap` of the system.
+    Bubblewrap,
+    /// Namespaces, mounts, Landlock and a system call filter.
+    Namespaces,
+}
+
+/// A promise of a sandbox that the mechanism in use does not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// Home and temporary folders are not layered.
+    Layers,
+    /// Abstract unix sockets are reachable.
+    AbstractSockets,
+    /// Protected paths of the workspace can be written.
+    Protected,
+    /// Names and metadata of hidden files are visible.
+    Metadata,
+    /// Processes outside are visible.
+    Processes,
+}
+
 impl End {
     /// Returns whether the tree was killed on purpose. Such an end is reported when the tree is empty.
     pub const fn is_kill(self) -> bool {
@@ -223,5 +269,72 @@ impl Containment {
             Containment::PidNamespace => "pid_namespace",
             Containment::Subreaper => "subreaper",
         }
+    }
+}
+
+impl SandboxedBy {
+    /// All mechanisms, the strongest first.
+    pub const ALL: [SandboxedBy; 4] = [
+        SandboxedBy::Namespaces,
+        SandboxedBy::Bubblewrap,
+        SandboxedBy::Landlock,
+        SandboxedBy::Off,
+    ];
+
+    /// Word for results and settings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SandboxedBy::Namespaces => "namespaces",
+            SandboxedBy::Bubblewrap => "bubblewrap",
+            SandboxedBy::Landlock => "landlock",
+            SandboxedBy::Off => "off",
+        }
+    }
+
+    /// Number in records and frames.
+    pub const fn code(self) -> u8 {
+        match self {
+            SandboxedBy::Off => 0,
+            SandboxedBy::Landlock => 1,
+            SandboxedBy::Bubblewrap => 2,
+            SandboxedBy::Namespaces => 3,
+        }
+    }
+
+    /// Mechanism with this number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|by| by.code() == code)
+    }
+}
+
+impl Gap {
+    /// All gaps.
+    pub const ALL: [Gap; 5] = [
+        Gap::Layers,
+        Gap::AbstractSockets,
+        Gap::Protected,
+        Gap::Metadata,
+        Gap::Processes,
+    ];
+
+    /// Sentence for results.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Gap::Layers => "the home folder is read-only instead of layered",
+            Gap::AbstractSockets => "abstract unix sockets of other programs can be reached",
+            Gap::Protected => "protected paths of the workspace can be written",
+            Gap::Metadata => "names of hidden files can be seen, and file modes and times changed",
+            Gap::Processes => "processes outside the sandbox can be seen",
+        }
+    }
+
+    /// Number in records and frames.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// Gap with this number.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|gap| gap.code() == code)
     }
 }

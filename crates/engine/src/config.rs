@@ -2,6 +2,7 @@
 //! read from the working directory.
 
 pub mod clients;
+mod sandbox;
 mod wakers;
 
 use std::env;
@@ -12,6 +13,7 @@ use std::sync::OnceLock;
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+pub use sandbox::{AtLeast, NetworkMode, SandboxConfig, SandboxFor, SandboxMode};
 pub use wakers::{Secret, WakerConfig, WakerKind, WakesFor, Webhook};
 
 /// Paths of one installation. Each `ABIDE_DIR` is a separate installation.
@@ -152,6 +154,8 @@ pub struct Config {
     pub http_beyond_loopback: bool,
     /// File of certificates (PEM) to trust in addition to the machine's own, for `until.url` and webhooks.
     pub ca_file: Option<PathBuf>,
+    /// Sandbox of the commands of agents.
+    pub sandbox: SandboxConfig,
     /// Wakers for agents that do not read their messages.
     pub wakers: Vec<WakerConfig>,
     /// Rules about commands of agents. They are read and checked by `policy`, again whenever the file changes.
@@ -212,6 +216,7 @@ impl Default for Config {
             http: HttpListen::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
             ca_file: None,
+            sandbox: SandboxConfig::default(),
             wakers: Vec::new(),
             policy: toml::Table::new(),
         }
@@ -275,6 +280,7 @@ impl Config {
     }
 
     fn check(&self) -> Result<(), InvalidSetting> {
+        self.sandbox.check()?;
         if self.shell.is_empty() {
             return Err("`shell` needs at least one word, such as [\"/bin/bash\", \"-c\"]".into());
         }
@@ -405,6 +411,13 @@ pub fn program(name: &str) -> Option<PathBuf> {
         .find(|path| {
             rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file()
         })
+}
+
+/// Interactive shell of the user.
+pub fn shell_program() -> std::ffi::OsString {
+    env::var_os("SHELL")
+        .filter(|shell| !shell.is_empty())
+        .unwrap_or_else(|| "/bin/sh".into())
 }
 
 /// Home directory of the user.

@@ -23,6 +23,7 @@ use crate::handle::{CallUpdate, Handle, LaunchOptions, Stdin};
 use crate::keepers::RecoveredDetails;
 use crate::policy::audit::AuditEntry;
 use crate::published_state::{QuestionView, SessionView};
+use crate::sandbox::SandboxChoice;
 use crate::seams::{KeeperControl, ProbeControl};
 use crate::store::StoreFault;
 use abide_session::changed_limits::ChangedLimits;
@@ -288,6 +289,14 @@ impl Performer {
             self.keepers.fail(id, "the call brought nothing to start");
             return;
         };
+        let sandbox = match launch.sandbox {
+            SandboxChoice::Off => None,
+            SandboxChoice::Plan(plan) => Some(*plan),
+            SandboxChoice::Impossible(why) => {
+                self.keepers.fail(id, &why);
+                return;
+            }
+        };
         let config = self.handle.config();
         let argv = launch.argv.map_or_else(
             || {
@@ -337,6 +346,7 @@ impl Performer {
             max_processes: config.max_processes,
             inherited: launch.inherited_limits,
             secret_fingerprints: launch.secrets.to_bytes(),
+            sandbox,
         };
         self.handle.remember_secrets(id, launch.secrets);
         crash_point("session.pre_start");
@@ -459,6 +469,7 @@ impl Performer {
             cwd: detail.cwd.clone(),
             pty: detail.pty,
             contained_by: self.keepers.contained_by(id),
+            sandboxed: self.keepers.sandboxed(id),
             folder: self.keepers.folder(id),
             deadline: detail.deadline,
             damage: detail.damage.clone(),

@@ -18,12 +18,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clients::{Client, Clients};
 use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
+use crate::config::{Config, Paths};
 use crate::keepers::Keepers;
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::published_state::{PublishedState, QuestionView, SessionView};
+use crate::sandbox::SandboxChoice;
 use crate::screens::Screens;
 use crate::store::{Store, StoreReader, WakerRecord};
 use abide_session::facts::{CpuSamples, Facts};
@@ -72,6 +73,8 @@ pub struct LaunchOptions {
     pub inherited_limits: Option<InheritedLimits>,
     /// Fingerprints of the secrets in its environment, which are masked in output.
     pub secrets: Arc<SecretFingerprints>,
+    /// Sandbox of the command.
+    pub sandbox: SandboxChoice,
 }
 
 impl LaunchOptions {
@@ -91,6 +94,7 @@ impl LaunchOptions {
             pty: None,
             inherited_limits: None,
             secrets,
+            sandbox: SandboxChoice::Off,
         }
     }
 }
@@ -147,6 +151,7 @@ struct Shared {
     policy: PolicyStore,
     audit: AuditLog,
     config: Config,
+    paths: Paths,
     next_call: AtomicU64,
     watchers: AtomicU32,
     secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
@@ -156,6 +161,7 @@ struct Shared {
 
 /// Components that a handle gives access to.
 pub(super) struct HandleParts {
+    pub paths: Paths,
     pub keepers: Arc<Keepers>,
     pub store_reader: StoreReader,
     pub prober: Arc<Prober>,
@@ -192,6 +198,7 @@ impl Handle {
             policy: parts.policy,
             audit: parts.audit,
             config,
+            paths: parts.paths,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
             secrets: Mutex::default(),
@@ -222,6 +229,11 @@ impl Handle {
     /// Log of the decisions about commands.
     pub fn audit(&self) -> &AuditLog {
         &self.shared.audit
+    }
+
+    /// Paths of this daemon.
+    pub fn paths(&self) -> &Paths {
+        &self.shared.paths
     }
 
     /// Keepers, to read from and write to a terminal directly.

@@ -11,6 +11,8 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use crate::handle::{LaunchOptions, Stdin};
+use crate::sandbox::SandboxChoice;
+use abide_session::sandbox::Plan;
 
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -23,6 +25,7 @@ struct Encoded {
     umask: Option<u32>,
     limits: Vec<(u32, u64, u64)>,
     secrets: String,
+    sandbox: EncodedSandbox,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -31,6 +34,14 @@ enum EncodedStdin {
     None,
     Bytes(String),
     Open,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum EncodedSandbox {
+    Off,
+    Plan(String),
+    Impossible(String),
 }
 
 fn encode(bytes: &[u8]) -> String {
@@ -73,6 +84,11 @@ impl LaunchOptions {
                 .map(|limit| (limit.resource, limit.soft, limit.hard))
                 .collect(),
             secrets: encode(&self.secrets.to_bytes()),
+            sandbox: match &self.sandbox {
+                SandboxChoice::Off => EncodedSandbox::Off,
+                SandboxChoice::Plan(plan) => EncodedSandbox::Plan(encode(&plan.to_bytes())),
+                SandboxChoice::Impossible(why) => EncodedSandbox::Impossible(why.clone()),
+            },
         };
         serde_json::to_vec(&encoded).unwrap_or_default()
     }
@@ -110,6 +126,13 @@ impl LaunchOptions {
             pty: encoded.pty,
             inherited_limits: encoded.umask.map(|umask| InheritedLimits { umask, limits }),
             secrets: Arc::new(SecretFingerprints::from_bytes(&decode(&encoded.secrets)?)),
+            sandbox: match encoded.sandbox {
+                EncodedSandbox::Off => SandboxChoice::Off,
+                EncodedSandbox::Plan(text) => {
+                    SandboxChoice::Plan(Box::new(Plan::from_bytes(&decode(&text)?)?))
+                }
+                EncodedSandbox::Impossible(why) => SandboxChoice::Impossible(why),
+            },
         })
     }
 }
@@ -117,6 +140,8 @@ impl LaunchOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use abide_core::SandboxedBy;
+    use abide_session::sandbox::{Folder, Mode, Network};
 
     #[test]
     fn launch_data_survives_the_bytes() {
@@ -135,6 +160,21 @@ mod tests {
                 }],
             }),
             secrets: Arc::default(),
+            sandbox: SandboxChoice::Plan(Box::new(Plan {
+                mode: Mode::ReadOnly,
+                network: Network::Off,
+                at_least: SandboxedBy::Namespaces,
+                workspace: Folder {
+                    path: "/src".into(),
+                    device: 1,
+                    inode: 2,
+                },
+                home: "/home/me".into(),
+                layers: "/state/layers".into(),
+                write: vec!["/cache".into()],
+                hide: vec!["/home/me/.ssh".into()],
+                own: vec!["/state".into()],
+            })),
         };
         let back = LaunchOptions::from_bytes(&launch.to_bytes()).expect("launch data");
         assert_eq!(format!("{back:?}"), format!("{launch:?}"));

@@ -21,6 +21,7 @@ pub mod probe;
 mod published_state;
 mod retention;
 mod runtime;
+pub mod sandbox;
 pub mod screen;
 pub mod screens;
 mod seams;

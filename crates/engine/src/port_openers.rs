@@ -107,6 +107,7 @@ mod tests {
             pty: false,
             damage: None,
             contained_by: None,
+            sandboxed: None,
             folder: "/".into(),
             deadline: None,
         }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
-    Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, SessionId,
-    TimerId, Wall,
+    Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, Sandboxed,
+    SessionId, TimerId, Wall,
 };
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -41,6 +41,8 @@ pub struct SessionView {
     pub pty: bool,
     /// Containment of its process tree.
     pub contained_by: Option<Containment>,
+    /// Sandbox of its command, once it was started.
+    pub sandboxed: Option<Sandboxed>,
     /// Directory of the session.
     pub folder: PathBuf,
     /// Hard limit, counted from the start.

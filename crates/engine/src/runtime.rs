@@ -93,6 +93,7 @@ impl Runtime {
         let keepers = Keepers::new(paths.sessions(), program, pool, events);
         let (resend, resend_requests) = mpsc::channel(RESEND_QUEUE);
         let parts = HandleParts {
+            paths: paths.clone(),
             keepers: keepers.clone(),
             clients: Clients::new(reader.clients().unwrap_or_default()),
             store_reader: reader,

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use abide_core::timer::Until;
-use abide_core::{Containment, End, SessionId, TimerId};
+use abide_core::{Containment, End, Sandboxed, SessionId, TimerId};
 use abide_session::changed_limits::ChangedLimits;
 use abide_session::frame::{Launch, ToKeeper};
 
@@ -59,6 +59,9 @@ pub trait KeeperControl: Send + Sync {
 
     /// Containment of a session's process tree, once it is known.
     fn contained_by(&self, id: SessionId) -> Option<Containment>;
+
+    /// Sandbox of a session's command, once it is known.
+    fn sandboxed(&self, id: SessionId) -> Option<Sandboxed>;
 
     /// Facts about a session of an earlier daemon.
     fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails;

@@ -15,6 +15,7 @@ use crate::config;
 use crate::keepers::Follower;
 use crate::port_openers::Candidates;
 use crate::probe::{Command, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIMIT, TryResult};
+use crate::sandbox::{SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment};
 use crate::text::{last_lines, refusal_sentence, short_command};
 use abide_session::log::tail;
 
@@ -70,7 +71,8 @@ impl Sessions for SessionAccess {
                 agent: Some(owner.agent.clone()),
                 conversation: None,
             };
-            let pending = self.0.call(caller, request, Some(launch(wanted))).await;
+            let launch = self.launch(wanted, &owner.agent);
+            let pending = self.0.call(caller, request, Some(launch)).await;
             match pending.done().await {
                 Some(Outcome::Refused(refusal)) => TryResult::NotRun(refusal_sentence(&refusal)),
                 Some(outcome) => self.try_result(&outcome),
@@ -151,6 +153,38 @@ impl CandidateFollower {
 }
 
 impl SessionAccess {
+    /// Launch data for the command of a condition, as it was when the condition was set. It has the sandbox of its
+    /// agent.
+    fn launch(&self, wanted: &Command, agent: &Agent) -> LaunchOptions {
+        let words = wanted.shell.iter().chain([&wanted.command]);
+        let mut env = config::environment();
+        if let Some(path) = &wanted.search_path {
+            env.retain(|(name, _)| name != "PATH");
+            env.push(("PATH".into(), path.into()));
+        }
+        let subject = SandboxSubject {
+            config: self.0.config(),
+            paths: self.0.paths(),
+            agent: &agent.0,
+            root: &wanted.cwd,
+        };
+        let sandbox = subject.choose(WishOf::Agent, SandboxWish::default());
+        let sandbox = sandbox.unwrap_or_else(|refused| SandboxChoice::Impossible(refused.0));
+        if sandbox != SandboxChoice::Off {
+            confine_environment(&mut env);
+        }
+        LaunchOptions {
+            argv: Some(words.map(Into::into).collect()),
+            cwd: wanted.cwd.clone(),
+            env,
+            stdin: Stdin::None,
+            pty: None,
+            inherited_limits: None,
+            secrets: Arc::default(),
+            sandbox,
+        }
+    }
+
     /// Result of a try.
     fn try_result(&self, outcome: &Outcome) -> TryResult {
         let id = outcome.session();
@@ -176,25 +210,6 @@ impl SessionAccess {
             how: end_text(view).unwrap_or_else(|| "its output is closed".into()),
             last_lines: last_lines(&self.0, view),
         }
-    }
-}
-
-/// Options for the launch of the command of a condition, as it was when the condition was set.
-fn launch(wanted: &Command) -> LaunchOptions {
-    let words = wanted.shell.iter().chain([&wanted.command]);
-    let mut env = config::environment();
-    if let Some(path) = &wanted.search_path {
-        env.retain(|(name, _)| name != "PATH");
-        env.push(("PATH".into(), path.into()));
-    }
-    LaunchOptions {
-        argv: Some(words.map(Into::into).collect()),
-        cwd: wanted.cwd.clone(),
-        env,
-        stdin: Stdin::None,
-        pty: None,
-        inherited_limits: None,
-        secrets: Arc::default(),
     }
 }
 

@@ -111,7 +111,7 @@ impl Mask {
 }
 
 /// Returns whether a variable of this name holds a secret.
-fn is_secret_name(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     !PUBLIC_NAMES.iter().any(|open| name.contains(open))
         && SECRET_NAMES.iter().any(|part| name.contains(part))

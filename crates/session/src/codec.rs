@@ -1,6 +1,6 @@
 //! Encoding of numbers and byte strings in frames between daemon and keeper.
 
-use abide_core::{Containment, End, Exit};
+use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
 
 /// Error for bytes that are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +136,19 @@ pub(super) fn end_from(code: u8) -> Result<End, Malformed> {
 /// The [`End`] for a word of the public contract.
 pub(super) fn end_from_word(word: &str) -> Option<End> {
     ENDS.into_iter().find(|end| end.as_str() == word)
+}
+
+pub(super) fn put_sandboxed(put: &mut Put<'_>, sandboxed: &Sandboxed) {
+    let gaps: Vec<u8> = sandboxed.gaps.iter().map(|gap| gap.code()).collect();
+    put.u8(sandboxed.by.code()).bytes(&gaps);
+}
+
+pub(super) fn take_sandboxed(take: &mut Take<'_>) -> Result<Sandboxed, Malformed> {
+    let by = SandboxedBy::from_code(take.u8()?).ok_or(Malformed)?;
+    let gaps = take.bytes()?.iter();
+    let gaps: Option<Vec<Gap>> = gaps.map(|code| Gap::from_code(*code)).collect();
+    let gaps = gaps.ok_or(Malformed)?;
+    Ok(Sandboxed { by, gaps })
 }
 
 pub(super) fn containment_code(contained_by: Containment) -> u8 {

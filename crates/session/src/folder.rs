@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use abide_core::{Containment, End, Exit};
+use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
 use rustix::fs::{Mode, OFlags};
 
 use super::codec::end_from_word;
@@ -63,6 +63,8 @@ pub struct Meta {
     pub grace_ms: u32,
     /// Containment of the process tree.
     pub contained_by: Containment,
+    /// Sandbox of the command.
+    pub sandboxed: Sandboxed,
     /// Path of the cgroup, if there is one.
     pub cgroup: Option<Vec<u8>>,
     /// Pid of the init process of the pid namespace, which belongs to abide.
@@ -124,6 +126,7 @@ impl Meta {
             started_by: launch.started_by.clone(),
             grace_ms: launch.grace_ms,
             contained_by,
+            sandboxed: Sandboxed::OFF,
             cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
             init: None,
             keeper,
@@ -164,6 +167,11 @@ impl Meta {
         }
         lines.number("grace_ms", self.grace_ms);
         lines.bytes("contained_by", self.contained_by.as_str().as_bytes());
+        if self.sandboxed != Sandboxed::OFF {
+            let gaps = self.sandboxed.gaps.iter().map(|gap| gap.code());
+            lines.number("sandboxed_by", self.sandboxed.by.code());
+            lines.bytes("sandbox_gaps", &gaps.collect::<Vec<u8>>());
+        }
         if let Some(cgroup) = &self.cgroup {
             lines.bytes("cgroup", cgroup);
         }
@@ -201,6 +209,7 @@ impl Meta {
             started_by: found.text("started_by"),
             grace_ms: found.number("grace_ms").unwrap_or(0),
             contained_by: Containment::Subreaper,
+            sandboxed: Sandboxed::OFF,
             cgroup: None,
             init: None,
             keeper: KeeperIdentity {
@@ -235,6 +244,7 @@ impl Meta {
                 "pid_namespace" => Containment::PidNamespace,
                 _ => Containment::Subreaper,
             },
+            sandboxed: found.sandboxed(),
             cgroup: found.bytes("cgroup"),
             init: found.number("init"),
             keeper: KeeperIdentity {
@@ -629,6 +639,15 @@ impl<'a> Fields<'a> {
 
     fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.raw(name)?.parse().ok()
+    }
+
+    fn sandboxed(&self) -> Sandboxed {
+        let by = self.number("sandboxed_by").and_then(SandboxedBy::from_code);
+        let gaps = self.bytes("sandbox_gaps").unwrap_or_default();
+        Sandboxed {
+            by: by.unwrap_or(SandboxedBy::Off),
+            gaps: gaps.into_iter().filter_map(Gap::from_code).collect(),
+        }
     }
 
     fn size(&self) -> Option<Size> {

@@ -15,12 +15,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::cgroup::Leaf;
 use super::launch::ResourceLimit;
+use super::sandbox::entry::Entry;
 use super::spawn::Failure;
 use super::{inherited_limits, mark, oom, signals};
 
 /// Everything that the child needs between clone and exec, prepared before, because the child may not
 /// allocate.
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
     /// Candidate paths of the program.
     pub paths: Vec<CString>,
     /// Arguments.
@@ -43,6 +44,10 @@ pub(super) struct Plan {
     pub terminal: bool,
     /// pidfd of the process whose mount namespace the child enters.
     pub mounts_of: Option<RawFd>,
+    /// Sandbox that the child enters.
+    pub sandbox: Option<&'a Entry>,
+    /// Pid of the command in a sandbox, which a process in between starts.
+    pub leader: Cell<i32>,
     /// `cgroup.procs` of the session's cgroup, if the child has to enter it by itself.
     pub enter: Option<OwnedFd>,
     /// The failed step and its `errno`.
@@ -71,6 +76,9 @@ impl Pointers {
 pub(super) enum Step {
     Enter,
     Mounts,
+    Sandbox,
+    Rights,
+    Filter,
     Session,
     Terminal,
     Streams,
@@ -81,8 +89,11 @@ pub(super) enum Step {
 /// Clones the child into its cgroup. Returns once the program was executed, or once the child has failed
 /// and noted why. If the kernel is too old for `clone3`, or a seccomp filter forbids it, the child enters
 /// the cgroup by itself.
-pub(super) fn clone_and_exec(plan: &mut Plan, leaf: Option<&Leaf>) -> Result<i32, Failure> {
+pub(super) fn clone_and_exec(plan: &mut Plan<'_>, leaf: Option<&Leaf>) -> Result<i32, Failure> {
     let group = leaf.map(|leaf| leaf.folder.as_raw_fd());
+    if plan.sandbox.is_some_and(Entry::has_namespaces) {
+        return clone_into_sandbox(plan, group);
+    }
     let pid = match retry_on_eagain(|| clone_into(plan, group)) {
         Err(fault) if matches!(fault.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
             if let Some(leaf) = leaf {
@@ -156,7 +167,48 @@ pub(super) struct CloneArgs {
 
 pub(super) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-fn clone_into(plan: &Plan, group: Option<RawFd>) -> io::Result<i32> {
+/// Clones a process that enters the sandbox and clones the command there: a pid namespace holds only for children. The
+/// command becomes a child of this process nevertheless (`CLONE_PARENT`).
+fn clone_into_sandbox(plan: &Plan<'_>, group: Option<RawFd>) -> Result<i32, Failure> {
+    let between = retry_on_eagain(|| clone_to(enter_sandbox, plan, group))
+        .map_err(|fault| fork_failure("cannot start a process", &fault))?;
+    super::spawn::reap(between);
+    // The process in between has gained capabilities in the sandbox while it shared this memory, so the kernel has
+    // made this process undumpable, and its files in /proc root's.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
+    Ok(plan.leader.get())
+}
+
+/// Main function of the process between the keeper and the command in a sandbox.
+extern "C" fn enter_sandbox(plan: *const libc::c_void) -> ! {
+    // SAFETY: the plan outlives this process's use of it. Plain system calls; the child runs below this frame while
+    // this process is suspended.
+    unsafe {
+        let shared = &*plan.cast::<Plan<'_>>();
+        // Before the namespaces are entered: afterwards, /proc is another.
+        if let Some(score) = shared.oom_score {
+            oom::set_score(score);
+        }
+        if let Some(entry) = shared.sandbox {
+            shared.check(Step::Sandbox, entry.join());
+        }
+        let args = CloneArgs {
+            flags: (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT) as u64,
+            ..CloneArgs::default()
+        };
+        match clone3(&args, become_command, plan) {
+            pid @ 1.. => shared.leader.set(pid as i32),
+            errno => shared.give_up(Step::Sandbox, -errno as i32),
+        }
+    }
+    exit_now(0)
+}
+
+fn clone_into(plan: &Plan<'_>, group: Option<RawFd>) -> io::Result<i32> {
+    clone_to(become_command, plan, group)
+}
+
+fn clone_to(main: ChildMain, plan: &Plan<'_>, group: Option<RawFd>) -> io::Result<i32> {
     let args = CloneArgs {
         flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | group.map_or(0, |_| CLONE_INTO_CGROUP),
         exit_signal: libc::SIGCHLD as u64,
@@ -165,7 +217,7 @@ fn clone_into(plan: &Plan, group: Option<RawFd>) -> io::Result<i32> {
     };
     // SAFETY: the child runs below this frame on the same stack while this process is suspended; it changes no other
     // memory than its stack and `plan.fault`, and does not return.
-    match unsafe { clone3(&args, become_command, std::ptr::from_ref(plan).cast()) } {
+    match unsafe { clone3(&args, main, std::ptr::from_ref(plan).cast()) } {
         pid @ 0.. => Ok(pid as i32),
         errno => Err(io::Error::from_raw_os_error(-errno as i32)),
     }
@@ -235,7 +287,7 @@ unsafe fn clone3(_: &CloneArgs, _: ChildMain, _: *const libc::c_void) -> i64 {
 const CHILD_STACK: usize = 64 << 10;
 
 /// Clones with the older `clone` call, which every kernel has.
-fn clone_without_clone3(plan: &Plan) -> io::Result<i32> {
+fn clone_without_clone3(plan: &Plan<'_>) -> io::Result<i32> {
     extern "C" fn main(plan: *mut libc::c_void) -> libc::c_int {
         become_command(plan)
     }
@@ -263,11 +315,13 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
     // SAFETY: the plan outlives the child's use of it. Plain system calls on descriptors and strings
     // that the plan keeps alive.
     unsafe {
-        let plan = &*plan.cast::<Plan>();
+        let plan = &*plan.cast::<Plan<'_>>();
         // The leader must not outlive the keeper.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::umask(plan.umask);
-        if let Some(score) = plan.oom_score {
+        if let Some(score) = plan.oom_score
+            && !plan.sandbox.is_some_and(Entry::has_namespaces)
+        {
             oom::set_score(score);
         }
         if let Some(procs) = &plan.enter {
@@ -289,6 +343,12 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
         plan.check(Step::Folder, libc::chdir(plan.cwd.as_ptr()));
         plan.limits.iter().for_each(bind);
         mark::set(plan.mark);
+        if let Some(entry) = plan.sandbox {
+            plan.check(Step::Rights, entry.give_up_rights());
+            // Changed credentials have cleared it.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            plan.check(Step::Filter, entry.filter());
+        }
         let mut errno = libc::ENOENT;
         for path in &plan.paths {
             libc::execve(path.as_ptr(), plan.argv.row.as_ptr(), plan.env.row.as_ptr());
@@ -326,7 +386,7 @@ fn bind(bound: &ResourceLimit) {
     let _ = setrlimit(resource, new);
 }
 
-impl Plan {
+impl Plan<'_> {
     fn check(&self, step: Step, result: i32) {
         if result < 0 {
             let errno = io::Error::last_os_error().raw_os_error();

@@ -1,11 +1,12 @@
 //! Frames between daemon and keeper: `u32 length | u8 kind | payload`, little endian. An unknown kind and
 //! bytes after the known fields are skipped, so that two versions can talk.
 
-use abide_core::{Containment, End, Exit};
+use abide_core::{Containment, End, Exit, Sandboxed};
 
 pub use super::codec::Malformed;
 use super::codec::{
-    Put, Take, containment_code, containment_from, end_code, end_from, put_exit, take_exit,
+    Put, Take, containment_code, containment_from, end_code, end_from, put_exit, put_sandboxed,
+    take_exit, take_sandboxed,
 };
 pub use super::launch::{ContainmentChoice, InheritedLimits, Launch, ResourceLimit, Size, Stdin};
 
@@ -112,6 +113,8 @@ pub enum FromKeeper {
         at_mono_ms: u64,
         /// Containment of the tree.
         contained_by: Containment,
+        /// Sandbox of the command.
+        sandboxed: Sandboxed,
     },
     /// The command could not be started.
     StartFailed {
@@ -295,11 +298,13 @@ impl FromKeeper {
                 pid,
                 at_mono_ms,
                 contained_by,
+                sandboxed,
             } => {
                 put.u8(2)
                     .u32(*pid)
                     .u64(*at_mono_ms)
                     .u8(containment_code(*contained_by));
+                put_sandboxed(put, sandboxed);
             }
             FromKeeper::StartFailed {
                 errno,
@@ -350,6 +355,7 @@ impl FromKeeper {
                 pid: take.u32()?,
                 at_mono_ms: take.u64()?,
                 contained_by: containment_from(take.u8()?)?,
+                sandboxed: take_sandboxed(&mut take)?,
             },
             3 => FromKeeper::StartFailed {
                 errno: take.u32()? as i32,
@@ -447,6 +453,8 @@ fn next<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::{Folder, Mode, Network, Plan};
+    use abide_core::{Gap, SandboxedBy};
 
     fn launch() -> Launch {
         Launch {
@@ -476,6 +484,21 @@ mod tests {
                     soft: 64,
                     hard: u64::MAX,
                 }],
+            }),
+            sandbox: Some(Plan {
+                at_least: SandboxedBy::Landlock,
+                mode: Mode::WorkspaceWrite,
+                network: Network::Off,
+                workspace: Folder {
+                    path: "/w".into(),
+                    device: 1,
+                    inode: u64::MAX,
+                },
+                home: "/h".into(),
+                layers: "/l".into(),
+                write: vec!["/a b".into()],
+                hide: Vec::new(),
+                own: vec!["/s".into(), "/c".into()],
             }),
             secret_fingerprints: b"{}".to_vec(),
         }
@@ -544,6 +567,10 @@ mod tests {
                 pid: 13,
                 at_mono_ms: 14,
                 contained_by: Containment::Subreaper,
+                sandboxed: Sandboxed {
+                    by: SandboxedBy::Namespaces,
+                    gaps: vec![Gap::Layers],
+                },
             },
             FromKeeper::StartFailed {
                 errno: 2,

@@ -1,6 +1,10 @@
 //! The command that a keeper is to start.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use super::codec::{Malformed, Put, Take};
+use super::sandbox::Plan;
 
 /// Everything needed to start a command. It is sent once; the parts that may hold secrets (environment,
 /// input) are never written to the session's directory.
@@ -47,6 +51,8 @@ pub struct Launch {
     /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output. The
     /// keeper only stores it for the daemon.
     pub secret_fingerprints: Vec<u8>,
+    /// Sandbox of the command. `None`: it has none.
+    pub sandbox: Option<Plan>,
     /// umask and resource limits of the process that asked for the command. `None`: the keeper's own.
     pub inherited: Option<InheritedLimits>,
 }
@@ -131,6 +137,15 @@ pub enum ContainmentChoice {
 }
 
 impl Launch {
+    /// The same command with a variable set to a path.
+    pub(super) fn with_variable(&self, name: &str, value: &Path) -> Self {
+        let mut launch = self.clone();
+        launch.env.retain(|(known, _)| known != name.as_bytes());
+        let value = value.as_os_str().as_bytes().to_vec();
+        launch.env.push((name.into(), value));
+        launch
+    }
+
     pub(super) fn put(&self, put: &mut Put<'_>) {
         put.bytes(self.session.as_bytes())
             .bytes(self.agent.as_bytes())
@@ -171,6 +186,15 @@ impl Launch {
         });
         put.u32(self.max_processes);
         put.bytes(&self.secret_fingerprints);
+        match &self.sandbox {
+            None => {
+                put.u8(0);
+            }
+            Some(plan) => {
+                put.u8(1);
+                plan.put(put);
+            }
+        }
         if let Some(inherited) = &self.inherited {
             inherited.put(put);
         }
@@ -217,6 +241,10 @@ impl Launch {
             },
             max_processes: take.u32()?,
             secret_fingerprints: take.bytes()?.to_vec(),
+            sandbox: match take.u8()? {
+                0 => None,
+                _ => Some(Plan::take(take)?),
+            },
             inherited: InheritedLimits::take(take)?,
         })
     }
@@ -229,7 +257,7 @@ fn maybe_text(take: &mut Take<'_>) -> Result<Option<String>, Malformed> {
     }
 }
 
-fn list<T>(
+pub(crate) fn list<T>(
     take: &mut Take<'_>,
     one: impl Fn(&mut Take<'_>) -> Result<T, Malformed>,
 ) -> Result<Vec<T>, Malformed> {

@@ -45,6 +45,7 @@ pub mod pts;
 pub mod read_cursors;
 mod resources;
 mod run;
+pub mod sandbox;
 mod serve;
 mod signals;
 mod spawn;

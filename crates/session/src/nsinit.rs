@@ -81,6 +81,15 @@ impl Namespace {
         }
     }
 
+    /// Namespace with this init process, which ends after `leash` is closed.
+    pub(super) fn of(pid: i32, handle: OwnedFd, leash: OwnedFd) -> Self {
+        Namespace {
+            pid,
+            handle,
+            leash: Some(leash),
+        }
+    }
+
     /// Kills all processes in the namespace.
     pub fn kill(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.handle, Signal::KILL);
@@ -132,6 +141,11 @@ fn init(report: BorrowedFd<'_>, held: BorrowedFd<'_>) -> ! {
         Err(fault) => fault.raw_os_error().unwrap_or(libc::EIO),
     };
     let _ = rustix::io::write(report, &errno.to_ne_bytes());
+    reap_until_empty(held)
+}
+
+/// Reaps orphans until the keeper has closed its end and no process is left.
+pub(super) fn reap_until_empty(held: BorrowedFd<'_>) -> ! {
     // Inherited descriptors would keep the streams and sockets of the session open.
     let _ = rustix::stdio::dup2_stdin(held);
     inherited_fd::close_from(2);

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use abide_core::{Containment, End, Exit};
+use abide_core::{Containment, End, Exit, Sandboxed};
 use rustix::process::Signal;
 
 use super::cgroup::Leaf;
@@ -18,6 +18,7 @@ use super::log::{LogWriter, Stream, Taken};
 use super::nsinit::Namespace;
 use super::proc;
 use super::resources::OomWatch;
+use super::sandbox::RunSandbox;
 use super::spawn::{Pty, Spawned, winsize};
 use super::tree;
 
@@ -47,6 +48,8 @@ pub struct Run {
     pub input: ChildInput,
     /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
+    /// Sandbox of the tree.
+    pub sandbox: Option<RunSandbox>,
     root: i32,
     leader: i32,
     leaf: Option<Leaf>,
@@ -82,6 +85,8 @@ pub(super) struct RunResources {
     pub leaf: Option<Leaf>,
     /// Pid namespace of the tree.
     pub namespace: Option<Namespace>,
+    /// Sandbox of the tree.
+    pub sandbox: Option<RunSandbox>,
     /// Counter of OOM kills before the start.
     pub oom: OomWatch,
     /// Time before the start, on the monotonic and on the boot-time clock.
@@ -170,6 +175,7 @@ impl Run {
             leader: spawned.leader,
             leaf: own.leaf,
             namespace: own.namespace,
+            sandbox: own.sandbox,
             leaving: false,
             strangers: false,
             oom: own.oom,
@@ -201,6 +207,8 @@ impl Run {
             pid: self.leader as u32,
             at_mono_ms: self.started_mono,
             contained_by: self.contained_by,
+            sandboxed: (self.sandbox.as_ref())
+                .map_or(Sandboxed::OFF, |sandbox| sandbox.sandboxed.clone()),
         }
     }
 
@@ -587,6 +595,7 @@ impl Run {
                 ..*ending
             };
             crash_point("exit.pre_record");
+            self.sandbox.iter().for_each(RunSandbox::record);
             let text = EndingFile::Ended(ending).to_text();
             let _ = folder::put(&self.record, &text);
             // The daemon appends to the same file when the ending was received.

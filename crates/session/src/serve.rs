@@ -22,8 +22,9 @@ use super::nsinit::Namespace;
 use super::peer_check;
 use super::resources::Resources;
 use super::run::{Run, RunResources};
+use super::sandbox::{self, Refusals, RunSandbox, Sandbox, Watched};
 use super::spawn::{self, ChildEnds, Failure, SpawnContext};
-use abide_core::Containment;
+use abide_core::{Containment, Sandboxed};
 
 /// Pause before a keeper prepares for another session.
 const BREATH: Duration = Duration::from_micros(150);
@@ -60,11 +61,12 @@ struct Woken {
     candidate: bool,
     input: bool,
     group: bool,
+    refusal: Option<Flow>,
     streams: [Option<Flow>; 2],
 }
 
 /// Number of descriptors in the poll: one of each kind, and one more for the second output stream.
-const SLOTS: usize = 8;
+const SLOTS: usize = 9;
 
 /// State of a stream after poll.
 #[derive(Clone, Copy)]
@@ -142,6 +144,9 @@ impl Keeper {
             if let Some(fd) = run.input.wants_out() {
                 add(fd, PollFlags::OUT, Slot::Input);
             }
+            if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::listener) {
+                add(fd, PollFlags::IN, Slot::Refusal);
+            }
             if let Some(fd) = run.group_events() {
                 add(fd, PollFlags::PRI, Slot::Group);
             }
@@ -178,6 +183,10 @@ impl Keeper {
                 }
                 Slot::Input => woken.input = true,
                 Slot::Group => woken.group = true,
+                Slot::Refusal => {
+                    let bytes = seen.contains(PollFlags::IN);
+                    woken.refusal = Some(if bytes { Flow::Bytes } else { Flow::End });
+                }
             }
         }
         woken
@@ -185,6 +194,9 @@ impl Keeper {
 
     fn turn(&mut self, woken: &Woken) {
         if let Stage::Run(run) = &mut self.stage {
+            if let (Some(flow), Some(sandbox)) = (woken.refusal, &mut run.sandbox) {
+                sandbox.attempted(matches!(flow, Flow::End));
+            }
             for (at, flow) in woken.streams.into_iter().enumerate() {
                 match flow {
                     Some(Flow::End) => run.stream_ended(at),
@@ -425,18 +437,48 @@ impl Keeper {
 
     fn try_start(&mut self, launch: &Launch) -> Result<(Run, ChildEnds), Failure> {
         let pipes = self.resources.pipes.take();
-        let contained_by = self.hold(launch.containment)?;
+        let mut sandbox = match &launch.sandbox {
+            Some(plan) => {
+                let leaf = self.resources.leaf.as_ref();
+                Some(Sandbox::make(plan, &launch.session, leaf)?)
+            }
+            None => None,
+        };
+        let of_sandbox = sandbox
+            .as_mut()
+            .and_then(|sandbox| sandbox.namespace.take());
+        let contained_by = match &of_sandbox {
+            Some(_) => Containment::PidNamespace,
+            None => self.hold(launch.containment)?,
+        };
         // An unused cgroup is removed at the end, because the removal takes time.
         let leaf = match contained_by {
             Containment::Cgroup | Containment::PidNamespace => self.resources.leaf.as_ref(),
             Containment::Subreaper => None,
         };
-        let namespace = match contained_by {
-            Containment::PidNamespace => Some(Namespace::make(leaf)?),
-            Containment::Cgroup | Containment::Subreaper => None,
+        let namespace = match (contained_by, of_sandbox) {
+            (_, Some(namespace)) => Some(namespace),
+            (Containment::PidNamespace, None) => Some(Namespace::make(leaf)?),
+            (Containment::Cgroup | Containment::Subreaper, None) => None,
+        };
+        let sandboxed = match &sandbox {
+            Some(sandbox) => sandbox.sandboxed.clone(),
+            None => Sandboxed::OFF,
+        };
+        let watched = (launch.sandbox.clone()).map(|plan| (Watched::new(&plan), plan));
+        let enters_namespaces = (sandbox.as_ref()).is_some_and(|made| made.entry.has_namespaces());
+        let moved;
+        let launch = match &launch.sandbox {
+            // Its temporary folders are not layered.
+            Some(plan) if !enters_namespaces => {
+                moved = launch.with_variable("TMPDIR", &sandbox::temporary_folder(plan));
+                &moved
+            }
+            _ => launch,
         };
         let meta = Meta {
             init: namespace.as_ref().map(|space| space.pid as u32),
+            sandboxed: sandboxed.clone(),
             ..Meta::new(
                 launch,
                 contained_by,
@@ -452,7 +494,8 @@ impl Keeper {
         let begun = (mono_ms(), boot_ms());
         let context = SpawnContext {
             leaf,
-            namespace: namespace.as_ref(),
+            namespace: namespace.as_ref().filter(|_| !enters_namespaces),
+            sandbox: sandbox.as_ref().map(|sandbox| &sandbox.entry),
             umask: self.resources.umask,
             oom_score: self.resources.oom_score,
         };
@@ -465,6 +508,9 @@ impl Keeper {
                 if let Some(namespace) = namespace {
                     namespace.abandon();
                 }
+                if let Some(plan) = &launch.sandbox {
+                    sandbox::clean_up(plan, &launch.session);
+                }
                 return Err(failure);
             }
         };
@@ -474,6 +520,16 @@ impl Keeper {
                 Containment::Subreaper => None,
             },
             namespace,
+            sandbox: watched.map(|(watched, plan)| RunSandbox {
+                plan,
+                session: launch.session.clone(),
+                sandboxed,
+                refusals: Refusals::new(
+                    watched,
+                    sandbox.and_then(|mut sandbox| sandbox.entry.take_listener()),
+                ),
+                folder: Rc::clone(&self.resources.folder),
+            }),
             oom,
             begun,
             record: Rc::clone(&self.resources.record),
@@ -508,6 +564,7 @@ enum Slot {
     Stream(usize),
     Input,
     Group,
+    Refusal,
 }
 
 fn until(at: u64, now: u64) -> Timespec {

@@ -20,6 +20,8 @@ use super::launch::{Launch, Size, Stdin};
 use super::log::Stream;
 use super::mark;
 use super::nsinit::Namespace;
+use super::sandbox;
+use super::sandbox::entry::Entry;
 
 /// A running command.
 pub struct Spawned {
@@ -75,6 +77,8 @@ pub(super) struct SpawnContext<'a> {
     pub leaf: Option<&'a Leaf>,
     /// Pid namespace of the command.
     pub namespace: Option<&'a Namespace>,
+    /// Sandbox of the command.
+    pub sandbox: Option<&'a Entry>,
     /// umask.
     pub umask: libc::mode_t,
     /// `oom_score_adj` of the command, if it differs from the keeper's.
@@ -92,7 +96,9 @@ pub(super) fn spawn(
     let mut plan = plan(launch, child.streams(), child.terminal, context)?;
     let leader = clone_and_exec(&mut plan, context.leaf)?;
     if let Some((step, errno)) = plan.fault.get() {
-        reap(leader);
+        if leader > 0 {
+            reap(leader);
+        }
         return Err(step.failure(launch, errno));
     }
     let spawned = Spawned {
@@ -230,12 +236,12 @@ fn pipe(what: &str) -> Result<(OwnedFd, OwnedFd), Failure> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(what, &errno.into()))
 }
 
-fn plan(
+fn plan<'a>(
     launch: &Launch,
     streams: [RawFd; 3],
     terminal: bool,
-    context: &SpawnContext<'_>,
-) -> Result<Plan, Failure> {
+    context: &SpawnContext<'a>,
+) -> Result<Plan<'a>, Failure> {
     let argv = strings(&launch.argv, "an argument")?;
     let env: Vec<Vec<u8>> = launch
         .env
@@ -266,6 +272,8 @@ fn plan(
         streams,
         terminal,
         mounts_of: context.namespace.map(|space| space.handle.as_raw_fd()),
+        sandbox: context.sandbox,
+        leader: Cell::new(0),
         enter: None,
         fault: Cell::new(None),
     })
@@ -304,6 +312,9 @@ impl Step {
         match self {
             Step::Enter => Failure::new("cannot enter the control group", &fault),
             Step::Mounts => Failure::new("cannot enter the namespace", &fault),
+            Step::Sandbox => sandbox_failure(launch, "enter the sandbox", &fault),
+            Step::Rights => sandbox_failure(launch, "give up all rights", &fault),
+            Step::Filter => sandbox_failure(launch, "install the system call filter", &fault),
             Step::Session => Failure::new("cannot start a session of its own", &fault),
             Step::Terminal => Failure::new("cannot take the terminal", &fault),
             Step::Streams => Failure::new("cannot set up the streams", &fault),
@@ -323,6 +334,15 @@ impl Step {
             }
         }
     }
+}
+
+fn sandbox_failure(launch: &Launch, step: &str, fault: &io::Error) -> Failure {
+    let mode = launch.sandbox.as_ref().map(|plan| plan.mode);
+    sandbox::cannot(
+        mode,
+        &format!("{step}: {fault}"),
+        fault.raw_os_error().unwrap_or(0),
+    )
 }
 
 pub(super) fn reap(pid: i32) {

@@ -4,8 +4,10 @@ use std::path::Path;
 
 use super::Finding;
 use crate::cli::doctor::system::{self, ProcessLimit};
+use abide_core::{Gap, SandboxedBy};
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config::{Config, Containment, Paths};
+use abide_engine::config::{Config, Containment, Paths, SandboxConfig};
+use abide_session::sandbox::probe;
 
 /// Limits below which the check warns.
 const OPEN_FILES: u64 = 1_024;
@@ -21,6 +23,7 @@ const FILES_LOW: u64 = 10_000;
 pub fn check(paths: &Paths, config: &Config) -> Vec<Finding> {
     let mut findings = vec![
         containment(config.containment),
+        sandbox(&config.sandbox),
         open_files(system::open_files()),
         processes(),
         watches(),
@@ -62,6 +65,66 @@ fn containment(wanted: Containment) -> Finding {
             "start it with systemd (`systemctl --user enable --now abide.socket`) to get control groups",
         ),
     }
+}
+
+/// Builds throw-away sandboxes, because no setting of the machine says whether one would work.
+fn sandbox(config: &SandboxConfig) -> Finding {
+    let topic = "sandbox";
+    let folder = std::env::temp_dir().join(format!("abide-probe-{}", std::process::id()));
+    let probed = probe(&folder);
+    let _ = std::fs::remove_dir_all(&folder);
+    let Some(probed) = probed else {
+        return Finding::good(topic, "not tried");
+    };
+    let works: Vec<String> = probed
+        .iter()
+        .filter_map(|(by, made)| said(*by, made))
+        .collect();
+    let works = match works.is_empty() {
+        true => "no mechanism works".to_owned(),
+        false => works.join("; "),
+    };
+    let failed = probed.iter().find_map(|(by, made)| match (by, made) {
+        (SandboxedBy::Namespaces, Err(why)) => Some(why),
+        _ => None,
+    });
+    let Some(why) = failed else {
+        return Finding::good(topic, works);
+    };
+    let says = format!("{works}. {why}");
+    match config.is_used() {
+        true => Finding::trouble(topic, says, sandbox_remedy()),
+        false => Finding::warning(topic, says, sandbox_remedy()),
+    }
+}
+
+/// A mechanism that works, with its gaps.
+fn said(by: SandboxedBy, made: &Result<Vec<Gap>, String>) -> Option<String> {
+    let gaps = made.as_ref().ok()?;
+    let gaps: Vec<&str> = gaps.iter().map(|gap| gap.as_str()).collect();
+    Some(match gaps.is_empty() {
+        true => by.as_str().to_owned(),
+        false => format!("{} ({})", by.as_str(), gaps.join(", ")),
+    })
+}
+
+/// Next step on a machine that does not allow namespaces.
+fn sandbox_remedy() -> String {
+    let weaker = "or accept less with `at_least = \"landlock\"` in `[sandbox]`";
+    if system::number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
+        let program = std::env::current_exe().unwrap_or_default();
+        return format!(
+            "allow namespaces for this program: echo 'abi <abi/4.0>, profile abide {} flags=(unconfined) {{ userns, }}' | sudo \
+             tee /etc/apparmor.d/abide && sudo apparmor_parser -r /etc/apparmor.d/abide; {weaker}",
+            program.display()
+        );
+    }
+    if system::number("/proc/sys/user/max_user_namespaces") == Some(0) {
+        return format!("sudo sysctl user.max_user_namespaces=15000; {weaker}");
+    }
+    format!(
+        "allow user namespaces (in a container: a seccomp profile that permits unshare); {weaker}"
+    )
 }
 
 fn limit_text(limit: Option<u64>) -> String {

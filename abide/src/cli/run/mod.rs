@@ -163,6 +163,8 @@ fn body(args: &RunArgs, terminal: Option<&Terminal>) -> Result<RunBody, CliError
         idle: idle.seconds(),
         key: secret::random_hex::<16>(),
         inherited_limits: None,
+        sandbox: args.sandbox,
+        network: args.network,
         terminal: terminal.is_some(),
         from: 0,
     })

@@ -31,7 +31,6 @@ use tokio::sync::{Notify, mpsc};
 use super::{
     BadInput, Context, FinishedCall, HeldResources, ToolStep, output, refusal_code, report,
 };
-use abide_engine::config::Config;
 use abide_engine::{Handle, PendingCall, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
 
@@ -85,7 +84,7 @@ pub(super) fn not_found(name: &str) -> String {
 pub(super) fn read(
     arguments: Map<String, Value>,
     context: &Context,
-    config: &Config,
+    handle: &Handle,
 ) -> Result<Action, BadInput> {
     let name = match arguments.get("action") {
         None | Some(Value::Null) => return Err(unknown_action("nothing")),
@@ -95,7 +94,7 @@ pub(super) fn read(
     Ok(match name.as_str() {
         "start" => {
             let args = StartArgs::read(arguments, part)?;
-            Action::Start(Box::new(start::read(args, context, config)?))
+            Action::Start(Box::new(start::read(args, context, handle)?))
         }
         "list" => Action::List(list::read(&ListArgs::read(arguments, part)?)),
         "read_output" => {
@@ -143,10 +142,10 @@ pub(super) fn read(
 pub(super) fn read_start(
     arguments: Map<String, Value>,
     context: &Context,
-    config: &Config,
+    handle: &Handle,
 ) -> Result<Action, BadInput> {
     let args = StartArgs::read(arguments, "a session")?;
-    let mut start = start::read(args, context, config)?;
+    let mut start = start::read(args, context, handle)?;
     start.shows_output = false;
     Ok(Action::Start(Box::new(start)))
 }

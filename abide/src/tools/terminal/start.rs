@@ -15,10 +15,10 @@ use super::{ActionRunner, BadInput, Context, FinishedAction, Refused, unreadable
 use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::policy::{self, Judged};
+use crate::tools::sandbox::SandboxArgs;
 use crate::tools::{ToolStep, key, report};
 use abide_engine::clock::SystemClock;
-use abide_engine::config::Config;
-use abide_engine::{CallStep, CallUpdate, LaunchOptions, PendingCall, SessionView, Stdin};
+use abide_engine::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall, SessionView, Stdin};
 
 /// `TERM` value of the emulated terminal.
 const TERM: &str = "xterm-256color";
@@ -32,7 +32,7 @@ pub(in crate::tools) struct Start {
     pub held: Option<SessionId>,
 }
 
-pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Result<Start, BadInput> {
+pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Result<Start, BadInput> {
     let command = args.command.map(|text| text.0).unwrap_or_default();
     if command.trim().is_empty() {
         return Err(BadInput("ERROR: Command cannot be empty.".into()));
@@ -53,12 +53,19 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
     let key = key(args.idempotency_key, context);
     let secrets = Arc::new(report::secrets_in(&given));
     let names_term = given.iter().any(|(name, _)| name == OsStr::new("TERM"));
-    let mut env = report::merged_env(&context.env, given, pty);
+    let asked = SandboxArgs {
+        sandbox: args.sandbox,
+        network: args.network,
+        needs: args.needs,
+        justification: args.justification,
+    };
+    let (sandbox, inherited) = asked.choose(context, handle, &given)?;
+    let mut env = report::merged_env(inherited, given, pty);
     if pty && !names_term {
         env.retain(|(name, _)| !of_another_terminal(name));
         env.push((OsString::from("TERM"), OsString::from(TERM)));
     }
-    let alone = || single_program::exec_argv(&config.shell, &command);
+    let alone = || single_program::exec_argv(&handle.config().shell, &command);
     let argv = pty.then(alone).flatten();
     Ok(Start {
         run: Run {
@@ -80,6 +87,7 @@ pub(super) fn read(args: StartArgs, context: &Context, config: &Config) -> Resul
             pty: pty.then_some((cols, rows)),
             inherited_limits: context.inherited_limits.clone(),
             secrets,
+            sandbox,
         },
         shows_output: true,
         held: None,

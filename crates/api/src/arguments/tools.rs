@@ -7,9 +7,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
 use super::{
-    AnySeconds, AnyText, BadInput, ConditionFields, Env, FromArgument, IdleSeconds,
-    PositiveSeconds, ShellSeconds, Text, TextOrNumber, WholeNumber, Words, arguments, field_name,
-    finish, take,
+    AnySeconds, AnyText, BadInput, ConditionFields, Env, FromArgument, IdleSeconds, Needs,
+    NetworkName, PositiveSeconds, SandboxName, ShellSeconds, Text, TextOrNumber, WholeNumber,
+    Words, arguments, field_name, finish, take,
 };
 
 /// The actions of `terminal_session`, in the order in which they are described.
@@ -25,6 +25,9 @@ pub const ACTIONS: [&str; 10] = [
     "kill",
     "list",
 ];
+
+/// Arguments about the sandbox of a command. Models are told of them only where a sandbox is configured.
+pub const SANDBOX_FIELDS: [&str; 4] = ["sandbox", "network", "needs", "justification"];
 
 /// Longest duration of a timer, in seconds: 100 years.
 const LONGEST: u64 = 3_153_600_000;
@@ -54,6 +57,11 @@ arguments! {
         max_output: WholeNumber<1, 1_000_000>,
         /// Return output unfolded.
         raw: bool,
+        sandbox: SandboxName,
+        network: NetworkName,
+        /// Ask a person: {"write": ["path"], "network": ["name"], "sandbox": "off"}.
+        needs: Needs,
+        justification: Text,
         /// A call repeated with the same key does not run the command again; it gets the result of the first.
         idempotency_key: Text,
     }
@@ -79,6 +87,14 @@ arguments! {
         /// start, extend: closed after this long without output, input or reads; 0 (servers) = never.
         #[schemars(extend("default" = limit::INACTIVITY_DEFAULT.as_secs()))]
         inactivity_timeout: AnySeconds,
+        /// start
+        sandbox: SandboxName,
+        /// start
+        network: NetworkName,
+        /// start
+        needs: Needs,
+        /// start
+        justification: Text,
         /// start: a call repeated with the same key does not run the command again.
         idempotency_key: Text,
     }

@@ -62,6 +62,12 @@ values! {
     Words(Vec<String>) = {"type": "array", "items": {"type": "string"}};
     /// Variables to set; `null` takes one away.
     Env(Vec<(OsString, Option<OsString>)>) = {"type": "object", "additionalProperties": {"type": "string"}};
+    /// Sandbox with less than the agent has.
+    SandboxName(SandboxLess) = {"type": "string", "enum": ["read-only", "workspace-write"]};
+    /// Network with less than the agent has.
+    NetworkName(()) = {"type": "string", "enum": ["off"]};
+    /// Permissions that a person is asked for.
+    Needs(NeededPermissions) = {"type": "object"};
     /// A condition, read by the daemon. The schema has the fields of every kind.
     ConditionFields(Value) = {
         "type": "object",
@@ -81,6 +87,79 @@ values! {
             "any": {"type": "array", "items": {"type": "object"}}
         }
     };
+}
+
+/// Sandbox that a call asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SandboxLess {
+    ReadOnly,
+    WorkspaceWrite,
+}
+
+/// Permissions beyond the sandbox that a call asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NeededPermissions {
+    /// Files and folders to write.
+    pub write: Vec<String>,
+    /// Files and folders to read.
+    pub read: Vec<String>,
+    /// Names and ports to connect to, or `on`.
+    pub network: Vec<String>,
+    /// True for a run without a sandbox.
+    pub no_sandbox: bool,
+}
+
+impl FromArgument for SandboxName {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match value.as_str() {
+            Some("read-only") => Ok(SandboxName(SandboxLess::ReadOnly)),
+            Some("workspace-write") => Ok(SandboxName(SandboxLess::WorkspaceWrite)),
+            Some("off") => Err(BadInput(format!(
+                "`{field}` must be \"read-only\" or \"workspace-write\"; got \"off\". To ask a person for more, send \
+                 `needs` and `justification`."
+            ))),
+            _ => Err(wrong(field, "\"read-only\" or \"workspace-write\"", &value)),
+        }
+    }
+}
+
+impl FromArgument for NetworkName {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        match value.as_str() {
+            Some("off") => Ok(NetworkName(())),
+            Some(_) => Err(BadInput(format!(
+                "`{field}` must be \"off\"; got {}. To ask a person for more, send `needs` and `justification`.",
+                shown(&value)
+            ))),
+            None => Err(wrong(field, "\"off\"", &value)),
+        }
+    }
+}
+
+impl FromArgument for Needs {
+    fn read(field: &str, value: Value) -> Result<Self, BadInput> {
+        let Value::Object(fields) = value else {
+            return Err(wrong(field, "an object", &value));
+        };
+        let mut needs = NeededPermissions::default();
+        for (name, value) in fields {
+            let part = format!("{field}.{name}");
+            match name.as_str() {
+                "write" => needs.write = Words::read(&part, value)?.0,
+                "read" => needs.read = Words::read(&part, value)?.0,
+                "network" => needs.network = Words::read(&part, value)?.0,
+                "sandbox" if value == "off" => needs.no_sandbox = true,
+                "sandbox" => return Err(wrong(&part, "\"off\"", &value)),
+                _ => {
+                    return Err(BadInput(format!(
+                        "`{field}` has the fields write, read, network and sandbox; got `{}`.",
+                        shown_text(&name)
+                    )));
+                }
+            }
+        }
+        Ok(Needs(needs))
+    }
 }
 
 /// A whole number within bounds.

@@ -543,8 +543,13 @@ fn to_event(
             })
         }
         _ if !life.ready => None,
-        FromKeeper::Started { contained_by, .. } => {
+        FromKeeper::Started {
+            contained_by,
+            sandboxed,
+            ..
+        } => {
             keepers.set_containment(session, contained_by);
+            keepers.set_sandbox(session, sandboxed);
             connection.mark_start_reported();
             keepers.starting.remove(session);
             life.started = true;

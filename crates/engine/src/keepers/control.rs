@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use abide_core::{Containment, End, SessionId};
+use abide_core::{Containment, End, Sandboxed, SessionId};
 use abide_session::changed_limits::{self, ChangedLimits};
 use abide_session::folder;
 use abide_session::frame::{Launch, ToKeeper};
@@ -81,6 +81,11 @@ impl KeeperControl for Arc<Keepers> {
     fn contained_by(&self, id: SessionId) -> Option<Containment> {
         let containment = self.containment.lock().expect("no holder panics");
         containment.get(&id).copied()
+    }
+
+    fn sandboxed(&self, id: SessionId) -> Option<Sandboxed> {
+        let sandboxes = self.sandboxes.lock().expect("no holder panics");
+        sandboxes.get(&id).cloned()
     }
 
     fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_core::{Containment, Event, Millis, Mono, Session, SessionId, Wall};
+use abide_core::{Containment, Event, Millis, Mono, Sandboxed, Session, SessionId, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +72,7 @@ pub struct Keepers {
     deferred: Mutex<DeferredRecycling>,
     connections: Mutex<HashMap<SessionId, Arc<KeeperConnection>>>,
     containment: Mutex<HashMap<SessionId, Containment>>,
+    sandboxes: Mutex<HashMap<SessionId, Sandboxed>>,
     /// Reason why the last keeper could not be made.
     keeper_fault: Mutex<Option<String>>,
     /// Details of recovered sessions, until they are published.
@@ -127,6 +128,7 @@ impl Keepers {
             deferred: Mutex::default(),
             connections: Mutex::default(),
             containment: Mutex::default(),
+            sandboxes: Mutex::default(),
             keeper_fault: Mutex::default(),
             recovered: Mutex::default(),
             starting: PendingStarts::default(),
@@ -335,6 +337,7 @@ impl Keepers {
             .lock()
             .expect("no holder panics")
             .remove(&id);
+        self.sandboxes.lock().expect("no holder panics").remove(&id);
         std::fs::remove_dir_all(self.folder(id))
     }
 
@@ -366,6 +369,13 @@ impl Keepers {
             .lock()
             .expect("no holder panics")
             .insert(id, by);
+    }
+
+    fn set_sandbox(&self, id: SessionId, sandboxed: Sandboxed) {
+        self.sandboxes
+            .lock()
+            .expect("no holder panics")
+            .insert(id, sandboxed);
     }
 
     /// Id that no session has or had.

@@ -49,6 +49,7 @@ pub(super) fn recover(keepers: &Arc<Keepers>) -> Vec<RecoveredSession> {
         match record.meta {
             MetaState::Whole(meta) => {
                 keepers.set_containment(id, meta.contained_by);
+                keepers.set_sandbox(id, meta.sandboxed.clone());
                 let complete_length = complete_length(record.ending.as_ref());
                 let phase = phase(keepers, id, &path, &meta, record.ending);
                 let bytes = complete_length.unwrap_or_else(|| Log::open(&path).end().unwrap_or(0));

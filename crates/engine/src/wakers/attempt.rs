@@ -13,6 +13,7 @@ use abide_output::printable::one_line;
 
 use super::{clients, webhook};
 use crate::config::{self, WakerConfig, WakerKind};
+use crate::sandbox::SandboxChoice;
 use crate::text::message_text;
 use crate::web::Web;
 use crate::{Handle, LaunchOptions, Stdin};
@@ -224,6 +225,7 @@ impl Attempt {
             pty: None,
             inherited_limits: None,
             secrets: Arc::default(),
+            sandbox: SandboxChoice::Off,
         };
         let caller = Caller {
             agent: Some(Agent(OWNER.into())),

@@ -255,6 +255,10 @@ impl KeeperControl for Connections {
         None
     }
 
+    fn sandboxed(&self, _: SessionId) -> Option<abide_core::Sandboxed> {
+        None
+    }
+
     fn take_recovered_details(&self, _: SessionId) -> RecoveredDetails {
         RecoveredDetails::default()
     }

@@ -187,6 +187,7 @@ impl Daemon {
         let probes = SimProbes::new(dice, disk, events.clone(), conditions);
         // Interfaces reach terminals and conditions through these; there are no interfaces here.
         let parts = HandleParts {
+            paths: crate::config::Paths::under("/nonexistent".as_ref()),
             keepers: Keepers::new(
                 "/nonexistent".into(),
                 "/nonexistent".into(),

@@ -1,0 +1,213 @@
+//! Attacks 134 to 137: what an agent can ask for through the tools.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::harness::{User, as_each_user};
+
+const AGENT: &str = "codex";
+
+/// Calls a tool as an agent, in the workspace. Returns the result as fields.
+fn call(user: &User, tool: &str, arguments: &Value) -> Value {
+    let fields = arguments.as_object().expect("an object");
+    let fields = fields.iter().map(|(name, value)| {
+        let text = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        format!(
+            "<{name}>{}</{name}>",
+            text.replace('&', "&amp;").replace('<', "&lt;")
+        )
+    });
+    let block = format!(
+        "<tool name=\"{tool}\">{}</tool>",
+        fields.collect::<String>()
+    );
+    let mut child = user
+        .command(user.path("abide-program"))
+        .args(["call", "--agent", AGENT, "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("abide runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    input.write_all(block.as_bytes()).expect("input");
+    drop(input);
+    let output = child.wait_with_output().expect("an ending");
+    // A call with a field that the tool does not have is refused by the command line.
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+fn text(result: &Value) -> String {
+    result.to_string()
+}
+
+#[test]
+fn configured_sandbox_holds_for_every_tool_and_a_call_gets_less_but_not_more() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let attack = "echo inside > file; echo x > $ROOT/outside/x";
+        for tool in ["shell", "execute_command"] {
+            let result = text(&call(user, tool, &json!({"command": attack})));
+            assert!(result.contains("Read-only file system"), "{tool}: {result}");
+            assert!(result.contains("namespaces"), "192: {tool}: {result}");
+        }
+        let start = json!({"action": "start", "command": "echo x > $ROOT/outside/x"});
+        let result = text(&call(user, "terminal_session", &start));
+        assert!(result.contains("Read-only file system"), "137: {result}");
+        assert!(!user.exists("outside/x"));
+        assert_eq!(user.read("work/file"), "inside\n");
+        let less = json!({"command": "echo x > other", "sandbox": "read-only", "network": "off"});
+        assert!(text(&call(user, "shell", &less)).contains("Read-only file system"));
+        assert!(!user.exists("work/other"));
+        for (field, value) in [
+            ("sandbox", "off"),
+            ("network", "on"),
+            ("dangerouslyDisableSandbox", "true"),
+        ] {
+            let result = text(&call(
+                user,
+                "shell",
+                &json!({"command": "touch made", field: value}),
+            ));
+            assert!(result.contains(field), "134: {result}");
+            assert!(!user.exists("work/made"), "134: {field}");
+        }
+    });
+}
+
+#[test]
+fn needs_are_validated_and_never_granted_without_a_question() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let state = user.path("state");
+        let state = state.to_str().expect("a path");
+        for (needs, why, part) in [
+            (json!({"write": ["/usr/local"]}), "", "justification"),
+            (json!({"write": ["/usr/local"]}), "install", "not granted"),
+            (json!({"read": ["~/.ssh"]}), "look", "never shown"),
+            (json!({"read": ["~"]}), "look", "never shown"),
+            (json!({"write": [state]}), "look", "never shown"),
+            (json!({"sandbox": "off"}), "all", "not granted"),
+            (
+                json!({"root": true}),
+                "all",
+                "write, read, network and sandbox",
+            ),
+        ] {
+            let result = text(&call(
+                user,
+                "shell",
+                &json!({"command": "touch made", "needs": needs, "justification": why}),
+            ));
+            assert!(result.contains(part), "135: {needs}: {result}");
+            assert!(!user.exists("work/made"), "135: {needs}");
+        }
+    });
+}
+
+#[test]
+fn variables_of_a_call_stay_inside() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let ours = json!({"command": "touch made", "env": {"ABIDE_DIR": "/x"}});
+        let result = text(&call(user, "shell", &ours));
+        assert!(result.contains("belong to abide"), "136: {result}");
+        assert!(!user.exists("work/made"));
+        let path = json!({"command": "echo x > $ROOT/outside/x; echo $LD_LIBRARY_PATH", "env": {"LD_LIBRARY_PATH": "/given"}});
+        let result = text(&call(user, "shell", &path));
+        assert!(
+            result.contains("/given") && result.contains("Read-only"),
+            "136: {result}"
+        );
+    });
+}
+
+#[test]
+fn command_of_a_condition_runs_in_the_sandbox_of_its_agent() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let outside = user.path("outside/x");
+        let command = format!("echo x > tried; echo x > {}; true", outside.display());
+        let timer = json!({
+            "total_duration": 60, "reason": "a", "until": {"command": command, "every": 1},
+        });
+        let result = text(&call(user, "timer", &timer));
+        assert!(
+            result.contains("completed") || result.contains("COMPLETED"),
+            "137: {result}"
+        );
+        assert_eq!(user.read("work/tried"), "x\n");
+        assert!(!user.exists("outside/x"), "137");
+    });
+}
+
+#[test]
+fn refusals_are_told_whatever_the_exit_code() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        user.write("work/.git/config", "");
+        let command = "(echo x > /etc/x; (cd /usr && mkdir new); echo x > .git/config; rm -f .git/config) 2> /dev/null; mkdir .vscode; echo y > file";
+        for tool in ["shell", "execute_command"] {
+            let result = call(user, tool, &json!({"command": command}));
+            let said = text(&result);
+            assert!(
+                said.contains("SANDBOX: 4 things were refused (workspace-write, network off)"),
+                "{said}"
+            );
+            let paths = [
+                "/etc/x".to_owned(),
+                "/usr/new".into(),
+                user.path("work/.git/config").display().to_string(),
+            ];
+            for path in paths {
+                assert!(said.contains(&format!("write  {path}")), "{path}: {said}");
+            }
+            assert!(said.contains("needs="), "{said}");
+            assert!(
+                said.contains("planted") && said.contains(".vscode"),
+                "41: {said}"
+            );
+            user.outside("rmdir .vscode");
+            let result = text(&call(
+                user,
+                tool,
+                &json!({"command": "echo y > file; echo z > ~/z; echo > /dev/null"}),
+            ));
+            assert!(!result.contains("SANDBOX:"), "{result}");
+        }
+    });
+}
+
+#[test]
+fn many_refusals_are_counted_and_bounded() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let command = "for i in $(seq 300); do { : > /etc/x$i; } 2> /dev/null; done; true";
+        let said = text(&call(user, "shell", &json!({"command": command})));
+        assert!(said.contains("300 things were refused"), "142: {said}");
+        assert_eq!(said.matches("write  /etc/x").count(), 20, "142");
+    });
+}

@@ -1,0 +1,175 @@
+//! Attacks 183 to 192, and what results say.
+
+use crate::harness::{User, as_each_user};
+
+const SANDBOX: [&str; 2] = ["--sandbox", "workspace-write"];
+
+#[test]
+fn result_names_the_mechanism() {
+    as_each_user(|user| {
+        let result = user.result(&SANDBOX, "true");
+        assert_eq!(result["sandboxed_by"], "namespaces", "192: {result}");
+        assert_eq!(
+            result["sandbox_gaps"],
+            serde_json::json!([]),
+            "192: {result}"
+        );
+        let result = user.result(&[], "true");
+        assert_eq!(result["sandboxed_by"], "off", "192: {result}");
+        let shown = user.abide(&["session", "list", "--all", "--json"]).text;
+        assert!(
+            shown.contains("\"sandboxed_by\":\"off\"")
+                || shown.contains("\"sandboxed_by\": \"off\""),
+            "{shown}"
+        );
+    });
+}
+
+#[test]
+fn mechanism_is_remembered_by_the_next_daemon() {
+    as_each_user(|user| {
+        user.result(&SANDBOX, "true");
+        user.abide(&["stop"]);
+        let shown = user.abide(&["session", "list", "--all", "--json"]).text;
+        assert!(shown.contains("namespaces"), "140: {shown}");
+    });
+}
+
+/// Runs a script in a sandbox where no network namespace can be made, as on a hardened machine.
+fn run_without_namespaces(user: &User, script: &str) -> (bool, String) {
+    let program = user.path("abide-program");
+    let script = format!(
+        "echo 0 > /proc/sys/user/max_net_namespaces && {} run --sandbox workspace-write --network off -- bash -c '{script}'",
+        program.display()
+    );
+    let ran = user
+        .command("/usr/bin/unshare")
+        .args([
+            "--user",
+            "--map-root-user",
+            "--",
+            "/bin/bash",
+            "-c",
+            &script,
+        ])
+        .output()
+        .expect("unshare runs");
+    let text = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+    (ran.status.success(), text)
+}
+
+#[test]
+fn sandbox_that_cannot_be_built_runs_nothing() {
+    as_each_user(|user| {
+        let (success, text) = run_without_namespaces(user, "touch made");
+        assert!(!success, "183: {text}");
+        assert!(
+            text.contains("cannot be enforced here: make namespaces"),
+            "183: {text}"
+        );
+        assert!(text.contains("Nothing was run"), "183: {text}");
+        assert!(!user.exists("work/made"), "183");
+    });
+}
+
+#[test]
+fn landlock_holds_alone_where_that_is_accepted() {
+    as_each_user(|user| {
+        user.write("state/config.toml", "[sandbox]\nat_least = \"landlock\"\n");
+        user.write("home/.aws/credentials", "horse");
+        user.write("home/plain", "readable\n");
+        let (_, text) = run_without_namespaces(
+            user,
+            "echo own > own && cat own ~/plain; echo x > $ROOT/outside/x; cat ~/.aws/credentials; echo x > ~/new; \
+             cat $ROOT/state/config.toml; mktemp -p $TMPDIR > /dev/null && echo temporary; \
+             exec 3<>/dev/tcp/127.0.0.1/1; kill -0 $PPID",
+        );
+        assert!(
+            text.starts_with("own\nreadable\ntemporary\n"),
+            "183: {text}"
+        );
+        assert!(
+            !text.contains("horse") && !text.contains("at_least"),
+            "51: {text}"
+        );
+        assert!(text.matches("Permission denied").count() >= 4, "1: {text}");
+        assert!(
+            text.matches("Operation not permitted").count() >= 2,
+            "{text}"
+        );
+        assert!(!user.exists("outside/x") && !user.exists("home/new"));
+        user.abide(&["stop"]);
+        let listed = user.abide(&["session", "list", "--all", "--json"]).text;
+        assert!(listed.contains("\"landlock\""), "192: {listed}");
+        assert!(
+            listed.contains("protected paths of the workspace can be written"),
+            "192: {listed}"
+        );
+    });
+}
+
+#[test]
+fn many_sessions_leave_nothing_behind() {
+    as_each_user(|user| {
+        user.works("190", "true");
+        let count = || {
+            user.outside("wc -l < /proc/self/mountinfo")
+                .trim()
+                .to_owned()
+        };
+        let before = count();
+        for _ in 0..20 {
+            user.works("190", "true");
+        }
+        assert_eq!(count(), before);
+        user.abide(&["stop"]);
+        let layers = user.path("state/layers");
+        let left = user.outside(&format!("find {} -name 'work.*'", layers.display()));
+        // The last keeper may still be about to leave.
+        assert!(left.lines().count() <= 3, "190: {left}");
+    });
+}
+
+#[test]
+fn settings_that_cannot_be_meant_stop_the_start() {
+    as_each_user(|user| {
+        for (text, part) in [
+            ("[sandbox]\nmode = \"none\"\n", "unknown variant"),
+            ("[sandbox]\nmodus = \"off\"\n", "unknown field"),
+        ] {
+            user.write("state/config.toml", text);
+            let ran = user.abide(&["run", "--", "touch", "made"]);
+            assert!(ran.code != 0 && ran.text.contains(part), "{ran:?}");
+            assert!(!user.exists("work/made"));
+        }
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\nnetwork = \"allowlist\"\n",
+        );
+        let ran = user.abide(&["run", "--sandbox", "workspace-write", "--", "touch", "made"]);
+        assert!(ran.code != 0 && ran.text.contains("allowlist"), "{ran:?}");
+        assert!(!user.exists("work/made"));
+    });
+}
+
+#[test]
+fn configured_paths_are_writable_or_hidden() {
+    as_each_user(|user| {
+        user.write("outside/cache/x", "");
+        user.write("outside/secret/key", "horse\n");
+        let root = user.path("outside");
+        let root = root.display();
+        let text = format!("[sandbox]\nwrite = [\"{root}/cache\"]\nhide = [\"{root}/secret\"]\n");
+        user.write("state/config.toml", &text);
+        user.works("write", "echo new > $ROOT/outside/cache/new");
+        assert_eq!(user.read("outside/cache/new"), "new\n");
+        let ran = user.run(
+            "cat $ROOT/outside/secret/key; ls -A $ROOT/outside/secret; echo x > $ROOT/outside/file",
+        );
+        assert!(
+            !ran.text.contains("horse") && !ran.text.contains("key\n"),
+            "{ran:?}"
+        );
+        assert!(ran.text.contains("Read-only"), "{ran:?}");
+    });
+}

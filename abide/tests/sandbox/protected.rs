@@ -1,0 +1,232 @@
+//! Attacks 31 to 50: protected parts of the workspace.
+
+use crate::harness::{User, as_each_user, count};
+
+/// A repository with a commit, hooks and configuration for editors and agents.
+fn repository(user: &User) {
+    user.outside(
+        "git init -q -b main . && git config user.name a && git config user.email a@b.c && echo 1 > file \
+         && mkdir -p .vscode .github/workflows .claude && echo '{}' > .vscode/tasks.json \
+         && echo '{}' > .claude/settings.json && echo 'on: push' > .github/workflows/ci.yml \
+         && git add . && git commit -qm first",
+    );
+}
+
+/// Everything outside the sandbox that would run a planted program.
+fn state(user: &User) -> String {
+    user.outside("cat .git/config; ls -1 .git/hooks; cat .vscode/* .claude/* .github/workflows/*; git status --short")
+}
+
+#[test]
+fn hooks_and_configuration_cannot_be_changed() {
+    as_each_user(|user| {
+        repository(user);
+        let before = state(user);
+        user.refused(
+            "31",
+            &[
+                "echo x > .git/hooks/pre-commit",
+                "echo x >> .git/config",
+                "echo x > .vscode/tasks.json",
+                "echo x > .claude/new",
+                "echo x > .github/workflows/new.yml",
+            ],
+            &["Read-only file system"],
+        );
+        user.refused(
+            "32",
+            &[
+                "git config core.hooksPath /x",
+                "git config core.fsmonitor x",
+                "git config alias.x '!sh'",
+            ],
+            &["Device or resource busy", "Read-only"],
+        );
+        user.refused(
+            "33, 36",
+            &[
+                "mv .git old && mkdir -p .git/hooks",
+                "mv .git/hooks .git/old",
+                "mv .github other",
+                "mv .vscode other",
+            ],
+            &["Device or resource busy"],
+        );
+        user.refused(
+            "34",
+            &["rm -rf .vscode .claude .github"],
+            &["Device or resource busy", "Read-only"],
+        );
+        user.refused(
+            "35",
+            &["mv $ROOT/work $ROOT/moved"],
+            &["Device or resource busy", "Read-only", "Permission"],
+        );
+        assert_eq!(state(user), before);
+        assert!(!user.exists("work/old") && !user.exists("moved"));
+    });
+}
+
+#[test]
+fn git_works_in_the_workspace() {
+    as_each_user(|user| {
+        repository(user);
+        user.works(
+            "46",
+            "set -e; echo 2 > file; git add file; git commit -qm second; git checkout -q -b topic; echo 3 > other; git add other; \
+             git commit -qm third; git rebase -q main; git stash list; echo 4 > file; git stash -q; git stash pop -q; \
+             git commit -qam fourth; git worktree add -q inside; git gc -q; git tag v1; git checkout -q main; git merge -q topic",
+        );
+        assert_eq!(user.outside("git log --oneline | wc -l").trim(), "4");
+        // No file was made that was not asked for.
+        assert_eq!(user.outside("git status --short").trim(), "?? inside/");
+    });
+}
+
+#[test]
+fn no_file_is_left_behind_in_the_workspace() {
+    as_each_user(|user| {
+        user.outside("git init -q . && git config user.name a && git config user.email a@b.c && touch file && git add . && git commit -qm 1");
+        let before = user.outside("find . -not -path './.git/*' | sort");
+        user.works("47", "git status");
+        assert_eq!(user.outside("find . -not -path './.git/*' | sort"), before);
+        assert_eq!(user.outside("git status --short"), "");
+    });
+}
+
+#[test]
+fn worktree_writes_only_its_own_part_of_the_git_directory() {
+    as_each_user(|user| {
+        user.outside(
+            "git init -q -b main ../main && cd ../main && git config user.name a && git config user.email a@b.c \
+             && touch file && git add . && git commit -qm 1 && git worktree add -q ../other && rmdir ../work && git worktree add -q ../work",
+        );
+        user.works(
+            "37",
+            "echo 2 > file && git add file && git commit -qm second",
+        );
+        assert_eq!(user.outside("git log --oneline | wc -l").trim(), "2");
+        user.refused(
+            "37",
+            &[
+                "echo gitdir: /x > .git",
+                "echo x > $ROOT/main/.git/hooks/pre-commit",
+                "echo x >> $ROOT/main/.git/config",
+                "echo x > $ROOT/main/.git/worktrees/other/index",
+                "echo x > $ROOT/main/.git/worktrees/work/commondir",
+                "echo x > $ROOT/main/file",
+                "mv $ROOT/main/.git/hooks $ROOT/main/.git/old",
+            ],
+            &["Read-only file system", "busy"],
+        );
+    });
+}
+
+#[test]
+fn forged_worktree_does_not_open_another_folder() {
+    as_each_user(|user| {
+        user.write("outside/git/commondir", ".\n");
+        user.write("outside/git/gitdir", "/elsewhere/.git\n");
+        user.write(
+            "work/.git",
+            &format!("gitdir: {}\n", user.path("outside/git").display()),
+        );
+        user.refused(
+            "37",
+            &["echo x > $ROOT/outside/git/new"],
+            &["Read-only file system"],
+        );
+        assert!(!user.exists("outside/git/new"));
+        user.works("37", "echo x > new");
+    });
+}
+
+#[test]
+fn submodules_and_nested_repositories_are_protected() {
+    as_each_user(|user| {
+        repository(user);
+        user.write("work/.git/modules/sub/config", "[core]\n");
+        user.write("work/.git/modules/sub/hooks/sample", "");
+        user.outside("mkdir -p nested && git init -q nested/repo");
+        user.refused(
+            "39",
+            &[
+                "echo x > .git/modules/sub/config",
+                "echo x > .git/modules/sub/hooks/pre-commit",
+                "mv .git/modules .git/old",
+                "echo x > nested/repo/.git/hooks/pre-commit",
+                "mv nested/repo/.git nested/repo/old",
+                "mv nested other",
+            ],
+            &["Read-only file system", "busy"],
+        );
+        user.works(
+            "39",
+            "echo x > .git/modules/sub/FETCH_HEAD && echo x > nested/repo/file",
+        );
+    });
+}
+
+#[test]
+fn symbolic_link_in_a_protected_place_stops_the_start() {
+    as_each_user(|user| {
+        user.outside("mkdir real && ln -s real .claude");
+        let ran = user.run("rm .claude; mkdir .claude; echo x > .claude/settings.json");
+        assert!(ran.code != 0, "44: {ran:?}");
+        assert!(
+            ran.text.contains(".claude") && ran.text.contains("symbolic link"),
+            "{ran:?}"
+        );
+        assert_eq!(user.outside("readlink .claude").trim(), "real");
+        user.outside("rm .claude && mkdir .claude");
+        user.works("44", "echo x > real/file");
+    });
+}
+
+#[test]
+fn protection_holds_while_another_session_ends() {
+    as_each_user(|user| {
+        repository(user);
+        user.outside("mkfifo ready go");
+        let script = "echo ready > ready; read < go; echo x > .git/hooks/pre-commit";
+        let mut first = user
+            .command(user.path("abide-program"))
+            .args([
+                "run",
+                "--sandbox",
+                "workspace-write",
+                "--",
+                "/bin/bash",
+                "-c",
+                script,
+            ])
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("abide runs");
+        user.outside("read < ready");
+        user.works("49", "true");
+        user.outside("echo go > go");
+        let status = first.wait().expect("an ending");
+        assert!(!status.success());
+        assert!(!user.exists("work/.git/hooks/pre-commit"));
+    });
+}
+
+#[test]
+fn read_only_mode_writes_nothing_of_the_workspace() {
+    as_each_user(|user| {
+        repository(user);
+        let options = ["--sandbox", "read-only", "--network", "off"];
+        let ran = user.run_in(
+            &options,
+            "echo x > new; echo x >> file; git commit -qam x; rm -rf .git",
+        );
+        assert!(count(&ran.text, "Read-only file system") >= 3, "{ran:?}");
+        assert_eq!(user.outside("git status --short"), "");
+        let ran = user.run_in(
+            &options,
+            "git log --oneline && cat file && echo x > ~/note && cat ~/note",
+        );
+        assert_eq!(ran.code, 0, "{ran:?}");
+    });
+}

@@ -1,0 +1,84 @@
+//! Ordinary work in the sandbox: building, testing, editing and debugging.
+
+use crate::harness::as_each_user;
+
+/// True if a program is installed for every user.
+fn has(program: &str) -> bool {
+    ["/usr/bin", "/usr/local/bin", "/bin"]
+        .iter()
+        .any(|folder| std::path::Path::new(folder).join(program).exists())
+}
+
+#[test]
+fn compiler_and_make_work() {
+    if !has("cc") || !has("make") {
+        eprintln!("skipped: no compiler");
+        return;
+    }
+    as_each_user(|user| {
+        user.write("work/main.c", "int main(void) { return 0; }\n");
+        user.write("work/Makefile", "main: main.c\n\tcc -o main main.c\n");
+        user.works("cc", "make && ./main");
+    });
+}
+
+#[test]
+fn python_test_with_a_database_socket_works() {
+    as_each_user(|user| {
+        user.write(
+            "work/test_it.py",
+            "import multiprocessing, sqlite3, tempfile, unittest\n\
+             class T(unittest.TestCase):\n\
+             \x20   def test_it(self):\n\
+             \x20       with tempfile.NamedTemporaryFile() as f:\n\
+             \x20           sqlite3.connect(f.name).execute('create table t (a)')\n\
+             \x20       with multiprocessing.Manager() as m:\n\
+             \x20           self.assertEqual(list(m.list([1])), [1])\n",
+        );
+        user.works("python", "/usr/bin/python3 -m unittest -q test_it");
+    });
+}
+
+#[test]
+fn npm_script_writes_its_cache() {
+    if !has("npm") || !has("node") {
+        eprintln!("skipped: no npm");
+        return;
+    }
+    as_each_user(|user| {
+        user.write("work/package.json", "{\"name\":\"a\",\"version\":\"1.0.0\",\"scripts\":{\"t\":\"node -e 'console.log(6*7)'\"}}");
+        let text = user.works("npm", "npm run -s t");
+        assert!(text.contains("42"), "{text}");
+        assert!(!user.exists("home/.npm"));
+    });
+}
+
+#[test]
+fn editor_and_debugger_work() {
+    as_each_user(|user| {
+        if has("vim") {
+            user.works(
+                "vim",
+                "vim -es -N -u NONE -c 'normal ihello' -c 'wq' note </dev/null; cat note",
+            );
+            assert_eq!(user.read("work/note"), "hello\n");
+        }
+        if has("gdb") {
+            let text = user.works(
+                "gdb",
+                "gdb -q -batch -ex run -ex 'info program' /bin/true 2>&1; true",
+            );
+            assert!(text.contains("exited normally"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn terminal_works() {
+    as_each_user(|user| {
+        let options = ["--sandbox", "workspace-write", "--pty"];
+        let ran = user.run_in(&options, "test -t 0 && test -t 1 && stty size && echo x > /dev/tty && script -qc 'echo inner' /dev/null");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(ran.text.contains("inner"), "{ran:?}");
+    });
+}

@@ -1,0 +1,135 @@
+//! Attacks 51 to 64: reading secrets.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+
+use crate::harness::as_each_user;
+
+const SECRET: &str = "correct-horse-battery";
+
+#[test]
+fn secrets_of_the_home_folder_look_empty_by_every_path() {
+    as_each_user(|user| {
+        for name in [
+            ".ssh/id_ed25519",
+            ".aws/credentials",
+            ".netrc",
+            ".git-credentials",
+            ".gnupg/private-keys-v1.d/a.key",
+            ".config/gh/hosts.yml",
+            ".mozilla/firefox/a/cookies.sqlite",
+            ".bash_history",
+            ".claude/.credentials.json",
+            ".docker/config.json",
+        ] {
+            user.write(&format!("home/{name}"), SECRET);
+        }
+        user.write("home/.npmrc", &format!("//r/:_authToken={SECRET}\n"));
+        user.write("home/.config/plain", "readable\n");
+        user.write("home/.ssh/config", "Host x\n  IdentityFile ~/keys/other\n");
+        user.write("home/.ssh/known_hosts", "host key\n");
+        user.write("home/keys/other", SECRET);
+        user.outside("ln -s $HOME/.aws link");
+        let text = user.run(
+            "cat ~/.ssh/id_ed25519 ~/.aws/credentials ~/.aws//credentials ~/./.aws/credentials \
+             $HOME/../home/.aws/credentials link/credentials ~/.netrc ~/.git-credentials ~/.npmrc ~/.bash_history \
+             /proc/self/root$HOME/.aws/credentials ~/.claude/.credentials.json ~/.docker/config.json ~/keys/other; \
+             find ~ -name 'id_*'; grep -r horse $ROOT; tar c ~ | grep -a horse; ls -A ~/.aws ~/.gnupg",
+        );
+        assert!(!text.text.contains("horse"), "51, 52, 53: {text:?}");
+        assert!(!text.text.contains("/.ssh/id_ed25519\n"), "52: {text:?}");
+        let twin = user.works("51", "cat ~/.config/plain ~/.ssh/known_hosts ~/.ssh/config");
+        assert_eq!(
+            twin,
+            "readable\nhost key\nHost x\n  IdentityFile ~/keys/other\n"
+        );
+        user.refused(
+            "54",
+            &[
+                "rm ~/.netrc",
+                "rm -rf ~/.aws && ln -s /etc ~/.aws",
+                "echo x > ~/.ssh/authorized_keys",
+            ],
+            &["busy", "Read-only"],
+        );
+        assert_eq!(user.read("home/.netrc"), SECRET);
+    });
+}
+
+#[test]
+fn secrets_of_the_environment_are_not_inherited() {
+    as_each_user(|user| {
+        let ran = user
+            .command(user.path("abide-program"))
+            .env("DB_PASSWORD", SECRET)
+            .env("SSH_AUTH_SOCK", "/tmp/agent")
+            .env("LD_PRELOAD", "")
+            .env("PLAIN_SETTING", "kept")
+            .args(["run", "--sandbox", "workspace-write", "--", "env"])
+            .output()
+            .expect("abide runs");
+        let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(
+            text.contains("PLAIN_SETTING=kept") && text.contains("ABIDE_SANDBOX=1"),
+            "{text}"
+        );
+        for gone in [SECRET, "SSH_AUTH_SOCK", "LD_PRELOAD", "ABIDE_DIR"] {
+            assert!(!text.contains(gone), "56: {gone}: {text}");
+        }
+    });
+}
+
+#[test]
+fn other_processes_and_the_kernel_show_nothing() {
+    as_each_user(|user| {
+        let text = user.works("57", "cat /proc/*/environ | tr '\\0' '\\n' | grep -c ABIDE_DIR; ls -d /proc/[0-9]* | wc -l; true");
+        let numbers: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        assert_eq!(numbers[0], 0, "57: {text}");
+        assert!(numbers[1] < 20, "57: {text}");
+        let text = user.run(
+            "cat /proc/kcore /proc/keys /proc/kallsyms /proc/timer_list 2>/dev/null | wc -c; ls /sys/firmware /sys/kernel/debug \
+             2>/dev/null | wc -l; dmesg 2>&1 | wc -l",
+        );
+        assert!(text.text.starts_with("0\n"), "58: {text:?}");
+        assert!(
+            user.works("58", "cat /proc/cpuinfo /proc/meminfo")
+                .contains("MemTotal")
+        );
+    });
+}
+
+#[test]
+fn shared_memory_and_queues_are_separate() {
+    as_each_user(|user| {
+        let name = format!("abide-attack-{}", user.path("").metadata().unwrap().ino());
+        let outside = std::path::Path::new("/dev/shm").join(&name);
+        std::fs::write(&outside, SECRET).expect("shared memory");
+        let ran = user.run("cat /dev/shm/*; ipcs -m 2>/dev/null | tail -n +4");
+        std::fs::remove_file(&outside).expect("shared memory");
+        assert!(!ran.text.contains(SECRET), "59: {ran:?}");
+        user.works("59", "echo x > /dev/shm/own && cat /dev/shm/own");
+    });
+}
+
+#[test]
+fn socket_of_the_desktop_is_absent() {
+    as_each_user(|user| {
+        let socket = user.path("home/bus");
+        let _listener = UnixListener::bind(&socket).expect("a socket");
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&socket, open).expect("permissions");
+        let said = user.python(&format!(
+            r#"
+s = socket.socket(socket.AF_UNIX)
+print("64", attempt(lambda: s.connect("{}")))
+print("run", os.listdir("/run/user/" + str(os.getuid())))
+"#,
+            socket.display()
+        ));
+        assert!(
+            said.contains("64 ECONNREFUSED") || said.contains("64 ENOENT"),
+            "{said}"
+        );
+        assert!(said.contains("run []"), "{said}");
+    });
+}

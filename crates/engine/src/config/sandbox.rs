@@ -1,0 +1,270 @@
+//! Settings of sandboxes: `[sandbox]` and `[[sandbox.for]]`.
+
+use std::path::{Path, PathBuf};
+
+use abide_core::SandboxedBy;
+use serde::Deserialize;
+
+use super::InvalidSetting;
+
+/// `[sandbox]`: settings for all agents, and changes for some.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxConfig {
+    /// Permission to write. Default: `off`.
+    pub mode: SandboxMode,
+    /// Permission to connect. Default: `off`.
+    pub network: NetworkMode,
+    /// Names and ports of the allowlist.
+    pub allow: Vec<String>,
+    /// Further files and folders that are writable.
+    pub write: Vec<PathBuf>,
+    /// Further files and folders that look empty.
+    pub hide: Vec<PathBuf>,
+    /// Weakest mechanism that is accepted. Default: `namespaces`.
+    pub at_least: AtLeast,
+    /// Changes for some agents and folders, applied in order.
+    pub r#for: Vec<SandboxFor>,
+}
+
+/// `[[sandbox.for]]`: settings that replace those of `[sandbox]` for some agents and workspaces. Lists are added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxFor {
+    /// Agents, with `*` for any characters.
+    pub agent: Option<String>,
+    /// Workspaces, with `*` for any characters.
+    pub folder: Option<String>,
+    /// As in `[sandbox]`.
+    pub mode: Option<SandboxMode>,
+    /// As in `[sandbox]`.
+    pub network: Option<NetworkMode>,
+    /// As in `[sandbox]`.
+    pub allow: Vec<String>,
+    /// As in `[sandbox]`.
+    pub write: Vec<PathBuf>,
+    /// As in `[sandbox]`.
+    pub hide: Vec<PathBuf>,
+    /// As in `[sandbox]`.
+    pub at_least: Option<AtLeast>,
+}
+
+/// Permission to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SandboxMode {
+    /// Nothing but the layers.
+    ReadOnly,
+    /// The workspace, but for protected paths.
+    WorkspaceWrite,
+    /// Everything: there is no sandbox.
+    #[default]
+    Off,
+}
+
+/// Permission to connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkMode {
+    /// Only the loopback of the sandbox itself.
+    #[default]
+    Off,
+    /// Names of the allowlist.
+    Allowlist,
+    /// The network of the machine.
+    On,
+}
+
+/// Weakest mechanism that is accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AtLeast {
+    /// Namespaces, mounts, Landlock and a system call filter.
+    #[default]
+    Namespaces,
+    /// The program `bwrap` of the system.
+    Bubblewrap,
+    /// Landlock and a system call filter.
+    Landlock,
+}
+
+impl From<AtLeast> for SandboxedBy {
+    fn from(at_least: AtLeast) -> Self {
+        match at_least {
+            AtLeast::Namespaces => SandboxedBy::Namespaces,
+            AtLeast::Bubblewrap => SandboxedBy::Bubblewrap,
+            AtLeast::Landlock => SandboxedBy::Landlock,
+        }
+    }
+}
+
+impl SandboxMode {
+    /// Word in settings and arguments.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            SandboxMode::ReadOnly => "read-only",
+            SandboxMode::WorkspaceWrite => "workspace-write",
+            SandboxMode::Off => "off",
+        }
+    }
+}
+
+impl SandboxConfig {
+    /// True if some agent has a sandbox.
+    pub fn is_used(&self) -> bool {
+        let modes = self.r#for.iter().filter_map(|part| part.mode);
+        modes
+            .chain([self.mode])
+            .any(|mode| mode != SandboxMode::Off)
+    }
+
+    /// Settings of an agent in its workspace.
+    pub fn of(&self, agent: &str, workspace: &Path, home: &Path) -> SandboxConfig {
+        let mut all = SandboxConfig {
+            r#for: Vec::new(),
+            ..self.clone()
+        };
+        for part in self
+            .r#for
+            .iter()
+            .filter(|part| part.fits(agent, workspace, home))
+        {
+            all.mode = part.mode.unwrap_or(all.mode);
+            all.network = part.network.unwrap_or(all.network);
+            all.at_least = part.at_least.unwrap_or(all.at_least);
+            all.allow.extend_from_slice(&part.allow);
+            all.write.extend_from_slice(&part.write);
+            all.hide.extend_from_slice(&part.hide);
+        }
+        for path in all.write.iter_mut().chain(&mut all.hide) {
+            *path = in_home(path, home);
+        }
+        all
+    }
+
+    pub(super) fn check(&self) -> Result<(), InvalidSetting> {
+        let parts = self.r#for.iter();
+        let lists = [(&self.write, &self.hide)];
+        for (write, hide) in lists
+            .into_iter()
+            .chain(parts.map(|part| (&part.write, &part.hide)))
+        {
+            for path in write.iter().chain(hide) {
+                if !path.is_absolute() && !path.starts_with("~") {
+                    return Err(InvalidSetting(format!(
+                        "`sandbox.write` and `sandbox.hide` need paths that begin with / or ~/; got {:?}",
+                        path.display().to_string()
+                    )));
+                }
+            }
+        }
+        for part in &self.r#for {
+            if part.agent.is_none() && part.folder.is_none() {
+                return Err("`[[sandbox.for]]` needs `agent` or `folder`".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SandboxFor {
+    fn fits(&self, agent: &str, workspace: &Path, home: &Path) -> bool {
+        let agent_fits = self.agent.as_ref().is_none_or(|glob| fits(glob, agent));
+        let folder_fits = self.folder.as_ref().is_none_or(|glob| {
+            let glob = in_home(Path::new(glob), home);
+            fits(&glob.to_string_lossy(), &workspace.to_string_lossy())
+        });
+        agent_fits && folder_fits
+    }
+}
+
+/// Path with `~` replaced by the home folder.
+fn in_home(path: &Path, home: &Path) -> PathBuf {
+    match path.strip_prefix("~") {
+        Ok(rest) => home.join(rest),
+        Err(_) => path.to_owned(),
+    }
+}
+
+/// True if a text fits a pattern in which `*` stands for any characters.
+fn fits(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((head, rest)) => {
+            let Some(tail) = text.strip_prefix(head) else {
+                return false;
+            };
+            let ends = tail.char_indices().map(|(at, _)| at).chain([tail.len()]);
+            ends.into_iter().any(|at| fits(rest, &tail[at..]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<SandboxConfig, String> {
+        let config: SandboxConfig = toml::from_str(text).map_err(|e| e.to_string())?;
+        config.check().map_err(|e| e.to_string())?;
+        Ok(config)
+    }
+
+    #[test]
+    fn later_parts_replace_settings_for_the_agents_and_folders_they_name() {
+        let text = r#"
+            mode = "workspace-write"
+            network = "on"
+            write = ["~/cache"]
+            [[for]]
+            agent = "review*"
+            mode = "read-only"
+            hide = ["/secret"]
+            [[for]]
+            folder = "~/src/*"
+            network = "off"
+        "#;
+        let config = read(text).unwrap();
+        let home = Path::new("/home/u");
+        let plain = config.of("codex", Path::new("/work"), home);
+        assert_eq!(
+            (plain.mode, plain.network),
+            (SandboxMode::WorkspaceWrite, NetworkMode::On)
+        );
+        assert_eq!(plain.write, [PathBuf::from("/home/u/cache")]);
+        let both = config.of("reviewer", Path::new("/home/u/src/a"), home);
+        assert_eq!(
+            (both.mode, both.network),
+            (SandboxMode::ReadOnly, NetworkMode::Off)
+        );
+        assert_eq!(both.hide, [PathBuf::from("/secret")]);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_meant_are_refused() {
+        for (text, part) in [
+            ("mode = \"none\"", "unknown variant"),
+            ("modes = \"off\"", "unknown field"),
+            ("write = [\"cache\"]", "begin with / or ~/"),
+            ("[[for]]\nmode = \"off\"", "needs `agent` or `folder`"),
+        ] {
+            let refused = read(text).unwrap_err();
+            assert!(refused.contains(part), "{refused}");
+        }
+        assert_eq!(read("").unwrap().mode, SandboxMode::Off);
+    }
+
+    #[test]
+    fn stars_stand_for_any_characters() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("a*c", "abc", true),
+            ("a*c", "abcd", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("plain", "plain", true),
+            ("plain", "plainer", false),
+        ] {
+            assert_eq!(fits(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

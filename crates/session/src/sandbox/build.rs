@@ -1,0 +1,586 @@
+//! Building of a sandbox, in its init process: the mounts, the devices and the loopback.
+//!
+//! The init process is a copy of the keeper, which has one thread, so it may allocate. Everything that stays writable
+//! is cloned first, then all that is mounted becomes read-only, then the clones are attached.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use abide_core::Gap;
+use rustix::fs::{FileType, Mode as Permissions};
+
+use super::git::{self, MOST_PROTECTED, Protected};
+use super::layers::Layers;
+use super::mounts::{self, Attributes};
+use super::paths;
+use super::plan::{Mode, Network, Plan};
+use super::rules;
+use super::sockets::MOST_SOCKETS;
+
+/// A sandbox that was built.
+pub struct Built {
+    /// Promises that it does not keep.
+    pub gaps: Vec<Gap>,
+    /// Landlock rules for the command.
+    pub ruleset: Option<OwnedFd>,
+}
+
+/// A step that failed.
+#[derive(Debug)]
+pub struct Fault {
+    /// The step.
+    pub step: String,
+    /// The cause.
+    pub cause: io::Error,
+    /// True if the kernel or its settings do not allow this mechanism, whatever the plan is.
+    pub is_unavailable: bool,
+}
+
+impl Fault {
+    fn refused(step: impl Into<String>, why: &str) -> Self {
+        Fault {
+            step: step.into(),
+            cause: io::Error::other(why.to_owned()),
+            is_unavailable: false,
+        }
+    }
+}
+
+impl Fault {
+    fn unavailable(self) -> Self {
+        Fault {
+            is_unavailable: true,
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.step, self.cause)
+    }
+}
+
+/// Adds the name of the step to an error.
+pub trait Named<T> {
+    fn named(self, step: impl FnOnce() -> String) -> Result<T, Fault>;
+}
+
+impl<T, E: Into<io::Error>> Named<T> for Result<T, E> {
+    fn named(self, step: impl FnOnce() -> String) -> Result<T, Fault> {
+        self.map_err(|cause| Fault {
+            step: step(),
+            cause: cause.into(),
+            is_unavailable: false,
+        })
+    }
+}
+
+/// Trees that were cloned or created before everything became read-only.
+struct Trees {
+    proc: OwnedFd,
+    workspace: OwnedFd,
+    write: Vec<(PathBuf, OwnedFd)>,
+    devices: Vec<(&'static str, OwnedFd)>,
+    needed_of_run: Vec<(&'static str, OwnedFd)>,
+    layers: Layers,
+    empty: Empty,
+}
+
+/// An empty file and an empty folder, to be mounted over what is hidden.
+struct Empty {
+    file: OwnedFd,
+    folder: OwnedFd,
+}
+
+/// Builds the sandbox in the namespaces of this process. `sockets`: those that are bound outside.
+pub fn build(plan: &Plan, session: &str, sockets: &[PathBuf]) -> Result<Built, Fault> {
+    rustix::process::umask(Permissions::from_raw_mode(0o022));
+    mounts::make_private()
+        .named(|| "make the mounts private".into())
+        .map_err(Fault::unavailable)?;
+    let protected = Protected::find(&plan.workspace.path);
+    let trees = Trees::make(plan, session, &protected)?;
+    mounts::make_all_read_only().named(|| "make everything read-only".into())?;
+    let gaps = trees.layers.gaps();
+    let writable = assemble(plan, trees, &protected, sockets)?;
+    if plan.network == Network::Off {
+        raise_loopback().named(|| "start the loopback interface".into())?;
+    }
+    prove()?;
+    let ruleset = rules::ruleset(&writable)
+        .map_err(|fault| Fault::refused("make the Landlock rules", &fault.to_string()))?;
+    let mut gaps = gaps;
+    if plan.network == Network::On && rules::version() < 6 {
+        gaps.push(Gap::AbstractSockets);
+    }
+    Ok(Built { gaps, ruleset })
+}
+
+impl Trees {
+    fn make(plan: &Plan, session: &str, protected: &Protected) -> Result<Self, Fault> {
+        let nothing = Attributes::MOUNT_ATTR_NOEXEC | mounts::harmless();
+        let proc = mounts::create("proc", &[], nothing)
+            .named(|| "make a /proc of its own".into())
+            .map_err(Fault::unavailable)?;
+        let workspace = open_workspace(plan)?;
+        let attributes = match plan.mode {
+            Mode::ReadOnly => mounts::read_only(),
+            Mode::WorkspaceWrite => mounts::harmless(),
+        };
+        let workspace = tree(workspace, attributes, || "open the workspace".into())?;
+        let mut wanted = plan.write.clone();
+        if let (Some(worktree), Mode::WorkspaceWrite) = (&protected.worktree, plan.mode) {
+            wanted.push(worktree.common.clone());
+        }
+        let mut write = Vec::new();
+        for path in wanted {
+            if !rules::exists(&path) {
+                continue;
+            }
+            let step = || format!("open '{}'", path.display());
+            let opened = mounts::open_path(&path).named(step)?;
+            write.push((path.clone(), tree(opened, mounts::harmless(), step)?));
+        }
+        let mut devices = Vec::new();
+        for name in paths::DEVICES {
+            let step = || format!("open '/dev/{name}'");
+            let opened = mounts::open_path(&Path::new("/dev").join(name)).named(step)?;
+            devices.push((name, tree(opened, Attributes::MOUNT_ATTR_NOSUID, step)?));
+        }
+        let mut needed_of_run = Vec::new();
+        for path in paths::NEEDED_OF_RUN {
+            if let Ok(opened) = mounts::open_path(Path::new(path)) {
+                let step = || format!("open '{path}'");
+                needed_of_run.push((path, tree(opened, mounts::read_only(), step)?));
+            }
+        }
+        Ok(Trees {
+            proc,
+            workspace,
+            write,
+            devices,
+            needed_of_run,
+            layers: Layers::make(plan, session)?,
+            empty: Empty::make().named(|| "make an empty folder".into())?,
+        })
+    }
+}
+
+impl Empty {
+    fn make() -> io::Result<Self> {
+        let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64k")];
+        let root = mounts::create("tmpfs", &options, mounts::harmless())?;
+        let readable = Permissions::from_raw_mode(0o555);
+        rustix::fs::mkdirat(&root, "folder", readable)?;
+        let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::CLOEXEC;
+        let file = Permissions::from_raw_mode(0o444);
+        drop(rustix::fs::openat(&root, "file", flags, file)?);
+        let part = |name: &str| -> io::Result<OwnedFd> {
+            let opened = mounts::open_path_itself(root.as_fd(), Path::new(name))?;
+            let tree = mounts::clone_tree(opened)?;
+            mounts::set_attributes(&tree, mounts::read_only())?;
+            Ok(tree)
+        };
+        Ok(Empty {
+            file: part("file")?,
+            folder: part("folder")?,
+        })
+    }
+
+    /// Covers a path, if it exists. A symbolic link is followed: what it leads to is covered.
+    fn cover(&self, path: &Path) -> Result<(), Fault> {
+        let step = || format!("hide '{}'", path.display());
+        let over = match mounts::open_path(path) {
+            Ok(over) => over,
+            Err(fault) if is_absent(&fault) => return Ok(()),
+            Err(fault) => return Err(fault).named(step),
+        };
+        let empty = match mounts::kind(&over).named(step)? {
+            FileType::Directory => &self.folder,
+            _ => &self.file,
+        };
+        let copy = mounts::clone_tree(empty).named(step)?;
+        mounts::attach(copy, over).named(step)
+    }
+}
+
+/// True if a path cannot be reached in any case.
+fn is_absent(fault: &io::Error) -> bool {
+    let codes = [libc::ENOENT, libc::ENOTDIR, libc::EACCES, libc::ELOOP];
+    fault
+        .raw_os_error()
+        .is_some_and(|code| codes.contains(&code))
+}
+
+/// Clones a tree and sets its attributes.
+fn tree(of: OwnedFd, attributes: Attributes, step: impl Fn() -> String) -> Result<OwnedFd, Fault> {
+    let tree = mounts::clone_tree(of).named(&step)?;
+    mounts::set_attributes(&tree, attributes).named(&step)?;
+    Ok(tree)
+}
+
+/// Opens the workspace, and checks that it is still the folder that was resolved.
+fn open_workspace(plan: &Plan) -> Result<OwnedFd, Fault> {
+    let wanted = &plan.workspace;
+    let step = || format!("open the workspace '{}'", wanted.path.display());
+    let opened = mounts::open_path(&wanted.path).named(step)?;
+    let found = mounts::identity(&opened).named(step)?;
+    if found != (wanted.device, wanted.inode) {
+        return Err(Fault::refused(step(), "it is no longer the same folder"));
+    }
+    Ok(opened)
+}
+
+/// Attaches everything. Returns the paths below which the command may write.
+fn assemble(
+    plan: &Plan,
+    trees: Trees,
+    protected: &Protected,
+    sockets: &[PathBuf],
+) -> Result<Vec<PathBuf>, Fault> {
+    let Trees {
+        proc,
+        workspace,
+        write,
+        devices,
+        needed_of_run,
+        layers,
+        empty,
+    } = trees;
+    attach(proc, Path::new("/proc"))?;
+    make_devices(devices)?;
+    make_run(needed_of_run)?;
+    let mut writable = vec![
+        PathBuf::from("/proc"),
+        PathBuf::from("/dev"),
+        PathBuf::from("/run"),
+    ];
+    writable.extend(layers.attach()?);
+    let root = &plan.workspace.path;
+    attach_making(workspace, root)?;
+    for (path, tree) in write {
+        attach_making(tree, &path)?;
+        writable.push(path);
+    }
+    if plan.mode == Mode::WorkspaceWrite {
+        writable.push(root.clone());
+        protect(root, &protected.paths)?;
+        if let Some(worktree) = &protected.worktree {
+            protect_worktree(worktree)?;
+        }
+    }
+    hide(plan, &empty)?;
+    cover_sockets(plan, &writable, sockets, &empty)?;
+    for path in paths::READ_ONLY_OF_PROC.map(Path::new) {
+        if rules::exists(path) {
+            freeze(path)?;
+        }
+    }
+    for path in paths::HIDDEN_OF_PROC.iter().chain(&paths::HIDDEN_OF_SYS) {
+        empty.cover(Path::new(path))?;
+    }
+    Ok(writable)
+}
+
+/// Attaches a tree over a path.
+pub fn attach(tree: OwnedFd, path: &Path) -> Result<(), Fault> {
+    let step = || format!("mount '{}'", path.display());
+    let over = mounts::open_path(path).named(step)?;
+    mounts::attach(tree, over).named(step)
+}
+
+/// Attaches a tree over a path, which is made if a layer or an empty folder hides it.
+fn attach_making(tree: OwnedFd, path: &Path) -> Result<(), Fault> {
+    let step = || format!("mount '{}'", path.display());
+    if !rules::exists(path) {
+        match mounts::kind(&tree).named(step)? {
+            FileType::Directory => fs::create_dir_all(path).named(step)?,
+            _ => {
+                let parent = path.parent().unwrap_or(Path::new("/"));
+                fs::create_dir_all(parent).named(step)?;
+                drop(fs::File::create(path).named(step)?);
+            }
+        }
+    }
+    attach(tree, path)
+}
+
+/// Mounts a path over itself, read-only.
+fn freeze(path: &Path) -> Result<(), Fault> {
+    let step = || format!("protect '{}'", path.display());
+    let opened = mounts::open_path(path).named(step)?;
+    let tree = tree(opened, Attributes::MOUNT_ATTR_RDONLY, step)?;
+    attach(tree, path)
+}
+
+/// Makes `/dev`: harmless devices, and terminals and shared memory of its own.
+fn make_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Fault> {
+    let step = || "make a /dev of its own".to_owned();
+    let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64k")];
+    let attributes = Attributes::MOUNT_ATTR_NOSUID | Attributes::MOUNT_ATTR_NOEXEC;
+    let dev = mounts::create("tmpfs", &options, attributes).named(step)?;
+    let root = Path::new("/dev");
+    attach(dev, root)?;
+    for (name, device) in devices {
+        let path = root.join(name);
+        drop(fs::File::create(&path).named(step)?);
+        attach(device, &path)?;
+    }
+    for (to, name) in [
+        ("/proc/self/fd", "fd"),
+        ("/proc/self/fd/0", "stdin"),
+        ("/proc/self/fd/1", "stdout"),
+        ("/proc/self/fd/2", "stderr"),
+        ("pts/ptmx", "ptmx"),
+    ] {
+        symlink(to, root.join(name)).named(step)?;
+    }
+    let pts: [(&str, &[u8]); 3] = [
+        ("newinstance", b""),
+        ("ptmxmode", b"0666"),
+        ("mode", b"0620"),
+    ];
+    let shm: [(&str, &[u8]); 1] = [("mode", b"1777")];
+    for (name, kind, options) in [("pts", "devpts", &pts[..]), ("shm", "tmpfs", &shm[..])] {
+        let step = || format!("make a /dev/{name} of its own");
+        fs::create_dir(root.join(name)).named(step)?;
+        let attributes = match kind {
+            "tmpfs" => mounts::harmless(),
+            _ => attributes,
+        };
+        let made = mounts::create(kind, options, attributes).named(step)?;
+        attach(made, &root.join(name))?;
+    }
+    Ok(())
+}
+
+/// Makes `/run`: empty, but for what programs need and what holds no sockets.
+fn make_run(needed: Vec<(&'static str, OwnedFd)>) -> Result<(), Fault> {
+    let step = || "make a /run of its own".to_owned();
+    let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"256m")];
+    for path in ["/run", "/var/run"].map(Path::new) {
+        let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
+        if is_folder {
+            let made = mounts::create("tmpfs", &options, mounts::harmless()).named(step)?;
+            attach(made, path)?;
+        }
+    }
+    let user = rustix::process::getuid().as_raw();
+    let private = Path::new("/run/user").join(user.to_string());
+    if Path::new("/run").is_dir() {
+        fs::create_dir_all(&private).named(step)?;
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).named(step)?;
+        fs::create_dir_all("/run/lock").named(step)?;
+    }
+    for (path, tree) in needed {
+        attach_making(tree, Path::new(path))?;
+    }
+    Ok(())
+}
+
+/// Makes protected paths read-only. Every folder between the root and a protected path becomes a mount too, because a
+/// folder that is no mount could be renamed, and another one put in its place.
+fn protect(root: &Path, protected: &[PathBuf]) -> Result<(), Fault> {
+    if protected.len() > MOST_PROTECTED {
+        let why = format!("there are more than {MOST_PROTECTED}; use a smaller workspace");
+        return Err(Fault::refused(
+            "protect the repositories of the workspace",
+            &why,
+        ));
+    }
+    let mut pinned: Vec<PathBuf> = Vec::new();
+    for relative in protected {
+        let path = root.join(relative);
+        let step = || format!("protect '{}'", path.display());
+        let parents: Vec<&Path> = relative.ancestors().skip(1).collect();
+        for parent in parents.into_iter().rev() {
+            let place = root.join(parent);
+            if parent.as_os_str().is_empty() || pinned.contains(&place) {
+                continue;
+            }
+            let opened = open_itself(&place, step)?;
+            let tree = mounts::clone_tree(&opened).named(step)?;
+            mounts::attach(tree, opened).named(step)?;
+            pinned.push(place);
+        }
+        let opened = open_itself(&path, step)?;
+        let tree = mounts::clone_tree(&opened).named(step)?;
+        mounts::set_attributes(&tree, Attributes::MOUNT_ATTR_RDONLY).named(step)?;
+        mounts::attach(tree, opened).named(step)?;
+    }
+    Ok(())
+}
+
+/// Opens a path that must not be a symbolic link: a link cannot be a mount, so it could be replaced.
+fn open_itself(path: &Path, step: impl Fn() -> String) -> Result<OwnedFd, Fault> {
+    let opened = mounts::open_path_itself(rustix::fs::CWD, path).named(&step)?;
+    match mounts::kind(&opened).named(&step)? {
+        FileType::Symlink => Err(Fault::refused(
+            step(),
+            "it is a symbolic link, which cannot be protected; replace the link by what it leads to",
+        )),
+        _ => Ok(opened),
+    }
+}
+
+/// Protects the git directory that a worktree shares with others: only the worktree's own part stays writable.
+fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
+    let all = worktree.common.join("worktrees");
+    let step = || format!("protect '{}'", all.display());
+    let own = mounts::open_path(&worktree.own).named(step)?;
+    let own = mounts::clone_tree(own).named(step)?;
+    freeze(&all)?;
+    attach(own, &worktree.own)?;
+    for name in ["gitdir", "commondir"] {
+        freeze(&worktree.own.join(name))?;
+    }
+    let protected = git::protected_of_git(&worktree.common);
+    let relative: Vec<PathBuf> = protected
+        .iter()
+        .filter_map(|path| Some(path.strip_prefix(&worktree.common).ok()?.to_owned()))
+        .collect();
+    protect(&worktree.common, &relative)
+}
+
+/// Covers secrets and the folders of abide itself.
+fn hide(plan: &Plan, empty: &Empty) -> Result<(), Fault> {
+    hide_keys(plan, empty)?;
+    for (name, token) in paths::HIDDEN_WITH_TOKEN {
+        let path = plan.home.join(name);
+        let holds = fs::read_to_string(&path).is_ok_and(|text| text.contains(token));
+        if holds {
+            empty.cover(&path)?;
+        }
+    }
+    let secrets = paths::secrets_in_home(&plan.home);
+    let of_system = paths::HIDDEN_OF_SYSTEM.map(PathBuf::from);
+    for path in secrets
+        .iter()
+        .chain(&of_system)
+        .chain(&plan.hide)
+        .chain(&plan.own)
+    {
+        empty.cover(path)?;
+    }
+    Ok(())
+}
+
+/// Covers the folder of SSH keys; its settings stay readable as copies.
+fn hide_keys(plan: &Plan, empty: &Empty) -> Result<(), Fault> {
+    let keys = plan.home.join(paths::SSH);
+    let kept: Vec<(&str, Vec<u8>)> = paths::READABLE_OF_SSH
+        .iter()
+        .filter_map(|name| Some((*name, fs::read(keys.join(name)).ok()?)))
+        .collect();
+    for named in identity_files(&kept, &plan.home) {
+        empty.cover(&named)?;
+    }
+    if kept.is_empty() || !keys.is_dir() {
+        return empty.cover(&keys);
+    }
+    let step = || format!("hide '{}'", keys.display());
+    let options: [(&str, &[u8]); 2] = [("mode", b"0700"), ("size", b"16m")];
+    let copy = mounts::create("tmpfs", &options, mounts::harmless()).named(step)?;
+    for (name, text) in &kept {
+        let flags =
+            rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+        let mode = Permissions::from_raw_mode(0o600);
+        let file = rustix::fs::openat(&copy, *name, flags, mode).named(step)?;
+        io::Write::write_all(&mut fs::File::from(file), text).named(step)?;
+    }
+    mounts::set_attributes(&copy, mounts::read_only()).named(step)?;
+    attach(copy, &keys)
+}
+
+/// Keys that the settings of SSH name, wherever they are.
+fn identity_files(kept: &[(&str, Vec<u8>)], home: &Path) -> Vec<PathBuf> {
+    let config = kept.iter().find(|(name, _)| *name == "config");
+    let text = config.map_or(String::new(), |(_, text)| {
+        String::from_utf8_lossy(text).into_owned()
+    });
+    let named = text.lines().filter_map(|line| {
+        let (key, value) = line.trim().split_once([' ', '\t', '='])?;
+        let names_key = ["identityfile", "include", "certificatefile"]
+            .contains(&key.to_ascii_lowercase().as_str());
+        let value = value.trim_matches([' ', '\t', '=', '"']);
+        names_key.then(|| match value.strip_prefix("~/") {
+            Some(rest) => home.join(rest),
+            None => home.join(paths::SSH).join(value),
+        })
+    });
+    named.collect()
+}
+
+/// Covers the sockets of other programs in folders that stay as they are. A layer kills sockets by itself.
+fn cover_sockets(
+    plan: &Plan,
+    writable: &[PathBuf],
+    sockets: &[PathBuf],
+    empty: &Empty,
+) -> Result<(), Fault> {
+    let is_real = |path: &Path| {
+        let is_real = |root: &&PathBuf| path.starts_with(root);
+        let real = plan
+            .write
+            .iter()
+            .chain([&plan.workspace.path])
+            .find(is_real);
+        real.is_some() || !writable.iter().any(|root| path.starts_with(root))
+    };
+    let visible: Vec<&PathBuf> = sockets
+        .iter()
+        .filter(|path| is_real(path) && is_socket(path))
+        .collect();
+    if visible.len() > MOST_SOCKETS {
+        let why = format!("there are more than {MOST_SOCKETS} in visible folders");
+        return Err(Fault::refused("cover the sockets of other programs", &why));
+    }
+    for path in visible {
+        empty.cover(path)?;
+    }
+    Ok(())
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// Starts the loopback interface of the new network namespace, so that a test can reach its own server.
+fn raise_loopback() -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    /// `SIOCSIFFLAGS`, in the type that the C library wants.
+    const SET_FLAGS: libc::Ioctl = 0x8914;
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    // SAFETY: all-zero is a valid `ifreq`, and the kernel reads and writes no more than that structure.
+    unsafe {
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l' as libc::c_char;
+        request.ifr_name[1] = b'o' as libc::c_char;
+        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        match libc::ioctl(socket.as_raw_fd(), SET_FLAGS, &request) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// Tries to open files through which root could leave the sandbox. This process still has all capabilities in it.
+fn prove() -> Result<(), Fault> {
+    for path in paths::NEVER_WRITABLE {
+        if fs::OpenOptions::new().write(true).open(path).is_ok() {
+            let step = format!("prove that '{path}' cannot be written");
+            return Err(Fault::refused(step, "it could be opened for writing"));
+        }
+    }
+    Ok(())
+}

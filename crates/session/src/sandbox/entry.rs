@@ -1,0 +1,231 @@
+//! Entry of a command into its sandbox, between clone and exec: makes system calls and nothing else, because the child
+//! shares the memory of the keeper.
+
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
+
+use super::filter::Filters;
+use crate::nsinit::Namespace;
+
+/// Parts of a sandbox that a command needs to enter it, prepared before the clone.
+pub(crate) struct Entry {
+    /// pidfd of the init process, and the namespaces to enter.
+    namespaces: Option<(RawFd, libc::c_int)>,
+    ruleset: Option<OwnedFd>,
+    filters: Filters,
+    reporting: Option<Reporting>,
+}
+
+/// Filter that reports attempts to write, and the socket through which its listener goes to the keeper.
+struct Reporting {
+    filter: seccompiler::BpfProgram,
+    keeper: OwnedFd,
+    child: OwnedFd,
+}
+
+/// `struct sock_fprog` of the kernel.
+#[repr(C)]
+struct Program {
+    len: libc::c_ushort,
+    filter: *const seccompiler::sock_filter,
+}
+
+/// `struct __user_cap_header_struct` of the kernel.
+#[repr(C)]
+struct CapabilityHeader {
+    version: u32,
+    pid: i32,
+}
+
+/// `struct __user_cap_data_struct` of the kernel.
+#[repr(C)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Capabilities {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const CLOSE_RANGE_CLOEXEC: libc::c_uint = 1 << 2;
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
+const LAST_CAPABILITY: libc::c_ulong = 63;
+/// `SECBIT_NOROOT`, `SECBIT_NO_SETUID_FIXUP` and their locks: root gets no capabilities by executing a program.
+const NO_ROOT: libc::c_ulong = 0b1111;
+
+impl Entry {
+    pub fn new(
+        namespaces: Option<(&Namespace, libc::c_int)>,
+        ruleset: Option<OwnedFd>,
+        filters: Filters,
+    ) -> Self {
+        Entry {
+            namespaces: namespaces.map(|(of, flags)| (of.handle.as_raw_fd(), flags)),
+            ruleset,
+            filters,
+            reporting: Reporting::prepare(),
+        }
+    }
+
+    /// Listener of the filter that reports attempts to write, once the command has begun. `None`: the kernel allows none
+    /// here.
+    pub fn take_listener(&mut self) -> Option<OwnedFd> {
+        let reporting = self.reporting.take()?;
+        drop(reporting.child);
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut parts = [std::io::IoSliceMut::new(&mut byte)];
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        rustix::net::recvmsg(&reporting.keeper, &mut parts, &mut control, flags).ok()?;
+        control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut all) => all.next(),
+            _ => None,
+        })
+    }
+
+    /// True if the command enters namespaces.
+    pub fn has_namespaces(&self) -> bool {
+        self.namespaces.is_some()
+    }
+
+    /// Enters the namespaces. The pid namespace holds for children only.
+    pub fn join(&self) -> libc::c_int {
+        match self.namespaces {
+            // SAFETY: a plain system call on a descriptor that the keeper holds.
+            Some((init, flags)) => unsafe { libc::setns(init, flags) },
+            None => 0,
+        }
+    }
+
+    /// Gives up all capabilities and the chance to get new ones, and enters the Landlock domain.
+    pub fn give_up_rights(&self) -> libc::c_int {
+        // SAFETY: plain system calls; the structures live on this stack.
+        unsafe {
+            libc::prctl(libc::PR_SET_SECUREBITS, NO_ROOT, 0, 0, 0);
+            for capability in 0..=LAST_CAPABILITY {
+                if libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 {
+                    break;
+                }
+            }
+            libc::prctl(
+                libc::PR_CAP_AMBIENT,
+                libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong,
+                0,
+                0,
+                0,
+            );
+            let header = CapabilityHeader {
+                version: CAPABILITY_VERSION,
+                pid: 0,
+            };
+            let none = [Capabilities::default(); 2];
+            if libc::syscall(libc::SYS_capset, &header, none.as_ptr()) < 0 {
+                return -1;
+            }
+            let mut left = [Capabilities {
+                effective: 1,
+                ..Capabilities::default()
+            }; 2];
+            if libc::syscall(libc::SYS_capget, &header, left.as_mut_ptr()) < 0 {
+                return -1;
+            }
+            // Without a user namespace only root may change the bounding set; no_new_privs then has its effect.
+            let bounded = libc::prctl(libc::PR_CAPBSET_READ, 0, 0, 0, 0) == 0;
+            if left != none || (self.namespaces.is_some() && !bounded) {
+                *libc::__errno_location() = libc::EPERM;
+                return -1;
+            }
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 {
+                return -1;
+            }
+            match &self.ruleset {
+                Some(rules) => {
+                    let rules = rules.as_raw_fd();
+                    libc::syscall(libc::SYS_landlock_restrict_self, rules, 0) as libc::c_int
+                }
+                None => 0,
+            }
+        }
+    }
+
+    /// Installs the system call filters, and marks every descriptor but the standard ones to be closed.
+    pub fn filter(&self) -> libc::c_int {
+        const SET_MODE_FILTER: libc::c_uint = 1;
+        // SAFETY: plain system calls; the filters live until the program is executed.
+        unsafe {
+            let closed = libc::syscall(libc::SYS_close_range, 3, u32::MAX, CLOSE_RANGE_CLOEXEC);
+            if closed < 0 {
+                return -1;
+            }
+            for filter in &self.filters.0 {
+                let program = Program {
+                    len: filter.len() as libc::c_ushort,
+                    filter: filter.as_ptr(),
+                };
+                if libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &program) < 0 {
+                    return -1;
+                }
+            }
+        }
+        if let Some(reporting) = &self.reporting {
+            reporting.install();
+        }
+        0
+    }
+}
+
+impl Reporting {
+    fn prepare() -> Option<Self> {
+        let filter = super::filter::reporting()?;
+        let flags = SocketFlags::CLOEXEC;
+        let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let (keeper, child) = pair.ok()?;
+        Some(Reporting {
+            filter,
+            keeper,
+            child,
+        })
+    }
+
+    /// Installs the filter and sends its listener to the keeper. A kernel that allows no listener (WSL2 has one already)
+    /// loses the record of refusals and nothing else.
+    fn install(&self) {
+        const SET_MODE_FILTER: libc::c_uint = 1;
+        const NEW_LISTENER: libc::c_uint = 1 << 3;
+        #[repr(C)]
+        struct Rights {
+            head: libc::cmsghdr,
+            fd: libc::c_int,
+        }
+        let program = Program {
+            len: self.filter.len() as libc::c_ushort,
+            filter: self.filter.as_ptr(),
+        };
+        // SAFETY: plain system calls; all structures live on this stack until they return.
+        unsafe {
+            let fd = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER, &program);
+            if fd < 0 {
+                return;
+            }
+            let mut rights: Rights = std::mem::zeroed();
+            rights.head.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<libc::c_int>()) as _;
+            rights.head.cmsg_level = libc::SOL_SOCKET;
+            rights.head.cmsg_type = libc::SCM_RIGHTS;
+            rights.fd = fd as libc::c_int;
+            let mut byte = 0_u8;
+            let mut part = libc::iovec {
+                iov_base: std::ptr::from_mut(&mut byte).cast(),
+                iov_len: 1,
+            };
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = &mut part;
+            message.msg_iovlen = 1;
+            message.msg_control = std::ptr::from_mut(&mut rights).cast();
+            message.msg_controllen = size_of::<Rights>() as _;
+            libc::sendmsg(self.child.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! System call filter of a sandbox: refuses what no ordinary command needs and what the mounts and namespaces do not
+//! cover.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch,
+};
+
+/// Filters of one sandbox, to be installed in this order.
+pub struct Filters(pub Vec<BpfProgram>);
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Flags of `clone` and `unshare` that make a namespace.
+const NAMESPACES: [libc::c_int; 8] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+    CLONE_NEWTIME,
+];
+const CLONE_NEWTIME: libc::c_int = 0x80;
+const IPPROTO_MPTCP: u64 = 262;
+/// ioctls that type into a terminal. libc gives them another type with each C library.
+const TIOCSTI: u64 = 0x5412;
+const TIOCLINUX: u64 = 0x541c;
+/// Families of sockets where namespaces or Landlock bound their use.
+pub const FAMILIES: [libc::c_int; 4] = [
+    libc::AF_UNIX,
+    libc::AF_INET,
+    libc::AF_INET6,
+    libc::AF_NETLINK,
+];
+
+/// `personality` values that programs use: none, query, without address randomisation, 32-bit, old release.
+const PERSONALITIES: [u64; 5] = [0, 0xffff_ffff, 0x004_0000, 0x0008, 0x002_0000];
+
+/// System calls that fail with `EPERM`, whatever their arguments.
+const REFUSED: [i64; 46] = [
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_setns,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_userfaultfd,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_kexec_load,
+    SYS_KEXEC_FILE_LOAD,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_reboot,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_nfsservctl,
+    libc::SYS_fanotify_init,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_move_pages,
+    libc::SYS_migrate_pages,
+];
+
+/// System calls that do not exist for the sandbox. `clone3` hides its flags from a filter, so libc falls back to
+/// `clone`.
+const ABSENT: [i64; 4] = [
+    libc::SYS_clone3,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+];
+
+impl Filters {
+    /// Compiles the filters of this machine's architecture, with these families of sockets. `None`: there are none for
+    /// it.
+    pub fn compile(families: &[libc::c_int]) -> Option<Self> {
+        let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+        let refused = program(refused(families)?, libc::EPERM, arch)?;
+        let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
+        let absent = program(absent, libc::ENOSYS, arch)?;
+        let mut all = vec![refused, absent];
+        all.extend(other_abi());
+        Some(Filters(all))
+    }
+}
+
+fn program(rules: Rules, errno: i32, arch: TargetArch) -> Option<BpfProgram> {
+    let refusal = SeccompAction::Errno(errno.unsigned_abs());
+    SeccompFilter::new(rules, SeccompAction::Allow, refusal, arch)
+        .ok()?
+        .try_into()
+        .ok()
+}
+
+fn refused(families: &[libc::c_int]) -> Option<Rules> {
+    let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    #[cfg(target_arch = "x86_64")]
+    for call in [libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt] {
+        rules.insert(call, Vec::new());
+    }
+    let flags: Option<Vec<_>> = NAMESPACES
+        .iter()
+        .map(|flag| has_bits(0, *flag as u64))
+        .collect();
+    rules.insert(libc::SYS_clone, flags.clone()?);
+    rules.insert(libc::SYS_unshare, flags?);
+    rules.insert(libc::SYS_socket, sockets(families)?);
+    rules.insert(
+        libc::SYS_socketpair,
+        vec![other_than(0, &[libc::AF_UNIX as u64])?],
+    );
+    rules.insert(libc::SYS_personality, vec![other_than(0, &PERSONALITIES)?]);
+    rules.insert(libc::SYS_ioctl, vec![is(1, TIOCSTI)?, is(1, TIOCLINUX)?]);
+    let set_id = |at| Some(vec![has_bits(at, 0o4000)?, has_bits(at, 0o2000)?]);
+    rules.insert(libc::SYS_fchmod, set_id(1)?);
+    rules.insert(libc::SYS_fchmodat, set_id(2)?);
+    rules.insert(SYS_FCHMODAT2, set_id(2)?);
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(libc::SYS_chmod, set_id(1)?);
+    Some(rules)
+}
+
+const SYS_FCHMODAT2: i64 = 452;
+/// libc does not name it for every architecture.
+const SYS_KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") {
+    320
+} else {
+    294
+};
+
+/// Sockets of other families, raw sockets, and protocols that another wall would not see.
+fn sockets(families: &[libc::c_int]) -> Option<Vec<SeccompRule>> {
+    let families: Vec<u64> = families.iter().map(|family| *family as u64).collect();
+    let netlink = SeccompRule::new(vec![
+        condition(0, Op::Eq, libc::AF_NETLINK as u64)?,
+        condition(2, Op::Ne, libc::NETLINK_ROUTE as u64)?,
+    ])
+    .ok()?;
+    let inet = [libc::AF_INET, libc::AF_INET6];
+    let raw = inet.map(|family| {
+        SeccompRule::new(vec![
+            condition(0, Op::Eq, family as u64)?,
+            condition(1, Op::MaskedEq(0xf), libc::SOCK_RAW as u64)?,
+        ])
+        .ok()
+    });
+    let mut rules = vec![other_than(0, &families)?, netlink];
+    for rule in raw {
+        rules.push(rule?);
+    }
+    for protocol in [IPPROTO_MPTCP, libc::IPPROTO_SCTP as u64] {
+        let rule = SeccompRule::new(vec![
+            condition(0, Op::Ne, libc::AF_NETLINK as u64)?,
+            condition(2, Op::Eq, protocol)?,
+        ]);
+        rules.push(rule.ok()?);
+    }
+    Some(rules)
+}
+
+fn condition(argument: u8, operator: Op, value: u64) -> Option<SeccompCondition> {
+    SeccompCondition::new(argument, Len::Dword, operator, value).ok()
+}
+
+fn is(argument: u8, value: u64) -> Option<SeccompRule> {
+    SeccompRule::new(vec![condition(argument, Op::Eq, value)?]).ok()
+}
+
+fn has_bits(argument: u8, bits: u64) -> Option<SeccompRule> {
+    SeccompRule::new(vec![condition(argument, Op::MaskedEq(bits), bits)?]).ok()
+}
+
+fn other_than(argument: u8, values: &[u64]) -> Option<SeccompRule> {
+    let conditions: Option<Vec<_>> = values
+        .iter()
+        .map(|value| condition(argument, Op::Ne, *value))
+        .collect();
+    SeccompRule::new(conditions?).ok()
+}
+
+/// System calls that change a path, with the places of the folder's descriptor, if it has one, and of the path among
+/// their arguments.
+const WRITES: &[(i64, Option<usize>, usize)] = &[
+    (libc::SYS_openat, Some(0), 1),
+    (libc::SYS_mkdirat, Some(0), 1),
+    (libc::SYS_unlinkat, Some(0), 1),
+    (libc::SYS_renameat2, Some(2), 3),
+    (libc::SYS_linkat, Some(2), 3),
+    (libc::SYS_symlinkat, Some(1), 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mkdir, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rmdir, None, 0),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, None, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_renameat, Some(2), 3),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_link, None, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_symlink, None, 1),
+];
+
+/// Places of the folder's descriptor and of the path among the arguments of a system call that changes a path.
+pub fn path_arguments(call: i64) -> Option<(Option<usize>, usize)> {
+    let found = WRITES.iter().find(|(number, ..)| *number == call);
+    found.map(|(_, folder, path)| (*folder, *path))
+}
+
+/// Filter that reports attempts to write to a listener. `None`: this architecture is not known.
+pub fn reporting() -> Option<BpfProgram> {
+    // The compiler of filters does not know this action, so another one stands in its place.
+    const PLACE: u32 = 1;
+    const USER_NOTIF: u32 = 0x7fc0_0000;
+    let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let opens = |at| -> Option<Vec<SeccompRule>> {
+        [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT]
+            .into_iter()
+            .map(|flag| has_bits(at, flag as u64))
+            .collect()
+    };
+    let mut rules: Rules = WRITES
+        .iter()
+        .map(|(call, ..)| (*call, Vec::new()))
+        .collect();
+    rules.insert(libc::SYS_openat, opens(2)?);
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(libc::SYS_open, opens(1)?);
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Trace(PLACE),
+        arch,
+    );
+    let mut program: BpfProgram = filter.ok()?.try_into().ok()?;
+    let place = libc::SECCOMP_RET_TRACE | PLACE;
+    let returns = (libc::BPF_RET | libc::BPF_K) as u16;
+    for line in &mut program {
+        if line.code == returns && line.k == place {
+            line.k = USER_NOTIF;
+        }
+    }
+    Some(program)
+}
+
+/// Kills a process that makes an x32 system call: the same architecture with other numbers, which the rules above
+/// do not name.
+#[cfg(target_arch = "x86_64")]
+fn other_abi() -> Option<BpfProgram> {
+    const X32: u32 = 0x4000_0000;
+    let line = |code: u32, jt, jf, k| seccompiler::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    Some(vec![
+        line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        line(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32),
+        line(
+            libc::BPF_RET | libc::BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_KILL_PROCESS,
+        ),
+        line(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ])
+}
+
+/// Other architectures have no second ABI of the same name.
+#[cfg(not(target_arch = "x86_64"))]
+fn other_abi() -> Option<BpfProgram> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_compile_within_the_kernels_limit() {
+        let filters = Filters::compile(&FAMILIES).expect("this architecture is known");
+        assert!(filters.0.len() >= 2);
+        for program in filters.0 {
+            assert!((1..=4_096).contains(&program.len()));
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Init process of a sandbox: has its namespaces, builds it, then reaps orphans until the last process has ended.
+//!
+//! The init process runs no program and keeps its capabilities in the sandbox, so the command cannot trace it.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+
+use abide_core::{Gap, Sandboxed, SandboxedBy};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
+use rustix::pipe::PipeFlags;
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::build::{self, Built, Fault, Named};
+use super::entry::Entry;
+use super::filter::{FAMILIES, Filters};
+use super::layers;
+use super::only_landlock;
+use super::plan::{Mode, Network, Plan};
+use super::sockets;
+use crate::cgroup::Leaf;
+use crate::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, exit_now, fork_failure, retry_on_eagain};
+use crate::nsinit::{self, Namespace};
+use crate::set_name;
+use crate::spawn::Failure;
+
+/// Longest report of the init process: a step and its cause.
+const REPORT_LIMIT: usize = 8 << 10;
+
+/// A sandbox that was built and waits for its command.
+pub(crate) struct Sandbox {
+    /// The init process, if there are namespaces.
+    pub namespace: Option<Namespace>,
+    /// Mechanism and gaps, for results.
+    pub sandboxed: Sandboxed,
+    /// Parts that the command needs to enter it.
+    pub entry: Entry,
+}
+
+/// Sentence of a sandbox that could not be built.
+pub(crate) fn cannot(mode: Option<Mode>, why: &str, errno: i32) -> Failure {
+    let mode = mode.map_or("off", Mode::as_str);
+    Failure {
+        errno,
+        sentence: format!(
+            "the sandbox `{mode}` cannot be enforced here: {why}. Nothing was run. `abide doctor` says what to do."
+        ),
+    }
+}
+
+/// Sandbox that could not be built by one mechanism.
+struct NotBuilt {
+    failure: Failure,
+    /// True if this mechanism is not available here, whatever the plan is.
+    is_unavailable: bool,
+}
+
+impl Sandbox {
+    /// Builds the sandbox of a session by the strongest mechanism that works here. A weaker one than namespaces is used
+    /// only if the plan accepts it, and only if namespaces are not available at all.
+    pub fn make(plan: &Plan, session: &str, leaf: Option<&Leaf>) -> Result<Self, Failure> {
+        match Sandbox::by_namespaces(plan, session, leaf) {
+            Ok(sandbox) => Ok(sandbox),
+            Err(not) if not.is_unavailable && plan.at_least <= SandboxedBy::Landlock => {
+                only_landlock::make(plan).map_err(|why| cannot(Some(plan.mode), &why, 0))
+            }
+            Err(not) => Err(not.failure),
+        }
+    }
+
+    fn by_namespaces(plan: &Plan, session: &str, leaf: Option<&Leaf>) -> Result<Self, NotBuilt> {
+        let sentence = |why: &str, errno: i32| cannot(Some(plan.mode), why, errno);
+        let fail = |what: &str, fault: &io::Error| NotBuilt {
+            failure: sentence(
+                &format!("{what}: {fault}"),
+                fault.raw_os_error().unwrap_or(0),
+            ),
+            is_unavailable: true,
+        };
+        let filters = Filters::compile(&FAMILIES).ok_or_else(|| NotBuilt {
+            failure: sentence("no system call filter for this processor", 0),
+            is_unavailable: false,
+        })?;
+        let sockets = sockets::bound();
+        let (report, to_report) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|errno| fail("make a socket", &errno.into()))?;
+        let (held, leash) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+            .map_err(|errno| fail("make a pipe", &errno.into()))?;
+        let mut handle: RawFd = -1;
+        let namespaces = namespaces(plan);
+        let args = CloneArgs {
+            flags: (namespaces | libc::CLONE_PIDFD) as u64 | leaf.map_or(0, |_| CLONE_INTO_CGROUP),
+            pidfd: std::ptr::from_mut(&mut handle) as u64,
+            exit_signal: libc::SIGCHLD as u64,
+            cgroup: leaf.map_or(0, |leaf| leaf.folder.as_raw_fd()) as u64,
+            ..CloneArgs::default()
+        };
+        // SAFETY: without CLONE_VM the child has a copy of all memory, as after a fork, and this
+        // process has one thread.
+        let pid = retry_on_eagain(|| unsafe {
+            match libc::syscall(libc::SYS_clone3, &args, size_of::<CloneArgs>()) {
+                -1 => Err(io::Error::last_os_error()),
+                pid => Ok(pid as i32),
+            }
+        });
+        let pid = match pid {
+            Ok(0) => {
+                drop(report);
+                init(plan, session, &sockets, to_report, held.as_fd())
+            }
+            Ok(pid) => pid,
+            Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
+                return Err(NotBuilt {
+                    failure: fork_failure("cannot make a sandbox", &fault),
+                    is_unavailable: false,
+                });
+            }
+            Err(fault) => return Err(fail("make namespaces", &fault)),
+        };
+        drop(to_report);
+        // SAFETY: the kernel has written a new descriptor.
+        let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+        let namespace = Namespace::of(pid, handle, leash);
+        let built = write_maps(pid)
+            .and_then(|()| Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?))
+            .map_err(|fault| fail("map the user", &fault))
+            .and_then(|()| {
+                receive(&report)
+                    .map_err(|fault| fail("hear from the init process", &fault))?
+                    .map_err(|(errno, why, is_unavailable)| NotBuilt {
+                        failure: sentence(&why, errno),
+                        is_unavailable,
+                    })
+            });
+        match built {
+            Ok((gaps, ruleset)) => Ok(Sandbox {
+                entry: Entry::new(Some((&namespace, namespaces)), ruleset, filters),
+                namespace: Some(namespace),
+                sandboxed: Sandboxed {
+                    by: SandboxedBy::Namespaces,
+                    gaps,
+                },
+            }),
+            Err(failure) => {
+                namespace.abandon();
+                layers::remove_work(&plan.layers, session);
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// Removes what a sandbox leaves behind once all its processes have ended.
+pub(crate) fn clean_up(plan: &Plan, session: &str) {
+    layers::remove_work(&plan.layers, session);
+}
+
+fn namespaces(plan: &Plan) -> libc::c_int {
+    let always = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    match plan.network {
+        Network::Off => always | libc::CLONE_NEWNET,
+        Network::On => always,
+    }
+}
+
+/// Maps every id to itself: all ids that this process has if it may, else its own.
+fn write_maps(pid: i32) -> io::Result<()> {
+    let own = |id: u32| format!("{id} {id} 1\n");
+    let (user, group) = (
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
+    let put = |name: &str, text: &str| fs::write(format!("/proc/{pid}/{name}"), text);
+    if user == 0 && put("uid_map", &all_ids("uid_map")?).is_ok() {
+        return put("gid_map", &all_ids("gid_map")?);
+    }
+    put("setgroups", "deny")?;
+    put("uid_map", &own(user))?;
+    put("gid_map", &own(group))
+}
+
+/// Map of all ids of this user namespace to themselves.
+fn all_ids(name: &str) -> io::Result<String> {
+    let own = fs::read_to_string(format!("/proc/self/{name}"))?;
+    let lines = own.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (first, _, count) = (words.next()?, words.next()?, words.next()?);
+        Some(format!("{first} {first} {count}\n"))
+    });
+    Ok(lines.collect())
+}
+
+/// Main function of the init process.
+fn init(
+    plan: &Plan,
+    session: &str,
+    sockets: &[PathBuf],
+    report: OwnedFd,
+    held: BorrowedFd<'_>,
+) -> ! {
+    set_name(c"abide-init");
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let mut go = [0; 2];
+    let told = rustix::net::recv(&report, &mut go, RecvFlags::empty());
+    let built = match told {
+        Ok((2, _)) => build::build(plan, session, sockets),
+        _ => Err(Errno::PIPE).named(|| "hear from the keeper".into()),
+    };
+    let sent = send(&report, built);
+    drop(report);
+    match sent {
+        Ok(()) => nsinit::reap_until_empty(held),
+        Err(_) => exit_now(1),
+    }
+}
+
+/// Sends the result of building: the gaps and the Landlock rules, or the failed step.
+fn send(report: &OwnedFd, built: Result<Built, Fault>) -> io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let (bytes, ruleset) = match built {
+        Ok(built) => {
+            let mut bytes = vec![0];
+            bytes.extend(built.gaps.iter().map(|gap| gap.code()));
+            (bytes, built.ruleset)
+        }
+        Err(fault) => {
+            let errno = fault.cause.raw_os_error().unwrap_or(0);
+            let mut bytes = vec![1 + u8::from(fault.is_unavailable)];
+            bytes.extend(errno.to_le_bytes());
+            bytes.extend(fault.to_string().into_bytes());
+            bytes.truncate(REPORT_LIMIT);
+            (bytes, None)
+        }
+    };
+    let passed = ruleset.as_ref().map(|fd| [fd.as_fd()]);
+    if let Some(passed) = &passed {
+        control.push(SendAncillaryMessage::ScmRights(passed));
+    }
+    let parts = [io::IoSlice::new(&bytes)];
+    rustix::net::sendmsg(report, &parts, &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Gaps and Landlock rules, or error number, step and whether the mechanism is not available.
+type Report = Result<(Vec<Gap>, Option<OwnedFd>), (i32, String, bool)>;
+
+fn receive(report: &OwnedFd) -> io::Result<Report> {
+    let mut bytes = vec![0; REPORT_LIMIT];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let count = loop {
+        let mut parts = [io::IoSliceMut::new(&mut bytes)];
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        match rustix::net::recvmsg(report, &mut parts, &mut control, flags) {
+            Ok(received) => break received.bytes,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno.into()),
+        }
+    };
+    let ruleset = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut all) => all.next(),
+        _ => None,
+    });
+    match &bytes[..count] {
+        [0, gaps @ ..] => {
+            let gaps = gaps.iter().filter_map(|code| Gap::from_code(*code));
+            Ok(Ok((gaps.collect(), ruleset)))
+        }
+        [kind @ (1 | 2), a, b, c, d, why @ ..] => {
+            let errno = i32::from_le_bytes([*a, *b, *c, *d]);
+            let why = String::from_utf8_lossy(why).into_owned();
+            Ok(Err((errno, why, *kind == 2)))
+        }
+        _ => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}

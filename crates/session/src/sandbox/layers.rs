@@ -1,0 +1,217 @@
+//! Layered folders: the home folder and the temporary folders of a sandbox. Writes succeed and go to a folder of the
+//! agent; nothing of the user's changes. Sockets of other programs cannot be reached through a layer.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use abide_core::Gap;
+
+use super::build::{Fault, Named, attach};
+use super::mounts;
+use super::paths;
+use super::plan::Plan;
+
+/// Layered folders of one sandbox.
+pub struct Layers {
+    all: Vec<Layer>,
+    /// Mounts inside a layered folder, which the layer would hide.
+    inside: Vec<(PathBuf, OwnedFd)>,
+}
+
+/// One layered folder.
+struct Layer {
+    path: PathBuf,
+    made: Made,
+}
+
+/// Way in which a folder was layered.
+enum Made {
+    /// By an overlay.
+    Overlay(OwnedFd),
+    /// Not at all: private folders stand in some places, the rest is read-only.
+    Private(Vec<(PathBuf, OwnedFd)>),
+}
+
+impl Layers {
+    pub fn make(plan: &Plan, session: &str) -> Result<Self, Fault> {
+        let layered = layered(plan);
+        let mut all = Vec::new();
+        for path in &layered {
+            let step = || format!("layer '{}'", path.display());
+            let folder = plan.layers.join(name(path));
+            let made = match overlay(path, &folder, session) {
+                Ok(tree) => Made::Overlay(tree),
+                Err(fault) if is_unsupported(&fault) => {
+                    Made::Private(private(path, &folder, plan).named(step)?)
+                }
+                Err(fault) => return Err(fault).named(step),
+            };
+            let path = path.clone();
+            all.push(Layer { path, made });
+        }
+        Ok(Layers {
+            inside: mounts_inside(&layered, plan)?,
+            all,
+        })
+    }
+
+    /// Promises that layers could not keep.
+    pub fn gaps(&self) -> Vec<Gap> {
+        let is_private = |layer: &Layer| matches!(layer.made, Made::Private(_));
+        match self.all.iter().any(is_private) {
+            true => vec![Gap::Layers],
+            false => Vec::new(),
+        }
+    }
+
+    /// Attaches all layers. Returns the paths that can be written.
+    pub fn attach(self) -> Result<Vec<PathBuf>, Fault> {
+        let mut writable = Vec::new();
+        for layer in self.all {
+            match layer.made {
+                Made::Overlay(tree) => {
+                    attach(tree, &layer.path)?;
+                    writable.push(layer.path);
+                }
+                Made::Private(folders) => {
+                    for (path, tree) in folders {
+                        attach(tree, &path)?;
+                        writable.push(path);
+                    }
+                }
+            }
+        }
+        for (path, tree) in self.inside {
+            // The folder below it may have been removed in the layer.
+            if path.is_dir() {
+                attach(tree, &path)?;
+            }
+        }
+        Ok(writable)
+    }
+}
+
+/// Folders to layer: the home folder and temporary folders, outer ones first.
+pub fn layered(plan: &Plan) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = [plan.home.as_path()]
+        .into_iter()
+        .chain(paths::TEMPORARY.map(Path::new))
+        .filter_map(|path| path.canonicalize().ok())
+        .filter(|path| path.is_dir() && path.parent().is_some())
+        .collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// Name of the folder of a layer: the path, in characters that no mount option needs to escape.
+fn name(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = |c: char| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '_' => c,
+        _ => '-',
+    };
+    text.trim_matches('/').chars().map(plain).collect()
+}
+
+/// Layers a folder. Each sandbox has a work folder of its own, because the kernel empties it.
+fn overlay(path: &Path, folder: &Path, session: &str) -> io::Result<OwnedFd> {
+    let upper = folder.join("upper");
+    let work = folder.join(format!("work.{session}"));
+    make_private_folder(&upper)?;
+    let lower = fs::metadata(path)?;
+    if fs::metadata(&upper)?.mode() & 0o7777 != lower.mode() & 0o7777 {
+        fs::set_permissions(&upper, fs::Permissions::from_mode(lower.mode() & 0o7777))?;
+    }
+    make_private_folder(&work)?;
+    let opened = [path, &upper, &work].map(mounts::open_path);
+    let [lower, upper, work] = opened;
+    let [lower, upper, work] = [lower?, upper?, work?].map(|fd| (mounts::proc_path(&fd), fd));
+    let options: [(&str, &[u8]); 6] = [
+        ("lowerdir", lower.0.as_bytes()),
+        ("upperdir", upper.0.as_bytes()),
+        ("workdir", work.0.as_bytes()),
+        ("userxattr", b""),
+        ("volatile", b""),
+        ("index", b"off"),
+    ];
+    mounts::create("overlay", &options, mounts::harmless())
+}
+
+pub fn make_private_folder(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+}
+
+/// True if this kernel or file system cannot make the overlay.
+fn is_unsupported(fault: &io::Error) -> bool {
+    let codes = [libc::ENODEV, libc::EINVAL, libc::EPERM, libc::EOPNOTSUPP];
+    fault
+        .raw_os_error()
+        .is_some_and(|code| codes.contains(&code))
+}
+
+/// Private folders in the place of a layer: a temporary folder is replaced, a home folder keeps its caches.
+fn private(path: &Path, folder: &Path, plan: &Plan) -> io::Result<Vec<(PathBuf, OwnedFd)>> {
+    let is_home = plan.home.starts_with(path);
+    let places: Vec<PathBuf> = match is_home {
+        true => paths::CACHES
+            .iter()
+            .map(|name| plan.home.join(name))
+            .collect(),
+        false => vec![path.to_owned()],
+    };
+    let mut made = Vec::new();
+    for place in places.into_iter().filter(|place| place.is_dir()) {
+        let source = folder.join("private").join(name(&place));
+        make_private_folder(&source)?;
+        let tree = mounts::clone_tree(mounts::open_path(&source)?)?;
+        mounts::set_attributes(&tree, mounts::harmless())?;
+        made.push((place, tree));
+    }
+    Ok(made)
+}
+
+/// Clones mounts inside layered folders, read-only.
+fn mounts_inside(layered: &[PathBuf], plan: &Plan) -> Result<Vec<(PathBuf, OwnedFd)>, Fault> {
+    let mut found: Vec<(PathBuf, OwnedFd)> = Vec::new();
+    for place in mounts::mount_points() {
+        let is_inside = |root: &PathBuf| place.starts_with(root) && place != *root;
+        let is_known = found.iter().any(|(outer, _)| place.starts_with(outer));
+        if !layered.iter().any(is_inside) || is_known || place.starts_with(&plan.workspace.path) {
+            continue;
+        }
+        let step = || format!("mount '{}'", place.display());
+        // A mount of another user, which this one cannot enter.
+        let Ok(opened) = mounts::open_path(&place) else {
+            continue;
+        };
+        let Ok(tree) = mounts::clone_tree(opened.as_fd()) else {
+            continue;
+        };
+        mounts::set_attributes(&tree, mounts::read_only()).named(step)?;
+        found.push((place, tree));
+    }
+    Ok(found)
+}
+
+/// Removes the work folders of a sandbox that has ended. The upper layers stay.
+pub fn remove_work(layers: &Path, session: &str) {
+    let Ok(entries) = fs::read_dir(layers) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let work = entry.path().join(format!("work.{session}"));
+        // The kernel makes folders without permissions in it.
+        for made in ["work", "work/incompat", "work/incompat/volatile"] {
+            let _ = fs::set_permissions(work.join(made), fs::Permissions::from_mode(0o700));
+        }
+        let _ = fs::remove_dir_all(work);
+    }
+}

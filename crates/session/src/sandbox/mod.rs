@@ -1,0 +1,31 @@
+//! The sandbox of a command: what the kernel lets it see and change.
+//!
+//! `plan` is data only: what the daemon wants. `init` starts the init process of the sandbox, which builds it
+//! (`build`: mounts, devices, loopback) and then only reaps orphans; the command enters afterwards (`entry`), drops
+//! its capabilities, and gets its Landlock domain (`rules`) and its system call filter (`filter`). The keeper stays outside. A
+//! step that fails is named, and nothing runs.
+
+mod build;
+pub(crate) mod entry;
+mod filter;
+mod git;
+mod init;
+mod layers;
+mod mounts;
+mod of_run;
+mod only_landlock;
+mod paths;
+mod plan;
+mod probe;
+mod refusals;
+mod rules;
+mod sockets;
+
+pub(crate) use init::{Sandbox, cannot, clean_up};
+pub(crate) use of_run::RunSandbox;
+pub(crate) use only_landlock::temporary_folder;
+pub use paths::{OWN_LAYERS, hidden_in_home};
+pub use plan::{Folder, Mode, Network, Plan};
+pub use probe::{Probed, probe};
+pub use refusals::FILE as REFUSED;
+pub(crate) use refusals::{Refusals, Watched};

@@ -1,0 +1,205 @@
+//! Mounts by file descriptor: a tree is cloned or created detached, gets its attributes, and is attached last. No
+//! path is looked up twice.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+
+/// Mount attributes.
+pub type Attributes = MountAttrFlags;
+
+/// `struct mount_attr` of the kernel.
+#[repr(C)]
+#[derive(Default)]
+struct MountAttr {
+    attr_set: u64,
+    attr_clr: u64,
+    propagation: u64,
+    userns_fd: u64,
+}
+
+/// Read-only, without setuid programs and devices.
+pub fn read_only() -> Attributes {
+    Attributes::MOUNT_ATTR_RDONLY | harmless()
+}
+
+/// Without setuid programs and devices.
+pub fn harmless() -> Attributes {
+    Attributes::MOUNT_ATTR_NOSUID | Attributes::MOUNT_ATTR_NODEV
+}
+
+/// Sets attributes of a tree with all mounts in it.
+pub fn set_attributes(tree: impl AsFd, attributes: Attributes) -> io::Result<()> {
+    change(
+        tree,
+        c"",
+        &MountAttr {
+            attr_set: attributes.bits().into(),
+            ..MountAttr::default()
+        },
+    )
+}
+
+/// Makes all mounts of this mount namespace private: nothing is mounted here or elsewhere because of the other.
+pub fn make_private() -> io::Result<()> {
+    change(
+        CWD,
+        c"/",
+        &MountAttr {
+            propagation: libc::MS_PRIVATE,
+            ..MountAttr::default()
+        },
+    )
+}
+
+/// Makes everything that is mounted read-only.
+pub fn make_all_read_only() -> io::Result<()> {
+    change(
+        CWD,
+        c"/",
+        &MountAttr {
+            attr_set: read_only().bits().into(),
+            ..MountAttr::default()
+        },
+    )
+}
+
+fn change(at: impl AsFd, path: &std::ffi::CStr, wanted: &MountAttr) -> io::Result<()> {
+    let flags = libc::AT_RECURSIVE | libc::AT_EMPTY_PATH;
+    // SAFETY: the kernel reads a path that ends with a zero byte and a structure of the given size.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            at.as_fd().as_raw_fd(),
+            path.as_ptr(),
+            flags,
+            std::ptr::from_ref(wanted),
+            size_of::<MountAttr>(),
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Opens a path without reading it.
+pub fn open_path(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?)
+}
+
+/// Opens a path without reading it; a symbolic link at its end is opened itself.
+pub fn open_path_itself(at: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(rustix::fs::openat(at, path, flags, Mode::empty())?)
+}
+
+/// Clones what is mounted at and below an open path, detached.
+pub fn clone_tree(of: impl AsFd) -> io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    Ok(open_tree(of, c"", flags)?)
+}
+
+/// Attaches a detached tree over an open path.
+pub fn attach(tree: impl AsFd, over: impl AsFd) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree, c"", over, c"", flags)?)
+}
+
+/// Creates a file system, detached.
+pub fn create(
+    kind: &str,
+    options: &[(&str, &[u8])],
+    attributes: Attributes,
+) -> io::Result<OwnedFd> {
+    let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (name, value) in options {
+        match value.is_empty() {
+            true => fsconfig_set_flag(&context, *name)?,
+            false => fsconfig_set_string(&context, *name, CString::new(*value)?)?,
+        }
+    }
+    fsconfig_create(&context)?;
+    Ok(fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        attributes,
+    )?)
+}
+
+/// Path of an open file in `/proc`, for mount options: it has no characters that would have to be escaped.
+pub fn proc_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// Device and inode of an open path.
+pub fn identity(fd: impl AsFd) -> io::Result<(u64, u64)> {
+    let found = rustix::fs::fstat(fd)?;
+    Ok((found.st_dev as _, found.st_ino as _))
+}
+
+/// Kind of an open path.
+pub fn kind(fd: impl AsFd) -> io::Result<rustix::fs::FileType> {
+    let found = rustix::fs::statat(fd, c"", AtFlags::EMPTY_PATH)?;
+    Ok(rustix::fs::FileType::from_raw_mode(found.st_mode))
+}
+
+/// Places at which something is mounted, in order.
+pub fn mount_points() -> Vec<std::path::PathBuf> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let places = table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let place = line.split(|byte| *byte == b' ').nth(4)?;
+        Some(std::path::PathBuf::from(std::ffi::OsStr::from_bytes(
+            &unescaped(place),
+        )))
+    });
+    places.collect()
+}
+
+/// Decodes the octal escapes of `mountinfo`.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        let code = after.get(..3).filter(|_| *first == b'\\');
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                out.push(byte);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn octal_escapes_of_mountinfo_are_decoded() {
+        assert_eq!(unescaped(br"/a\040b\134c\012"), b"/a b\\c\n");
+        assert_eq!(unescaped(br"/plain"), b"/plain");
+        assert_eq!(unescaped(br"/end\04"), br"/end\04");
+    }
+}

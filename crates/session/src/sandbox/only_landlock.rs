@@ -1,0 +1,88 @@
+//! Sandbox without namespaces, where the machine forbids them: Landlock rules and a system call filter alone.
+
+use std::path::PathBuf;
+
+use abide_core::{Gap, Sandboxed, SandboxedBy};
+
+use super::entry::Entry;
+use super::filter::Filters;
+use super::init::Sandbox;
+use super::layers::make_private_folder;
+use super::paths;
+use super::plan::{Mode, Network, Plan};
+use super::rules;
+
+/// Oldest version of Landlock that is accepted: before it, any file could be truncated.
+const OLDEST: i32 = 3;
+
+/// Devices that can be written.
+const DEVICES: [&str; 6] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/tty",
+    "/dev/ptmx",
+    "/dev/pts",
+];
+
+/// Folder for temporary files of a sandbox whose temporary folders are not layered.
+pub fn temporary_folder(plan: &Plan) -> PathBuf {
+    plan.layers.join("tmp").join("private")
+}
+
+/// Makes the sandbox. The error says why it cannot.
+pub fn make(plan: &Plan) -> Result<Sandbox, String> {
+    let version = rules::version();
+    if version < OLDEST {
+        return Err(format!(
+            "Landlock is too old here (version {version} of at least {OLDEST})"
+        ));
+    }
+    // Unix sockets of other programs cannot be told apart from its own ones, so it can make none.
+    let families: &[libc::c_int] = match plan.network {
+        Network::Off => &[libc::AF_NETLINK],
+        Network::On => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+    };
+    let filters = Filters::compile(families).ok_or("no system call filter for this processor")?;
+    let temporary = temporary_folder(plan);
+    make_private_folder(&temporary).map_err(|fault| format!("make a temporary folder: {fault}"))?;
+    let mut writable: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
+    writable.push(temporary);
+    writable.extend(plan.write.iter().cloned());
+    if plan.mode == Mode::WorkspaceWrite {
+        writable.push(plan.workspace.path.clone());
+    }
+    let ruleset = rules::strict_ruleset(&hidden(plan), &writable)
+        .map_err(|fault| format!("make the Landlock rules: {fault}"))?;
+    let ruleset = ruleset.ok_or("Landlock is switched off here")?;
+    let gaps = match plan.mode {
+        Mode::ReadOnly => vec![Gap::Layers, Gap::Metadata, Gap::Processes],
+        Mode::WorkspaceWrite => {
+            vec![Gap::Layers, Gap::Protected, Gap::Metadata, Gap::Processes]
+        }
+    };
+    Ok(Sandbox {
+        namespace: None,
+        sandboxed: Sandboxed {
+            by: SandboxedBy::Landlock,
+            gaps,
+        },
+        entry: Entry::new(None, Some(ruleset), filters),
+    })
+}
+
+/// Paths that cannot be read, with what symbolic links in their place lead to.
+fn hidden(plan: &Plan) -> Vec<PathBuf> {
+    let of_system = paths::HIDDEN_OF_SYSTEM.map(PathBuf::from);
+    let mut all = paths::hidden_in_home(&plan.home);
+    all.extend(of_system);
+    all.extend(plan.hide.iter().chain(&plan.own).cloned());
+    let with_token = paths::HIDDEN_WITH_TOKEN.map(|(name, _)| plan.home.join(name));
+    all.extend(with_token);
+    let targets: Vec<PathBuf> = all
+        .iter()
+        .filter_map(|path| path.canonicalize().ok())
+        .collect();
+    all.extend(targets);
+    all
+}

@@ -1,0 +1,186 @@
+//! Default paths of a sandbox: hidden, protected, layered. Lists only; [`super::build`] applies them.
+
+use std::path::{Path, PathBuf};
+
+/// Name of the folder with the layers of all agents, in the state of abide.
+pub const OWN_LAYERS: &str = "layers";
+
+/// Folders that are layered in every sandbox, besides the home folder.
+pub const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
+
+/// Files and folders of the system that look empty.
+pub const HIDDEN_OF_SYSTEM: [&str; 10] = [
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/var/spool/cron",
+    "/var/spool/at",
+    "/var/mail",
+];
+
+/// Files and folders below `/sys` that look empty.
+pub const HIDDEN_OF_SYS: [&str; 5] = [
+    "/sys/firmware",
+    "/sys/kernel/debug",
+    "/sys/kernel/tracing",
+    "/sys/kernel/security",
+    "/sys/fs/bpf",
+];
+
+/// Folders below `/proc` that are read-only: root owns them, whatever its capabilities.
+pub const READ_ONLY_OF_PROC: [&str; 6] = [
+    "/proc/sys",
+    "/proc/irq",
+    "/proc/bus",
+    "/proc/fs",
+    "/proc/acpi",
+    "/proc/scsi",
+];
+
+/// Files below `/proc` that look empty.
+pub const HIDDEN_OF_PROC: [&str; 8] = [
+    "/proc/sysrq-trigger",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/kallsyms",
+    "/proc/kmsg",
+    "/proc/timer_list",
+    "/proc/sched_debug",
+];
+
+/// Files that must not be writable, whoever the user is.
+pub const NEVER_WRITABLE: [&str; 3] = [
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/kernel/modprobe",
+    "/sys/kernel/uevent_helper",
+];
+
+/// Devices that a sandbox has.
+pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Parts of `/run` that programs need and that hold no sockets.
+pub const NEEDED_OF_RUN: [&str; 6] = [
+    "/run/systemd/resolve/stub-resolv.conf",
+    "/run/systemd/resolve/resolv.conf",
+    "/run/resolvconf/resolv.conf",
+    "/run/NetworkManager/resolv.conf",
+    "/run/current-system",
+    "/run/opengl-driver",
+];
+
+/// Secrets in the home folder.
+const SECRETS: [&str; 49] = [
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".config/op",
+    ".config/rclone",
+    ".config/doctl",
+    ".config/sops",
+    ".config/age",
+    ".docker/config.json",
+    ".docker/run",
+    ".colima",
+    ".netrc",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".vault-token",
+    ".terraform.d",
+    ".terraformrc",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".pypirc",
+    ".gem/credentials",
+    ".m2/settings-security.xml",
+    ".password-store",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".config/1Password",
+    ".config/Bitwarden",
+    ".mozilla",
+    ".thunderbird",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".config/BraveSoftware",
+    ".config/microsoft-edge",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".node_repl_history",
+    ".psql_history",
+    ".mysql_history",
+    ".local/share/fish/fish_history",
+    ".claude/.credentials.json",
+    ".claude.json",
+    ".codex/auth.json",
+    ".gemini/oauth_creds.json",
+];
+
+/// Files that are hidden only if they hold a token; package managers also keep plain settings in them.
+pub const HIDDEN_WITH_TOKEN: [(&str, &str); 2] =
+    [(".npmrc", "_auth"), (".config/pip/pip.conf", "@")];
+
+/// Folder whose keys are hidden, and its files that stay readable.
+pub const SSH: &str = ".ssh";
+
+/// Files of [`SSH`] that stay readable.
+pub const READABLE_OF_SSH: [&str; 3] = ["config", "known_hosts", "known_hosts2"];
+
+/// Secrets in a home folder, except the keys of SSH.
+pub fn secrets_in_home(home: &Path) -> Vec<PathBuf> {
+    SECRETS.iter().map(|name| home.join(name)).collect()
+}
+
+/// Secrets in a home folder that are hidden in every sandbox.
+pub fn hidden_in_home(home: &Path) -> Vec<PathBuf> {
+    let mut all = secrets_in_home(home);
+    all.push(home.join(SSH));
+    all
+}
+
+/// Files and folders of a workspace that programs outside the sandbox run or obey by themselves.
+pub const PROTECTED: [&str; 14] = [
+    ".gitmodules",
+    ".vscode",
+    ".idea",
+    ".devcontainer",
+    ".envrc",
+    ".husky",
+    ".pre-commit-config.yaml",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".gemini",
+    ".agents",
+    ".mcp.json",
+    ".github/workflows",
+];
+
+/// Files and folders of a git directory that make git run programs, or look elsewhere for them.
+pub const PROTECTED_OF_GIT: [&str; 5] = [
+    "hooks",
+    "config",
+    "config.worktree",
+    "commondir",
+    "info/attributes",
+];
+
+/// Folders in a read-only home folder that are private instead, where layering is impossible.
+pub const CACHES: [&str; 6] = [
+    ".cache",
+    ".npm",
+    ".cargo/registry",
+    ".local/state",
+    ".gradle",
+    "go/pkg",
+];

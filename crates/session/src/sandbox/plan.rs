@@ -1,0 +1,156 @@
+//! Sandbox of one command as data, decided by the daemon and sent to the keeper.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use abide_core::SandboxedBy;
+
+use crate::codec::{Malformed, Put, Take};
+
+/// Sandbox of one command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Weakest mechanism that is accepted.
+    pub at_least: SandboxedBy,
+    /// Permission to write.
+    pub mode: Mode,
+    /// Permission to connect.
+    pub network: Network,
+    /// The only folder of the user that can be writable.
+    pub workspace: Folder,
+    /// Home folder of the user, which is layered.
+    pub home: PathBuf,
+    /// Folder for the layers of the agent, in the state of abide.
+    pub layers: PathBuf,
+    /// Further files and folders that are writable.
+    pub write: Vec<PathBuf>,
+    /// Files and folders that look empty, besides those that are hidden in every sandbox.
+    pub hide: Vec<PathBuf>,
+    /// Folders of abide itself, which look empty.
+    pub own: Vec<PathBuf>,
+}
+
+/// Permission to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// Nothing of the user's can be written.
+    ReadOnly,
+    /// The workspace can be written, but for protected paths.
+    WorkspaceWrite,
+}
+
+/// Permission to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Network {
+    /// Only the loopback of the sandbox itself.
+    Off,
+    /// The network of the machine.
+    On,
+}
+
+/// A folder whose identity was recorded when its path was resolved. A path that leads elsewhere later is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    /// Absolute path without symbolic links.
+    pub path: PathBuf,
+    /// Device of the folder.
+    pub device: u64,
+    /// Inode of the folder.
+    pub inode: u64,
+}
+
+impl Folder {
+    /// Resolves a path to a folder.
+    pub fn resolve(path: &Path) -> std::io::Result<Self> {
+        let path = path.canonicalize()?;
+        let found = path.metadata()?;
+        if !found.is_dir() {
+            return Err(std::io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Folder {
+            path,
+            device: found.dev(),
+            inode: found.ino(),
+        })
+    }
+}
+
+impl Mode {
+    /// Word for settings, arguments and sentences.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Mode::ReadOnly => "read-only",
+            Mode::WorkspaceWrite => "workspace-write",
+        }
+    }
+}
+
+impl Plan {
+    /// Plan as bytes, for a command that another daemon may start.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.put(&mut Put(&mut bytes));
+        bytes
+    }
+
+    /// Plan from bytes. `None`: they are damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut take = Take(bytes);
+        let plan = Plan::take(&mut take).ok()?;
+        take.0.is_empty().then_some(plan)
+    }
+
+    pub(crate) fn put(&self, put: &mut Put<'_>) {
+        put.u8(self.at_least.code())
+            .flag(self.mode == Mode::WorkspaceWrite)
+            .flag(self.network == Network::On);
+        put_path(put, &self.workspace.path);
+        put.u64(self.workspace.device).u64(self.workspace.inode);
+        put_path(put, &self.home);
+        put_path(put, &self.layers);
+        for list in [&self.write, &self.hide, &self.own] {
+            put.u32(list.len() as u32);
+            for path in list {
+                put_path(put, path);
+            }
+        }
+    }
+
+    pub(crate) fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
+        Ok(Plan {
+            at_least: SandboxedBy::from_code(take.u8()?).ok_or(Malformed)?,
+            mode: match take.flag()? {
+                true => Mode::WorkspaceWrite,
+                false => Mode::ReadOnly,
+            },
+            network: match take.flag()? {
+                true => Network::On,
+                false => Network::Off,
+            },
+            workspace: Folder {
+                path: take_path(take)?,
+                device: take.u64()?,
+                inode: take.u64()?,
+            },
+            home: take_path(take)?,
+            layers: take_path(take)?,
+            write: take_paths(take)?,
+            hide: take_paths(take)?,
+            own: take_paths(take)?,
+        })
+    }
+}
+
+fn put_path(put: &mut Put<'_>, path: &Path) {
+    put.bytes(path.as_os_str().as_bytes());
+}
+
+fn take_path(take: &mut Take<'_>) -> Result<PathBuf, Malformed> {
+    Ok(OsString::from_vec(take.bytes()?.to_vec()).into())
+}
+
+fn take_paths(take: &mut Take<'_>) -> Result<Vec<PathBuf>, Malformed> {
+    crate::launch::list(take, take_path)
+}

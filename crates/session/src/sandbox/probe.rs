@@ -1,0 +1,50 @@
+//! Probe of the mechanisms of this machine, by building sandboxes in which nothing runs.
+
+use std::path::Path;
+
+use abide_core::{Gap, SandboxedBy};
+
+use super::init::{Sandbox, clean_up};
+use super::only_landlock;
+use super::plan::{Folder, Mode, Network, Plan};
+
+/// A mechanism, and its gaps or the reason why it does not work here.
+pub type Probed = (SandboxedBy, Result<Vec<Gap>, String>);
+
+/// Name of the session that a probe pretends to be.
+const SESSION: &str = "probe";
+
+/// Tries all mechanisms, the strongest first. Must be called in a process with one thread, which it forks. `None`: this
+/// process has more.
+pub fn probe(layers: &Path) -> Option<Vec<Probed>> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?.count();
+    if threads != 1 {
+        return None;
+    }
+    let plan = Plan {
+        at_least: SandboxedBy::Namespaces,
+        mode: Mode::ReadOnly,
+        network: Network::Off,
+        workspace: Folder::resolve(Path::new("/usr")).ok()?,
+        home: "/nonexistent".into(),
+        layers: layers.join(SESSION),
+        write: Vec::new(),
+        hide: Vec::new(),
+        own: Vec::new(),
+    };
+    let namespaces = match Sandbox::make(&plan, SESSION, None) {
+        Ok(mut made) => {
+            if let Some(namespace) = made.namespace.take() {
+                namespace.abandon();
+            }
+            clean_up(&plan, SESSION);
+            Ok(made.sandboxed.gaps)
+        }
+        Err(failure) => Err(failure.sentence),
+    };
+    let landlock = only_landlock::make(&plan).map(|made| made.sandboxed.gaps);
+    Some(vec![
+        (SandboxedBy::Namespaces, namespaces),
+        (SandboxedBy::Landlock, landlock),
+    ])
+}

@@ -1,0 +1,42 @@
+//! Unix sockets of the machine that a command could connect to: a read-only mount does not prevent it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Sockets that a sandbox covers at most; a table with more is refused, because the rest would be reachable.
+pub const MOST_SOCKETS: usize = 500;
+
+/// Paths of the sockets that are bound in this network namespace, in the order of the kernel's table.
+pub fn bound() -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+    paths(&table)
+}
+
+fn paths(table: &[u8]) -> Vec<PathBuf> {
+    let lines = table.split(|byte| *byte == b'\n').skip(1);
+    let mut found: Vec<PathBuf> = lines
+        .filter_map(|line| {
+            let at = line.windows(2).position(|two| two == b" /")?;
+            Some(PathBuf::from(OsStr::from_bytes(&line[at + 1..])))
+        })
+        .collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_are_listed_once() {
+        let table = b"Num RefCount Protocol Flags Type St Inode Path\n\
+            0000: 00000002 00000000 00010000 0001 01 100 /run/a b.sock\n\
+            0000: 00000002 00000000 00010000 0001 01 101 @abstract\n\
+            0000: 00000003 00000000 00000000 0001 03 102\n\
+            0000: 00000003 00000000 00000000 0001 03 103 /run/a b.sock\n";
+        assert_eq!(paths(table), [PathBuf::from("/run/a b.sock")]);
+    }
+}
