@@ -11,6 +11,7 @@ export type {
   Match,
   Message,
   Question,
+  QuestionCommand,
   Session,
   SessionPulse as Pulse,
   Stats,

@@ -89,3 +89,14 @@ test('a question is on top of every view, and is answered there', async ({ abide
   await expect(bar).toBeHidden();
   await expect(dialog).toBeHidden();
 });
+
+test('a command that a rule holds back is allowed or refused with words for the agent', async ({ abide, inside: page }) => {
+  const call = abide.ask<{ text: string }>('POST', '/v1/tools/shell', { command: 'sudo -n true' });
+  const card = page.getByRole('article').filter({ hasText: 'sudo -n true' });
+  await expect(card).toBeVisible();
+  await expect(card).toContainText('root-user');
+  await card.getByLabel('Words for the agent, with No').fill('use the container instead');
+  await card.getByRole('button', { name: 'No', exact: true }).click();
+  await expect(card).toBeHidden();
+  expect((await call).text).toContain('use the container instead');
+});

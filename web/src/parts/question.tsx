@@ -1,17 +1,18 @@
 // A question to the person: what is asked, about which command exactly, and the three answers.
 
-import { memo, useEffect, useRef, type KeyboardEvent } from 'react';
+import { memo, useEffect, useRef, useState, type KeyboardEvent, type RefObject } from 'react';
 import { duration } from '../format';
-import { answer } from '../state/acts';
-import { house } from '../state/house';
+import { answer, answerCommand } from '../state/acts';
+import { type HeldQuestion, house } from '../state/house';
 import { shortcuts } from '../state/prefs';
 import { wantedQuestion } from '../state/route';
 import { useThing } from '../state/use';
 import { useValue } from '../state/value';
+import type { QuestionCommand } from '../wire';
 import { Link } from './link';
 import { Since, Tail, WholeText } from './text';
 
-const SAID = {
+const SAID: Record<string, string> = {
   yes: 'Answering yes…',
   no: 'Answering no…',
   quiet: 'Answering yes, no questions for 10 minutes…',
@@ -32,6 +33,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
     card.current.scrollIntoView({ block: 'nearest' });
   }, [wanted]);
   if (!question) return null;
+  if (question.held) return <CommandQuestion card={card} question={question} held={question.held} />;
   // It may have been quiet for long before there was anybody to ask.
   const told = question.asked_at - question.idle * 1_000;
   const quietSince = Math.min(told, Math.max(session?.last_activity ?? 0, pulse?.last_activity ?? 0) || told);
@@ -79,7 +81,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
         </div>
         {answering ? (
           <p className="answered" role="status">
-            {SAID[answering]}
+            {SAID[answering] ?? `Answering ${answering}…`}
           </p>
         ) : (
           <div className="row-of-buttons">
@@ -98,3 +100,76 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
     </article>
   );
 });
+
+const OFFERS: Record<string, string> = {
+  once: 'Run it once',
+  'this agent': 'Allow for this agent',
+  'always here': 'Always in this folder',
+  always: 'Always',
+  no: 'No',
+};
+
+/** A question about a command that a rule holds back until a person has answered. */
+function CommandQuestion({
+  card,
+  question,
+  held,
+}: {
+  card: RefObject<HTMLElement | null>;
+  question: HeldQuestion;
+  held: QuestionCommand;
+}) {
+  const [because, setBecause] = useState('');
+  const id = question.question_id;
+  const title = `${id}-title`;
+  const adding = held.answers.filter((offer) => offer.adds);
+  return (
+    <article ref={card} className="card question" tabIndex={-1} data-stop aria-labelledby={title}>
+      <h2 id={title}>{question.question}</h2>
+      <WholeText className="command" text={question.command} label="Command" />
+      <div className="question-rest">
+        <div className="facts">
+          {held.rule && (
+            <span>
+              rule <b>{held.rule}</b>
+            </span>
+          )}
+          {held.why && <span>{held.why}</span>}
+          {held.part && held.part !== question.command && <span>because of {held.part}</span>}
+          <span>in {held.folder}</span>
+          <span>agent {question.agent}</span>
+        </div>
+        {adding.map((offer) => (
+          <details key={offer.answer}>
+            <summary>“{OFFERS[offer.answer] ?? offer.answer}” writes this rule</summary>
+            <pre>{offer.adds}</pre>
+          </details>
+        ))}
+        {question.answering ? (
+          <p className="answered" role="status">
+            Answering {question.answering}…
+          </p>
+        ) : (
+          <>
+            <label className="field">
+              Words for the agent, with No
+              <input value={because} onChange={(event) => setBecause(event.target.value)} />
+            </label>
+            <div className="row-of-buttons">
+              {held.answers.map((offer) => (
+                <button
+                  key={offer.answer}
+                  type="button"
+                  className={offer.answer === 'once' ? 'button primary' : offer.answer === 'no' ? 'button bad' : 'button'}
+                  onClick={() => void answerCommand(id, offer.answer, offer.answer === 'no' ? because.trim() : '')}
+                >
+                  {OFFERS[offer.answer] ?? offer.answer}
+                </button>
+              ))}
+            </div>
+          </>
+        )}
+      </div>
+    </article>
+  );
+}

@@ -53,6 +53,15 @@ export async function answer(id: string, word: 'yes' | 'no' | 'quiet'): Promise<
   return attempt(house.questions.lay(id, { answering: word }), work, 'Your answer was not accepted');
 }
 
+/** Answers a question about a command that was not started, in the words that the question offers. */
+export async function answerCommand(id: string, word: string, because: string): Promise<boolean> {
+  const work = async () => {
+    await post(`/v1/questions/${id}/answer`, because ? { answer: word, because } : { answer: word });
+    house.closeQuestion(id);
+  };
+  return attempt(house.questions.lay(id, { answering: word }), work, 'Your answer was not accepted');
+}
+
 export type TimerAct = 'stop' | 'cancel' | 'pause' | 'resume';
 
 const TIMER_FAILED: Record<TimerAct, string> = {

@@ -39,6 +39,8 @@ const session = (id: string): Session => ({
   end: 'exited',
   still_running: [],
   contained_by: null,
+  sandboxed_by: null,
+  sandbox_gaps: [],
   timeout: null,
   idle: null,
   idle_for: null,

@@ -13,7 +13,7 @@ export interface HeldTimer extends Timer {
 
 /** A question, and what the person is answering right now. */
 export interface HeldQuestion extends Question {
-  answering?: 'yes' | 'no' | 'quiet';
+  answering?: string;
 }
 
 /** A session, and whether it is being ended from here. */
