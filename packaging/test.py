@@ -31,11 +31,16 @@ def main():
 
 
 def archive(packages, empty):
-    """the archives were unpacked; both binaries ran a command, a session and a timer (the other under qemu)"""
-    for arch in ["x86_64", "aarch64"]:
-        unpack(one(packages, f"abide-*-{arch}-linux.tar.gz"), empty)
-        binary = next(empty.glob(f"abide-*-{arch}-linux/abide"))
-        expect_static(binary)
+    """the archives were unpacked; their binaries ran a command, a session and a timer, another architecture's under qemu"""
+    found = sorted(packages.glob("abide-*-linux.tar.gz"))
+    assert found, "no archive was made"
+    for packed in found:
+        unpack(packed, empty)
+        binary = empty / packed.name.removesuffix(".tar.gz") / "abide"
+        arch = packed.name.removesuffix("-linux.tar.gz").rsplit("-", 1)[1]
+        # Without a standard library for musl there is only one archive, with a binary that is not static.
+        if len(found) > 1:
+            expect_static(binary)
         whole_path([] if arch == os.uname().machine else [FOREIGN, arch], binary, empty)
 
 
