@@ -1,7 +1,7 @@
 //! Bytes between two connections, both ways, with half-close.
 //!
 //! Bytes are copied through a buffer. A direction that has moved much is handed to the kernel, which moves the bytes
-//! through a pipe (`splice`) for about half of the CPU time. Pipes are few, because the kernel counts their memory
+//! through a pipe (`splice`) without copying them into this process. Pipes are few, because the kernel counts their memory
 //! against the user and gives out small ones to all of the user's programs when there are many.
 
 use std::io;
