@@ -21,18 +21,15 @@ pub struct NotStartedResult {
     pub rule: Option<String>,
 }
 
-/// Status of a command that was not started.
+/// Status of a command that was not started: refused by a rule or a person, held until a person says yes, expired because
+/// nobody answered within a day, or withdrawn with its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum NotStartedStatus {
-    /// A rule or a person refused it.
     Refused,
-    /// Started when a person says yes.
     Held,
-    /// Nobody answered within a day.
     Expired,
-    /// The call was interrupted.
     Withdrawn,
 }
 

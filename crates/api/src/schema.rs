@@ -249,7 +249,33 @@ fn widen(known: &mut Value, other: &Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{LiveActivity, ReadTimerResult, Session, ShellResult, TerminalSessionResult};
+    use crate::{
+        LiveActivity, ReadTimerResult, Session, ShellResult, StartsCommand, TerminalSessionResult,
+    };
+
+    /// True if every `type` below is a word, or a list of words.
+    fn has_plain_types(schema: &Value) -> bool {
+        match schema {
+            Value::Object(fields) => {
+                let listed = fields.get("type").and_then(Value::as_array);
+                listed.is_none_or(|kinds| kinds.iter().all(Value::is_string))
+                    && fields.values().all(has_plain_types)
+            }
+            Value::Array(all) => all.iter().all(has_plain_types),
+            _ => true,
+        }
+    }
+
+    #[test]
+    fn fields_of_two_forms_have_plain_types_and_all_words() {
+        let schema = tool_output::<StartsCommand<ShellResult>>();
+        assert!(has_plain_types(&schema), "{schema}");
+        let words = schema["properties"]["status"]["enum"].as_array();
+        let words = words.expect("words");
+        for word in ["SUCCESS", "held", "refused", "expired"] {
+            assert!(words.contains(&json!(word)), "{word}: {schema}");
+        }
+    }
 
     #[test]
     fn output_schema_is_one_object_without_references() {
