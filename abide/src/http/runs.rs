@@ -130,6 +130,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         inherited_limits: body.inherited_limits.map(Into::into),
         secrets: Arc::default(),
         sandbox: SandboxChoice::Off,
+        beyond_settings: None,
     };
     let run = Run {
         command: body.command.into(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use abide_api::{ErrorCode, Id, NotStartedResult, NotStartedStatus, ToolOutput, ToolResult};
 use abide_core::held::{Approval, NotStarted, WhyHeld};
-use abide_core::policy::{Action, Choice, Reason};
+use abide_core::policy::{Action, Choice, Offer, Reason};
 use abide_core::request::Caller;
 use abide_core::{
     Agent, Answer, Asking, Closing, Conversation, Millis, Outcome, QuestionId, Refusal, Request,
@@ -114,6 +114,15 @@ impl Judge<'_> {
         let (action, reason) = (judged.decision.action, judged.decision.reason.as_ref());
         // A command that no rule is about leaves no trace here: its session is its record.
         let unnamed = otherwise(command, action);
+        if let Some(more) = &launch.beyond_settings
+            && action != Action::Deny
+        {
+            handle.audit().append(AuditEntry {
+                why: Some(more.clone()),
+                ..entry(Action::Ask.as_str())
+            });
+            return self.approve(launch, &beyond_settings(command, more, reason), &ONCE_OR_NO);
+        }
         let reason = match (reason, action) {
             (None, Action::Allow) => return Judged::Start,
             (None, Action::Ask | Action::Deny) => &unnamed,
@@ -137,12 +146,7 @@ impl Judge<'_> {
         }
     }
 
-    fn approve(
-        &self,
-        launch: &LaunchOptions,
-        reason: &Reason,
-        offers: &[abide_core::policy::Offer],
-    ) -> Judged {
+    fn approve(&self, launch: &LaunchOptions, reason: &Reason, offers: &[Offer]) -> Judged {
         let offers = offers.iter();
         Judged::Approve(Arc::new(Approval {
             launch: launch.to_bytes().into(),
@@ -159,6 +163,31 @@ impl Judge<'_> {
                 .collect(),
             person_only: reason.person_only,
         }))
+    }
+}
+
+/// Answers about a command that asks for more than its sandbox permits: no rule can grant it.
+const ONCE_OR_NO: [Offer; 2] = [
+    Offer {
+        choice: Choice::Once,
+        rules: Vec::new(),
+    },
+    Offer {
+        choice: Choice::No,
+        rules: Vec::new(),
+    },
+];
+
+/// Reason of a question about a command that asks for more than its sandbox permits, besides the one of a rule.
+fn beyond_settings(command: &str, more: &str, rule: Option<&Reason>) -> Reason {
+    let also = rule.map_or_else(String::new, |rule| format!("{}; ", rule.why));
+    Reason {
+        part: command.into(),
+        name: String::new(),
+        rule: rule.map(|rule| rule.rule.clone()).unwrap_or_default(),
+        why: format!("{also}{more}"),
+        instead: None,
+        person_only: rule.is_some_and(|rule| rule.person_only),
     }
 }
 

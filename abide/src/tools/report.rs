@@ -57,11 +57,12 @@ pub(super) fn read_launch<L>(
         needs: args.needs,
         justification: args.justification,
     };
-    let (sandbox, inherited) = asked.choose(context, handle, &given)?;
+    let chosen = asked.choose(context, handle, &given)?;
     Ok(LaunchOptions {
         inherited_limits: context.inherited_limits.clone(),
-        sandbox,
-        ..LaunchOptions::plain(cwd, merged_env(inherited, given, false), stdin, secrets)
+        sandbox: chosen.sandbox,
+        beyond_settings: chosen.beyond_settings,
+        ..LaunchOptions::plain(cwd, merged_env(chosen.env, given, false), stdin, secrets)
     })
 }
 

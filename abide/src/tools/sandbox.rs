@@ -9,10 +9,14 @@ use abide_engine::config::{NetworkMode, SandboxMode};
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
-use abide_session::sandbox::{Plan, hidden_in_home};
+use abide_output::printable::one_line;
+use abide_session::sandbox::{Network, Plan, hidden_in_home};
 
 use super::args::full_path;
 use super::{BadInput, Context};
+
+/// Longest justification that a person is shown, in characters.
+const JUSTIFICATION_CHARS: usize = 500;
 
 /// Fields of a call that are about its sandbox.
 pub(super) struct SandboxArgs {
@@ -24,14 +28,22 @@ pub(super) struct SandboxArgs {
 
 type Variable = (OsString, OsString);
 
+/// Sandbox of a command, and the environment that the command inherits in it.
+pub(super) struct ChosenSandbox {
+    pub sandbox: SandboxChoice,
+    pub env: Vec<Variable>,
+    /// Permissions that the settings do not give, in words: a person has to approve the command.
+    pub beyond_settings: Option<String>,
+}
+
 impl SandboxArgs {
-    /// Chooses the sandbox, and the environment that a command inherits in it.
+    /// Chooses the sandbox. With `needs` it is the one that a person would have to approve.
     pub fn choose(
         self,
         context: &Context,
         handle: &Handle,
         given: &[(OsString, Option<OsString>)],
-    ) -> Result<(SandboxChoice, Vec<Variable>), BadInput> {
+    ) -> Result<ChosenSandbox, BadInput> {
         let subject = SandboxSubject {
             config: handle.config(),
             paths: handle.paths(),
@@ -50,12 +62,10 @@ impl SandboxArgs {
             false => WishOf::Agent,
         };
         let choice = subject.choose(of, wish);
-        let choice = choice.map_err(|refused| BadInput(refused.0))?;
+        let mut sandbox = choice.map_err(|refused| BadInput(refused.0))?;
         let mut env = context.env.to_vec();
-        if let SandboxChoice::Plan(plan) = &choice {
-            if let Some(Needs(needs)) = &self.needs {
-                ask_for_more(needs, self.justification.as_ref(), plan, context)?;
-            }
+        let mut beyond_settings = None;
+        if let SandboxChoice::Plan(plan) = &mut sandbox {
             let is_ours = |name: &OsString| name.to_str().is_some_and(|n| n.starts_with("ABIDE_"));
             if let Some((name, _)) = given.iter().find(|(name, _)| is_ours(name)) {
                 return Err(BadInput(format!(
@@ -63,27 +73,43 @@ impl SandboxArgs {
                     name.to_string_lossy()
                 )));
             }
-            confine_environment(&mut env);
+            let mut leaves = false;
+            if let Some(Needs(needs)) = &self.needs {
+                beyond_settings = widen(plan, needs, self.justification.as_ref(), context)?;
+                leaves = needs.no_sandbox;
+            }
+            match leaves {
+                true => sandbox = SandboxChoice::Off,
+                false => confine_environment(&mut env),
+            }
         }
-        Ok((choice, env))
+        Ok(ChosenSandbox {
+            sandbox,
+            env,
+            beyond_settings,
+        })
     }
 }
 
-/// Puts the question whether a command may have more than its sandbox permits. Secrets and the files of abide itself are
-/// refused without a question.
-fn ask_for_more(
+/// Adds what a call needs to its sandbox, and returns the words for the person who has to approve it. `None`: the sandbox
+/// permits all of it. Secrets and the files of abide itself are refused without a question.
+fn widen(
+    plan: &mut Plan,
     needs: &NeededPermissions,
     justification: Option<&Text>,
-    plan: &Plan,
     context: &Context,
-) -> Result<(), BadInput> {
-    if justification.is_none_or(|text| text.0.trim().is_empty()) {
+) -> Result<Option<String>, BadInput> {
+    let justification = justification.map(|text| text.0.trim()).unwrap_or_default();
+    if justification.is_empty() {
         return Err(BadInput(
             "`needs` goes with `justification`, one sentence that tells a person why.".into(),
         ));
     }
     let hidden = hidden_in_home(&plan.home);
-    for text in needs.write.iter().chain(&needs.read) {
+    let mut wanted = Vec::new();
+    for (text, writes) in (needs.write.iter().map(|path| (path, true)))
+        .chain(needs.read.iter().map(|path| (path, false)))
+    {
         let path = full_path(text, context);
         let path = path.canonicalize().unwrap_or(path);
         let touches = |other: &Path| path.starts_with(other) || other.starts_with(&path);
@@ -95,10 +121,30 @@ fn ask_for_more(
                 never.display()
             )));
         }
+        // What is not hidden can be read without asking.
+        if writes {
+            wanted.push(format!("write {}", one_line(&path.to_string_lossy())));
+            plan.write.push(path);
+        }
     }
-    Err(BadInput(
-        "`needs` was not granted: no person can be asked about a sandbox here. Run without `needs`, or have the user \
-         change `[sandbox]` in config.toml."
-            .into(),
-    ))
+    if !needs.network.is_empty() && plan.network == Network::Off {
+        let names = one_line(&needs.network.join(", "));
+        wanted.push(format!(
+            "use the network ({names}; other names are not kept out)"
+        ));
+        plan.network = Network::On;
+    }
+    if needs.no_sandbox {
+        wanted = vec!["run outside the sandbox".into()];
+    }
+    let shown: String = one_line(justification)
+        .chars()
+        .take(JUSTIFICATION_CHARS)
+        .collect();
+    Ok((!wanted.is_empty()).then(|| {
+        format!(
+            "asks for more than its sandbox permits: {}. The agent says: \"{shown}\"",
+            wanted.join(", ")
+        )
+    }))
 }

@@ -94,11 +94,19 @@ fn needs_are_validated_and_never_granted_without_a_question() {
         let state = state.to_str().expect("a path");
         for (needs, why, part) in [
             (json!({"write": ["/usr/local"]}), "", "justification"),
-            (json!({"write": ["/usr/local"]}), "install", "not granted"),
+            (
+                json!({"write": ["/usr/local"]}),
+                "install",
+                "HELD: asks for more than its sandbox permits: write /usr/local.",
+            ),
             (json!({"read": ["~/.ssh"]}), "look", "never shown"),
             (json!({"read": ["~"]}), "look", "never shown"),
             (json!({"write": [state]}), "look", "never shown"),
-            (json!({"sandbox": "off"}), "all", "not granted"),
+            (
+                json!({"sandbox": "off"}),
+                "all",
+                "HELD: asks for more than its sandbox permits: run outside the sandbox.",
+            ),
             (
                 json!({"root": true}),
                 "all",
@@ -113,6 +121,40 @@ fn needs_are_validated_and_never_granted_without_a_question() {
             assert!(result.contains(part), "135: {needs}: {result}");
             assert!(!user.exists("work/made"), "135: {needs}");
         }
+    });
+}
+
+#[test]
+fn needs_that_a_person_grants_hold_for_this_command_only() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        user.write("outside/there", "");
+        let outside = user.path("outside");
+        let outside = outside.to_str().expect("a path");
+        let command = format!("echo granted > {outside}/made");
+        let needs = json!({"write": [outside]});
+        let wanted =
+            json!({"command": command, "needs": needs, "justification": "install the tool"});
+        let held = call(user, "shell", &wanted);
+        let words = text(&held);
+        assert!(words.contains("install the tool"), "{words}");
+        assert!(!user.exists("outside/made"), "135: {words}");
+        let id = |name: &str| held["result"][name].as_str().expect("an id").to_owned();
+        let answered = user
+            .command(user.path("abide-program"))
+            .args(["answer", &id("question_id"), "yes"])
+            .output()
+            .expect("abide runs");
+        assert!(answered.status.success(), "{answered:?}");
+        let ended = call(user, "shell", &json!({"session_id": id("session_id")}));
+        assert_eq!(ended["result"]["status"], "SUCCESS", "{ended}");
+        assert!(user.exists("outside/made"), "{ended}");
+        let again = json!({"command": format!("echo again > {outside}/again")});
+        let again = text(&call(user, "shell", &again));
+        assert!(!user.exists("outside/again"), "{again}");
     });
 }
 

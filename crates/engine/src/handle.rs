@@ -75,6 +75,8 @@ pub struct LaunchOptions {
     pub secrets: Arc<SecretFingerprints>,
     /// Sandbox of the command.
     pub sandbox: SandboxChoice,
+    /// Permissions of this sandbox that the settings do not give, in words: a person has to approve the launch.
+    pub beyond_settings: Option<String>,
 }
 
 impl LaunchOptions {
@@ -95,6 +97,7 @@ impl LaunchOptions {
             inherited_limits: None,
             secrets,
             sandbox: SandboxChoice::Off,
+            beyond_settings: None,
         }
     }
 }

@@ -133,6 +133,8 @@ impl LaunchOptions {
                 }
                 EncodedSandbox::Impossible(why) => SandboxChoice::Impossible(why),
             },
+            // Whoever starts it from bytes has the approval.
+            beyond_settings: None,
         })
     }
 }
@@ -175,6 +177,7 @@ mod tests {
                 hide: vec!["/home/me/.ssh".into()],
                 own: vec!["/state".into()],
             })),
+            beyond_settings: None,
         };
         let back = LaunchOptions::from_bytes(&launch.to_bytes()).expect("launch data");
         assert_eq!(format!("{back:?}"), format!("{launch:?}"));

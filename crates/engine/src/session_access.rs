@@ -182,6 +182,7 @@ impl SessionAccess {
             inherited_limits: None,
             secrets: Arc::default(),
             sandbox,
+            beyond_settings: None,
         }
     }
 

@@ -59,8 +59,8 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
         needs: args.needs,
         justification: args.justification,
     };
-    let (sandbox, inherited) = asked.choose(context, handle, &given)?;
-    let mut env = report::merged_env(inherited, given, pty);
+    let chosen = asked.choose(context, handle, &given)?;
+    let mut env = report::merged_env(chosen.env, given, pty);
     if pty && !names_term {
         env.retain(|(name, _)| !of_another_terminal(name));
         env.push((OsString::from("TERM"), OsString::from(TERM)));
@@ -87,7 +87,8 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
             pty: pty.then_some((cols, rows)),
             inherited_limits: context.inherited_limits.clone(),
             secrets,
-            sandbox,
+            sandbox: chosen.sandbox,
+            beyond_settings: chosen.beyond_settings,
         },
         shows_output: true,
         held: None,

@@ -226,6 +226,7 @@ impl Attempt {
             inherited_limits: None,
             secrets: Arc::default(),
             sandbox: SandboxChoice::Off,
+            beyond_settings: None,
         };
         let caller = Caller {
             agent: Some(Agent(OWNER.into())),
