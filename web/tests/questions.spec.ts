@@ -94,7 +94,7 @@ test('a command that a rule holds back is allowed or refused with words for the 
   const call = abide.ask<{ text: string }>('POST', '/v1/tools/shell', { command: 'sudo -n true' });
   const card = page.getByRole('article').filter({ hasText: 'sudo -n true' });
   await expect(card).toBeVisible();
-  await expect(card).toContainText('root-user');
+  await expect(card).toContainText('runs a command as another user');
   await card.getByLabel('Words for the agent, with No').fill('use the container instead');
   await card.getByRole('button', { name: 'No', exact: true }).click();
   await expect(card).toBeHidden();
