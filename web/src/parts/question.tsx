@@ -141,7 +141,7 @@ function CommandQuestion({
         </div>
         {adding.map((offer) => (
           <details key={offer.answer}>
-            <summary>“{OFFERS[offer.answer] ?? offer.answer}” writes this rule</summary>
+            <summary>“{OFFERS[offer.answer] ?? offer.answer}” adds this rule</summary>
             <pre>{offer.adds}</pre>
           </details>
         ))}
@@ -152,8 +152,8 @@ function CommandQuestion({
         ) : (
           <>
             <label className="field">
-              Words for the agent, with No
-              <input value={because} onChange={(event) => setBecause(event.target.value)} />
+              <span>Words for the agent, with No</span>
+              <input className="input" value={because} onChange={(event) => setBecause(event.target.value)} />
             </label>
             <div className="row-of-buttons">
               {held.answers.map((offer) => (
