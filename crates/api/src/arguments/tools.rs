@@ -59,7 +59,7 @@ arguments! {
         raw: bool,
         sandbox: SandboxName,
         network: NetworkName,
-        /// Ask a person: {"write": ["path"], "network": ["name"], "sandbox": "off"}.
+        /// Ask a person: `{"write": [paths], "network": [names], "sandbox": "off"}`
         needs: Needs,
         justification: Text,
         /// A call repeated with the same key does not run the command again; it gets the result of the first.
