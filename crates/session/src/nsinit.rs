@@ -28,6 +28,30 @@ pub struct Namespace {
     leash: Option<OwnedFd>,
 }
 
+/// Forks this process, which has one thread, into new namespaces and into the control group of its session. Returns 0 in
+/// the child. `handle` becomes a pidfd of the child.
+pub(crate) fn fork_into_namespaces(
+    namespaces: libc::c_int,
+    leaf: Option<&Leaf>,
+    handle: &mut RawFd,
+) -> io::Result<i32> {
+    let args = CloneArgs {
+        flags: (namespaces | libc::CLONE_PIDFD) as u64 | leaf.map_or(0, |_| CLONE_INTO_CGROUP),
+        pidfd: std::ptr::from_mut(handle) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        cgroup: leaf.map_or(0, |leaf| leaf.folder.as_raw_fd()) as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: without CLONE_VM the child has a copy of all memory, as after a fork, and this
+    // process has one thread.
+    retry_on_eagain(|| unsafe {
+        match libc::syscall(libc::SYS_clone3, &args, size_of::<CloneArgs>()) {
+            -1 => Err(io::Error::last_os_error()),
+            pid => Ok(pid as i32),
+        }
+    })
+}
+
 impl Namespace {
     /// Creates a namespace. Later children of this process start in it.
     pub fn make(leaf: Option<&Leaf>) -> Result<Self, Failure> {
@@ -35,22 +59,8 @@ impl Namespace {
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
         let ((report, to_report), (held, leash)) = (pipe()?, pipe()?);
         let mut handle: RawFd = -1;
-        let args = CloneArgs {
-            flags: (libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_PIDFD) as u64
-                | leaf.map_or(0, |_| CLONE_INTO_CGROUP),
-            pidfd: std::ptr::from_mut(&mut handle) as u64,
-            exit_signal: libc::SIGCHLD as u64,
-            cgroup: leaf.map_or(0, |leaf| leaf.folder.as_raw_fd()) as u64,
-            ..CloneArgs::default()
-        };
-        // SAFETY: without CLONE_VM the child has a copy of all memory, as after a fork, and this
-        // process has one thread.
-        let pid = retry_on_eagain(|| unsafe {
-            match libc::syscall(libc::SYS_clone3, &args, size_of::<CloneArgs>()) {
-                -1 => Err(io::Error::last_os_error()),
-                pid => Ok(pid as i32),
-            }
-        });
+        let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+        let pid = fork_into_namespaces(namespaces, leaf, &mut handle);
         let pid = match pid {
             Ok(0) => init(to_report.as_fd(), held.as_fd()),
             Ok(pid) => pid,

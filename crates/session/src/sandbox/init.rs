@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use abide_core::{Gap, Sandboxed, SandboxedBy};
@@ -24,8 +24,8 @@ use super::only_landlock;
 use super::plan::{Mode, Network, Plan};
 use super::sockets;
 use crate::cgroup::Leaf;
-use crate::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, exit_now, fork_failure, retry_on_eagain};
-use crate::nsinit::{self, Namespace};
+use crate::fork_exec::{exit_now, fork_failure};
+use crate::nsinit::{self, Namespace, fork_into_namespaces};
 use crate::set_name;
 use crate::spawn::Failure;
 
@@ -98,21 +98,7 @@ impl Sandbox {
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
         let mut handle: RawFd = -1;
         let namespaces = namespaces(plan);
-        let args = CloneArgs {
-            flags: (namespaces | libc::CLONE_PIDFD) as u64 | leaf.map_or(0, |_| CLONE_INTO_CGROUP),
-            pidfd: std::ptr::from_mut(&mut handle) as u64,
-            exit_signal: libc::SIGCHLD as u64,
-            cgroup: leaf.map_or(0, |leaf| leaf.folder.as_raw_fd()) as u64,
-            ..CloneArgs::default()
-        };
-        // SAFETY: without CLONE_VM the child has a copy of all memory, as after a fork, and this
-        // process has one thread.
-        let pid = retry_on_eagain(|| unsafe {
-            match libc::syscall(libc::SYS_clone3, &args, size_of::<CloneArgs>()) {
-                -1 => Err(io::Error::last_os_error()),
-                pid => Ok(pid as i32),
-            }
-        });
+        let pid = fork_into_namespaces(namespaces, leaf, &mut handle);
         let pid = match pid {
             Ok(0) => {
                 drop(report);
