@@ -152,7 +152,7 @@ test('lines are chosen, linked to and copied', async ({ abide, inside: page }) =
   await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toContain('row 50\n');
 });
 
-test('a log that grows is followed until somebody scrolls up', async ({ abide, inside: page }) => {
+test('a log that grows is followed until a person scrolls up', async ({ abide, inside: page }) => {
   const fifo = join(abide.dir, 'go');
   execFileSync('mkfifo', [fifo]);
   abide.start('run', '--', 'seq 2000; cat go; cat go');

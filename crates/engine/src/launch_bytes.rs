@@ -133,7 +133,7 @@ impl LaunchOptions {
                 }
                 EncodedSandbox::Impossible(why) => SandboxChoice::Impossible(why),
             },
-            // Whoever starts it from bytes has the approval.
+            // Only an approved command is started from bytes.
             beyond_settings: None,
         })
     }

@@ -19,7 +19,7 @@ use crate::Gate;
 use crate::clock;
 use crate::tcp;
 
-/// Pause between two looks at the sockets of the sandbox. The kernel tells nobody when a socket begins to listen.
+/// Interval at which the sockets of the sandbox are listed. The kernel has no event for a socket that begins to listen.
 const SCAN_INTERVAL: Duration = Duration::from_millis(250);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Ports that are published at the same time.

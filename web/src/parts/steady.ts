@@ -1,4 +1,4 @@
-// Keeps the order of a list while somebody points at it: a card that moves away under the pointer is missed, or
+// Keeps the order of a list while the pointer is on it: a card that moves away under the pointer is missed, or
 // another one is pressed.
 
 import { useEffect, useRef, useState } from 'react';

@@ -1,5 +1,5 @@
 // The address: which view it names, its query and its fragment. Filters, searches and chosen lines are part of it, so
-// that Back, a reload and a link that is sent to somebody show the same.
+// that Back, a reload and a shared link show the same.
 
 import { useCallback } from 'react';
 import { useValue, Value } from './value';

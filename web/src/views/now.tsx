@@ -133,7 +133,7 @@ export function Now() {
   const sessions = useIds(house.sessions, running);
   const { ids: timers, props: steady } = useSteady(useIds(house.timers, open));
   const messages = useIds(house.messages, newest);
-  const lately = useIds(house.sessions, ended);
+  const recent = useIds(house.sessions, ended);
   const asked = useTally(house.questions);
   const alive = useTally(house.sessions) + useValue(house.laterSessions);
   const waiting = useTally(house.timers) + useValue(house.moreTimers);
@@ -158,7 +158,7 @@ export function Now() {
               <Link href="/sessions">All sessions</Link>
             </div>
             {sessions.length === 0 ? (
-              <Idle known={lately.length > 0} />
+              <Idle known={recent.length > 0} />
             ) : (
               <div className="cards">
                 {sessions.map((id) => (
@@ -168,13 +168,13 @@ export function Now() {
             )}
             <More all={alive} shown={sessions.length} word="session" href="/sessions" />
           </section>
-          {lately.length > 0 && (
+          {recent.length > 0 && (
             <section className="section" aria-labelledby="now-ended">
               <div className="section-head">
                 <h2 id="now-ended">Recently finished</h2>
               </div>
-              <ul className="card lately">
-                {lately.map((id) => (
+              <ul className="card recent-list">
+                {recent.map((id) => (
                   <Ended key={id} id={id} />
                 ))}
               </ul>

@@ -207,7 +207,7 @@ function Tries({ id }: { id: string }) {
   return (
     <section className="section" aria-labelledby="timer-tries">
       <h2 id="timer-tries">Checks of its command</h2>
-      <ul className="card lately">
+      <ul className="card recent-list">
         {newest.map((session) => (
           <li key={session.session_id}>
             <SessionState session={session} />

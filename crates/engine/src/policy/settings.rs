@@ -249,7 +249,7 @@ fn folders(given: &str, home: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// True if a rule is about a command of the example, whoever runs it and wherever.
+/// True if a rule matches a command of the example, for any agent and folder.
 fn is_about(rule: &Rule, example: &str, home: &str) -> bool {
     let mut rule = rule.clone();
     rule.folders.clear();

@@ -53,7 +53,7 @@ pub const HIDDEN_OF_PROC: [&str; 8] = [
     "/proc/sched_debug",
 ];
 
-/// Files that must not be writable, whoever the user is.
+/// Files that must not be writable, also for root.
 pub const NEVER_WRITABLE: [&str; 3] = [
     "/proc/sys/kernel/core_pattern",
     "/proc/sys/kernel/modprobe",
