@@ -34,6 +34,19 @@ const EXEC_TIMEOUT: Timespec = Timespec {
     tv_nsec: 0,
 };
 
+/// Replaces this process with a new daemon. Sessions continue, and clients connect again. Returns only if it fails.
+pub(super) fn start_again() -> io::Error {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the daemon itself, in the same process"
+    )]
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("abide")
+        .args(std::env::args_os().skip(1))
+        .exec()
+}
+
 /// Starts a daemon and waits until it can be called. The caller holds the lock on starting one.
 pub(super) fn start(paths: &Paths, program: &Path) -> io::Result<()> {
     let report = match keeper_above(&paths.sessions()) {

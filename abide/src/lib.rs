@@ -58,7 +58,7 @@ pub fn run_keeper_if_requested() {
 /// Serves the network of one sandbox, whose sockets come over standard input.
 fn gate() -> i32 {
     let channel = rustix::stdio::stdin().try_clone_to_owned();
-    let served = match &channel {
+    let served = match channel {
         Ok(channel) => abide_gate::process::run(channel).map_err(|fault| fault.to_string()),
         Err(error) => Err(error.to_string()),
     };

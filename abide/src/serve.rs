@@ -1,7 +1,7 @@
 //! Composition root: connects the engine to its sockets and runs the daemon until it is stopped.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, HttpListen, Paths, SocketActivation};
-use abide_engine::{Handle, Runtime, entropy, secret, socket};
+use abide_engine::{Handle, Runtime, RuntimeFault, entropy, secret, socket};
 use abide_session::{accelerator, allocator, descriptors, mark, oom, private_file};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 
 use crate::socket_activation::{self, PassedSockets};
-use crate::{http, lock, mcp};
+use crate::{daemon_process, http, lock, mcp};
 
 /// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
 pub fn serve(
@@ -32,6 +32,7 @@ pub fn serve(
     allocator::set_mmap_threshold();
     let sockets = PassedSockets::take(&activation)
         .context("cannot take the sockets that were handed over")?;
+    let is_activated = activation.sockets > 0;
     let checked = accelerator::check_switches().map_err(anyhow::Error::msg);
     let served = checked
         .and_then(|()| lock::prepare(&paths))
@@ -44,12 +45,21 @@ pub fn serve(
             let served = runtime.block_on(run(paths, config, (activation, sockets), &mut ready));
             runtime.shutdown_background();
             drop(lock);
-            served
+            match is_database_back(&served) && !is_activated {
+                true => Err(daemon_process::start_again().into()),
+                false => served,
+            }
         });
     if let (Err(e), Some(mut ready)) = (&served, ready.take()) {
         let _ = write!(ready, "{e:#}");
     }
     served
+}
+
+/// True if the daemon has ended because its database has come back.
+fn is_database_back(served: &anyhow::Result<()>) -> bool {
+    let fault = served.as_ref().err().and_then(|fault| fault.downcast_ref());
+    matches!(fault, Some(RuntimeFault::DatabaseIsBack))
 }
 
 /// Routes of an engine without sockets.
@@ -69,6 +79,12 @@ async fn run(
     ready: &mut Option<File>,
 ) -> anyhow::Result<()> {
     let started_at = SystemClock.now().wall;
+    // `abide doctor` reports what the log says from this line on.
+    tracing::info!(
+        "abide {} starts, process {}",
+        env!("CARGO_PKG_VERSION"),
+        std::process::id()
+    );
     crate::tools::name_shell(&config.shell);
     let mut runtime = Runtime::start(&paths, config, "/proc/self/exe".into())?;
     if !runtime.ready().await {
@@ -99,6 +115,10 @@ async fn run(
     }
     tokio::spawn(http::serve(http_listener, state));
     tokio::spawn(mcp::serve(mcp_listener, handle.clone(), seal));
+    tokio::spawn(reread_on_hang_up(
+        handle.clone(),
+        io::stderr().is_terminal(),
+    ));
     tokio::spawn(stop_on_signal(handle));
     if let Some(mut ready) = ready.take() {
         write!(ready, "ready")?;
@@ -205,6 +225,20 @@ fn load_seal_key(path: &Path) -> anyhow::Result<[u8; 32]> {
     entropy::fill(&mut seal);
     private_file::open(path)?.write_all(&seal)?;
     Ok(seal)
+}
+
+/// Reads the configuration again at SIGHUP. A daemon in the foreground of a terminal that is closed stops.
+async fn reread_on_hang_up(handle: Handle, at_terminal: bool) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut hang_up) = signal(SignalKind::hangup()) else {
+        return;
+    };
+    while hang_up.recv().await.is_some() {
+        if at_terminal && !io::stderr().is_terminal() {
+            return handle.stop().await;
+        }
+        handle.live_config().reread();
+    }
 }
 
 async fn stop_on_signal(handle: Handle) {

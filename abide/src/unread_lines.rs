@@ -25,16 +25,7 @@ pub fn read(
     while !reader.is_full()
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {
-        match piece {
-            Piece::Chunk(chunk) => reader.push(&Chunk {
-                offset: chunk.offset,
-                stream: stream(chunk.stream),
-                bytes: &chunk.bytes,
-                received_at_ms: chunk.at_wall_ms,
-                follows_gap: chunk.dropped > 0,
-            }),
-            Piece::Gap { from, to } => reader.gap(from, to),
-        }
+        push(&mut reader, &piece, u64::MAX);
     }
     let (page, next) = reader.finish(partial);
     // A page with partial lines does not advance the state: the next page continues where this one began.
@@ -60,22 +51,26 @@ pub fn cursor_at(log: &Log, from: Cursor, end: u64) -> io::Result<Cursor> {
     while pieces.at() < end
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {
-        match piece {
-            Piece::Chunk(mut chunk) => {
-                let most = usize::try_from(end.saturating_sub(chunk.offset)).unwrap_or(usize::MAX);
-                chunk.bytes.truncate(most);
-                reader.push(&Chunk {
-                    offset: chunk.offset,
-                    stream: stream(chunk.stream),
-                    bytes: &chunk.bytes,
-                    received_at_ms: chunk.at_wall_ms,
-                    follows_gap: chunk.dropped > 0,
-                });
-            }
-            Piece::Gap { from, to } => reader.gap(from, to),
-        }
+        push(&mut reader, &piece, end);
     }
     Ok(reader.finish(PartialLine::Emit).0.cursor)
+}
+
+/// Gives a reader the part of a piece before `end`.
+fn push(reader: &mut LineReader, piece: &Piece, end: u64) {
+    match piece {
+        Piece::Chunk(chunk) => {
+            let most = usize::try_from(end.saturating_sub(chunk.offset)).unwrap_or(usize::MAX);
+            reader.push(&Chunk {
+                offset: chunk.offset,
+                stream: stream(chunk.stream),
+                bytes: &chunk.bytes[..most.min(chunk.bytes.len())],
+                received_at_ms: chunk.at_wall_ms,
+                follows_gap: chunk.dropped > 0,
+            });
+        }
+        Piece::Gap { from, to } => reader.gap(*from, *to),
+    }
 }
 
 /// Reader that is restored with the partial lines before its cursor.
@@ -128,7 +123,7 @@ mod tests {
             let (from, mut to) = std::io::pipe().unwrap();
             to.write_all(text.as_bytes()).unwrap();
             let taken = log.take(from.as_fd(), *stream, text.len());
-            assert_eq!(taken, keeper::Taken::Bytes(text.len() as u64));
+            assert_eq!(taken, keeper::OutputRead::Bytes(text.len() as u64));
         }
         Log::open(folder)
     }

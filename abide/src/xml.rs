@@ -1,6 +1,9 @@
 //! Tool calls that a model wrote as text: blocks of `<tool name="…">` with one element per field. The text
 //! around them is ignored. Errors name the line, and are found before anything is run.
 
+#[cfg(test)]
+mod random_blocks;
+
 use serde_json::{Map, Value};
 
 use super::tools::{self, ToolDescription};

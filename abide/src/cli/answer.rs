@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use abide_output::printable::one_line;
 use bytes::Bytes;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 use super::args::AnswerArgs;
 use super::client::{self, Client, ClientError};
 use super::error::CliError;
-use super::prompt::{Prompt, PromptAnswer};
+use super::ids;
+use super::prompt::{Prompt, PromptAnswer, needs_words};
 use super::reconnect::{self, LineHandler, Reconnect};
 use super::show;
 use super::show::outln;
@@ -46,13 +48,28 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         None => {
             for question in &open {
                 let id = question["question_id"].as_str().unwrap_or_default();
-                let text = question["text"].as_str().unwrap_or_default();
-                outln!("{id}: {text}");
+                outln!("{id}: {}", text_with_owner(question));
             }
             outln!("\nAnswer with `abide answer QUESTION yes` or `no`.");
+            if open.iter().any(needs_words) {
+                outln!(
+                    "About a command or a connection also: once, this agent, always here, always, \"no, because …\"."
+                );
+            }
             Ok(0)
         }
     }
+}
+
+/// Text of a question, with its agent and folder.
+fn text_with_owner(question: &Value) -> String {
+    let text = |field: &str| question[field].as_str().unwrap_or_default();
+    // The text of a question about a command or a connection names both.
+    if needs_words(question) {
+        return text("text").to_owned();
+    }
+    let (agent, folder) = (one_line(text("agent")), one_line(text("cwd")));
+    format!("{}\n  agent {agent} in {folder}", text("text"))
 }
 
 fn print_json(open: &[Value]) -> Result<u8, CliError> {
@@ -72,12 +89,13 @@ async fn send_answer(
         words => words,
     };
     if GivenAnswer::parse(word).is_none() {
-        let shown = abide_output::printable::one_line(word);
-        return Err(CliError::new(format!("'{shown}' is no answer"))
-            .next("answer yes or no; about a command also: once, this agent, always here, always, \"no, because …\"")
+        let shown = one_line(word);
+        return Err(CliError::new(format!("'{shown}' is not an answer"))
+            .next("answer yes or no; about a command or a connection also: once, this agent, always here, always, \"no, because …\"")
             .code(2));
     }
-    let answered = client.answer(super::check_id(question)?, word).await;
+    let id = ids::question(client, question).await?;
+    let answered = client.answer(&id, word).await;
     let answered = answered.map_err(|error| match error {
         ClientError::Refused { detail, .. } => CliError::new(detail),
         other => other.into(),
@@ -91,7 +109,19 @@ async fn send_answer(
 }
 
 /// Consequence of an answer, as the daemon has taken it.
-fn done(answered: &Value) -> &'static str {
+pub(super) fn done(answered: &Value) -> &'static str {
+    if answered["about"] == "connection" {
+        return match answered["answer"].as_str() {
+            Some("once" | "yes") => "Once: the connection goes on.",
+            Some("this agent") => {
+                "This agent: the connection goes on, as will others of this agent to this host."
+            }
+            Some("always here" | "always") => {
+                "Always: the connection goes on, and the permission is written."
+            }
+            _ => "No: the connection is refused.",
+        };
+    }
     match answered["answer"].as_str() {
         Some("yes") => "Yes: continuing to wait.",
         Some("once") => "Once: the command is being started.",
@@ -194,8 +224,9 @@ impl AnswerLoop {
     async fn follow(&mut self, mut stream: client::ResponseStream) -> Result<(), ClientError> {
         while self.remaining != Some(0) {
             if self.shown.is_none()
-                && let Some(question) = self.queue.pop_front()
+                && let Some(mut question) = self.queue.pop_front()
             {
+                question["text"] = text_with_owner(&question).into();
                 self.shown = Some(Prompt::show(&self.terminal, &question, false));
             }
             let answer = async {

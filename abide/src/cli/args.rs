@@ -3,15 +3,21 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use abide_core::{Millis, limit};
+use abide_core::Millis;
+use abide_core::session_name::SessionName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod policy;
+mod session;
 mod setup;
 mod waiting;
 
 pub use policy::{AuditArgs, PolicyCommand, PolicyReplayArgs, PolicyTestArgs};
-pub use setup::{ClientName, DoctorArgs, SchemaArgs, SetupArgs, TopArgs};
+pub use session::{
+    AttachArgs, ExtendArgs, KillArgs, ListArgs, LogsArgs, RemoveArgs, RenameArgs, RerunArgs,
+    ResizeArgs, ScreenArgs, SearchArgs, SendArgs, SessionCommand, SignalArgs, StartArgs,
+};
+pub use setup::{ClientName, DoctorArgs, SchemaArgs, SetupArgs, SetupSandbox, TopArgs};
 pub use waiting::{
     CallArgs, Hook, MessagesArgs, MessagesCommand, TimerActionArgs, TimerCommand, TimerStartArgs,
     WaitArgs,
@@ -40,9 +46,14 @@ pub struct Cli {
 pub enum Command {
     Run(RunArgs),
     Answer(AnswerArgs),
+    Ps(ListArgs),
+    Logs(LogsArgs),
+    Attach(AttachArgs),
+    Kill(KillArgs),
+    Rm(RemoveArgs),
+    Rerun(RerunArgs),
     #[command(subcommand)]
     Session(SessionCommand),
-    Logs(LogsArgs),
     #[command(subcommand)]
     Sandbox(SandboxCommand),
     #[command(subcommand)]
@@ -64,6 +75,8 @@ pub enum Command {
     Tools(ToolsArgs),
     Schema(SchemaArgs),
     Completions(CompletionsArgs),
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     Man(ManArgs),
     Version(VersionArgs),
 }
@@ -128,12 +141,12 @@ Sequences that change this terminal (title, clipboard, colour palette) are remov
 
 The first Ctrl-C is forwarded to the command, a second one ends it with everything it started. With
 --pty, every key goes to the program. At the question, Ctrl-C ends the command at once. If this
-program or the daemon exits, the command continues: `abide session list` shows it.
+program or the daemon exits, the command continues: `abide ps` shows it.
 
 Exit codes:
   that of the command; 128+n if signal n ended it
   124  --timeout was reached, or the question was answered with no
-  125  abide itself failed
+  125  abide itself failed, or its own options are wrong
   126  the command cannot be executed
   127  the command was not found
   130  interrupted with Ctrl-C";
@@ -160,6 +173,9 @@ pub struct RunArgs {
     /// Run it in a terminal that is connected to this one
     #[arg(long)]
     pub pty: bool,
+    /// Give the session a name, which can be typed instead of its id
+    #[arg(long, value_name = "NAME", value_parser = session_name)]
+    pub name: Option<SessionName>,
     /// Run it in a sandbox; the folder it runs in is the workspace
     #[arg(long, value_name = "MODE")]
     pub sandbox: Option<SandboxName>,
@@ -183,6 +199,19 @@ pub struct RunArgs {
 #[derive(Debug, Subcommand)]
 pub enum SandboxCommand {
     Shell(SandboxShellArgs),
+    Layers(SandboxLayersArgs),
+}
+
+/// List what agents have written to their layers of your home and temporary folders
+///
+/// Layers that no command has used for 30 days are removed by themselves.
+#[derive(Debug, Args)]
+pub struct SandboxLayersArgs {
+    /// Remove the layers of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub remove: Option<String>,
+    #[command(flatten)]
+    pub json: JsonArg,
 }
 
 const SANDBOX_SHELL_HELP: &str = "\
@@ -212,6 +241,7 @@ impl From<SandboxShellArgs> for RunArgs {
             cwd: None,
             env: Vec::new(),
             pty: true,
+            name: None,
             sandbox: Some(args.mode),
             network: args.network,
             unfiltered: false,
@@ -220,6 +250,11 @@ impl From<SandboxShellArgs> for RunArgs {
             command: vec![config::shell_program()],
         }
     }
+}
+
+/// Reads the name of a session.
+fn session_name(text: &str) -> Result<SessionName, String> {
+    SessionName::parse(text).map_err(|invalid| invalid.to_string())
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -243,8 +278,8 @@ The first answer counts. Only a person can answer, not a command and not an agen
 #[derive(Debug, Args)]
 #[command(after_help = ANSWER_HELP)]
 pub struct AnswerArgs {
-    /// Question id; without it, all open questions are shown
-    #[arg(requires = "answer")]
+    /// Question id or its beginning, or `last`; without it, all open questions are shown
+    #[arg(requires = "answer", value_name = "QUESTION")]
     pub question: Option<String>,
     /// `yes` or `no`; about a command of an agent also `once`, `this agent`, `always here`, `always` or `no, because …`
     #[arg(num_args = 0..)]
@@ -252,262 +287,6 @@ pub struct AnswerArgs {
     /// Wait for new questions
     #[arg(long, short, conflicts_with = "question")]
     pub follow: bool,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// Start, attach to, read, search and end sessions
-///
-/// Every command runs in a session: the command, all processes it started, and their output.
-#[derive(Debug, Subcommand)]
-pub enum SessionCommand {
-    Start(StartArgs),
-    Attach(AttachArgs),
-    List(ListArgs),
-    Read(LogsArgs),
-    Send(SendArgs),
-    Screen(ScreenArgs),
-    Search(SearchArgs),
-    Extend(ExtendArgs),
-    Resize(ResizeArgs),
-    Signal(SignalArgs),
-    Kill(KillArgs),
-}
-
-const START_HELP: &str = "\
-Examples:
-  abide session start -- python3 -i
-  abide session start --inactivity never -- 'npm run dev'
-
-The session runs in the background: `abide session attach` connects to it.";
-
-/// Start a command in a terminal in the background
-#[derive(Debug, Args)]
-#[command(after_help = START_HELP)]
-pub struct StartArgs {
-    /// Run it in this directory
-    #[arg(long, value_name = "DIR")]
-    pub cwd: Option<PathBuf>,
-    /// Set an environment variable, in addition to those inherited
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
-    pub env: Vec<(String, String)>,
-    /// Use pipes instead of a terminal
-    #[arg(long)]
-    pub no_pty: bool,
-    /// Width of the terminal
-    #[arg(long, default_value_t = limit::COLS_DEFAULT)]
-    pub cols: u16,
-    /// Height of the terminal
-    #[arg(long, default_value_t = limit::ROWS_DEFAULT)]
-    pub rows: u16,
-    /// Close it after this long without output, input or a reader, or `never`
-    #[arg(long, value_name = "TIME", value_parser = duration::parse_limit, default_value_t = DurationLimit::After(limit::INACTIVITY_DEFAULT))]
-    pub inactivity: DurationLimit,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-    /// The command to run; a single word is run by the shell
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
-}
-
-const ATTACH_HELP: &str = "\
-Ctrl-] detaches; the session continues. Agents and people who use the session too see what you type
-and that you are attached.
-
-Sequences that change this terminal (title, clipboard, colour palette) are removed unless you pass
---unfiltered. Terminal queries of the program are answered by the session.";
-
-/// Attach to the terminal of a session; others can use it at the same time
-#[derive(Debug, Args)]
-#[command(after_help = ATTACH_HELP)]
-pub struct AttachArgs {
-    /// Session id
-    pub session: String,
-    /// Let the program change this terminal's title, clipboard and colour palette
-    #[arg(long)]
-    pub unfiltered: bool,
-    /// Do not resize the session's terminal to this window
-    #[arg(long)]
-    pub keep_size: bool,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    /// Print the session as JSON after detaching
-    #[arg(long)]
-    pub json: bool,
-}
-
-const SEND_HELP: &str = "\
-Examples:
-  abide session send session_k3v9x2bc 'print(6 * 7)' --key enter
-  abide session send session_k3v9x2bc --key ctrl-c
-  abide session send session_k3v9x2bc --key esc --key up
-  abide session send session_k3v9x2bc --key enter -- '-v'   a text that begins with a dash";
-
-/// Type text and press keys, then show the output that follows
-#[derive(Debug, Args)]
-#[command(after_help = SEND_HELP)]
-pub struct SendArgs {
-    /// Session id
-    pub session: String,
-    /// Text to type
-    pub text: Option<String>,
-    /// Key to press after the text: enter, ctrl-c, up, f5 and so on (repeatable)
-    #[arg(long = "key", short, value_name = "KEY")]
-    pub keys: Vec<String>,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// Show the current screen of a session
-#[derive(Debug, Args)]
-pub struct ScreenArgs {
-    /// Session id
-    pub session: String,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-const SEARCH_HELP: &str = "\
-Example:
-  abide session search session_k3v9x2bc 'error|warning' --context 2";
-
-/// Search the output of a session
-#[derive(Debug, Args)]
-#[command(after_help = SEARCH_HELP)]
-pub struct SearchArgs {
-    /// Session id
-    pub session: String,
-    /// Regular expression
-    pub pattern: String,
-    /// Lines to show around each match
-    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
-    pub context: u64,
-    /// Maximum number of matching lines
-    #[arg(long, value_name = "LINES", default_value_t = limit::LINES_DEFAULT)]
-    pub max_lines: usize,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// Resize the terminal of a session
-#[derive(Debug, Args)]
-#[command(override_usage = "abide session resize <SESSION> <COLS> <ROWS>")]
-pub struct ResizeArgs {
-    /// Session id
-    pub session: String,
-    /// Width in characters
-    pub cols: u16,
-    /// Height in lines
-    pub rows: u16,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// Send a signal to the foreground process group of a session
-#[derive(Debug, Args)]
-pub struct SignalArgs {
-    /// Session id
-    pub session: String,
-    /// Signal name such as INT, or number
-    #[arg(default_value = "INT")]
-    pub signal: String,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// List running sessions
-#[derive(Debug, Args)]
-pub struct ListArgs {
-    /// Include sessions that have ended
-    #[arg(long, short)]
-    pub all: bool,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-const LOGS_HELP: &str = "\
-Examples:
-  abide logs session_k3v9x2bc --follow
-  abide logs session_k3v9x2bc --raw > output.bin
-
-Without --raw, escape sequences and control characters are removed, so that a log cannot affect the
-terminal.";
-
-/// Show the output of a session
-#[derive(Debug, Args)]
-#[command(after_help = LOGS_HELP)]
-pub struct LogsArgs {
-    /// Session id
-    pub session: String,
-    /// Follow the output until the command ends
-    #[arg(long, short)]
-    pub follow: bool,
-    /// Print the original bytes
-    #[arg(long, conflicts_with = "json")]
-    pub raw: bool,
-    /// Start at this byte offset of the log
-    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
-    pub from: u64,
-    /// Show standard output only
-    #[arg(long, conflicts_with = "stderr")]
-    pub stdout: bool,
-    /// Show standard error only
-    #[arg(long)]
-    pub stderr: bool,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// End a session: the command and every process it started
-#[derive(Debug, Args)]
-pub struct KillArgs {
-    /// Session id
-    pub session: String,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-const EXTEND_HELP: &str = "\
-Example:
-  abide session extend session_k3v9x2bc --timeout 10m";
-
-const EXTEND_USAGE: &str = "\
-abide session extend <SESSION> --timeout <TIME>
-       abide session extend <SESSION> --idle <TIME>";
-
-/// Change the limits of a running session, counted from now
-#[derive(Debug, Args)]
-#[command(after_help = EXTEND_HELP, override_usage = EXTEND_USAGE)]
-#[group(id = "limits", required = true, multiple = true, args = ["timeout", "idle"])]
-pub struct ExtendArgs {
-    /// Session id
-    pub session: String,
-    /// End it this long from now
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    pub timeout: Option<Millis>,
-    /// Ask after this long without output
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    pub idle: Option<Millis>,
-    #[command(flatten)]
-    pub agent: AgentArg,
     #[command(flatten)]
     pub json: JsonArg,
 }
@@ -568,7 +347,10 @@ pub enum ToolFormat {
 
 const COMPLETIONS_HELP: &str = "\
 Example:
-  abide completions bash > ~/.local/share/bash-completion/completions/abide";
+  abide completions bash > ~/.local/share/bash-completion/completions/abide
+
+With bash, zsh and fish, ids and names of sessions, timers and questions are completed too, if the
+daemon runs.";
 
 /// Print shell completions
 #[derive(Debug, Args)]
@@ -576,6 +358,14 @@ Example:
 pub struct CompletionsArgs {
     /// Shell
     pub shell: clap_complete::Shell,
+}
+
+/// Print the ids that complete the last word of a command line
+#[derive(Debug, Args)]
+pub struct CompleteArgs {
+    /// Words of the command line after `abide`, up to the cursor
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
 }
 
 /// Write the manual pages to a directory

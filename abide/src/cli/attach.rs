@@ -1,9 +1,9 @@
-//! `abide session attach`: connects a person's terminal to the terminal of a session, which others may
-//! use at the same time.
+//! `abide attach`: connects a person's terminal to the terminal of a session, which others may use at the same time.
+//! The session is shown on the alternate screen, so that the person's own screen comes back.
 
 use std::io::Write;
 
-use abide_core::Millis;
+use abide_core::{Millis, Mono};
 use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 use hyper::Method;
@@ -12,44 +12,48 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::AttachArgs;
-use super::check_id;
 use super::client::{Client, ClientError, ResponseStream};
 use super::error::{CliError, EXIT_ABIDE_ERROR};
+use super::ids;
 use super::reconnect::Reconnect;
 use super::run::input::{self, Source};
 use super::show::{self, errln};
 use crate::cli::terminal::{RawMode, Terminal};
 use crate::http::frame::Frame;
+use abide_engine::clock::{SystemClock, sleep_until};
 
 /// Key that detaches: Ctrl-].
 const DETACH_KEY: u8 = 0x1d;
 /// Capacity of the queue of key input on its way to the program.
 const KEY_QUEUE: usize = 1_024;
-/// Reverts terminal modes that a program may have set, and moves to a new line.
+/// Time for which the hint is shown, unless a key is pressed before.
+const HINT_TIME: u64 = 2_000;
+/// Switches to the alternate screen.
+const ENTER: &[u8] = b"\x1b[?1049h";
+/// Reverts terminal modes that a program may have set, and goes back to the main screen. That comes last, because some
+/// of the others move the cursor, and it restores it.
 const RESTORE: &[u8] =
-    b"\x1b[?1049l\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\
-    \x1b[?1003l\x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b(B\x0f\x1b[0m\r\n";
+    b"\x1b[r\x1b[?6l\x1b[?7h\x1b[4l\x1b[20l\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\x1b[?1003l\
+    \x1b[?1004l\x1b[?1005l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b(B\x0f\x1b[0m\x1b[?1049l";
 /// Clears the screen before the session's screen is drawn.
 const CLEAR: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
 
+/// Connects this terminal to the session until the person detaches or the session ends.
 pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> {
-    let id = check_id(&attach.session)?.to_owned();
     let terminal = Terminal::foreground().ok_or_else(|| {
         CliError::new("there is no terminal to attach to")
-            .next("run it at a terminal; `abide session read` and `screen` show a session anywhere")
+            .next("run it at a terminal; `abide logs` and `abide session screen` show a session anywhere")
             .code(EXIT_ABIDE_ERROR)
     })?;
+    let id = ids::session(&client, &attach.session).await?;
     let session = client.get(&format!("/v1/sessions/{id}")).await?;
     if session["status"] != json!("running") {
         return Err(CliError::new(format!("Session '{id}' has ended"))
-            .next(format!("`abide session read {id}` shows its output")));
+            .next(format!("`abide logs {id}` shows its output")));
     }
     if session["pty"] != json!(true) {
-        return Err(
-            CliError::new(format!("Session '{id}' has no terminal")).next(format!(
-                "`abide session read {id} --follow` shows its output"
-            )),
-        );
+        return Err(CliError::new(format!("Session '{id}' has no terminal"))
+            .next(format!("`abide logs {id} --follow` shows its output")));
     }
     let (keys, typed) = mpsc::channel(KEY_QUEUE);
     let raw = terminal.raw()?;
@@ -63,11 +67,13 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
         id,
         terminal,
         keys,
-        filter: TerminalFilter::new(attach.unfiltered),
+        filter: TerminalFilter::new(attach.unfiltered).on_alternate_screen(),
         resizes: !attach.keep_size,
         at: 0,
+        hint: None,
         _raw: raw,
     };
+    let _ = attachment.terminal.write(ENTER);
     let end = attachment.run().await;
     let _ = attachment.terminal.write(RESTORE);
     let (id, client) = (attachment.id.clone(), attachment.client.clone());
@@ -82,9 +88,7 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
     }
     match end {
         AttachEnd::Detached => {
-            errln!(
-                "[detached from {id}; it is still running. `abide session attach {id}` attaches again]"
-            )
+            errln!("[detached from {id}; it is still running. `abide attach {id}` attaches again]")
         }
         AttachEnd::Ended(facts) => errln!("{}", ending(&id, &facts)),
     }
@@ -95,6 +99,13 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
 enum AttachEnd {
     Detached,
     Ended(Value),
+}
+
+/// Reason why the output is no longer followed.
+enum FollowEnd {
+    Attach(AttachEnd),
+    /// The whole screen has to be drawn.
+    Redraw,
 }
 
 /// Signals: a change of the terminal's size, and those that end this program after the terminal is restored.
@@ -114,6 +125,13 @@ impl AttachSignals {
     }
 }
 
+/// Hint that is shown on entry.
+struct Hint {
+    until: Mono,
+    /// Bytes that draw the screen without it.
+    screen: Vec<u8>,
+}
+
 /// Attached terminal.
 struct Attachment {
     client: Client,
@@ -124,6 +142,8 @@ struct Attachment {
     /// Set if the session's terminal is resized to this one.
     resizes: bool,
     at: u64,
+    /// Hint in the last line, if it is shown. No output is drawn meanwhile.
+    hint: Option<Hint>,
     _raw: RawMode,
 }
 
@@ -131,7 +151,8 @@ impl Attachment {
     async fn run(&mut self) -> Result<AttachEnd, CliError> {
         let mut signals = AttachSignals::new()?;
         self.resize_session().await?;
-        self.draw_snapshot().await?;
+        let screen = self.draw_snapshot().await?;
+        self.draw_hint(screen);
         let mut reconnect = Reconnect::new();
         loop {
             let path = format!(
@@ -145,7 +166,8 @@ impl Attachment {
                 Err(error) => Err(error),
             };
             match followed {
-                Ok(end) => return Ok(end),
+                Ok(FollowEnd::Attach(end)) => return Ok(end),
+                Ok(FollowEnd::Redraw) => drop(self.draw_snapshot().await?),
                 Err(ClientError::Broken(_)) if reconnect.should_retry(self.at > before).await => {}
                 Err(error) => return Err(error.into()),
             }
@@ -157,15 +179,23 @@ impl Attachment {
         &mut self,
         answer: &mut ResponseStream,
         signals: &mut AttachSignals,
-    ) -> Result<AttachEnd, ClientError> {
+    ) -> Result<FollowEnd, ClientError> {
         let mut room = [0; 4 << 10];
+        let detached = || Ok(FollowEnd::Attach(AttachEnd::Detached));
         loop {
             tokio::select! {
-                frame = answer.frame() => match frame? {
-                    Some(Frame::Output(_, bytes)) => self.write_output(&bytes),
+                frame = answer.frame(), if self.hint.is_none() => match frame? {
+                    Some(Frame::Output(_, bytes)) => {
+                        self.write_output(&bytes);
+                        if self.filter.take_left_screen() {
+                            return Ok(FollowEnd::Redraw);
+                        }
+                    }
                     Some(Frame::Offset(offset)) => self.at = offset,
                     Some(Frame::Gap(bytes)) => self.at += bytes,
-                    Some(Frame::Ended(facts)) => return Ok(AttachEnd::Ended(facts)),
+                    Some(Frame::Ended(facts)) => {
+                        return Ok(FollowEnd::Attach(AttachEnd::Ended(facts)));
+                    }
                     Some(Frame::Time(_) | Frame::Accepted(_)) => {}
                     Some(Frame::Question(_) | Frame::Closed(_)) => {}
                     None => return Err(ClientError::Broken("in the middle".into())),
@@ -174,7 +204,7 @@ impl Attachment {
                     let typed = &room[..read.unwrap_or(0)];
                     // End of input: the terminal is gone.
                     if typed.is_empty() {
-                        return Ok(AttachEnd::Detached);
+                        return detached();
                     }
                     let detach = typed.iter().position(|key| *key == DETACH_KEY);
                     let typed = &typed[..detach.unwrap_or(typed.len())];
@@ -182,12 +212,16 @@ impl Attachment {
                         let _ = self.keys.send(Bytes::copy_from_slice(typed)).await;
                     }
                     if detach.is_some() {
-                        return Ok(AttachEnd::Detached);
+                        return detached();
                     }
+                    self.remove_hint();
                 },
+                () = sleep_until(&SystemClock, self.hint.as_ref().map(|hint| hint.until)) => {
+                    self.remove_hint();
+                }
                 _ = signals.resized.recv() => self.resize_session().await?,
-                _ = signals.term.recv() => return Ok(AttachEnd::Detached),
-                _ = signals.hang_up.recv() => return Ok(AttachEnd::Detached),
+                _ = signals.term.recv() => return detached(),
+                _ = signals.hang_up.recv() => return detached(),
             }
         }
     }
@@ -209,8 +243,29 @@ impl Attachment {
         Ok(())
     }
 
-    /// Draws a snapshot of the session's screen and sets the log offset to continue from.
-    async fn draw_snapshot(&mut self) -> Result<(), ClientError> {
+    /// Shows in the last line how to leave.
+    fn draw_hint(&mut self, screen: Vec<u8>) {
+        let (cols, rows) = self.terminal.size();
+        let text = format!(" attached to {}; Ctrl-] detaches ", self.id);
+        let text = show::truncate(&text, cols.into());
+        let hint = format!("\x1b7\x1b[{rows};1H\x1b[0;7m{text}\x1b[0m\x1b[K\x1b8");
+        let _ = self.terminal.write(hint.as_bytes());
+        self.hint = Some(Hint {
+            until: Mono(SystemClock.mono().0 + HINT_TIME),
+            screen,
+        });
+    }
+
+    fn remove_hint(&mut self) {
+        if let Some(hint) = self.hint.take() {
+            let _ = self.terminal.write(CLEAR);
+            let _ = self.terminal.write(&hint.screen);
+        }
+    }
+
+    /// Draws a snapshot of the session's screen and sets the log offset to continue from. Returns the bytes that were
+    /// drawn.
+    async fn draw_snapshot(&mut self) -> Result<Vec<u8>, ClientError> {
         let path = format!("/v1/sessions/{}/paint", self.id);
         let snapshot = self.client.get(&path).await?;
         let bytes = snapshot["paint"].as_str().unwrap_or_default().as_bytes();
@@ -218,7 +273,7 @@ impl Attachment {
         let shown = self.filter.pass(bytes);
         let _ = self.terminal.write(&shown);
         self.at = snapshot["offset"].as_u64().unwrap_or(0);
-        Ok(())
+        Ok(shown)
     }
 }
 

@@ -22,9 +22,12 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), CliError> {
         true => daemon_process::log_to_file(&paths),
         false => Ok(()),
     };
-    // The MCP library logs every step of every client at `info`; keep only its errors.
+    // `ABIDE_LOG=debug` shows the way of each call, session and timer. The MCP library logs every step of every client
+    // at `info`; keep only its errors.
+    let level = std::env::var("ABIDE_LOG").ok();
+    let level = level.and_then(|level| level.parse().ok());
     let worth = Targets::new()
-        .with_default(LevelFilter::INFO)
+        .with_default(level.unwrap_or(LevelFilter::INFO))
         .with_target("rmcp", LevelFilter::ERROR);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)

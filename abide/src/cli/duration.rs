@@ -45,10 +45,10 @@ pub fn parse(text: &str) -> Result<Millis, String> {
 /// Parses a duration or `never`.
 pub fn parse_limit(text: &str) -> Result<DurationLimit, String> {
     match text.trim() {
-        "never" | "0" | "0s" => Ok(DurationLimit::Never),
+        "never" => Ok(DurationLimit::Never),
         text => match parse(text) {
             Ok(duration) => Ok(DurationLimit::After(duration)),
-            Err(why) => Err(format!("{why}, or `never`")),
+            Err(why) => Err(format!("{why}, or `never` for no limit")),
         },
     }
 }
@@ -146,7 +146,8 @@ mod tests {
     #[test]
     fn limit_accepts_never() {
         assert_eq!(parse_limit("never"), Ok(DurationLimit::Never));
-        assert_eq!(parse_limit("0"), Ok(DurationLimit::Never));
+        // Zero could mean at once or never.
+        assert!(parse_limit("0").is_err_and(|why| why.contains("`never`")));
         assert_eq!(parse_limit("5s"), Ok(DurationLimit::After(Millis(5_000))));
         assert!(parse_limit("soon").is_err());
     }

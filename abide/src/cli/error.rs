@@ -71,11 +71,11 @@ impl From<ClientError> for CliError {
             ClientError::Refused { status, detail } => {
                 let error = match status {
                     // The same exit code as for a command line that cannot be parsed.
-                    StatusCode::BAD_REQUEST => CliError::new(detail).code(2),
+                    StatusCode::BAD_REQUEST => CliError::new(in_cli_words(&detail)).code(2),
                     _ => CliError::new(detail),
                 };
                 if status == StatusCode::NOT_FOUND && error.starts_with("Session") {
-                    return error.next("`abide session list --all` shows the sessions there are");
+                    return error.next("`abide ps --all` shows the sessions there are");
                 }
                 error
             }
@@ -89,9 +89,63 @@ impl From<ClientError> for CliError {
     }
 }
 
+/// Fields of requests, and the words of the command line for them.
+const CLI_WORDS: [(&str, &str); 18] = [
+    ("total_duration", "TIME"),
+    ("timeout_duration", "--standby"),
+    ("pause_duration", "TIME"),
+    ("inactivity_timeout", "--inactivity"),
+    ("session_id", "SESSION"),
+    ("timer_id", "TIMER"),
+    ("max_lines", "--max-lines"),
+    ("signal", "SIGNAL"),
+    ("pattern", "PATTERN"),
+    ("input", "TEXT"),
+    ("keys", "--key"),
+    ("for", "--for"),
+    ("cols", "--cols"),
+    ("rows", "--rows"),
+    ("context", "--context"),
+    ("timeout", "--timeout"),
+    ("idle", "--idle"),
+    ("until", "--until"),
+];
+
+/// Sentence of the daemon in which the fields of the request are named as on the command line.
+pub fn in_cli_words(sentence: &str) -> String {
+    let parts = sentence.split('`').enumerate().map(|(number, part)| {
+        let known = CLI_WORDS.iter().find(|(field, _)| *field == part);
+        match (number % 2, known, part.strip_prefix("until.")) {
+            (1, Some((_, word)), _) => (*word).to_owned(),
+            (1, None, Some(field)) => format!("`{field}` of --until"),
+            (1, None, None) => format!("`{part}`"),
+            _ => part.to_owned(),
+        }
+    });
+    parts.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_are_named_as_on_the_command_line() {
+        for (said, shown) in [
+            (
+                "`cols` must be 2 to 1000; got 0.",
+                "--cols must be 2 to 1000; got 0.",
+            ),
+            (
+                "`until.all[1].url` must be x",
+                "`all[1].url` of --until must be x",
+            ),
+            ("`cwd` must be `a`", "`cwd` must be `a`"),
+            ("no field", "no field"),
+        ] {
+            assert_eq!(in_cli_words(said), shown);
+        }
+    }
 
     #[test]
     fn control_sequences_are_removed_from_the_error() {

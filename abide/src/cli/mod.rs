@@ -5,12 +5,16 @@ mod answer;
 mod args;
 mod attach;
 mod call;
+mod complete;
 mod daemon;
 mod doctor;
 mod duration;
 pub(crate) mod error;
 mod hook;
+mod ids;
+mod layers;
 mod logs;
+mod manual;
 mod messages;
 mod open;
 mod policy;
@@ -30,13 +34,13 @@ mod terminal_session;
 mod timers;
 mod tools;
 mod top;
+mod usage;
 mod wait;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use serde_json::json;
 
@@ -52,11 +56,11 @@ pub fn main() -> ExitCode {
     let line = match Cli::try_parse() {
         Ok(line) => line,
         Err(error) => {
-            match unexpected_option(&error) {
+            match usage::sentence(&error) {
                 Some(sentence) => drop(writeln!(std::io::stderr(), "{sentence}")),
                 None => drop(error.print()),
             }
-            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+            return ExitCode::from(usage::exit_code(&error, std::env::args_os().nth(1)));
         }
     };
     match run_command(line.command) {
@@ -68,44 +72,16 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Error text for an unknown option, with the option that was probably meant.
-fn unexpected_option(error: &clap::Error) -> Option<String> {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return None;
-    }
-    let ContextValue::String(given) = error.get(ContextKind::InvalidArg)? else {
-        return None;
-    };
-    if !given.starts_with('-') {
-        return None;
-    }
-    let mut sentence = format!("unexpected option '{given}'");
-    if let Some(ContextValue::String(meant)) = error.get(ContextKind::SuggestedArg) {
-        sentence.push_str(&format!("; did you mean '{meant}'?"));
-    }
-    // Clap suggests `--` if a value would be accepted at this position.
-    if error.get(ContextKind::Suggested).is_some() {
-        sentence.push_str("\n  words after `--` are not treated as options");
-    }
-    if let Some(usage) = error.get(ContextKind::Usage) {
-        sentence.push_str(&format!("\n\n{usage}"));
-    }
-    let safe = abide_output::sanitizer::Sanitizer::default().clean(sentence.as_bytes());
-    Some(format!("error: {safe}"))
-}
-
 fn run_command(command: Command) -> Result<u8, CliError> {
     match command {
         Command::Tools(tools) => tools::print(tools.format),
         Command::Completions(completions) => {
-            let mut script = Vec::new();
-            clap_complete::generate(completions.shell, &mut Cli::command(), "abide", &mut script);
-            print(&script)?;
+            print(&complete::script(completions.shell, Cli::command()))?;
         }
+        Command::Complete(args) => complete::print(&paths()?, Cli::command(), &args.words),
         Command::Man(man) => {
             if let Some(dir) = man.dir {
-                std::fs::create_dir_all(&dir)?;
-                clap_mangen::generate_to(Cli::command(), &dir)?;
+                manual::write(&dir, Cli::command())?;
             } else {
                 outln!("{}", reference::commands(Cli::command()).trim_end());
             }
@@ -129,11 +105,17 @@ fn run_command(command: Command) -> Result<u8, CliError> {
             let agent = mcp.agent.name().unwrap_or_else(config::agent_from_env);
             daemon::mcp(&paths()?, &agent)?;
         }
+        Command::Sandbox(SandboxCommand::Layers(args)) => return layers::layers(&paths()?, args),
         Command::Run(_)
-        | Command::Sandbox(_)
+        | Command::Sandbox(SandboxCommand::Shell(_))
         | Command::Answer(_)
         | Command::Session(_)
+        | Command::Ps(_)
         | Command::Logs(_)
+        | Command::Attach(_)
+        | Command::Kill(_)
+        | Command::Rm(_)
+        | Command::Rerun(_)
         | Command::Timer(_)
         | Command::Wait(_)
         | Command::Messages(_)
@@ -174,7 +156,7 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
             Command::Session(SessionCommand::Start(start)) => {
                 terminal_session::start(client(start.agent.clone()), start).await
             }
-            Command::Session(SessionCommand::Attach(attach)) => {
+            Command::Attach(attach) | Command::Session(SessionCommand::Attach(attach)) => {
                 attach::attach(client(attach.agent.clone()), attach).await
             }
             Command::Session(SessionCommand::Send(send)) => {
@@ -192,10 +174,19 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
             Command::Session(SessionCommand::Signal(signal)) => {
                 terminal_session::signal(client(signal.agent.clone()), signal).await
             }
-            Command::Session(SessionCommand::List(list)) => {
+            Command::Ps(list) | Command::Session(SessionCommand::List(list)) => {
                 sessions::list(client(list.agent.clone()), list).await
             }
-            Command::Session(SessionCommand::Kill(kill)) => {
+            Command::Session(SessionCommand::Rename(rename)) => {
+                sessions::rename(client(rename.agent.clone()), rename).await
+            }
+            Command::Rm(remove) | Command::Session(SessionCommand::Rm(remove)) => {
+                sessions::remove(person(), remove).await
+            }
+            Command::Rerun(again) | Command::Session(SessionCommand::Rerun(again)) => {
+                run::rerun::rerun(person(), again).await
+            }
+            Command::Kill(kill) | Command::Session(SessionCommand::Kill(kill)) => {
                 sessions::kill(client(kill.agent.clone()), kill).await
             }
             Command::Session(SessionCommand::Extend(extend)) => {
@@ -212,7 +203,8 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
                     .or_else(|| Some(config::agent_from_env()));
                 call::call(Client::new(paths.clone(), agent), call).await
             }
-            Command::Setup(_)
+            Command::Sandbox(SandboxCommand::Layers(_))
+            | Command::Setup(_)
             | Command::Policy(_)
             | Command::Audit(_)
             | Command::Doctor(_)
@@ -222,6 +214,7 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
             | Command::Tools(_)
             | Command::Schema(_)
             | Command::Completions(_)
+            | Command::Complete(_)
             | Command::Man(_)
             | Command::Version(_) => {
                 unreachable!("`run_command` carries these out without a daemon")
@@ -260,7 +253,7 @@ fn check_id(id: &str) -> Result<&str, CliError> {
     }
     let shown = abide_output::printable::one_line(id);
     Err(CliError::new(format!("'{shown}' is not a valid id"))
-        .next("ids look like session_k3v9x2bc; `abide session list --all` shows them"))
+        .next("ids look like message_k3v9x2bc; `abide messages` shows them"))
 }
 
 /// Agent of an `abide mcp` command line in its simple form; `None`: the full parser must read it.

@@ -4,20 +4,21 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use abide_api::{PolicyDecision, PolicyRemoved, cli};
 use abide_core::Agent;
 use abide_core::policy::{Action, Choice, Rule, Source};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::Paths;
 use abide_engine::policy::audit::AuditLog;
-use abide_engine::policy::{JudgedCommand, Judgement, PolicyStore};
+use abide_engine::policy::{Judgement, PolicyStore};
 use abide_engine::timestamp;
 use abide_output::printable::one_line;
 use abide_session::folder;
-use serde_json::{Value, json};
 
 use super::args::{AuditArgs, PolicyCommand, PolicyReplayArgs, PolicyTestArgs};
 use super::error::CliError;
 use super::show::{self, outln};
+use crate::tools::rules;
 
 /// Most entries of the audit log that are printed.
 const MAX_ENTRIES: usize = 100_000;
@@ -28,13 +29,16 @@ pub fn policy(paths: &Paths, command: PolicyCommand) -> Result<u8, CliError> {
         PolicyCommand::List(list) => list_rules(&store, list.json),
         PolicyCommand::Test(test) => test_command(&store, &test),
         PolicyCommand::Remove(remove) => {
-            if !store.remove(&remove.name)? {
+            let audit = AuditLog::new(paths.audit());
+            if !rules::remove(&store, &audit, &remove.name)? {
                 let shown = one_line(&remove.name);
                 return Err(CliError::new(format!("no rule of \"always\" is called '{shown}'"))
                     .next("rules of the configuration are removed there; `abide policy list` shows all"));
             }
             match remove.json.json {
-                true => show::json(&json!({"removed": remove.name})),
+                true => show::typed(&PolicyRemoved {
+                    removed: remove.name,
+                }),
                 false => outln!("Removed."),
             }
             Ok(0)
@@ -49,17 +53,15 @@ fn broken(fault: impl std::fmt::Display) -> CliError {
 }
 
 fn list_rules(store: &PolicyStore, json: super::args::JsonArg) -> Result<u8, CliError> {
-    let policy = store.policy().map_err(broken)?;
+    let listed = rules::rules(store);
+    if let Some(error) = &listed.error {
+        return Err(broken(error));
+    }
     if json.json {
-        let rules: Vec<Value> = policy.rules.iter().map(rule_fields).collect();
-        show::json(&json!({
-            "otherwise": policy.otherwise.as_str(),
-            "unparsed": policy.unparsed.as_str(),
-            "rules": rules,
-            "always_file": store.remembered_file().display().to_string(),
-        }));
+        show::typed(&listed);
         return Ok(0);
     }
+    let policy = store.policy().map_err(broken)?;
     for rule in &policy.rules {
         let with = match rule.with.is_empty() {
             true => String::new(),
@@ -99,20 +101,6 @@ fn source(rule: &Rule) -> &'static str {
     }
 }
 
-fn rule_fields(rule: &Rule) -> Value {
-    json!({
-        "name": rule.name,
-        "source": source(rule),
-        "run": rule.run,
-        "with": rule.with,
-        "do": rule.action.as_str(),
-        "why": rule.why,
-        "instead": rule.instead,
-        "agent": rule.agent,
-        "folder": rule.folders.first(),
-    })
-}
-
 fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliError> {
     let here = std::env::current_dir()?;
     let folder = test
@@ -134,9 +122,9 @@ fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliErr
             .unwrap_or_else(|| "default".into())
             .into(),
     );
-    let judged = judge(store, &agent, &folder, &command)?;
+    let judged = rules::test(store, &agent, &folder, &command).map_err(broken)?;
     if test.json.json {
-        show::json(&judged_fields(&command, &judged));
+        show::typed(&rules::tested(&command, &judged));
     } else {
         print_judged(&judged);
     }
@@ -153,42 +141,6 @@ fn quoted(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
-}
-
-fn judge(
-    store: &PolicyStore,
-    agent: &Agent,
-    folder: &Path,
-    command: &str,
-) -> Result<Judgement, CliError> {
-    let judged = store.judge(JudgedCommand {
-        agent,
-        conversation: None,
-        folder,
-        workspace: folder,
-        command,
-    });
-    judged.map_err(broken)
-}
-
-fn judged_fields(command: &str, judged: &Judgement) -> Value {
-    let reason = judged.decision.reason.as_ref();
-    let parts = judged.decision.parts.iter().map(|part| {
-        json!({
-            "command": part.command,
-            "decision": part.action.as_str(),
-            "rule": part.reason.as_ref().map(|reason| &reason.name),
-        })
-    });
-    let answers = judged.offers.iter().map(|offer| offer.choice.as_str());
-    json!({
-        "command": command,
-        "decision": judged.decision.action.as_str(),
-        "rule": reason.map(|reason| &reason.name),
-        "why": reason.map(|reason| &reason.why),
-        "parts": parts.collect::<Vec<_>>(),
-        "answers": answers.collect::<Vec<_>>(),
-    })
 }
 
 fn print_judged(judged: &Judgement) {
@@ -235,30 +187,40 @@ fn replay_sessions(
     for meta in &metas {
         let command = String::from_utf8_lossy(&meta.command).into_owned();
         let folder = Path::new(std::ffi::OsStr::from_bytes(&meta.cwd));
-        let judged = judge(store, &Agent(meta.agent.as_str().into()), folder, &command)?;
+        let agent = Agent(meta.agent.as_str().into());
+        let judged = rules::test(store, &agent, folder, &command).map_err(broken)?;
         let action = judged.decision.action;
         counts[action as usize] += 1;
         if action != Action::Allow {
-            let mut fields = judged_fields(&command, &judged);
-            fields["session_id"] = json!(meta.session);
-            fields["agent"] = json!(meta.agent);
-            shown.push(fields);
+            shown.push(cli::PolicyReplayed {
+                tested: rules::tested(&command, &judged),
+                session_id: meta.session.clone(),
+                agent: meta.agent.clone(),
+            });
         }
     }
     let [allowed, asked, denied] = counts;
     if replay.json.json {
-        show::json(&json!({
-            "sessions": metas.len(), "allow": allowed, "ask": asked, "deny": denied, "decisions": shown,
-        }));
+        show::typed(&cli::PolicyReplay {
+            sessions: metas.len(),
+            allow: allowed,
+            ask: asked,
+            deny: denied,
+            decisions: shown,
+        });
         return Ok(0);
     }
-    for fields in &shown {
-        let text = |name: &str| one_line(fields[name].as_str().unwrap_or_default());
+    for cli::PolicyReplayed { tested, .. } in &shown {
+        let decision = match tested.decision {
+            PolicyDecision::Allow => "allow",
+            PolicyDecision::Ask => "ask",
+            PolicyDecision::Deny => "deny",
+        };
+        let why = tested.why.as_deref().unwrap_or_default();
         outln!(
-            "{:5} {}  ({})",
-            text("decision"),
-            text("command"),
-            text("why")
+            "{decision:5} {}  ({})",
+            one_line(&tested.command),
+            one_line(why)
         );
     }
     outln!(
@@ -269,11 +231,18 @@ fn replay_sessions(
 }
 
 pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
+    if args.verify {
+        return verify(paths, args.json.json);
+    }
     let now = SystemClock.now().wall.0;
     let since = args.since.map_or(0, |span| now.saturating_sub(span.0));
-    for entry in AuditLog::new(paths.audit()).read(since, MAX_ENTRIES) {
+    let entries = AuditLog::new(paths.audit()).read(since, MAX_ENTRIES);
+    if entries.is_empty() && !args.json.json {
+        outln!("No decisions are recorded.");
+    }
+    for entry in entries {
         if args.json.json {
-            let line = serde_json::to_string(&entry).unwrap_or_default();
+            let line = serde_json::to_string(&rules::audit_line(entry)).unwrap_or_default();
             super::print(format!("{line}\n").as_bytes())?;
             continue;
         }
@@ -283,13 +252,53 @@ pub fn audit(paths: &Paths, args: &AuditArgs) -> Result<u8, CliError> {
         let why = entry
             .why
             .map_or_else(String::new, |why| format!("  ({})", one_line(&why)));
+        let connection = (entry.commands.iter())
+            .find(|command| command.starts_with("connect to "))
+            .map_or_else(String::new, |command| format!(" {}", one_line(command)));
+        let about = match entry.command.is_empty() {
+            true => format!("rule {}", one_line(&entry.rule.unwrap_or_default())),
+            false => format!("{}: {}", one_line(&entry.agent), one_line(&entry.command)),
+        };
         outln!(
-            "{} {:8}{answer} {}: {}{why}",
+            "{} {:8}{answer}{connection} {about}{why}",
             timestamp::rfc3339(entry.at),
             entry.event,
-            one_line(&entry.agent),
-            one_line(&entry.command)
         );
     }
+    Ok(0)
+}
+
+fn verify(paths: &Paths, json: bool) -> Result<u8, CliError> {
+    let found = rules::verify(&AuditLog::new(paths.audit()));
+    let code = u8::from(!found.intact);
+    if json {
+        show::typed(&found);
+        return Ok(code);
+    }
+    if let Some(error) = found.error {
+        return Err(
+            CliError::new(format!("the audit log is not intact: {error}"))
+                .next(format!("the files are in {}", paths.audit().display())),
+        );
+    }
+    let Some((last, since)) = found.last.zip(found.since) else {
+        outln!("The audit log is empty.");
+        return Ok(0);
+    };
+    outln!(
+        "The audit log is intact: {} lines since {}.",
+        found.lines,
+        timestamp::rfc3339(since)
+    );
+    if found.interrupted > 0 {
+        outln!(
+            "The writing of {} of them was interrupted.",
+            found.interrupted
+        );
+    }
+    outln!("Hash of the last line: {last}");
+    outln!(
+        "Lines that were removed from the end do not show, unless you compare this hash with one that you noted."
+    );
     Ok(0)
 }

@@ -1,5 +1,7 @@
 //! Question at a terminal, on its own lines. Only input typed after the question was shown counts as an answer.
 
+use std::io::{IsTerminal, Write};
+
 use anstyle::Style;
 use serde_json::Value;
 
@@ -30,7 +32,7 @@ pub struct Prompt {
     eof_count: u32,
     /// Line at which the person answers.
     ask: String,
-    /// The question is about a command that was not started: only explicit words are a yes.
+    /// Only explicit words are a yes.
     explicit: bool,
 }
 
@@ -50,7 +52,7 @@ impl Prompt {
             typed: Vec::new(),
             eof_count: 0,
             ask: ask_line(facts, raw_keys),
-            explicit: facts["about"] == "command",
+            explicit: needs_words(facts),
         };
         let (question, rest) = text.split_once('\n').unwrap_or((text, ""));
         // Bold, to stand out from the command's output.
@@ -138,10 +140,28 @@ impl Prompt {
     }
 }
 
+/// Asks a person for a yes at the terminal. `None`: there is no terminal to ask at.
+pub fn confirm(ask: &str) -> Option<bool> {
+    let (stdin, stderr) = (std::io::stdin(), std::io::stderr());
+    if !stdin.is_terminal() || !stderr.is_terminal() {
+        return None;
+    }
+    let _ = write!(stderr.lock(), "{ask} [y/N] ");
+    let mut line = String::new();
+    let _ = stdin.read_line(&mut line);
+    let answer = line.trim().to_lowercase();
+    Some(matches!(answer.as_str(), "y" | "yes"))
+}
+
+/// True if the question is about a held command or a connection of a sandbox: a yes permits something.
+pub(super) fn needs_words(question: &Value) -> bool {
+    matches!(question["about"].as_str(), Some("command" | "connection"))
+}
+
 /// Line at which the person answers, with the rules that an answer would write.
 fn ask_line(facts: &Value, raw_keys: bool) -> String {
     let offers = facts["held"]["answers"].as_array();
-    let Some(offers) = offers.filter(|_| facts["about"] == "command") else {
+    let Some(offers) = offers.filter(|_| needs_words(facts)) else {
         return ASK.to_owned();
     };
     if raw_keys {
@@ -205,5 +225,23 @@ mod tests {
         assert_eq!(parse_line(b"\xff\n"), None);
         assert_eq!(parse_key(b'x'), None);
         assert_eq!(parse_key(3), Some(PromptAnswer::Interrupt));
+    }
+
+    #[test]
+    fn enter_permits_no_connection_and_no_command() {
+        use serde_json::json;
+        for about in ["command", "connection"] {
+            let answers = json!([{"answer": "once"}, {"answer": "no"}]);
+            let facts = json!({"about": about, "held": {"answers": answers}});
+            assert!(needs_words(&facts));
+            assert_eq!(
+                ask_line(&facts, false),
+                "Answer: once, no, or no, because …: "
+            );
+            assert_eq!(ask_line(&facts, true), "Allow it once? [y/n] ");
+        }
+        assert!(!needs_words(&json!({"about": "idle"})));
+        assert_eq!(parse_words(b"\n"), None);
+        assert_eq!(parse_words(b"n\n"), Some(PromptAnswer::No));
     }
 }

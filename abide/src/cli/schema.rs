@@ -4,7 +4,8 @@
 
 use abide_api::schema::{printed, tool_output, with_is_error};
 use abide_api::{
-    Link, Message, Session, Status, TerminalSessionResult, TimerDetails, TimerStats, Waited, cli,
+    Link, Message, PolicyRemoved, PolicyRules, PolicyTested, Session, Status,
+    TerminalSessionResult, TimerDetails, TimerStats, Waited, cli,
 };
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
@@ -17,9 +18,14 @@ use super::show::{self, outln};
 type Schema = fn() -> Value;
 
 /// Commands with `--json`, and the type that each prints.
-const COMMANDS: [(&str, Schema); 39] = [
+const COMMANDS: [(&str, Schema); 48] = [
     ("run", printed::<cli::Run>),
     ("answer", printed::<cli::Answer>),
+    ("ps", printed::<cli::SessionList>),
+    ("attach", printed::<cli::Attached>),
+    ("kill", printed::<Session>),
+    ("rm", printed::<Session>),
+    ("rerun", printed::<cli::Run>),
     ("session start", action),
     ("session list", printed::<cli::SessionList>),
     ("session attach", printed::<cli::Attached>),
@@ -30,7 +36,10 @@ const COMMANDS: [(&str, Schema); 39] = [
     ("session extend", printed::<Session>),
     ("session resize", action),
     ("session signal", action),
+    ("session rename", printed::<Session>),
     ("session kill", printed::<Session>),
+    ("session rm", printed::<Session>),
+    ("session rerun", printed::<cli::Run>),
     ("logs", lines::<cli::OutputLine>),
     ("timer start", printed::<TimerDetails>),
     ("timer read", printed::<cli::TimerRead>),
@@ -44,23 +53,24 @@ const COMMANDS: [(&str, Schema); 39] = [
     ("wait", printed::<Waited>),
     ("messages", printed::<cli::Messages>),
     ("messages resend", printed::<Message>),
-    ("policy list", printed::<cli::PolicyList>),
-    ("policy test", printed::<cli::PolicyTested>),
-    ("policy remove", printed::<cli::PolicyRemoved>),
+    ("policy list", printed::<PolicyRules>),
+    ("policy test", printed::<PolicyTested>),
+    ("policy remove", printed::<PolicyRemoved>),
     ("policy replay", printed::<cli::PolicyReplay>),
-    ("audit", lines::<cli::AuditLine>),
+    ("audit", lines::<cli::Audit>),
     ("call", printed::<cli::Called>),
+    ("sandbox layers", printed::<cli::Layers>),
     ("open", printed::<Link>),
     ("status", printed::<Status>),
     ("top", printed::<cli::Top>),
     ("setup", printed::<cli::Setup>),
-    ("doctor", printed::<cli::Doctor>),
+    ("doctor", printed::<cli::DoctorOutput>),
     ("stop", printed::<cli::Stopped>),
     ("version", printed::<cli::Version>),
 ];
 
 /// Commands without `--json`, and the reason.
-const PLAIN: [(&str, &str); 7] = [
+const PLAIN: [(&str, &str); 8] = [
     ("sandbox shell", "it is a shell for a person"),
     (
         "serve",
@@ -70,6 +80,7 @@ const PLAIN: [(&str, &str); 7] = [
     ("tools", "what it prints is described by its `--format`"),
     ("schema", "what it prints are JSON Schemas themselves"),
     ("completions", "it prints a script for a shell"),
+    ("complete", "shells read what it prints"),
     ("man", "it prints and writes pages for people"),
 ];
 

@@ -1,12 +1,15 @@
-//! `abide session list`, `kill` and `extend`: list sessions, end them, change their limits.
+//! `abide ps`, `kill`, `rm`, `session rename` and `session extend`: list sessions, end and delete them, change their
+//! names and limits.
 
-use abide_core::Millis;
+use abide_core::{Millis, SessionName};
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::args::{ExtendArgs, KillArgs, ListArgs};
+use super::args::{ExtendArgs, KillArgs, ListArgs, RemoveArgs, RenameArgs};
 use super::client::Client;
 use super::error::CliError;
+use super::ids;
+use super::prompt;
 use super::show::{self, Row, outln};
 use abide_engine::clock::{Clock, SystemClock};
 
@@ -39,12 +42,25 @@ pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
     } else {
         let now = SystemClock.now().wall.0;
         let rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
-        show::table(
-            &["SESSION", "STATE", "AGE", "QUIET", "AGENT", "COMMAND"],
-            &rows,
-        );
+        let named = sessions.iter().any(|session| session["name"].is_string());
+        print_rows(rows, named);
     }
     Ok(0)
+}
+
+/// Column of the names in a row.
+const NAME: usize = 1;
+
+/// Prints the table. The column of the names is left out if no session has one.
+fn print_rows(mut rows: Vec<Row>, named: bool) {
+    let mut head = vec![
+        "SESSION", "NAME", "STATE", "AGE", "QUIET", "AGENT", "COMMAND",
+    ];
+    if !named {
+        head.remove(NAME);
+        rows.iter_mut().for_each(|row| drop(row.remove(NAME)));
+    }
+    show::table(&head, &rows);
 }
 
 fn row(session: &Value, now: u64) -> Row {
@@ -61,6 +77,7 @@ fn row(session: &Value, now: u64) -> Row {
     };
     vec![
         (text("session_id"), anstyle::Style::new()),
+        (text("name"), show::HEADING),
         (state, colour),
         (show::ago(now, moment("created_at")), anstyle::Style::new()),
         (quiet, anstyle::Style::new()),
@@ -89,12 +106,13 @@ fn state(session: &Value) -> (String, anstyle::Style) {
 }
 
 pub async fn kill(client: Client, kill: KillArgs) -> Result<u8, CliError> {
-    let path = format!("/v1/sessions/{}/kill", super::check_id(&kill.session)?);
+    let id = ids::session(&client, &kill.session).await?;
+    let path = format!("/v1/sessions/{id}/kill");
     let session = client.post_retrying(&path, &json!({})).await?;
     if kill.json.json {
         show::json(&session);
     } else {
-        outln!("{}", killed(&kill.session, &session));
+        outln!("{}", killed(&id, &session));
     }
     Ok(0)
 }
@@ -109,8 +127,58 @@ pub(super) fn killed(id: &str, session: &Value) -> String {
     }
 }
 
+pub async fn rename(client: Client, rename: RenameArgs) -> Result<u8, CliError> {
+    let id = ids::session(&client, &rename.session).await?;
+    let path = format!("/v1/sessions/{id}/rename");
+    let name = rename.name.as_ref().map(SessionName::as_str);
+    let session = client.post_retrying(&path, &json!({"name": name})).await?;
+    match name {
+        _ if rename.json.json => show::json(&session),
+        Some(name) => outln!("{id} is now called {name}."),
+        None => outln!("{id} has no name now."),
+    }
+    Ok(0)
+}
+
+pub async fn remove(client: Client, remove: RemoveArgs) -> Result<u8, CliError> {
+    let id = ids::session(&client, &remove.session).await?;
+    let session = client.get(&format!("/v1/sessions/{id}")).await?;
+    if session["status"] == "running" {
+        return Err(CliError::new(format!("Session '{id}' is still running"))
+            .next(format!("`abide kill {id}` ends it; then it can be deleted")));
+    }
+    if !remove.yes {
+        let command = one_line(session["command"].as_str().unwrap_or_default());
+        let bytes = session["bytes_total"].as_u64().unwrap_or(0);
+        let ask = format!("Delete {id} ({command}) and its log of {bytes} bytes?");
+        match prompt::confirm(&ask) {
+            None => {
+                return Err(
+                    CliError::new("there is no terminal to ask at; nothing was deleted")
+                        .next("--yes deletes it without asking")
+                        .code(2),
+                );
+            }
+            Some(false) => {
+                outln!("Nothing was deleted.");
+                return Ok(1);
+            }
+            Some(true) => {}
+        }
+    }
+    let path = format!("/v1/sessions/{id}/delete");
+    let deleted = client.post(&path, &json!({})).await?;
+    if remove.json.json {
+        show::json(&deleted);
+    } else {
+        outln!("{id} and its log are deleted.");
+    }
+    Ok(0)
+}
+
 pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> {
-    let path = format!("/v1/sessions/{}/extend", super::check_id(&extend.session)?);
+    let id = ids::session(&client, &extend.session).await?;
+    let path = format!("/v1/sessions/{id}/extend");
     let seconds = |span: Option<Millis>| span.map(|span| span.0 as f64 / 1_000.0);
     let body = json!({"timeout": seconds(extend.timeout), "idle": seconds(extend.idle)});
     let session = client.post_retrying(&path, &body).await?;
@@ -119,13 +187,10 @@ pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> 
         return Ok(0);
     }
     if let Some(timeout) = extend.timeout {
-        outln!("{} ends in {timeout} at the latest.", extend.session);
+        outln!("{id} ends in {timeout} at the latest.");
     }
     if let Some(idle) = extend.idle {
-        outln!(
-            "{}: you will be asked after {idle} without output.",
-            extend.session
-        );
+        outln!("{id}: you will be asked after {idle} without output.");
     }
     Ok(0)
 }

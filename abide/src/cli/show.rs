@@ -64,6 +64,23 @@ pub fn json(value: &Value) {
     }
 }
 
+/// Number of bytes for people, such as `1.5 MiB`.
+pub fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    let mut amount = count as f64 / 1_024.0;
+    let mut unit = 0;
+    while amount >= 1_024.0 && unit + 1 < units.len() {
+        amount /= 1_024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", units[unit])
+}
+
+/// Prints a public type as JSON.
+pub fn typed(value: &impl serde::Serialize) {
+    json(&serde_json::to_value(value).unwrap_or_default());
+}
+
 /// JSON in which DEL and the C1 control characters are escaped: JSON allows them, but a terminal would
 /// interpret them.
 fn escape_controls(json: &str) -> String {

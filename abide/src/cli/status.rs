@@ -47,6 +47,7 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
             },
         ),
         ("http", http(&status["http"])),
+        ("settings", settings(&status["configuration"], now)),
         (
             "state",
             status["places"]["state"]
@@ -67,6 +68,13 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
             one_line(trouble)
         );
     }
+    if let Some(trouble) = status["configuration"]["trouble"].as_str() {
+        let bad = show::BAD;
+        outln!(
+            "\n{bad}{}{bad:#}\nThe former configuration stays in force.",
+            one_line(trouble)
+        );
+    }
     if number(&status["questions"]["open"]) > 0 {
         outln!("\n`abide answer` shows the questions.");
     }
@@ -81,6 +89,22 @@ fn sessions(counts: &serde_json::Value) -> String {
     match count("background") {
         0 => format!("{running} running, {ended} ended"),
         left => format!("{running} running, {left} in the background, {ended} ended"),
+    }
+}
+
+/// Age of the configuration in force, and what of its file is not.
+fn settings(configuration: &serde_json::Value, now: u64) -> String {
+    let read_at = configuration["read_at"].as_u64().unwrap_or(now);
+    let later = configuration["at_next_start"].as_array();
+    let later: Vec<&str> = later
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str())
+        .collect();
+    let read = format!("read {} ago", show::ago(now, read_at));
+    match later.is_empty() {
+        true => read,
+        false => format!("{read}; after `abide stop`: {}", later.join(", ")),
     }
 }
 

@@ -6,21 +6,21 @@ use serde_json::{Map, Value, json};
 use super::args::{ResizeArgs, ScreenArgs, SearchArgs, SendArgs, SignalArgs, StartArgs};
 use super::client::Client;
 use super::duration::DurationLimit;
-use super::error::CliError;
+use super::error::{CliError, in_cli_words};
 use super::show::{self, outln};
-use super::{check_id, run};
-use crate::http::headers::INHERITED_LIMITS_HEADER;
+use super::{ids, run};
+use crate::http::headers::{INHERITED_LIMITS_HEADER, SESSION_NAME_HEADER};
 use crate::http::run_request::OsText;
 use abide_engine::config;
 
-/// Calls the tool; an error result becomes a [`Trouble`].
+/// Calls the tool; an error result becomes an error of the command.
 async fn call(client: &Client, arguments: Value) -> Result<Value, CliError> {
     let result = client
         .post_once("/v1/tools/terminal_session", &arguments)
         .await?;
     if result["is_error"] == json!(true) {
         let sentence = result["text"].as_str().unwrap_or("it failed").to_owned();
-        return Err(CliError::new(sentence));
+        return Err(CliError::new(in_cli_words(&sentence)));
     }
     Ok(result)
 }
@@ -69,13 +69,18 @@ pub async fn start(client: Client, start: StartArgs) -> Result<u8, CliError> {
         "inactivity_timeout": inactivity,
     });
     let client = client.with_header(INHERITED_LIMITS_HEADER, &run::inherited_limits());
+    let client = match &start.name {
+        Some(name) => client.with_header(SESSION_NAME_HEADER, &name.as_str()),
+        None => client,
+    };
     show(client, arguments, start.json.json).await
 }
 
 pub async fn send(client: Client, send: SendArgs) -> Result<u8, CliError> {
+    let id = ids::session(&client, &send.session).await?;
     let arguments = json!({
         "action": "send_input",
-        "session_id": check_id(&send.session)?,
+        "session_id": id,
         "input": send.text,
         "keys": send.keys,
     });
@@ -83,15 +88,17 @@ pub async fn send(client: Client, send: SendArgs) -> Result<u8, CliError> {
 }
 
 pub async fn screen(client: Client, screen: ScreenArgs) -> Result<u8, CliError> {
-    let arguments = json!({"action": "screen", "session_id": check_id(&screen.session)?});
+    let id = ids::session(&client, &screen.session).await?;
+    let arguments = json!({"action": "screen", "session_id": id});
     show(client, arguments, screen.json.json).await
 }
 
 /// Searches a session. The exit code is that of grep: 0 with matches, 1 without.
 pub async fn search(client: Client, search: SearchArgs) -> Result<u8, CliError> {
+    let id = ids::session(&client, &search.session).await?;
     let arguments = json!({
         "action": "search",
-        "session_id": check_id(&search.session)?,
+        "session_id": id,
         "pattern": search.pattern,
         "context": search.context,
         "max_lines": search.max_lines,
@@ -106,9 +113,10 @@ pub async fn search(client: Client, search: SearchArgs) -> Result<u8, CliError> 
 }
 
 pub async fn resize(client: Client, resize: ResizeArgs) -> Result<u8, CliError> {
+    let id = ids::session(&client, &resize.session).await?;
     let arguments = json!({
         "action": "resize",
-        "session_id": check_id(&resize.session)?,
+        "session_id": id,
         "cols": resize.cols,
         "rows": resize.rows,
     });
@@ -116,13 +124,14 @@ pub async fn resize(client: Client, resize: ResizeArgs) -> Result<u8, CliError> 
 }
 
 pub async fn signal(client: Client, signal: SignalArgs) -> Result<u8, CliError> {
+    let id = ids::session(&client, &signal.session).await?;
     let given = signal
         .signal
         .parse::<i32>()
         .map_or_else(|_| json!(signal.signal), Value::from);
     let arguments = json!({
         "action": "signal",
-        "session_id": check_id(&signal.session)?,
+        "session_id": id,
         "signal": given,
     });
     show(client, arguments, signal.json.json).await

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::args::{self, TimerActionArgs, TimerCommand, TimerStartArgs};
 use super::client::{Client, ClientError};
 use super::error::CliError;
+use super::ids;
 use super::reconnect::Reconnect;
 use super::show::{self, Row, outln};
 use super::wait::{ProgressBar, with_file_state};
@@ -24,8 +25,9 @@ pub async fn timer(
         TimerCommand::Start(new) => start(client(new.agent.clone()), new).await,
         TimerCommand::Read(read) => match read.timer {
             Some(timer) => {
-                let path = format!("/v1/timers/{}", super::check_id(&timer)?);
-                let timer = client(read.agent).get(&path).await?;
+                let client = client(read.agent);
+                let id = ids::timer(&client, &timer).await?;
+                let timer = client.get(&format!("/v1/timers/{id}")).await?;
                 print_timer(&timer, read.json.json);
                 Ok(0)
             }
@@ -155,7 +157,8 @@ async fn timer_action(
     args: TimerActionArgs,
     mut body: Value,
 ) -> Result<u8, CliError> {
-    let path = format!("/v1/timers/{}/{act}", super::check_id(&args.timer)?);
+    let id = ids::timer(&client, &args.timer).await?;
+    let path = format!("/v1/timers/{id}/{act}");
     body["reason"] = json!(args.reason);
     let timer = client.post_once(&path, &body).await?;
     print_timer(&timer, args.json.json);

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::args::WaitArgs;
 use super::client::{Client, ClientError};
 use super::error::CliError;
+use super::ids;
 use super::reconnect::Reconnect;
 use super::show::{self, errln, outln};
 use crate::cli::terminal::size_of;
@@ -19,7 +20,10 @@ use crate::http::headers::{FILES_HEADER, FilesBefore};
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::probe::Fingerprint;
 
-pub async fn wait(client: Client, wait: WaitArgs) -> Result<u8, CliError> {
+pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
+    if let Some(session) = &mut wait.session {
+        *session = ids::session(&client, session).await?;
+    }
     let until = condition(&wait)?;
     let purpose = describe(&until);
     let client = with_file_state(client, &until);
@@ -29,7 +33,8 @@ pub async fn wait(client: Client, wait: WaitArgs) -> Result<u8, CliError> {
         standby: None,
         purpose,
     };
-    let result = bar.show_during(waiting).await?;
+    let result = bar.show_during(waiting).await;
+    let result = result.map_err(|error| with_options(error, wait.until.is_some()))?;
     let met = result["held"] == true;
     if wait.json.json {
         show::json(&result);
@@ -47,6 +52,28 @@ pub async fn wait(client: Client, wait: WaitArgs) -> Result<u8, CliError> {
         }
     }
     Ok(u8::from(!met))
+}
+
+/// Error in which the parts of the condition are named as the options that gave them, unless JSON gave some.
+fn with_options(error: ClientError, has_json: bool) -> ClientError {
+    match error {
+        ClientError::Refused { status, detail } if !has_json => {
+            let parts = detail.split('`').enumerate().map(|(number, part)| {
+                let field = part.strip_prefix("until.").map(|path| {
+                    let last = path.rsplit('.').next();
+                    last.unwrap_or(path)
+                });
+                match (number % 2, field) {
+                    (1, Some(field)) => format!("--{field}"),
+                    (1, None) => format!("`{part}`"),
+                    _ => part.to_owned(),
+                }
+            });
+            let detail = parts.collect();
+            ClientError::Refused { status, detail }
+        }
+        other => other,
+    }
 }
 
 /// Text with every line made safe to print.

@@ -12,6 +12,8 @@ use abide_engine::socket;
 /// Read and write time-out. It is long, so that a slow machine or disk does not make a healthy daemon
 /// look dead.
 const IO_TIMEOUT: Duration = Duration::from_secs(30);
+/// Read and write time-out of a completion, for which a person waits.
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest response that is read, in bytes.
 const RESPONSE_LIMIT: u64 = 1 << 20;
 
@@ -30,15 +32,25 @@ pub fn daemon_status(path: &Path) -> io::Result<Value> {
     Ok(serde_json::from_slice(&body)?)
 }
 
+/// Ids that the daemon at this socket knows. Meant for completions: a daemon that does not answer soon is not waited for.
+pub fn known_ids(path: &Path, query: &str) -> io::Result<Value> {
+    let body = request_within(path, &format!("GET /v1/ids?{query}"), COMPLETION_TIMEOUT)?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
 /// Asks the daemon at this socket to stop. Sessions continue.
 pub fn stop_daemon(path: &Path) -> io::Result<()> {
     request(path, "POST /v1/stop").map(drop)
 }
 
 fn request(path: &Path, what: &str) -> io::Result<Vec<u8>> {
+    request_within(path, what, IO_TIMEOUT)
+}
+
+fn request_within(path: &Path, what: &str, timeout: Duration) -> io::Result<Vec<u8>> {
     let mut stream = socket::connect(path)?;
-    stream.set_read_timeout(Some(IO_TIMEOUT))?;
-    stream.set_write_timeout(Some(IO_TIMEOUT))?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     // In HTTP/1.0 the end of the connection ends the response, so there is no body encoding to parse.
     // The request is sent in a single write: a peer that answers after the first of several writes may
     // close before it has read the others.

@@ -28,6 +28,9 @@ pub const KEY_HEADER: &str = "idempotency-key";
 /// ignores an unknown header but refuses an unknown field.
 pub const INHERITED_LIMITS_HEADER: &str = "abide-inherited-limits";
 
+/// Header with the name of the session that the request starts, as JSON.
+pub const SESSION_NAME_HEADER: &str = "abide-session-name";
+
 /// Header with the state of the files when the client began to wait for a change of them, as JSON
 /// ([`FilesBefore`]). After a reconnect the next daemon compares with the same state.
 pub const FILES_HEADER: &str = "abide-files";

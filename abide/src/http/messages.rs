@@ -66,19 +66,25 @@ pub async fn list(
     let most = pagination::limit(Some(query.limit.unwrap_or(PAGE)))?;
     // Messages after this one are sent as they arrive, even if the agent has read them by then.
     let newest = match query.follow {
-        true => newest_number(store, &requester),
+        true => newest_number(store, &requester).await,
         false => None,
     };
     let rows = match since {
         // A `since` message that is no longer stored must not suppress newer ones.
-        Some(since) => messages_after(store, &requester, newest.map(|newest| newest.min(since))),
-        None => store.messages(MessageQuery {
-            agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
-            unseen: query.unseen,
-            before: before.transpose()?,
-            since: None,
-            limit: most + 1,
-        }),
+        Some(since) => {
+            let since = newest.map(|newest| newest.min(since));
+            messages_after(store, &requester, since).await
+        }
+        None => {
+            let page = MessageQuery {
+                agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
+                unseen: query.unseen,
+                before: before.transpose()?,
+                since: None,
+                limit: most + 1,
+            };
+            store.messages(page).await
+        }
     };
     let mut rows = rows.map_err(|e| Problem::fault(e.to_string()))?;
     let more = since.is_none() && rows.len() > most;
@@ -86,9 +92,7 @@ pub async fn list(
         rows.truncate(most);
     }
     let next = rows.last().filter(|_| more).map(|row| row.id.to_string());
-    let messages: Vec<Message> = (rows.iter())
-        .map(|row| message(&state.handle, row))
-        .collect();
+    let messages = messages(&state.handle, &rows).await;
     if !query.follow {
         return Ok(JsonResponse(MessagePage { messages, next }).into_response());
     }
@@ -111,7 +115,7 @@ pub async fn list(
 }
 
 /// Number of the newest message that the caller may see.
-fn newest_number(store: &StoreReader, requester: &Requester) -> Option<u64> {
+async fn newest_number(store: &StoreReader, requester: &Requester) -> Option<u64> {
     let page = MessageQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: false,
@@ -119,25 +123,26 @@ fn newest_number(store: &StoreReader, requester: &Requester) -> Option<u64> {
         since: None,
         limit: 1,
     };
-    let rows = store.messages(page).unwrap_or_default();
+    let rows = store.messages(page).await.unwrap_or_default();
     rows.first().map(|row| row.number)
 }
 
 /// All messages after `since`, newest first.
-fn messages_after(
+async fn messages_after(
     store: &StoreReader,
     requester: &Requester,
     since: Option<u64>,
 ) -> Result<Vec<MessageRow>, StoreFault> {
     let mut found: Vec<MessageRow> = Vec::new();
     loop {
-        let rows = store.messages(MessageQuery {
+        let page = MessageQuery {
             agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: false,
             before: found.last().map(|row| row.number),
             since,
             limit: BATCH,
-        })?;
+        };
+        let rows = store.messages(page).await?;
         let all = rows.len() < BATCH;
         found.extend(rows);
         if all {
@@ -173,7 +178,7 @@ impl MessageStream {
                 Ok(Change::Message(agent, _)) => {
                     let own = self.requester.agent.as_ref().is_none_or(|me| *me == agent);
                     if own {
-                        self.read_new();
+                        self.read_new().await;
                     }
                 }
                 Ok(
@@ -183,17 +188,17 @@ impl MessageStream {
                     | Change::Timer(_)
                     | Change::MessageUpdated(_),
                 ) => {}
-                Err(broadcast::error::RecvError::Lagged(_)) => self.read_new(),
+                Err(broadcast::error::RecvError::Lagged(_)) => self.read_new().await,
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
         }
     }
 
     /// Reads the messages after `last` from the store.
-    fn read_new(&mut self) {
-        let rows = messages_after(self.handle.store_reader(), &self.requester, self.last)
-            .unwrap_or_default();
-        self.unsent = rows.iter().map(|row| message(&self.handle, row)).collect();
+    async fn read_new(&mut self) {
+        let rows = messages_after(self.handle.store_reader(), &self.requester, self.last).await;
+        let rows = rows.unwrap_or_default();
+        self.unsent = messages(&self.handle, &rows).await;
         self.last = self.last.max(rows.first().map(|row| row.number));
     }
 }
@@ -213,30 +218,37 @@ pub async fn wake(
         ));
     }
     let store = state.handle.store_reader();
-    let row = id
-        .parse()
-        .ok()
-        .map(|id| store.message(store.message_number(id)));
-    let row = row.transpose().map_err(|e| Problem::fault(e.to_string()))?;
     let missing = || Problem::not_found(format!("Message '{id}' not found"));
-    let row = row.flatten().ok_or_else(missing)?;
-    let wakers = &state.handle.config().wakers;
-    let has_waker = wakers.iter().any(|waker| waker.is_for(&row.agent));
+    let number = store.message_number(id.parse().map_err(|_| missing())?);
+    let row = store.message(number).await;
+    let row = row.map_err(|e| Problem::fault(e.to_string()))?;
+    let row = row.ok_or_else(missing)?;
+    let config = state.handle.config();
+    let mut wakers = config.wakers.iter();
+    let has_waker = wakers.any(|waker| waker.is_for(&row.agent));
     if !has_waker || !state.handle.resend(row.number).await {
         return Err(Problem::conflict(format!(
             "agent {} has no waker; add `[[wakers]]` to the configuration",
             row.agent
         )));
     }
-    Ok(JsonResponse(message(&state.handle, &row)))
+    Ok(JsonResponse(message(&state.handle, &row).await))
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EmptyBody {}
 
+async fn messages(handle: &Handle, rows: &[MessageRow]) -> Vec<Message> {
+    let mut messages = Vec::with_capacity(rows.len());
+    for row in rows {
+        messages.push(message(handle, row).await);
+    }
+    messages
+}
+
 /// Message as people see it.
-pub fn message(handle: &Handle, row: &MessageRow) -> Message {
+pub async fn message(handle: &Handle, row: &MessageRow) -> Message {
     let made = |delivery: &&store::Delivery| delivery.state == DeliveryState::Done;
     let woken = row.deliveries.iter().filter(made).filter_map(|d| d.at_ms);
     let mut faults = row.deliveries.iter().filter(|delivery| !made(delivery));
@@ -246,7 +258,7 @@ pub fn message(handle: &Handle, row: &MessageRow) -> Message {
         timer_id,
         session_id,
         agent: row.agent.clone(),
-        text: message_text(handle, row.about),
+        text: message_text(handle, row.about).await,
         created_at: row.made.0,
         seen_at: row.seen.map(|at| at.0),
         woken_at: woken.min().or(row.woken.map(|at| at.0)),

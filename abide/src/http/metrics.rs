@@ -18,11 +18,8 @@ use abide_engine::clock::{Clock, SystemClock};
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Response, Problem> {
-    let handle = state.handle.clone();
-    let counted = tokio::task::spawn_blocking(move || handle.store_reader().message_counts()).await;
-    let messages = counted
-        .map_err(|fault| Problem::fault(fault.to_string()))?
-        .map_err(|fault| Problem::fault(fault.to_string()))?;
+    let counted = state.handle.store_reader().message_counts().await;
+    let messages = counted.map_err(|fault| Problem::fault(fault.to_string()))?;
     let mut out = MetricsText::default();
     sessions(&state, &mut out);
     let published = state.handle.published();

@@ -60,7 +60,7 @@ pub async fn list(
     let mut open = visible_questions(&state.handle, &requester);
     open.reverse();
     let mut known = parse_known(query.told.as_deref())?;
-    let missed = missed_closings(&state.handle, &requester, &open, &mut known);
+    let missed = missed_closings(&state.handle, &requester, &open, &mut known).await;
     open.retain(|question| !known.contains(&question.id));
     let login = requester.login();
     let question_stream = QuestionStream {
@@ -97,7 +97,7 @@ fn parse_known(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
 
 /// Closing lines for questions that the client knows as open but that were closed meanwhile. Removes
 /// them from `known`.
-fn missed_closings(
+async fn missed_closings(
     handle: &Handle,
     requester: &Requester,
     open: &[Arc<QuestionView>],
@@ -110,19 +110,17 @@ fn missed_closings(
         agent.is_none_or(|agent| view.is_some_and(|view| view.state.agent == *agent))
     };
     let mut lines = Vec::new();
-    known.retain(|id| {
-        if open.iter().any(|question| question.id == *id) {
-            return true;
+    let is_open = |id: &QuestionId| open.iter().any(|question| question.id == *id);
+    let missed: Vec<QuestionId> = known.iter().copied().filter(|id| !is_open(id)).collect();
+    for id in missed {
+        // Without a row, the closing is not stored yet and will arrive as a change.
+        if let Ok(Some((session, closing))) = handle.store_reader().question_closing(id).await
+            && own(&session)
+        {
+            lines.push(closed(id, &closing));
+            known.remove(&id);
         }
-        match handle.store_reader().question_closing(*id).ok().flatten() {
-            Some((session, closing)) if own(&session) => {
-                lines.push(closed(*id, &closing));
-                false
-            }
-            // The closing is not stored yet and will arrive as a change, or the caller may not see it.
-            _ => true,
-        }
-    });
+    }
     lines
 }
 
@@ -176,7 +174,8 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
     }
 }
 
-fn visible_questions(handle: &Handle, requester: &Requester) -> Vec<Arc<QuestionView>> {
+/// Open questions that a requester may see, oldest first.
+pub fn visible_questions(handle: &Handle, requester: &Requester) -> Vec<Arc<QuestionView>> {
     let mut open = handle.published().questions();
     open.retain(|question| {
         requester
@@ -276,8 +275,11 @@ pub async fn answer(
     // A question that is no longer open is refused with its closing, whatever the words are.
     let about_idle = view
         .as_ref()
-        .is_some_and(|view| view.state.held().is_none());
-    let about_command = view.is_some_and(|view| view.state.held().is_some());
+        .is_some_and(|view| view.state.idle().is_some());
+    let about = view
+        .as_ref()
+        .map_or("idle", |view| question_fields(view).about);
+    let about_command = view.is_some_and(|view| !view.state.offers().is_empty());
     let words = body.get("answer").and_then(Value::as_str);
     let words = words.filter(|words| !about_idle || ["yes", "no"].contains(words));
     let Some(mut given) = words.and_then(GivenAnswer::parse) else {
@@ -315,7 +317,7 @@ pub async fn answer(
     })?;
     Ok(JsonResponse(Answered {
         question_id: Id(question),
-        about: if about_command { "command" } else { "idle" },
+        about,
         answer: word,
     }))
 }

@@ -306,7 +306,7 @@ pub fn files_before(headers: &HeaderMap) -> Result<headers::FilesBefore, Problem
 }
 
 /// Value of a header that must be JSON.
-fn json<T: DeserializeOwned>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Problem> {
+pub fn json<T: DeserializeOwned>(headers: &HeaderMap, name: &str) -> Result<Option<T>, Problem> {
     let Some(value) = headers.get(name) else {
         return Ok(None);
     };

@@ -6,8 +6,9 @@ use axum::response::{IntoResponse, Response};
 use super::openapi::{ApiRouter, OpenApiDocument, operation};
 use super::run_request::{PtySize, RunBody};
 use super::{
-    events, frame, log_download, log_lines, log_stream, login, messages, metrics, questions, runs,
-    screen_snapshot, search, session_actions, sessions, status, terminal, timers, tools,
+    events, frame, ids, log_download, log_lines, log_stream, login, messages, metrics, policy,
+    questions, runs, screen_snapshot, search, session_actions, session_stats, sessions, status,
+    terminal, timers, tools,
 };
 
 /// Path of the OpenAPI document.
@@ -31,6 +32,7 @@ pub fn routes() -> ApiRouter {
     let api = daemon_routes(ApiRouter::default());
     let api = session_routes(api);
     let api = timer_routes(api);
+    let api = policy_routes(api);
     people_routes(api)
         .describe_only(
             DOCUMENT,
@@ -58,6 +60,12 @@ fn daemon_routes(api: ApiRouter) -> ApiRouter {
         status::stop,
         operation("Stop the daemon; sessions continue (person only)").returns::<abide_api::Stopping>(),
     )
+    .post(
+        "/v1/reload",
+        status::reload,
+        operation("Read the configuration again (person only); a changed file is noticed without it")
+            .returns::<abide_api::Configuration>(),
+    )
     .get(
         "/metrics",
         metrics::metrics,
@@ -83,6 +91,13 @@ fn daemon_routes(api: ApiRouter) -> ApiRouter {
             .returns_other(200, "text/event-stream"),
     )
     .get(
+        "/v1/ids",
+        ids::list,
+        operation("Ids that a word may stand for: the beginning of an id, a session's name, or `last`")
+            .query::<ids::IdQuery>()
+            .returns::<abide_api::KnownIds>(),
+    )
+    .get(
         "/v1/search",
         search::search,
         operation("Search the logs of all sessions, newest first")
@@ -106,6 +121,11 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         operation("Start a session with a terminal")
             .json_body::<abide_api::NewSession>()
             .returns_created::<abide_api::Session>(),
+    )
+    .get(
+        "/v1/sessions/stats",
+        session_stats::stats,
+        operation("Statistics of all sessions that are kept").returns::<abide_api::SessionStats>(),
     )
     .get("/v1/sessions/{id}", sessions::get, one("One session"))
     .get(
@@ -157,6 +177,11 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
         "/v1/sessions/{id}/delete",
         session_actions::delete,
         one("Delete an ended session and its log (person only)"),
+    )
+    .post(
+        "/v1/sessions/{id}/rename",
+        session_actions::rename,
+        one("Give a session another name").json_body::<abide_api::Rename>(),
     )
     .post(
         "/v1/sessions/{id}/signal",
@@ -232,6 +257,47 @@ fn timer_routes(api: ApiRouter) -> ApiRouter {
         operation("Wait until a condition is met, while the client is connected")
             .json_body::<abide_api::arguments::WaitArgs>()
             .returns::<abide_api::Waited>(),
+    )
+}
+
+fn policy_routes(api: ApiRouter) -> ApiRouter {
+    api.get(
+        "/v1/policy",
+        policy::list,
+        operation("Rules for commands of agents (person only)").returns::<abide_api::PolicyRules>(),
+    )
+    .post(
+        "/v1/policy/test",
+        policy::test,
+        operation("Decision about a command line, which is not run (person only)")
+            .json_body::<abide_api::PolicyTest>()
+            .returns::<abide_api::PolicyTested>(),
+    )
+    .post(
+        "/v1/policy/rules/{name}/remove",
+        policy::remove,
+        operation("Remove a rule that the answer `always` has written (person only)")
+            .returns::<abide_api::PolicyRemoved>(),
+    )
+    .get(
+        "/v1/audit",
+        policy::audit,
+        operation("Decisions about commands, newest first (person only)")
+            .query::<policy::AuditQuery>()
+            .returns::<abide_api::AuditPage>(),
+    )
+    .get(
+        "/v1/audit/verify",
+        policy::verify,
+        operation("Check that no decision was changed, removed or inserted (person only)")
+            .returns::<abide_api::AuditVerified>(),
+    )
+    .get(
+        "/v1/refusals",
+        policy::refusals,
+        operation("Sessions in which a sandbox refused something, newest first (person only)")
+            .query::<policy::RefusalQuery>()
+            .returns::<abide_api::RefusalPage>(),
     )
 }
 

@@ -81,9 +81,12 @@ pub struct RunBody {
     /// agent's has that of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxName>,
-    /// Network of a sandbox: `on` or `off`.
+    /// Network of a sandbox: `on`, `allowlist` or `off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkName>,
+    /// Name of the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// True if a person sits at a terminal and can be asked there.
     #[serde(default)]
     pub terminal: bool,
@@ -112,6 +115,8 @@ pub enum SandboxName {
 pub enum NetworkName {
     /// The network of the machine
     On,
+    /// Names that the configuration or a person allows
+    Allowlist,
     /// Only the sandbox's own loopback
     Off,
 }

@@ -24,7 +24,7 @@ use super::log_stream::{LogTail, frames, output_end};
 use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind};
-use super::sessions::session_from;
+use super::sessions::{session_from, session_name};
 use crate::tools::{Judge, Judged, not_started, question_fields};
 use abide_engine::config::{self, NetworkMode, SandboxMode};
 use abide_engine::sandbox::{
@@ -131,6 +131,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         secrets: Arc::default(),
         sandbox: SandboxChoice::Off,
         beyond_settings: None,
+        name: session_name(body.name.as_deref())?,
     };
     let run = Run {
         command: body.command.into(),
@@ -155,6 +156,7 @@ fn wish(body: &RunBody) -> SandboxWish {
         }),
         network: body.network.map(|name| match name {
             NetworkName::On => NetworkMode::On,
+            NetworkName::Allowlist => NetworkMode::Allowlist,
             NetworkName::Off => NetworkMode::Off,
         }),
     }
@@ -169,20 +171,26 @@ fn confine(
     wish: SandboxWish,
 ) -> Result<(), Problem> {
     let agent = requester.agent.clone().unwrap_or_default();
-    let subject = SandboxSubject {
-        config: handle.config(),
-        paths: handle.paths(),
-        agent: &agent.0,
-        root: &launch.cwd,
-    };
     let of = match requester.may_be_at_terminal() {
         true => WishOf::Person,
         false => WishOf::Agent,
     };
-    launch.sandbox = (subject.choose(of, wish)).map_err(|refused| Problem::bad_input(refused.0))?;
-    if launch.sandbox != SandboxChoice::Off {
-        confine_environment(&mut launch.env);
-    }
+    let subject = SandboxSubject {
+        config: &handle.config(),
+        paths: handle.paths(),
+        policy: handle.policy(),
+        agent: &agent,
+        conversation: None,
+        root: &launch.cwd,
+        // An agent must not choose the proxy through which the gate of its sandbox dials.
+        env: match of {
+            WishOf::Person => &launch.env,
+            WishOf::Agent => &[],
+        },
+    };
+    let sandbox = (subject.choose(of, wish)).map_err(|refused| Problem::bad_input(refused.0))?;
+    confine_environment(&sandbox, &mut launch.env);
+    launch.sandbox = sandbox;
     Ok(())
 }
 

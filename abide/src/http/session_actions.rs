@@ -1,7 +1,7 @@
-//! Actions on a session: kill, extend, signal, resize, input, delete.
+//! Actions on a session: kill, rename, extend, signal, resize, input, delete.
 
 use abide_api::arguments::LimitArgs;
-use abide_api::{Session, WrittenBytes};
+use abide_api::{Rename, Session, WrittenBytes};
 use abide_core::session::Phase;
 use abide_core::{Event, Outcome, Request, SessionId};
 use axum::body::Body;
@@ -18,12 +18,12 @@ use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::run_request::PtySize;
-use super::sessions::session_from;
+use super::sessions::{session_from, session_name};
 use crate::signals;
 use crate::tools::{self, BadInput, escape_invisible};
 use abide_engine::SessionView;
 use abide_engine::screen::Size;
-use abide_session::frame::{Once, ToKeeper};
+use abide_session::frame::{InputKey, ToKeeper};
 use abide_session::idempotency_log::IdempotentRequest;
 
 type SessionResponse = Result<JsonResponse<Session>, Problem>;
@@ -80,6 +80,23 @@ pub async fn delete(
     let sessions = vec![session];
     state.handle.send_event(Event::Forgotten { sessions }).await;
     Ok(JsonResponse(session_from(&view)))
+}
+
+/// Gives a session another name, or none.
+pub async fn rename(
+    Shared(state): Shared<State>,
+    requester: Requester,
+    Path(id): Path<String>,
+    body: JsonBody,
+) -> SessionResponse {
+    let Rename { name } = body.into()?;
+    let name = session_name(name.as_deref())?;
+    let session = requester.session(&state, &id)?.id;
+    let renamed = state.handle.rename_session(session, name).await;
+    renamed.map_err(|fault| Problem::fault(format!("cannot store the name: {fault}")))?;
+    Ok(JsonResponse(session_from(
+        &*requester.session(&state, &id)?,
+    )))
 }
 
 /// Changes the deadline and the idle limit, counted from now.
@@ -226,7 +243,7 @@ pub async fn input(
     while let Some(part) = parts.next().await {
         let part = part.map_err(|_| Problem::bad_input("cannot read the body"))?;
         check_running(&*requester.session(&state, &id)?)?;
-        let once = key.as_ref().map(|key| Once {
+        let once = key.as_ref().map(|key| InputKey {
             key: key.clone(),
             from: written as u64,
         });
@@ -244,7 +261,7 @@ pub async fn write_input(
     state: &State,
     id: SessionId,
     bytes: &[u8],
-    once: Option<Once>,
+    once: Option<InputKey>,
 ) -> Result<(), Problem> {
     let keepers = state.handle.keepers();
     tokio::select! {

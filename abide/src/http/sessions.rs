@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use abide_api::{Session, SessionPage, TerminalSessionResult, ToolOutput};
 use abide_core::session::Phase;
-use abide_core::{Millis, SessionId};
+use abide_core::{Millis, SessionId, SessionName};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -35,7 +35,7 @@ pub struct SessionQuery {
     /// If true, the last lines of output and the resource usage of running sessions are included.
     #[serde(default, deserialize_with = "pagination::flag")]
     tails: bool,
-    /// Only sessions with this text in their command, id or agent name.
+    /// Only sessions with this text in their command, id, name or agent.
     q: Option<String>,
     /// Maximum number of sessions, 1 to 1000.
     #[serde(default, deserialize_with = "pagination::count")]
@@ -89,6 +89,7 @@ fn matches_text(view: &SessionView, text: &pagination::SearchText) -> bool {
     text.is_contained_in(&state.command)
         || text.is_contained_in(&view.id.to_string())
         || text.is_contained_in(&state.agent.0)
+        || (view.name.as_ref()).is_some_and(|name| text.is_contained_in(name.as_str()))
 }
 
 /// Sessions, with a summary of output and usage for each that runs.
@@ -142,6 +143,14 @@ pub async fn start(
             return Err(Problem::bad_input(detail));
         }
     };
+    let name = match body.remove("name") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(name)) => session_name(Some(&name))?,
+        Some(other) => {
+            let detail = format!("`name` must be text; got {other}");
+            return Err(Problem::bad_input(detail));
+        }
+    };
     if let (Some(named), Some(me)) = (&named, &requester.agent)
         && named != me
     {
@@ -150,12 +159,13 @@ pub async fn start(
         ));
     }
     let agent = named.or(requester.agent.clone());
-    let context = context(
+    let mut context = context(
         config::environment().into(),
         agent,
         requester.may_be_a_person(),
         &headers,
     )?;
+    context.session_name = name.or(context.session_name);
     let call = tools::begin_session(&state.handle, body, context).await;
     let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;
     let result = call.result_only().await.ok_or_else(Problem::stopping)?;
@@ -173,6 +183,14 @@ pub async fn start(
     Ok((StatusCode::CREATED, location, started).into_response())
 }
 
+/// Name from a request; empty text is no name.
+pub fn session_name(given: Option<&str>) -> Result<Option<SessionName>, Problem> {
+    let name = given.filter(|given| !given.is_empty());
+    name.map(SessionName::parse)
+        .transpose()
+        .map_err(|invalid| Problem::bad_input(format!("`name` is not valid: {invalid}")))
+}
+
 /// Session as people and programs see it.
 pub fn session_from(view: &SessionView) -> Session {
     let mut summary = session_summary(view, false);
@@ -183,6 +201,7 @@ pub fn session_from(view: &SessionView) -> Session {
         summary,
         status: session_status(view, false),
         command: state.command.to_string(),
+        name: view.name.as_ref().map(ToString::to_string),
         agent: state.agent.0.to_string(),
         created_at: state.created.0,
         ended_at: view.ended_at().map(|ended| ended.0),

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use abide_api::{
-    Containments, Daemon, Database, Health, HttpListener, Places, QuestionCounts, SessionCounts,
-    Status, Stopping, TimerCounts,
+    Configuration, Containments, Daemon, Database, Health, HttpListener, Places, QuestionCounts,
+    SessionCounts, Status, Stopping, TimerCounts,
 };
 use abide_core::session::Phase;
 use abide_core::{Outcome, Request, timer};
@@ -54,13 +54,9 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
             running: running_timers(&state, &requester).await,
         },
         containment: containment(&state, &sessions),
+        configuration: configuration(&state),
         database: Database {
-            trouble: state
-                .handle
-                .published()
-                .storage_fault()
-                .as_deref()
-                .map(Into::into),
+            trouble: state.handle.storage_fault(),
         },
         http: http(&state),
         places: Places {
@@ -69,6 +65,15 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
             config: path_text(&state.daemon.paths.config),
         },
     })
+}
+
+fn configuration(state: &State) -> Configuration {
+    let now = state.handle.live_config().state();
+    Configuration {
+        read_at: now.read_at.0,
+        trouble: now.fault.as_deref().map(Into::into),
+        at_next_start: now.at_next_start,
+    }
 }
 
 /// Path as text; bytes that are not UTF-8 are replaced, since JSON cannot hold them.
@@ -130,6 +135,20 @@ fn containment(
         wanted,
         last_used: used.map(Into::into),
     }
+}
+
+/// Reads the configuration again.
+pub async fn reload(
+    Shared(state): Shared<State>,
+    requester: Requester,
+) -> Result<JsonResponse<Configuration>, Problem> {
+    if requester.agent.is_some() {
+        return Err(Problem::forbidden(
+            "an agent cannot reload the configuration; only a person can",
+        ));
+    }
+    state.handle.live_config().reread();
+    Ok(JsonResponse(configuration(&state)))
 }
 
 /// Stops the daemon. Sessions continue, and the next command starts a daemon again.

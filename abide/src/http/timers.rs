@@ -111,8 +111,8 @@ async fn page(
     requester: &Requester,
     filter: TimerQuery,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
-    let handle = state.handle.clone();
-    let page = read_store(move || handle.store_reader().timers(&filter)).await?;
+    let page = state.handle.store_reader().timers(filter).await;
+    let page = page.map_err(unreadable)?;
     let page = page.ok_or_else(|| {
         Problem::bad_input("`after` names a timer that no longer exists; start from the first page")
     })?;
@@ -300,7 +300,11 @@ async fn with_details(
     text: String,
     result: TimerResult,
 ) -> TimerDetails {
-    let row = state.handle.store_reader().timer(result.timer.timer_id.0);
+    let row = state
+        .handle
+        .store_reader()
+        .timer(result.timer.timer_id.0)
+        .await;
     let details = match row.ok().flatten() {
         Some(row) => timer_details(&state.handle, requester.caller(), &[row])
             .await
@@ -358,7 +362,7 @@ pub async fn history(
 }
 
 /// Number of days in the statistics.
-const DAYS: u64 = 30;
+pub const DAYS: u64 = 30;
 /// Assumed interval of a polling loop, from which the number of saved calls is computed.
 const POLL_INTERVAL: Millis = Millis::from_secs(30);
 
@@ -368,16 +372,13 @@ pub async fn stats(
     requester: Requester,
 ) -> Result<JsonResponse<TimerStats>, Problem> {
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
-    let (stats, days, saved) = read_store(move || {
-        let agent = requester.agent.as_ref().map(|agent| agent.0.as_ref());
-        let store = state.handle.store_reader();
-        Ok((
-            store.stats(agent)?,
-            store.timer_days(agent, Wall(since))?,
-            store.calls_saved(agent, POLL_INTERVAL)?,
-        ))
-    })
-    .await?;
+    let agent = requester.agent.as_ref().map(|agent| agent.0.as_ref());
+    let store = state.handle.store_reader();
+    let stats = store.stats(agent).await.map_err(unreadable)?;
+    let days = store.timer_days(agent, Wall(since)).await;
+    let days = days.map_err(unreadable)?;
+    let saved = store.calls_saved(agent, POLL_INTERVAL).await;
+    let saved = saved.map_err(unreadable)?;
     let days = days.into_iter().map(|day| TimerDay {
         day: day.day,
         completed: day.completed,
@@ -398,13 +399,8 @@ pub async fn stats(
     }))
 }
 
-/// Reads from the store on a blocking thread, for queries over many rows.
-async fn read_store<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T, StoreFault> + Send + 'static,
-) -> Result<T, Problem> {
-    let read = tokio::task::spawn_blocking(read).await;
-    let read = read.map_err(|e| Problem::fault(e.to_string()))?;
-    read.map_err(|e| Problem::fault(e.to_string()))
+pub fn unreadable(fault: StoreFault) -> Problem {
+    Problem::fault(fault.to_string())
 }
 
 /// Waits until a condition holds, while the client stays connected. Nothing is stored.

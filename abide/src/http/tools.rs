@@ -14,11 +14,13 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use serde_json::{Map, Value};
+use tracing::Instrument;
 
 use super::body::{JsonBody, JsonResponse};
 use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::session_actions;
+use super::sessions::session_name;
 use super::{State, headers};
 use crate::tools::{self, Context, NotCalled, Receipt};
 use abide_engine::config;
@@ -54,7 +56,9 @@ pub async fn call(
     let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
     let env = environment_for(&name, &arguments);
     let context = context(env, requester.agent, sees_all, &headers)?;
-    let call = tools::begin(&state.handle, &name, arguments, context).await;
+    let span = tracing::debug_span!("call", tool = name, agent = %context.agent.0);
+    let call = tools::begin(&state.handle, &name, arguments, context);
+    let call = call.instrument(span.clone()).await;
     let mut call = call.map_err(|not_called| match not_called {
         NotCalled::UnknownTool(..) => Problem::not_found(not_called.to_string()),
         NotCalled::BadInput(bad) => Problem::bad_input(bad.0).tool_error(),
@@ -62,7 +66,8 @@ pub async fn call(
     if quiet {
         call.be_quiet();
     }
-    let result = call.to_result().await.ok_or_else(Problem::stopping)?;
+    let result = call.to_result().instrument(span).await;
+    let result = result.ok_or_else(Problem::stopping)?;
     let mut fields = result.to_fields();
     fields.insert("is_error".into(), result.is_error().into());
     let body = Value::Object(fields).to_string().into();
@@ -141,6 +146,9 @@ pub(super) fn context(
         client: None,
         sees_all,
         inherited_limits: requester::inherited_limits(headers)?,
+        session_name: session_name(
+            requester::json::<String>(headers, headers::SESSION_NAME_HEADER)?.as_deref(),
+        )?,
         files_before: requester::files_before(headers)?,
     })
 }

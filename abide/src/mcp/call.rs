@@ -134,6 +134,7 @@ pub async fn run(
         },
         sees_all: false,
         inherited_limits: None,
+        session_name: None,
         files_before: BTreeMap::new(),
     };
     // A call that can return to ask seals its arguments, so they are needed again after `begin` has consumed them.

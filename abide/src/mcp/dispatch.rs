@@ -2,8 +2,10 @@
 //!
 //! Tool calls run in tasks of their own; all other requests are answered at once.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use futures_util::FutureExt;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientJsonRpcMessage, ClientNotification,
@@ -11,6 +13,8 @@ use rmcp::model::{
     JsonRpcMessage, ListResourceTemplatesResult, ListResourcesResult, ProtocolVersion, RequestId,
     RequestMetaObject, ServerJsonRpcMessage, ServerResult,
 };
+
+use tracing::Instrument;
 
 use super::call::{self, CallContext};
 use super::front_writer::RenderPermit;
@@ -344,26 +348,37 @@ impl PendingReply {
 
     /// Runs a tool call and answers it.
     fn call(self, server: Server, params: CallToolRequestParams, context: CallContext) {
-        tokio::spawn(async move {
-            // If the client does not read its answers, its next call begins only when it has read some.
-            let has_room = tokio::select! {
-                biased;
-                room = self.request.sink.wait_for_room() => room,
-                () = self.request.cancelled.cancelled() => false,
-            };
-            if !has_room {
-                return;
-            }
-            let presentation = context.client.presentation(&params);
-            match server.call(params, context).await {
-                Err(error) => self.finish(Err(error), None, None).await,
-                Ok(answered) => {
-                    let response = answered.content.response(presentation);
-                    self.finish(Ok(response.into()), answered.receipt, answered.permit)
-                        .await;
-                }
-            }
+        let (tool, agent) = (&params.name, &context.origin.agent.0);
+        let span = tracing::debug_span!("call", %tool, %agent, request = ?self.id);
+        tokio::spawn(self.run(server, params, context).instrument(span));
+    }
+
+    async fn run(self, server: Server, params: CallToolRequestParams, context: CallContext) {
+        // If the client does not read its answers, its next call begins only when it has read some.
+        let has_room = tokio::select! {
+            biased;
+            room = self.request.sink.wait_for_room() => room,
+            () = self.request.cancelled.cancelled() => false,
+        };
+        if !has_room || self.request.is_unwanted_before_it_began(&params) {
+            return;
+        }
+        let presentation = context.client.presentation(&params);
+        // A panic is caught and answered: otherwise its call would never be answered.
+        let called = AssertUnwindSafe(call::run(&server, params, context)).catch_unwind();
+        let answered = called.await.unwrap_or_else(|_| {
+            let sentence = "the call failed inside abide; what it had started goes on, and the \
+                daemon's log says more";
+            Err(ErrorData::internal_error(sentence, None))
         });
+        match answered {
+            Err(error) => self.finish(Err(error), None, None).await,
+            Ok(answered) => {
+                let response = answered.content.response(presentation);
+                self.finish(Ok(response.into()), answered.receipt, answered.permit)
+                    .await;
+            }
+        }
     }
 
     async fn finish(

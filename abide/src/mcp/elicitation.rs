@@ -59,7 +59,7 @@ pub fn request(question: &QuestionView) -> ElicitRequest {
 }
 
 fn schema(question: &QuestionView) -> Option<ElicitationSchema> {
-    let offers = &question.state.held()?.approval.offers;
+    let offers = question.state.offers();
     let words: Vec<String> = offers
         .iter()
         .map(|(choice, _)| choice.as_str().into())

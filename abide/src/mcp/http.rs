@@ -9,6 +9,7 @@
 mod batch;
 mod event_stream;
 mod headers;
+mod retained_answers;
 mod sessions;
 
 use std::sync::Arc;

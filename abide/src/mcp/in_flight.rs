@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use rmcp::model::RequestId;
+use rmcp::model::{CallToolRequestParams, RequestId};
 use tokio_util::sync::CancellationToken;
 
 use super::peer::Sink;
@@ -39,6 +39,15 @@ impl InFlight {
             () = self.cancelled.cancelled() => {}
             () = self.sink.lost().cancelled() => {}
         }
+    }
+
+    /// True if a call is unwanted before it begins, so that it starts nothing. A call of a front may have begun with an
+    /// earlier daemon, and a call that names a session is about a command that runs: these are cancelled as usual.
+    pub fn is_unwanted_before_it_began(&self, call: &CallToolRequestParams) -> bool {
+        let arguments = call.arguments.as_ref();
+        let names_session = arguments.is_some_and(|all| all.contains_key("session_id"));
+        let is_unwanted = self.cancelled.is_cancelled() || self.sink.lost().is_cancelled();
+        matches!(self.sink, Sink::Events(_)) && is_unwanted && !names_session
     }
 
     /// Cancels the request. The first reason counts.

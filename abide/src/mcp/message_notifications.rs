@@ -70,9 +70,10 @@ pub async fn announce(handle: Handle, listener: Listener) {
         match change {
             Ok(Change::Message(agent, id)) if agent == listener.agent => {
                 let reader = handle.store_reader();
-                let row = reader.message(reader.message_number(id)).ok().flatten();
+                let row = reader.message(reader.message_number(id)).await;
+                let row = row.ok().flatten();
                 if let Some(row) = row.filter(|row| listener.is_for(row))
-                    && !listener.announce(&handle, &row)
+                    && !listener.announce(&handle, &row).await
                 {
                     return;
                 }
@@ -95,8 +96,8 @@ impl Listener {
     }
 
     /// Sends the notification. `false`: the client is gone.
-    fn announce(&self, handle: &Handle, row: &MessageRow) -> bool {
-        let text = message_text(handle, row.about);
+    async fn announce(&self, handle: &Handle, row: &MessageRow) -> bool {
+        let text = message_text(handle, row.about).await;
         let (about, id) = match row.about {
             About::Timer(id) => ("timer_id", id.to_string()),
             About::Session(id) => ("session_id", id.to_string()),
@@ -110,7 +111,7 @@ impl Listener {
         }
         let mut data = json!({"message_id": message, about: id, "text": text});
         if let About::Timer(timer) = row.about
-            && let Ok(Some(timer)) = handle.store_reader().timer(timer)
+            && let Ok(Some(timer)) = handle.store_reader().timer(timer).await
         {
             data["timer"] = json!(timer_row_fields(&timer));
         }

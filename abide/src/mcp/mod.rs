@@ -30,6 +30,8 @@ mod peer;
 mod presentation;
 mod progress;
 mod prompt;
+#[cfg(test)]
+mod random_lines;
 mod replay_suspects;
 mod seal;
 mod server;

@@ -2,22 +2,19 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
 use abide_core::{Agent, Conversation};
-use futures_util::FutureExt;
 use rmcp::ErrorData;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, DiscoverResult, ErrorCode, Implementation,
-    InitializeRequestParams, InitializeResult, JsonObject, ListPromptsResult, ListToolsResult,
-    ProtocolVersion, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    CacheScope, DiscoverResult, ErrorCode, Implementation, InitializeRequestParams,
+    InitializeResult, JsonObject, ListPromptsResult, ListToolsResult, ProtocolVersion,
+    ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use serde_json::Value;
 
-use super::call::{self, CallAnswer, CallContext};
 use super::front_hello::FrontHello;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Listener, LogLevelFilter};
 use super::other_questions::ShownQuestions;
@@ -147,21 +144,6 @@ impl Server {
             let guard = self.handle.connect_conversation(agent, conversation).await;
             self.conversations.add(agent, conversation, guard);
         }
-    }
-
-    /// Calls a tool. A panic is caught and answered: otherwise its call would never be answered.
-    pub(super) async fn call(
-        &self,
-        request: CallToolRequestParams,
-        context: CallContext,
-    ) -> Result<CallAnswer, ErrorData> {
-        let called = call::run(self, request, context);
-        let caught = AssertUnwindSafe(called).catch_unwind().await;
-        caught.unwrap_or_else(|_| {
-            let sentence = "the call failed inside abide; what it had started goes on, and the \
-                daemon's log says more";
-            Err(ErrorData::internal_error(sentence, None))
-        })
     }
 
     fn config() -> ServerConfig {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::Agent;
-use rmcp::model::ClientJsonRpcMessage;
 use serde_json::Value;
 use tokio::net::UnixListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -240,7 +239,13 @@ impl FrontConnection {
             return self.refuse(&outline, -32600, INVALID_ID);
         }
         match decode::message(line, &outline) {
-            Ok(message) => self.message(message, ordinal),
+            Ok(message) => {
+                let sink = Sink::Front(self.writer.clone());
+                let taken = (self.connection).message(message, &self.origin, sink, ordinal);
+                if let Err(in_use) = taken {
+                    self.writer.send(&in_use.error());
+                }
+            }
             Err(DecodeError::DuplicateField(sentence)) => self.refuse(&outline, -32602, &sentence),
             Err(DecodeError::Invalid(fault)) if fault.is_data() && line.starts_with(b"[") => {
                 self.refuse(&outline, -32600, BATCH_REFUSED);
@@ -255,14 +260,6 @@ impl FrontConnection {
                     self.refuse(&outline, code, &format!("not a message of MCP: {fault}"));
                 }
             }
-        }
-    }
-
-    fn message(&self, message: ClientJsonRpcMessage, ordinal: Option<u64>) {
-        let sink = Sink::Front(self.writer.clone());
-        let taken = (self.connection).message(message, &self.origin, sink, ordinal);
-        if let Err(in_use) = taken {
-            self.writer.send(&in_use.error());
         }
     }
 

@@ -5,16 +5,18 @@ use abide_api::arguments::{AnyText, CommandArgs, ExecuteCommandArgs, ShellArgs};
 use abide_api::{ErrorCode, ToolResult};
 use abide_core::wait::Asking;
 use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
+use abide_engine::config::NetworkMode;
 use abide_engine::{Handle, LaunchOptions, SessionView};
 use abide_output::mask::Mask;
 use abide_session::read_cursors::ReadCursors;
 use serde_json::{Map, Value};
 
+use super::command_result::{self, ResultFacts};
 use super::output::{OutputLimits, Part};
 use super::policy::{self, Judged};
 use super::position::CallerPosition;
 use super::terminal::{SessionRef, not_found};
-use super::{BadInput, Context, execute, key, report, shell};
+use super::{BadInput, Context, key, report};
 
 /// Tool that runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(super) struct Command {
     joined: bool,
     /// The call waits again for a session and names a limit, which it does not move.
     limit_ignored: bool,
+    /// Connections of the command may wait for a person.
+    asks_about_connections: bool,
     position: CallerPosition,
 }
 
@@ -83,6 +87,17 @@ pub(super) fn read(
     }
 }
 
+/// True if the sandbox of the caller's commands has a network allowlist.
+fn has_allowlist(context: &Context, handle: &Handle) -> bool {
+    let config = handle.config();
+    let sandbox = &config.sandbox;
+    let home = abide_engine::config::home();
+    let settings = sandbox
+        .is_used()
+        .then(|| sandbox.of(&context.agent.0, &context.root, &home));
+    settings.is_some_and(|settings| settings.network == NetworkMode::Allowlist)
+}
+
 fn read_fields<L>(
     kind: Kind,
     mut args: CommandArgs<L>,
@@ -107,6 +122,7 @@ fn read_fields<L>(
         },
         joined: named.is_some(),
         limit_ignored: named.is_some() && limit.is_some(),
+        asks_about_connections: args.needs.is_some() || has_allowlist(context, handle),
         position: CallerPosition::of(context),
     };
     let begin = match named {
@@ -169,33 +185,26 @@ fn launch_field<L>(args: &CommandArgs<L>) -> Option<&'static str> {
 }
 
 impl CallStart {
-    /// Judges a command that is to be started.
-    pub fn judged(mut self, handle: &Handle, context: &Context) -> Result<Self, ToolResult> {
-        if let CallStart::Run(start) = &mut self {
-            let (run, launch) = &mut **start;
-            match policy::judge(handle, context, &run.command, launch) {
-                Judged::Start => {}
-                Judged::Approve(approval) => run.approval = Some(approval),
-                Judged::Refused(result) => return Err(*result),
-            }
-        }
-        Ok(self)
-    }
-
-    /// Request to the engine, with the launch data of a new command.
-    pub fn request(
+    /// Request to the engine, with the launch data of a new command, which the policy judges.
+    pub fn into_request(
         self,
         command: &Command,
+        handle: &Handle,
         context: &Context,
     ) -> Result<(Request, Option<LaunchOptions>), ToolResult> {
-        match self {
-            CallStart::Run(start) => {
-                let (run, launch) = *start;
-                Ok((Request::Run(run), Some(launch)))
+        let (mut run, launch) = match self {
+            CallStart::Run(start) => *start,
+            CallStart::Join(session) => return Ok((command.join(session, context), None)),
+            CallStart::NotFound(id) => {
+                return Err(ToolResult::error(ErrorCode::NotFound, not_found(&id)));
             }
-            CallStart::Join(session) => Ok((command.join(session, context), None)),
-            CallStart::NotFound(id) => Err(ToolResult::error(ErrorCode::NotFound, not_found(&id))),
+        };
+        match policy::judge(handle, context, &run.command, &launch) {
+            Judged::Start => {}
+            Judged::Approve(approval) => run.approval = Some(approval),
+            Judged::Refused(result) => return Err(*result),
         }
+        Ok((Request::Run(run), Some(launch)))
     }
 }
 
@@ -209,11 +218,12 @@ impl Command {
         }
     }
 
-    /// A person is asked about idle commands of `execute_command` only.
+    /// A person is asked about idle commands of `execute_command` only, and about connections of a sandbox with an
+    /// allowlist.
     fn asking(&self, context: &Context) -> Asking {
         match self.kind {
-            Kind::Shell => Asking::Never,
-            Kind::Execute => context.asking,
+            Kind::Shell if !self.asks_about_connections => Asking::Never,
+            Kind::Shell | Kind::Execute => context.asking,
         }
     }
 
@@ -242,10 +252,7 @@ impl Command {
             standby,
             mask: Mask::of(handle.secrets(view.id)),
         };
-        let result = match self.kind {
-            Kind::Shell => shell::result(self, facts, &mut part).await,
-            Kind::Execute => execute::result(self, facts, &mut part).await,
-        };
+        let result = command_result::result(self, facts, &mut part).await;
         // Nothing is awaited from here on. A result that is made a second time, because its first maker was dropped,
         // begins at the same cursor.
         if let Some(cursors) = &cursors {
@@ -268,15 +275,4 @@ impl Command {
         let note = "`timeout` was ignored: a session keeps its limit until terminal_session extend moves it";
         self.limit_ignored.then_some(note)
     }
-}
-
-/// Facts from which a result is made.
-pub(super) struct ResultFacts<'a> {
-    pub handle: &'a Handle,
-    pub view: &'a SessionView,
-    pub outcome: Outcome,
-    /// Time for which the client lets a call wait.
-    pub standby: Option<Millis>,
-    /// Masks the secrets that the session was given.
-    pub mask: Mask,
 }

@@ -17,9 +17,11 @@ use abide_engine::web::Address;
 const MOST_LEAVES: usize = 32;
 /// Limit on the nesting of `all` and `any`.
 const MOST_DEPTH: usize = 4;
-/// Seconds between two runs of a command by default; below, the smallest and the largest allowed value.
+/// Default time between two runs of a command, in milliseconds.
 const EVERY_MS: u64 = 2_000;
+/// Smallest allowed `every`, in seconds.
 const LEAST_EVERY: f64 = 0.1;
+/// Largest allowed `every`, in seconds.
 const MOST_EVERY: f64 = 86_400.0;
 
 /// Kinds of conditions.

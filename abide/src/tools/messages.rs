@@ -47,7 +47,7 @@ pub(super) fn read(
 }
 
 impl ReadMessages {
-    pub(super) fn result(
+    pub(super) async fn result(
         &self,
         handle: &Handle,
         messages: &[ReturnedMessage],
@@ -61,7 +61,7 @@ impl ReadMessages {
             }
             [] => "No messages.".into(),
             messages => {
-                let (mut text, list) = text_and_fields(handle, messages);
+                let (mut text, list) = text_and_fields(handle, messages).await;
                 delivered = list;
                 if more > 0 {
                     text.push_str(&format!("\n\n{more} more: call read_messages again."));
@@ -81,16 +81,14 @@ impl ReadMessages {
 }
 
 /// Text and fields of messages. Messages whose content the caller already knows are left out.
-pub(super) fn text_and_fields(
+pub(super) async fn text_and_fields(
     handle: &Handle,
     messages: &[ReturnedMessage],
 ) -> (String, Vec<DeliveredMessage>) {
-    let timers = timers_of(handle, messages);
+    let timers = timers_of(handle, messages).await;
     let numbers: Vec<u64> = messages.iter().map(|message| message.number).collect();
-    let made = handle
-        .store_reader()
-        .messages_created(&numbers)
-        .unwrap_or_default();
+    let made = handle.store_reader().messages_created(&numbers).await;
+    let made = made.unwrap_or_default();
     let mut texts = Vec::new();
     let mut list = Vec::new();
     for (n, message) in messages.iter().enumerate() {
@@ -99,7 +97,7 @@ pub(super) fn text_and_fields(
         }
         let text = match message.about {
             About::Timer(id) => timer_message(id, timers.get(&id)),
-            About::Session(_) | About::Question(_) => message_text(handle, message.about),
+            About::Session(_) | About::Question(_) => message_text(handle, message.about).await,
         };
         let made = made.get(n).copied().flatten();
         let (timer_id, session_id) = subject(message.about);
@@ -159,14 +157,15 @@ fn taken_over(handle: &Handle, of: &Conversation) -> String {
 }
 
 /// Rows of the timers that messages are about.
-fn timers_of(handle: &Handle, messages: &[ReturnedMessage]) -> HashMap<TimerId, TimerRow> {
+async fn timers_of(handle: &Handle, messages: &[ReturnedMessage]) -> HashMap<TimerId, TimerRow> {
     let ids = messages.iter().filter_map(|message| match message.about {
         About::Timer(id) => Some(id),
         About::Session(_) | About::Question(_) => None,
     });
     let ids: Vec<TimerId> = ids.collect();
-    let rows = handle.store_reader().timers_by_id(&ids).unwrap_or_default();
-    rows.into_iter()
+    let rows = handle.store_reader().timers_by_id(&ids).await;
+    rows.unwrap_or_default()
+        .into_iter()
         .flatten()
         .map(|row| (row.id, row))
         .collect()

@@ -4,17 +4,19 @@
 mod args;
 mod call_metrics;
 mod command;
+mod command_result;
 mod condition;
 mod describe;
-mod execute;
 mod messages;
 mod output;
 mod policy;
 mod position;
 mod question;
+pub(crate) mod refusals;
+mod refused_text;
 mod report;
+pub(crate) mod rules;
 mod sandbox;
-mod shell;
 mod terminal;
 mod timer;
 
@@ -29,7 +31,9 @@ use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::timer::{Status, Why};
 use abide_core::wait::Asking;
-use abide_core::{Agent, Conversation, Millis, Outcome, QuestionId, Refusal, Request, SessionId};
+use abide_core::{
+    Agent, Conversation, Millis, Outcome, QuestionId, Refusal, Request, SessionId, SessionName,
+};
 use serde_json::{Map, Value};
 
 pub use abide_api::arguments::BadInput;
@@ -78,6 +82,8 @@ pub struct Context {
     pub sees_all: bool,
     /// umask and resource limits that commands inherit from the caller. `None`: those of the daemon.
     pub inherited_limits: Option<InheritedLimits>,
+    /// Name of the session that the call starts.
+    pub session_name: Option<SessionName>,
     /// Fingerprints of watched files, taken when the caller began to wait. Files that are not listed are
     /// fingerprinted now.
     pub files_before: BTreeMap<PathBuf, Option<Fingerprint>>,
@@ -314,10 +320,7 @@ pub async fn begin(
         "shell" | "execute_command" => {
             let kind = command::Kind::of(name);
             let (begin, command) = command::read(kind, arguments, &context, handle)?;
-            match begin
-                .judged(handle, &context)
-                .and_then(|begin| begin.request(&command, &context))
-            {
+            match begin.into_request(&command, handle, &context) {
                 Ok((request, launch)) => (request, launch, Tool::Command(command)),
                 Err(refused) => {
                     let execution =
@@ -331,7 +334,7 @@ pub async fn begin(
             let (request, timer) = {
                 let agent = Some(context.agent.clone());
                 let channel = timer::CompletionChannel::to(handle, &context);
-                timer::read(name, arguments, &context, handle, agent, channel)?
+                timer::read(name, arguments, &context, handle, agent, channel).await?
             };
             (Request::Timer(request), None, Tool::Timer(timer))
         }
@@ -379,7 +382,7 @@ pub async fn begin_quietly(
 ) -> Result<ToolCall, NotCalled> {
     let standby = context.standby;
     let (agent, channel) = (caller.agent.clone(), timer::CompletionChannel::Message);
-    let read = timer::read(name, arguments, &context, handle, agent, channel);
+    let read = timer::read(name, arguments, &context, handle, agent, channel).await;
     let (mut request, timer) = read?;
     if let abide_core::timer::Request::Read { asks, .. } = &mut request {
         *asks = false;
@@ -506,11 +509,14 @@ impl ToolCall {
             }
         }
         self.take_messages().await;
+        let appended = match &self.appended {
+            Some((_, messages)) if messages.iter().any(|message| !message.known) => {
+                Some(messages::text_and_fields(&self.handle, messages).await)
+            }
+            _ => None,
+        };
         let mut result = self.ready.take()?;
-        if let Some((_, messages)) = &self.appended
-            && messages.iter().any(|message| !message.known)
-        {
-            let (text, list) = messages::text_and_fields(&self.handle, messages);
+        if let Some((text, list)) = appended {
             result.text.push_str("\n\n");
             result.text.push_str(&text);
             result.messages = Some(list);
@@ -622,7 +628,7 @@ impl EngineCall {
             }
         }
         let (result, cursors) = self.result(self.outcome.clone()?).await;
-        self.reports = subjects_reported_by(&self.handle, self.outcome.as_ref());
+        self.reports = subjects_reported_by(&self.handle, self.outcome.as_ref()).await;
         self.outcome = None;
         self.cursors = cursors;
         Some(ToolStep::Done(result))
@@ -630,7 +636,7 @@ impl EngineCall {
 
     async fn result(&self, outcome: Outcome) -> (ToolResult, Option<ReadCursors>) {
         let result = match (&self.tool, outcome) {
-            (Tool::Timer(timer), outcome) => timer.result(&self.handle, outcome),
+            (Tool::Timer(timer), outcome) => timer.result(&self.handle, outcome).await,
             (_, Outcome::Refused(refusal)) => refused(&refusal),
             (Tool::Command(command), Outcome::NotStarted(session, question, why)) => {
                 let tool = command.kind.name();
@@ -640,7 +646,7 @@ impl EngineCall {
                 return command.result(&self.handle, outcome, self.standby).await;
             }
             (Tool::ReadMessages(read), Outcome::Messages(messages, more)) => {
-                read.result(&self.handle, &messages, more)
+                read.result(&self.handle, &messages, more).await
             }
             (Tool::ReadMessages(_), _) => {
                 ToolResult::error(ErrorCode::Fault, "the messages cannot be read".into())
@@ -651,7 +657,7 @@ impl EngineCall {
 }
 
 /// Subjects that a result made from this outcome reports.
-fn subjects_reported_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
+async fn subjects_reported_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About> {
     match outcome {
         Some(
             Outcome::Ended(id)
@@ -662,7 +668,7 @@ fn subjects_reported_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec<About
         Some(Outcome::Timer(timer, Why::Completed | Why::Ended))
             if matches!(timer.status, Status::Completed { .. }) =>
         {
-            let ended = timer::endings_seen(handle, timer.id);
+            let ended = timer::endings_seen(handle, timer.id).await;
             let ended = ended.into_iter().map(About::Session);
             ended.chain([About::Timer(timer.id)]).collect()
         }
@@ -685,6 +691,7 @@ pub fn refusal_code(refusal: &Refusal) -> ErrorCode {
         | Refusal::SessionEnded(_)
         | Refusal::KeyReused(_) => ErrorCode::Conflict,
         Refusal::NotRecorded => ErrorCode::StorageFull,
+        Refusal::DatabaseAway(_) => ErrorCode::Fault,
         Refusal::TooMany(_) => ErrorCode::TooMany,
     }
 }

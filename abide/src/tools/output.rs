@@ -42,13 +42,13 @@ pub(super) struct Output {
     pub fault: Option<io::Error>,
 }
 
-impl Output {
-    fn unreadable(fault: io::Error) -> Self {
-        Output {
-            fault: Some(fault),
-            ..Output::default()
-        }
-    }
+/// Outputs of a log that could not be read.
+fn unreadable<const N: usize>(fault: io::Error) -> [Output; N] {
+    let mut fault = Some(fault);
+    std::array::from_fn(|_| Output {
+        fault: fault.take(),
+        ..Output::default()
+    })
 }
 
 /// Part of a session's output: everything from a cursor up to now, or up to the end of the command.
@@ -60,7 +60,6 @@ pub(super) struct Part {
     dropped: u64,
     hasty: bool,
     pty: bool,
-    omitted_hint: String,
     /// Error of finding the end of the log. The part is empty then.
     fault: Option<io::Error>,
 }
@@ -79,7 +78,6 @@ impl Part {
             dropped: ending.map_or(0, |ending| ending.dropped),
             hasty: ending.is_some_and(|ending| ending.end == End::Deadline),
             pty: view.pty,
-            omitted_hint: abide_engine::text::omitted_hint(view),
             fault,
         }
     }
@@ -90,18 +88,18 @@ impl Part {
     }
 
     /// Both streams, each digested. A terminal has one stream, which counts as stdout.
-    pub async fn two_streams(&mut self, limits: OutputLimits) -> (Output, Output) {
+    pub async fn two_streams(&mut self, limits: OutputLimits) -> [Output; 2] {
         if self.pty {
-            return (self.one_stream(limits).await, Output::default());
+            return [self.one_stream(limits).await, Output::default()];
         }
-        let out = self.digest(Some(Stream::Stdout), limits).await;
-        let err = self.digest(Some(Stream::Stderr), limits).await;
-        (out, err)
+        self.digest([Some(Stream::Stdout), Some(Stream::Stderr)], limits)
+            .await
     }
 
     /// Both streams, digested in the order of arrival.
     pub async fn one_stream(&mut self, limits: OutputLimits) -> Output {
-        self.digest(None, limits).await
+        let [output] = self.digest([None], limits).await;
+        output
     }
 
     /// Cursor of a reader that was given this part.
@@ -110,16 +108,19 @@ impl Part {
         cursor.unwrap_or_else(|_| Cursor::at(self.end))
     }
 
-    async fn digest(&mut self, only: Option<Stream>, limits: OutputLimits) -> Output {
+    async fn digest<const N: usize>(
+        &mut self,
+        streams: [Option<Stream>; N],
+        limits: OutputLimits,
+    ) -> [Output; N] {
         if let Some(fault) = self.fault.take() {
-            return Output::unreadable(fault);
+            return unreadable(fault);
         }
         if self.is_empty() {
-            return Output::default();
+            return streams.map(|_| Output::default());
         }
         let reading = Reading {
             log: self.log.clone(),
-            only,
             from: self.from,
             end: self.end,
             dropped: self.dropped,
@@ -128,94 +129,133 @@ impl Part {
         let limits = Limits {
             max_chars: limits.max_chars,
             raw: limits.raw,
-            omitted_hint: self.omitted_hint.clone(),
             repeat_fast_path: Accelerator::RepeatFastPath.is_on(),
             ..Limits::default()
         };
         if self.end <= READ_ON_THE_SPOT {
-            return reading.digested(limits);
+            return reading.digested(streams, limits);
         }
-        tokio::task::spawn_blocking(move || reading.digested(limits))
+        tokio::task::spawn_blocking(move || reading.digested(streams, limits))
             .await
-            .unwrap_or_else(|fault| Output::unreadable(io::Error::other(fault)))
+            .unwrap_or_else(|fault| unreadable(io::Error::other(fault)))
     }
 }
 
-/// Part of a log to digest, of one stream or of all.
+/// Part of a log to digest.
 struct Reading {
     log: Log,
-    only: Option<Stream>,
     from: Cursor,
     end: u64,
     dropped: u64,
     hasty: bool,
 }
 
-/// Amount of data that a digest was given.
-#[derive(Default)]
-struct Fed {
+/// Digest of one stream of a log, or of all.
+struct StreamDigest {
+    only: Option<Stream>,
+    digest: Digest,
     bytes: u64,
+}
+
+/// Digests that are fed together: each line has its number in the whole log, as in a search.
+struct Fed {
+    streams: Vec<StreamDigest>,
     dropped: u64,
     fault: Option<io::Error>,
 }
 
+impl Fed {
+    fn push(&mut self, stream: Stream, bytes: &[u8]) {
+        let mut newlines = 0;
+        let takes = |of: &StreamDigest| of.only.is_none_or(|only| only == stream);
+        for of in self.streams.iter_mut().filter(|of| takes(of)) {
+            newlines = of.digest.push(bytes);
+            of.bytes += bytes.len() as u64;
+        }
+        for of in self.streams.iter_mut().filter(|of| !takes(of)) {
+            of.digest.other_lines(newlines);
+        }
+    }
+
+    fn gap(&mut self, gap: Gap) {
+        for of in &mut self.streams {
+            of.digest.gap(gap);
+        }
+        if let Gap::Dropped(bytes) = gap {
+            self.dropped += bytes;
+        }
+    }
+}
+
 impl Reading {
-    fn digested(self, mut limits: Limits) -> Output {
+    fn digested<const N: usize>(
+        self,
+        streams: [Option<Stream>; N],
+        mut limits: Limits,
+    ) -> [Output; N] {
         let from = self.from.offset();
         limits.lines_before = self.lines_before();
-        let mut digest = Digest::new(&limits);
-        let mut fed = Fed::default();
+        let digest = |only| StreamDigest {
+            only,
+            digest: Digest::new(&limits),
+            bytes: 0,
+        };
+        let mut fed = Fed {
+            streams: streams.into_iter().map(digest).collect(),
+            dropped: 0,
+            fault: None,
+        };
         for (stream, start) in self.from.line_starts() {
             let stream = unread_lines::log_stream(stream);
-            if self.only.is_none_or(|only| only == stream) {
-                self.feed(&mut digest, Some(stream), start..from, None, &mut fed);
-            }
+            self.feed(&mut fed, Some(stream), start..from, None);
         }
         let tail = self.end.saturating_sub(HASTY_TAIL);
         let until = self.hasty.then(|| SystemClock.mono() + HASTE);
-        let read_to = self.feed(&mut digest, self.only, from..self.end, until, &mut fed);
+        let read_to = self.feed(&mut fed, None, from..self.end, until);
         if read_to < tail && fed.fault.is_none() {
             // Bytes are dropped from the middle of a log.
             let unread = tail - read_to;
             let dropped = self.dropped.saturating_sub(fed.dropped).min(unread);
             if dropped > 0 {
-                digest.gap(Gap::Dropped(dropped));
-                fed.dropped += dropped;
+                fed.gap(Gap::Dropped(dropped));
             }
             if unread > dropped {
-                digest.gap(Gap::Unread(unread - dropped));
+                fed.gap(Gap::Unread(unread - dropped));
             }
         }
         if read_to < self.end && fed.fault.is_none() {
-            let rest = read_to.max(tail)..self.end;
-            self.feed(&mut digest, self.only, rest, None, &mut fed);
+            self.feed(&mut fed, None, read_to.max(tail)..self.end, None);
         }
-        let mut output = Output {
-            digested: Digested::default(),
+        let mut fault = fed.fault;
+        let mut outputs = fed.streams.into_iter().map(|of| Output {
             missing: fed.dropped,
-            fault: fed.fault,
-        };
-        if fed.bytes == 0 {
+            fault: fault.take(),
+            digested: self.finished(of, fed.dropped),
+        });
+        streams.map(|_| outputs.next().unwrap_or_default())
+    }
+
+    fn finished(&self, of: StreamDigest, dropped: u64) -> Digested {
+        if of.bytes == 0 {
             // It is not known which stream the dropped bytes belonged to. A stream without any bytes reports
             // none missing.
-            return output;
+            return Digested::default();
         }
-        let mut digested = digest.finish();
+        let mut digested = of.digest.finish();
         // The newline of a line that was returned before is no line of its own.
         if self.from.is_within_line() && digested.text.starts_with('\n') {
             digested.text.remove(0);
         }
         // Bytes dropped from the log are reported apart from bytes that only the digest left out.
-        digested.bytes_left_out = digested.bytes_left_out.saturating_sub(fed.dropped);
+        digested.bytes_left_out = digested.bytes_left_out.saturating_sub(dropped);
         digested.shortened = digested.bytes_left_out > 0 || digested.lines_left_out > 0;
-        output.digested = digested;
-        output
+        digested
     }
 
     /// Number of lines before the part, as far as they can be read.
     fn lines_before(&self) -> u64 {
         let to = self.from.offset();
-        let mut pieces = self.log.pieces(0, self.only);
+        let mut pieces = self.log.pieces(0, None);
         let (mut lines, mut bytes) = (0, Vec::new());
         while pieces.at() < to
             && let Ok(Some(next)) = pieces.next_into(READ_AT_ONCE, &mut bytes)
@@ -229,15 +269,14 @@ impl Reading {
         lines
     }
 
-    /// Feeds a part of the log to the digest until its end, the time limit or a read error; returns the
+    /// Feeds a part of the log to the digests until its end, the time limit or a read error; returns the
     /// offset where it stopped.
     fn feed(
         &self,
-        digest: &mut Digest,
+        fed: &mut Fed,
         only: Option<Stream>,
         part: Range<u64>,
         until: Option<Mono>,
-        fed: &mut Fed,
     ) -> u64 {
         let mut pieces = self.log.pieces(part.start, only).known_to(part.end);
         let mut bytes = Vec::new();
@@ -252,15 +291,11 @@ impl Reading {
             };
             match next {
                 Next::Bytes { offset, .. } if offset >= part.end => return part.end,
-                Next::Bytes { offset, .. } => {
+                Next::Bytes { offset, entry } => {
                     let most = usize::try_from(part.end - offset).unwrap_or(usize::MAX);
-                    digest.push(&bytes[..bytes.len().min(most)]);
-                    fed.bytes += bytes.len() as u64;
+                    fed.push(entry.stream, &bytes[..bytes.len().min(most)]);
                 }
-                Next::Gap { from, to } => {
-                    digest.gap(Gap::Dropped(to - from));
-                    fed.dropped += to - from;
-                }
+                Next::Gap { from, to } => fed.gap(Gap::Dropped(to - from)),
             }
             if until.is_some_and(|until| SystemClock.mono() > until) {
                 return pieces.at().min(part.end);
@@ -273,7 +308,7 @@ impl Reading {
 pub(super) fn lost(
     view: &SessionView,
     quota: u64,
-    outputs: &[&Output],
+    outputs: &[Output],
     summary: &mut SessionSummary,
 ) -> Option<String> {
     let dropped = view.ending().map_or(0, |ending| ending.dropped);
@@ -297,7 +332,7 @@ pub(super) fn lost(
 }
 
 /// Warning that output could not be read, with the next step.
-pub(super) fn unread(view: &SessionView, outputs: &[&Output]) -> Option<String> {
+pub(super) fn unread(view: &SessionView, outputs: &[Output]) -> Option<String> {
     let fault = outputs.iter().find_map(|output| output.fault.as_ref())?;
     tracing::error!("the log of {} could not be read: {fault}", view.id);
     Some(format!(

@@ -13,7 +13,7 @@ use abide_core::{
 };
 use abide_engine::policy::audit::AuditEntry;
 use abide_engine::policy::{JudgedCommand, shown_rules};
-use abide_engine::{Handle, LaunchOptions};
+use abide_engine::{Handle, LaunchOptions, QuestionView};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
@@ -95,21 +95,24 @@ impl Judge<'_> {
             command: Mask::of(launch.secrets.clone()).apply(command.to_owned()),
             ..AuditEntry::default()
         };
+        let unusable = |what: &str, why: String| {
+            let sentence = format!(
+                "REFUSED: the {what} cannot be used: {}. Nothing was run. A person has to correct the file.",
+                one_line(&why)
+            );
+            handle.audit().append(AuditEntry {
+                why: Some(why),
+                ..entry("broken")
+            });
+            Judged::Refused(Box::new(refused(sentence, None)))
+        };
+        // The file may be about to switch a sandbox on.
+        if let Some(fault) = handle.live_config().fault() {
+            return unusable("configuration", fault.to_string());
+        }
         let judged = match judged {
             Ok(judged) => judged,
-            Err(broken) => {
-                handle.audit().append(AuditEntry {
-                    why: Some(broken.to_string()),
-                    ..entry("broken")
-                });
-                return Judged::Refused(Box::new(refused(
-                    format!(
-                        "REFUSED: the policy cannot be used: {}. Nothing was run. A person has to correct the file.",
-                        one_line(&broken.to_string())
-                    ),
-                    None,
-                )));
-            }
+            Err(broken) => return unusable("policy", broken.to_string()),
         };
         let (action, reason) = (judged.decision.action, judged.decision.reason.as_ref());
         // A command that no rule is about leaves no trace here: its session is its record.
@@ -385,11 +388,16 @@ pub(crate) enum AnswerFault {
 }
 
 /// Refusal of an answer to a question that an earlier daemon has closed.
-fn closed_before(handle: &Handle, refusal: Refusal) -> Refusal {
+async fn closed_before(handle: &Handle, refusal: Refusal) -> Refusal {
     let Refusal::QuestionNotFound(id) = refusal else {
         return refusal;
     };
-    let answer = handle.store_reader().command_answer(id).ok().flatten();
+    let answer = handle
+        .store_reader()
+        .command_answer(id)
+        .await
+        .ok()
+        .flatten();
     let closing = match answer.as_ref().map(|answer| answer.closing.as_str()) {
         Some("yes") => Closing::Answered(Answer::Yes),
         Some("no") => Closing::Answered(Answer::No),
@@ -425,38 +433,24 @@ pub(crate) async fn answer(
     by: &str,
 ) -> Result<(), AnswerFault> {
     let view = handle.published().question(question);
-    let held = view.as_ref().and_then(|view| view.state.held().cloned());
-    let mut rules = None;
-    match &held {
-        Some(held) => {
-            let offers = &held.approval.offers;
-            let Some((_, text)) = offers.iter().find(|(choice, _)| *choice == given.choice) else {
-                let words: Vec<&str> = offers.iter().map(|(choice, _)| choice.as_str()).collect();
-                return Err(AnswerFault::NotOffered(words.join(", ")));
-            };
-            rules = Some(text.clone());
-            let mask = Mask::default();
-            handle.audit().append(AuditEntry {
-                event: "answered".into(),
-                agent: held.agent.0.to_string(),
-                folder: held.approval.folder.to_string(),
-                command: mask.apply(held.command.to_string()),
-                question_id: Some(question.to_string()),
-                answer: Some(given.choice.as_str().into()),
-                why: given.because.clone(),
-                by: Some(by.into()),
-                added: Some(text.to_string())
-                    .filter(|text| !text.is_empty())
-                    .into_iter()
-                    .collect(),
-                ..AuditEntry::default()
-            });
+    let mut adds = None;
+    if let Some(view) = &view {
+        let offers = view.state.offers();
+        match offers.iter().find(|(choice, _)| *choice == given.choice) {
+            Some((_, text)) => adds = Some(text.clone()),
+            // An idle session: yes or no.
+            None if offers.is_empty() && matches!(given.choice, Choice::Once | Choice::No) => {}
+            None if offers.is_empty() => {
+                return Err(AnswerFault::NotOffered("yes, no".into()));
+            }
+            None => {
+                let known: Vec<&str> = offers.iter().map(|(choice, _)| choice.as_str()).collect();
+                return Err(AnswerFault::NotOffered(known.join(", ")));
+            }
         }
-        // An idle session: yes or no.
-        None if view.is_some() && !matches!(given.choice, Choice::Once | Choice::No) => {
-            return Err(AnswerFault::NotOffered("yes, no".into()));
+        if let Some(adds) = &adds {
+            audit_answer(handle, view, &given, adds, by);
         }
-        None => {}
     }
     let request = Request::Answer {
         question,
@@ -471,21 +465,78 @@ pub(crate) async fn answer(
     match pending.done().await {
         None => return Err(AnswerFault::Stopping),
         Some(Outcome::Refused(refusal)) => {
-            return Err(AnswerFault::Refused(closed_before(handle, refusal)));
+            return Err(AnswerFault::Refused(closed_before(handle, refusal).await));
         }
         Some(_) => {}
     }
-    if let (Some(held), Some(text)) = (held, rules)
-        && !text.is_empty()
-    {
-        let kept = handle
-            .policy()
-            .remember_text(given.choice, &text, held.conversation.as_ref());
-        kept.map_err(|fault| {
-            AnswerFault::NotRemembered(format!(
-                "the command is started, but the rule could not be written: {fault}"
-            ))
-        })?;
+    if let (Some(view), Some(adds)) = (view, adds) {
+        remember(handle, &view, given.choice, &adds)?;
     }
     Ok(())
+}
+
+/// Writes the answer to a question into the audit log.
+fn audit_answer(
+    handle: &Handle,
+    question: &QuestionView,
+    given: &GivenAnswer,
+    adds: &str,
+    by: &str,
+) {
+    let state = &question.state;
+    let held = state.held();
+    let connection = state.connection();
+    handle.audit().append(AuditEntry {
+        event: "answered".into(),
+        agent: question.agent.0.to_string(),
+        folder: (held.map(|held| held.approval.folder.to_string()))
+            .or_else(|| connection.map(|connection| connection.folder.to_string()))
+            .unwrap_or_default(),
+        command: Mask::default().apply(question.command.to_string()),
+        commands: (connection.iter())
+            .map(|connection| format!("connect to {}:{}", connection.name, connection.port))
+            .collect(),
+        question_id: Some(question.id.to_string()),
+        answer: Some(given.choice.as_str().into()),
+        why: given.because.clone(),
+        by: Some(by.into()),
+        added: Some(adds.to_owned())
+            .filter(|text| !text.is_empty())
+            .into_iter()
+            .collect(),
+        ..AuditEntry::default()
+    });
+}
+
+/// Keeps what an answer adds: rules, or a name of the allowlist.
+fn remember(
+    handle: &Handle,
+    question: &QuestionView,
+    choice: Choice,
+    adds: &str,
+) -> Result<(), AnswerFault> {
+    let (kept, what) = match (question.state.held(), question.state.connection()) {
+        (Some(held), _) if !adds.is_empty() => {
+            let conversation = held.conversation.as_ref();
+            let kept = handle.policy().remember_text(choice, adds, conversation);
+            (kept, "the command is started, but the rule")
+        }
+        (_, Some(connection)) => {
+            let session = handle.published().session(question.state.session());
+            let conversation = session.and_then(|view| view.state.conversation.clone());
+            let host = format!("{}:{}", connection.name, connection.port);
+            let kept = handle.policy().remember_host(
+                choice,
+                &host,
+                &question.agent,
+                conversation.as_ref(),
+                Path::new(&*connection.folder),
+            );
+            (kept, "the connection goes on, but the name")
+        }
+        _ => return Ok(()),
+    };
+    kept.map_err(|fault| {
+        AnswerFault::NotRemembered(format!("{what} could not be written: {fault}"))
+    })
 }

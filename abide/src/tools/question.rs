@@ -1,7 +1,7 @@
 //! A question as text for a person, and as fields.
 
 use abide_api::{AnswerOffer, Id, Question, QuestionCommand};
-use abide_core::{HeldCommand, Millis, Subject};
+use abide_core::{HeldCommand, HeldConnection, Millis, Subject};
 use abide_output::digest::rendered_rows;
 
 use super::report::{activity_text, in_seconds, safe};
@@ -17,6 +17,9 @@ const LAST_LINE_CHARS: usize = 400;
 pub fn question_text(question: &QuestionView) -> String {
     if let Some(held) = question.state.held() {
         return command_question(question, held);
+    }
+    if let Some(connection) = question.state.connection() {
+        return connection_question(question, connection);
     }
     let mut text = format!(
         "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
@@ -35,6 +38,26 @@ pub fn question_text(question: &QuestionView) -> String {
 
 /// Characters of a command that a question shows. HTTP and the page have all of them.
 const COMMAND_CHARS: usize = 4_000;
+
+/// Question about connections of a sandbox that wait.
+fn connection_question(question: &QuestionView, connection: &HeldConnection) -> String {
+    let command = safe(&question.command);
+    let command: String = command.chars().take(COMMAND_CHARS).collect();
+    format!(
+        "{}\n  command: {command}\n  agent {} in {}; the connection waits for at most a minute",
+        asked_connection(connection),
+        safe(&question.agent.0),
+        safe(&connection.folder),
+    )
+}
+
+fn asked_connection(connection: &HeldConnection) -> String {
+    let name = safe(&connection.name);
+    format!(
+        "Allow this command to connect to {name} (port {})?",
+        connection.port
+    )
+}
 
 /// Question about a command that was not started.
 fn command_question(question: &QuestionView, held: &HeldCommand) -> String {
@@ -84,13 +107,18 @@ pub fn question_fields(question: &QuestionView) -> Question {
         about: match question.state.subject {
             Subject::Idle { .. } => "idle",
             Subject::Command { .. } => "command",
+            Subject::Connection { .. } => "connection",
         },
-        question: match question.state.idle() {
-            Some(idle) => format!("Command has been idle for {idle}. Continue waiting?"),
-            None => "Allow this command?".into(),
+        question: match &question.state.subject {
+            Subject::Idle { idle, .. } => {
+                format!("Command has been idle for {idle}. Continue waiting?")
+            }
+            Subject::Command { .. } => "Allow this command?".into(),
+            Subject::Connection { connection, .. } => asked_connection(connection),
         },
         command: question.command.to_string(),
         agent: question.agent.0.to_string(),
+        cwd: question.cwd.to_string_lossy().into_owned(),
         idle: in_seconds(question.state.idle().unwrap_or_default()),
         running_for: in_seconds(question.ran),
         last_line: last_line(question),
@@ -101,17 +129,32 @@ pub fn question_fields(question: &QuestionView) -> Question {
         cpu: question.cpu_percent,
         asked_at: question.state.asked.0,
         text: question_text(question),
-        held: question.state.held().map(|held| QuestionCommand {
+        held: details(&question.state),
+    }
+}
+
+/// Details of a question that is not about an idle session.
+fn details(state: &abide_core::Question) -> Option<QuestionCommand> {
+    let answers = (state.offers().iter()).map(|(choice, adds)| AnswerOffer {
+        answer: choice.as_str(),
+        adds: adds.to_string(),
+    });
+    let answers = answers.collect();
+    match &state.subject {
+        Subject::Idle { .. } => None,
+        Subject::Command { held, .. } => Some(QuestionCommand {
             folder: held.approval.folder.to_string(),
             part: held.approval.part.to_string(),
             rule: held.approval.rule.to_string(),
             why: held.approval.why.to_string(),
-            answers: (held.approval.offers.iter())
-                .map(|(choice, rules)| AnswerOffer {
-                    answer: choice.as_str(),
-                    adds: rules.to_string(),
-                })
-                .collect(),
+            answers,
+        }),
+        Subject::Connection { connection, .. } => Some(QuestionCommand {
+            folder: connection.folder.to_string(),
+            part: format!("{}:{}", connection.name, connection.port),
+            rule: String::new(),
+            why: "the command runs, and its connection waits for an answer".into(),
+            answers,
         }),
     }
 }
@@ -134,6 +177,7 @@ mod tests {
                 asked: Wall(now - 3_600_000),
             },
             command: "make".into(),
+            cwd: "/src".into(),
             agent: Agent("default".into()),
             ran: Millis(60_000),
             last_lines: last_lines.iter().map(|line| line.to_vec()).collect(),

@@ -3,33 +3,28 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use abide_api::arguments::CommandArgs;
 use abide_api::{Activity, ErrorCode, Id, Process, SessionStatus, SessionSummary, ToolResult};
-use abide_core::SandboxedBy;
 use abide_core::session::{End, Exit, Phase};
-use abide_core::{Millis, Outcome, SessionId};
-use abide_engine::clock::{Clock, SystemClock, pause};
+use abide_core::{Millis, Outcome};
+use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config;
+use abide_engine::keepers::PortState;
 use abide_engine::{Handle, LaunchOptions, SessionView};
 use abide_output::digest::{Digested, line_count};
 use abide_output::mask;
 use abide_output::printable::{one_line, visible};
 use abide_output::secret_fingerprints::SecretFingerprints;
-use abide_session::facts::{self, Doing, Facts};
+use abide_session::facts::{self, Facts, ProcessActivity};
 use abide_session::folder;
 use abide_session::log::Log;
-use abide_session::sandbox::REFUSED;
 use abide_session::tree;
 
 use super::args::folder;
 use super::output::Part;
 use super::sandbox::SandboxArgs;
-use super::{BadInput, Context};
-
-/// Interval between the two samples from which the CPU use of a command is computed.
-const CPU_SAMPLE: Duration = Duration::from_millis(50);
+use super::{BadInput, Context, refused_text};
 
 /// Name and value of an environment variable.
 type Variable = (OsString, OsString);
@@ -153,6 +148,10 @@ pub(super) fn summary_with(
             .flat_map(|sandboxed| &sandboxed.gaps)
             .map(|gap| gap.as_str())
             .collect(),
+        ports: (view.ports.iter())
+            .filter(|(_, state)| **state == PortState::Published)
+            .map(|(port, _)| *port)
+            .collect(),
         started_by: view.state.started_by.name(),
         damaged: view.damage.as_deref().map(Into::into),
     }
@@ -236,23 +235,24 @@ pub(super) fn fault(view: &SessionView) -> Option<String> {
 }
 
 /// Warning that states how much of a stream was left out and where the rest can be read.
-pub(super) fn shortened(name: &str, stream: &Digested, session: SessionId) -> Option<String> {
+pub(super) fn shortened(name: &str, stream: &Digested, view: &SessionView) -> Option<String> {
     stream.shortened.then(|| {
         format!(
-            "{name} was shortened: {}, {} bytes left out; the rest is in {session} \
-             (terminal_session search, or read_output with since=\"0\")",
+            "{name} was shortened: {}{} bytes left out; {}",
             lines_left_out(stream),
-            stream.bytes_left_out
+            stream.bytes_left_out,
+            abide_engine::text::omitted_hint(view)
         )
     })
 }
 
-/// Number of lines left out, as far as they were counted.
+/// Number of lines left out, as far as they were counted. A part of a long line is no line.
 fn lines_left_out(stream: &Digested) -> String {
     match (stream.uncounted, stream.lines_left_out) {
-        (true, 0) => "uncounted lines".into(),
-        (true, lines) => format!("at least {}", line_count(lines)),
-        (false, lines) => line_count(lines),
+        (true, 0) => "uncounted lines, ".into(),
+        (true, lines) => format!("at least {}, ", line_count(lines)),
+        (false, 0) => String::new(),
+        (false, lines) => format!("{}, ", line_count(lines)),
     }
 }
 
@@ -272,50 +272,21 @@ pub(super) fn forced_end_reason(view: &SessionView) -> Option<&'static str> {
 
 /// Refusals of the sandbox of a command, and names that the command has made and other programs obey.
 pub(super) fn refused(view: &SessionView) -> Option<String> {
-    if view
-        .sandboxed
-        .as_ref()
-        .is_none_or(|of| of.by == SandboxedBy::Off)
-    {
-        return None;
-    }
-    let text = std::fs::read(view.folder.join(REFUSED)).ok()?;
-    refused_text(&String::from_utf8_lossy(&text))
+    refused_text::refused_text(&super::refusals::record(view)?)
 }
 
-fn refused_text(record: &str) -> Option<String> {
-    let (head, lines) = record.split_once('\n')?;
-    let [mode, network, count] = *head.split(' ').collect::<Vec<_>>() else {
-        return None;
-    };
-    let of_kind = |kind: &str| -> Vec<String> {
-        let lines = lines.lines().filter_map(|line| line.strip_prefix(kind));
-        lines.map(|path| one_line(path.trim())).collect()
-    };
-    let (writes, planted) = (of_kind("write "), of_kind("planted "));
-    let mut said = Vec::new();
-    if let Some(first) = writes.first() {
-        let things = match count {
-            "1" => "1 thing was".to_owned(),
-            count => format!("{count} things were"),
-        };
-        said.push(format!(
-            "SANDBOX: {things} refused ({mode}, network {network})"
-        ));
-        said.extend(writes.iter().map(|path| format!("  write  {path}")));
-        let folder = Path::new(first).parent().unwrap_or(Path::new("/"));
-        let needs = serde_json::json!({"write": [folder.to_string_lossy()]});
-        said.push(format!(
-            "To ask for more, call again with needs={needs} and a justification (one sentence for the person)."
-        ));
-    }
-    if !planted.is_empty() {
-        said.push(format!(
-            "SANDBOX: planted, other programs may run or obey it: {}",
-            planted.join(", ")
-        ));
-    }
-    (!said.is_empty()).then(|| said.join("\n"))
+/// Sentences about the ports on which a sandboxed command listens.
+pub(super) fn ports(view: &SessionView) -> Vec<String> {
+    let ports = view.ports.iter().map(|(port, state)| match state {
+        PortState::Published => {
+            format!("port {port} of the command is reachable at 127.0.0.1:{port}")
+        }
+        PortState::Failed(why) => format!(
+            "port {port} of the command is not reachable from outside its sandbox: {}",
+            one_line(why)
+        ),
+    });
+    ports.collect()
 }
 
 /// Lists the background processes that the command left behind.
@@ -377,27 +348,20 @@ pub(super) fn cut_call(standby: Option<Millis>, part: &Part) -> String {
     }
 }
 
-/// Activity of a running session, from two samples of its processes.
-pub(super) async fn sampled_activity(view: &SessionView) -> Option<Activity> {
-    let meta = folder::read_meta(&view.folder).ok().flatten()?;
-    let before = facts::facts(&meta);
-    pause(CPU_SAMPLE).await;
-    let now = facts::facts(&meta);
-    let passed = u64::try_from(CPU_SAMPLE.as_millis()).unwrap_or(u64::MAX);
-    Some(activity(&now, now.cpu_percent(&before, passed)))
-}
-
 /// True if a process waits for input and none is busy, so that the session makes no progress before input is sent.
 pub(super) fn waits_for_input_alone(session_folder: &Path) -> bool {
     let meta = folder::read_meta(session_folder).ok().flatten();
     meta.is_some_and(|meta| facts::facts(&meta).only_input)
 }
 
-/// Activity of a running session, from one sample of its processes. CPU use is measured since an earlier sample.
+/// Activity of a running session. CPU use counts since its last output.
 pub(super) fn current_activity(handle: &Handle, view: &SessionView) -> Option<Activity> {
     let meta = folder::read_meta(&view.folder).ok().flatten()?;
     let now = facts::facts(&meta);
-    Some(activity(&now, handle.cpu_percent(view, &now)))
+    Some(activity(
+        &now,
+        handle.cpu_percent(view.id, &view.state, &now),
+    ))
 }
 
 fn activity(now: &Facts, cpu: u32) -> Activity {
@@ -411,11 +375,11 @@ fn activity(now: &Facts, cpu: u32) -> Activity {
 /// Description of what a command does, with its CPU use.
 pub(super) fn activity_text(facts: Option<&Facts>, cpu_percent: u32) -> String {
     match (facts.map(|facts| facts.doing), cpu_percent) {
-        (Some(Doing::Busy), cpu) => format!("busy (CPU {cpu}%)"),
-        (Some(Doing::Sleeping), cpu @ 1..) => format!("sleeping (CPU {cpu}%)"),
-        (Some(Doing::Sleeping), _) => "sleeping".into(),
-        (Some(Doing::Stopped), _) => "stopped".into(),
-        (Some(Doing::WaitingForInput), _) => "waiting for input at its terminal".into(),
+        (Some(ProcessActivity::Busy), cpu) => format!("busy (CPU {cpu}%)"),
+        (Some(ProcessActivity::Sleeping), cpu @ 1..) => format!("sleeping (CPU {cpu}%)"),
+        (Some(ProcessActivity::Sleeping), _) => "sleeping".into(),
+        (Some(ProcessActivity::Stopped), _) => "stopped".into(),
+        (Some(ProcessActivity::WaitingForInput), _) => "waiting for input at its terminal".into(),
         (None, _) => "unknown".into(),
     }
 }
@@ -428,17 +392,6 @@ pub(crate) fn safe(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn refusals_are_counted_and_listed_with_how_to_ask_for_more() {
-        let record = "workspace-write off 2\nwrite /etc/x\nwrite /opt/y\nplanted .vscode\n";
-        let expected = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/x\n  write  /opt/y\n\
-                        To ask for more, call again with needs={\"write\":[\"/etc\"]} and a justification (one sentence \
-                        for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
-        assert_eq!(refused_text(record).as_deref(), Some(expected));
-        assert_eq!(refused_text("nonsense"), None);
-        assert_eq!(refused_text("read-only on 0\n"), None);
-    }
 
     #[test]
     fn long_command_is_shown_by_its_first_lines() {

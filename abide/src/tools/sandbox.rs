@@ -6,6 +6,7 @@ use std::path::Path;
 use abide_api::arguments::{NeededPermissions, Needs, NetworkName, SandboxLess, SandboxName, Text};
 use abide_engine::Handle;
 use abide_engine::config::{NetworkMode, SandboxMode};
+use abide_engine::gate_plan::{self, GateConfig};
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
@@ -45,10 +46,13 @@ impl SandboxArgs {
         given: &[(OsString, Option<OsString>)],
     ) -> Result<ChosenSandbox, BadInput> {
         let subject = SandboxSubject {
-            config: handle.config(),
+            config: &handle.config(),
             paths: handle.paths(),
-            agent: &context.agent.0,
+            policy: handle.policy(),
+            agent: &context.agent,
+            conversation: context.conversation.as_ref(),
             root: &context.root,
+            env: &context.env,
         };
         let wish = SandboxWish {
             mode: self.sandbox.map(|SandboxName(mode)| match mode {
@@ -75,14 +79,16 @@ impl SandboxArgs {
             }
             let mut leaves = false;
             if let Some(Needs(needs)) = &self.needs {
-                beyond_settings = widen(plan, needs, self.justification.as_ref(), context)?;
+                let bare_gate = subject.bare_gate();
+                beyond_settings =
+                    widen(plan, needs, bare_gate, self.justification.as_ref(), context)?;
                 leaves = needs.no_sandbox;
             }
-            match leaves {
-                true => sandbox = SandboxChoice::Off,
-                false => confine_environment(&mut env),
+            if leaves {
+                sandbox = SandboxChoice::Off;
             }
         }
+        confine_environment(&sandbox, &mut env);
         Ok(ChosenSandbox {
             sandbox,
             env,
@@ -96,6 +102,7 @@ impl SandboxArgs {
 fn widen(
     plan: &mut Plan,
     needs: &NeededPermissions,
+    bare_gate: GateConfig,
     justification: Option<&Text>,
     context: &Context,
 ) -> Result<Option<String>, BadInput> {
@@ -121,18 +128,32 @@ fn widen(
                 never.display()
             )));
         }
+        if !path.exists() {
+            return Err(BadInput(format!(
+                "`needs` names '{}', which does not exist; name the folder that it would be in.",
+                path.display()
+            )));
+        }
         // What is not hidden can be read without asking.
         if writes {
             wanted.push(format!("write {}", one_line(&path.to_string_lossy())));
             plan.write.push(path);
         }
     }
-    if !needs.network.is_empty() && plan.network == Network::Off {
-        let names = one_line(&needs.network.join(", "));
-        wanted.push(format!(
-            "use the network ({names}; other names are not kept out)"
-        ));
-        plan.network = Network::On;
+    let refused = |why: String| BadInput(format!("`needs.network` has a wrong name: {why}."));
+    gate_plan::check_names(&needs.network).map_err(refused)?;
+    let gate = match &plan.network {
+        Network::Off => Some(gate_plan::make(&bare_gate).map_err(refused)?),
+        Network::Allowlist(gate) => Some(gate.clone()),
+        Network::On => None,
+    };
+    if let Some(gate) = gate {
+        let names = gate_plan::missing_names(&gate, &needs.network);
+        if !names.is_empty() {
+            plan.network =
+                Network::Allowlist(gate_plan::add_names(&gate, &names).map_err(refused)?);
+            wanted.push(format!("connect to {}", one_line(&names.join(", "))));
+        }
     }
     if needs.no_sandbox {
         wanted = vec!["run outside the sandbox".into()];

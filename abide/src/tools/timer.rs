@@ -53,7 +53,8 @@ impl CompletionChannel {
     /// Channel for a calling agent: depends on whether a configured waker wakes its conversation.
     pub fn to(handle: &Handle, context: &Context) -> Self {
         let conversation = context.conversation.as_ref();
-        let mut wakers = handle.config().wakers.iter();
+        let config = handle.config();
+        let mut wakers = config.wakers.iter();
         match wakers.any(|waker| waker.wakes(&context.agent.0, conversation)) {
             true => CompletionChannel::Waker,
             false => CompletionChannel::NextCall,
@@ -62,8 +63,8 @@ impl CompletionChannel {
 }
 
 /// Sessions whose end the answer about a completed timer reports: those that its condition has observed.
-pub(super) fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
-    let row = handle.store_reader().timer(id).ok().flatten();
+pub(super) async fn endings_seen(handle: &Handle, id: TimerId) -> Vec<SessionId> {
+    let row = handle.store_reader().timer(id).await.ok().flatten();
     let Some(row) = row.filter(|row| row.completed_by.as_deref() == Some("condition")) else {
         return Vec::new();
     };
@@ -153,7 +154,7 @@ enum TimerCall {
     NoSuch(String),
 }
 
-pub(super) fn read(
+pub(super) async fn read(
     name: &str,
     arguments: Map<String, Value>,
     context: &Context,
@@ -173,7 +174,7 @@ pub(super) fn read(
                     BadInput("`pause_duration` is required and must be a number of seconds above 0; got nothing.".into())
                 })
             };
-            act(|| time().map(Act::Pause), timer, reason, context, handle)?
+            act(|| time().map(Act::Pause), timer, reason, context, handle).await?
         }
         _ => {
             let args = TimerActionArgs::read(arguments, part)?;
@@ -182,7 +183,7 @@ pub(super) fn read(
                 "cancel_timer" => Act::Cancel,
                 _ => Act::Resume,
             };
-            act(|| Ok(action), args.timer_id, args.reason, context, handle)?
+            act(|| Ok(action), args.timer_id, args.reason, context, handle).await?
         }
     };
     let fitted = match &request {
@@ -337,7 +338,7 @@ fn look(args: ReadTimerArgs) -> (Request, TimerCall) {
     }
 }
 
-fn act(
+async fn act(
     act: impl FnOnce() -> Result<Act, BadInput>,
     timer: Option<Text>,
     reason: Option<Text>,
@@ -353,7 +354,7 @@ fn act(
         Err(_) => no_such(given),
         Ok(timer) => {
             let key = context.request_key.clone();
-            if key.is_some() && last_act(handle, timer) == key {
+            if key.is_some() && last_act(handle, timer).await == key {
                 // The daemon that performed the action died before it could answer.
                 return Ok((Request::Read { asks: false, timer }, TimerCall::Done(act)));
             }
@@ -369,8 +370,9 @@ fn act(
 }
 
 /// Idempotency key of the last action on a timer.
-fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
-    handle.store_reader().timer(timer).ok().flatten()?.acted
+async fn last_act(handle: &Handle, timer: TimerId) -> Option<String> {
+    let row = handle.store_reader().timer(timer).await;
+    row.ok().flatten()?.acted
 }
 
 fn no_such(given: String) -> (Request, TimerCall) {
@@ -383,11 +385,11 @@ fn no_such(given: String) -> (Request, TimerCall) {
 }
 
 impl TimerTool {
-    pub(super) fn result(&self, handle: &Handle, outcome: Outcome) -> ToolResult {
+    pub(super) async fn result(&self, handle: &Handle, outcome: Outcome) -> ToolResult {
         match outcome {
-            Outcome::Timer(timer, why) => self.timer_result(handle, &timer, why),
-            Outcome::Timers(timers) => self.list(handle, &timers),
-            Outcome::Refused(Refusal::Timer(refusal)) => self.refused(handle, refusal),
+            Outcome::Timer(timer, why) => self.timer_result(handle, &timer, why).await,
+            Outcome::Timers(timers) => self.list(handle, &timers).await,
+            Outcome::Refused(Refusal::Timer(refusal)) => self.refused(handle, refusal).await,
             Outcome::Refused(refusal) => refused(&refusal),
             _ => ToolResult::error(
                 ErrorCode::Conflict,
@@ -396,10 +398,10 @@ impl TimerTool {
         }
     }
 
-    fn timer_result(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
+    async fn timer_result(&self, handle: &Handle, timer: &Timer, why: Why) -> ToolResult {
         let row = match (&self.given, why) {
             (Some(given), Why::Made) => Some(given.row(timer)),
-            _ => handle.store_reader().timer(timer.id).ok().flatten(),
+            _ => handle.store_reader().timer(timer.id).await.ok().flatten(),
         };
         let mut fields = fields(timer, row.as_ref());
         let reason = purpose(row.as_ref());
@@ -418,7 +420,7 @@ impl TimerTool {
         fields.last_look = saw;
         let mut pause = String::new();
         if matches!(self.call, TimerCall::Read) {
-            fields.changes = changes(handle, id);
+            fields.changes = changes(handle, id).await;
             pause = until_resumed(&fields);
         }
         let waits = matches!(self.call, TimerCall::Timer);
@@ -448,7 +450,7 @@ impl TimerTool {
                 timer.status.as_str()
             ),
             Why::Interrupted(act) | Why::Done(act) => {
-                done(handle, act, timer, row.as_ref(), self.channel)
+                done(handle, act, timer, row.as_ref(), self.channel).await
             }
             Why::Made | Why::Looked | Why::Completed | Why::Ended => {
                 format!(
@@ -469,15 +471,20 @@ impl TimerTool {
         ToolResult::new(text, output)
     }
 
-    fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
+    async fn list(&self, handle: &Handle, timers: &[Timer]) -> ToolResult {
         if let TimerCall::NoSuch(given) = &self.call {
             let known: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
             let (known, more) = known.split_at(known.len().min(limit::IDS_LISTED));
-            return self.not_found(handle, &super::args::shown_text(given), known, more.len());
+            let given = super::args::shown_text(given);
+            return self.not_found(handle, &given, known, more.len()).await;
         }
         let past = handle.store_reader();
         let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
-        let mut rows = past.timers_by_id(&ids).unwrap_or_default().into_iter();
+        let mut rows = past
+            .timers_by_id(&ids)
+            .await
+            .unwrap_or_default()
+            .into_iter();
         let mut lines = Vec::new();
         let mut list = Vec::new();
         let mut left_out = Vec::new();
@@ -510,7 +517,7 @@ impl TimerTool {
                 agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
                 limit: ENDED_LISTED,
             };
-            let ended = past.ended_timers(which).unwrap_or_default();
+            let ended = past.ended_timers(which).await.unwrap_or_default();
             if ended.len() >= ENDED_LISTED {
                 left_out.push(format!(
                     "Of those that have ended only the last {ENDED_LISTED} are listed."
@@ -541,9 +548,9 @@ impl TimerTool {
     }
 
     /// Result of a refused request. A timer that is no longer in memory may still be in the database.
-    fn refused(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
+    async fn refused(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
         if let timer::Refusal::NotFound { timer, .. } = &refusal
-            && let Ok(Some(row)) = handle.store_reader().timer(*timer)
+            && let Ok(Some(row)) = handle.store_reader().timer(*timer).await
             && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
             && row.ended.is_some()
         {
@@ -555,7 +562,7 @@ impl TimerTool {
                 return ToolResult::error(ErrorCode::Conflict, sentence);
             }
             let text = match (&self.call, &row.completed_by) {
-                (TimerCall::Done(act), _) => done_before(handle, *act, &row, self.channel),
+                (TimerCall::Done(act), _) => done_before(handle, *act, &row, self.channel).await,
                 (_, Some(_)) => timer_completion(&row),
                 (_, None) => format!(
                     "Timer '{}' is {}.\n{}: {}",
@@ -566,7 +573,7 @@ impl TimerTool {
                 ),
             };
             let mut timer = row_fields(&row);
-            timer.changes = changes(handle, row.id);
+            timer.changes = changes(handle, row.id).await;
             let output = TimerResult {
                 timer,
                 timeout: matches!(self.call, TimerCall::Timer).then_some(false),
@@ -580,7 +587,7 @@ impl TimerTool {
             status: Status::Paused { .. },
             ..
         } = &refusal
-            && let Ok(Some(row)) = handle.store_reader().timer(*timer)
+            && let Ok(Some(row)) = handle.store_reader().timer(*timer).await
         {
             let mut fields = row_fields(&row);
             fields.status = TimerStatus::Paused;
@@ -595,13 +602,14 @@ impl TimerTool {
         match refusal {
             timer::Refusal::NotFound { timer, known, more } => {
                 self.not_found(handle, &timer.to_string(), &known, more)
+                    .await
             }
             other => refused(&Refusal::Timer(other)),
         }
     }
 
     /// Error that lists the existing ids: timers that have not ended, and the most recently ended ones.
-    fn not_found(
+    async fn not_found(
         &self,
         handle: &Handle,
         given: &str,
@@ -612,11 +620,8 @@ impl TimerTool {
             agent: self.agent.as_ref().map(|agent| agent.0.as_ref()),
             limit: limit::IDS_LISTED,
         };
-        let ended = handle
-            .store_reader()
-            .ended_timers(which)
-            .unwrap_or_default();
-        let ended: Vec<TimerId> = ended.iter().map(|row| row.id).collect();
+        let ended = handle.store_reader().ended_timers(which).await;
+        let ended: Vec<TimerId> = ended.unwrap_or_default().iter().map(|row| row.id).collect();
         ToolResult::error(
             ErrorCode::NotFound,
             timer_not_found(given, known, more, &ended),

@@ -1,4 +1,4 @@
-//! A daemon whose sockets were opened for it, as systemd does.
+//! A daemon that gets its listening sockets from its parent, as with systemd socket activation.
 
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::harness::{Abide, text};
 
-/// Starts a daemon with these sockets at its descriptors from 3 on.
+/// Starts a daemon with these sockets as file descriptors 3 and up.
 #[expect(clippy::disallowed_methods, reason = "the test starts what it tests")]
 fn serve(abide: &Abide, sockets: &[UnixListener]) -> Child {
     let count = sockets.len();
@@ -22,7 +22,7 @@ fn serve(abide: &Abide, sockets: &[UnixListener]) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
-    // Copies far away first, so that none is overwritten before it is in its place.
+    // Copied to high descriptors first, so that none is overwritten before it is moved.
     let far: Vec<_> = sockets
         .iter()
         .map(|socket| rustix::io::fcntl_dupfd_cloexec(socket, 100).expect("a copy"))
@@ -61,7 +61,7 @@ fn passed_sockets_are_served_and_left_in_place() {
     let read = notify.recv(&mut said).unwrap();
     assert_eq!(&said[..read], b"READY=1");
     assert_eq!(abide.daemon_pid(), daemon.id().cast_signed());
-    // What was handed to the daemon is nobody else's.
+    // Commands do not inherit the variables of socket activation.
     let call = "<tool name=\"shell\"><command>env</command></tool>";
     std::fs::write(abide.path("text"), call).unwrap();
     let started = abide.json(["call", "--json", "text"]);
@@ -75,7 +75,7 @@ fn passed_sockets_are_served_and_left_in_place() {
     for name in ["http.sock", "mcp.sock"] {
         assert!(abide.path("abide/run").join(name).exists(), "{name}");
     }
-    // Nobody listens any more once the sockets are closed; the next command starts a daemon again.
+    // Nothing listens once the sockets are closed; the next command starts a daemon.
     drop(sockets);
     assert_ne!(abide.daemon_pid(), daemon.id().cast_signed());
 }

@@ -1,24 +1,24 @@
-//! Questions answered from another process, and by whom they cannot be answered.
+//! Questions answered from another process, and processes that may not answer them.
 
 use std::os::unix::fs::DirBuilderExt;
 
 use crate::harness::{Abide, Seat, feed, text};
 
-/// A run at a terminal that has just asked, and the id of its question. The command writes nothing before.
+/// A run in a terminal whose question is open, and the id of the question. The command writes nothing before.
 fn asked(abide: &Abide, command: &str) -> (Seat, String) {
     let mut seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", command]));
     seat.wait_for("[Y/n] ");
     (seat, question(abide))
 }
 
-/// The same of a run that has written all that it will.
+/// The same for a run that has written all its output.
 fn asked_of(abide: &Abide, mut seat: Seat) -> (Seat, String) {
     abide.be_impatient("200ms");
     seat.wait_for("[Y/n] ");
     (seat, question(abide))
 }
 
-/// The id of the question that is open.
+/// Id of the open question.
 fn question(abide: &Abide) -> String {
     let open = abide.json(["answer", "--json"]);
     let id = open["questions"][0]["question_id"]
@@ -75,7 +75,7 @@ fn answer_to_a_withdrawn_question_is_refused() {
     assert_eq!(seat.end().0.code(), Some(0));
 }
 
-/// Sessions that have no control group of their own.
+/// Configuration without a control group for each session.
 fn held_by_keepers_alone() -> Abide {
     let abide = Abide::new();
     std::fs::DirBuilder::new()
@@ -149,7 +149,7 @@ fn acts_as_its_agent(abide: &Abide) {
             .any(|one| one["session_id"] == id && one["status"] == "running")
     };
     assert!(runs(&own) && runs(&other), "{sessions:?}");
-    // What is its agent's own it may end.
+    // A session of its own agent may be ended.
     let killed = inside(&format!("abide session kill {own}"));
     assert_eq!(killed.status.code(), Some(0), "{killed:?}");
     abide.output(["session", "kill", &other]);
@@ -184,7 +184,7 @@ fn condition_command_that_forks_twice_is_refused_an_answer_without_cgroup() {
     abide.fifo("done");
     abide.fifo("go");
     let (seat, id) = asked(&abide, "sleep 1000");
-    // The process in between has gone when the answer is given.
+    // The intermediate process has exited when the answer is sent.
     let answer = format!("read _ < go; \"$ABIDE\" answer {id} no 2>said; echo > done");
     std::fs::write(abide.path("answer"), answer).expect("a script");
     let twice = "(setsid sh answer &) & wait; echo > go; read _ < done";
@@ -249,7 +249,7 @@ fn answer_follow_shows_questions_of_all_agents() {
     let abide = Abide::new();
     let mut person = Seat::at(abide.command(["answer", "--follow"]));
     person.wait_for("Waiting for questions");
-    // The daemon knows of the person once it answers.
+    // The daemon has registered the person once it answers.
     let mut child = abide
         .command(["run", "--idle", "300ms", "--", "sleep 1000"])
         .spawn()

@@ -10,7 +10,7 @@ fn started(abide: &Abide, command: &str) -> String {
     facts["session_id"].as_str().expect("an id").to_owned()
 }
 
-/// What an agent reads at the same time.
+/// Output that an agent reads at the same time.
 fn read(abide: &Abide, id: &str) -> Value {
     abide.json(["session", "screen", id, "--json"])
 }
@@ -18,7 +18,7 @@ fn read(abide: &Abide, id: &str) -> Value {
 #[test]
 fn session_commands_start_send_read_and_resize() {
     let abide = Abide::new();
-    // A shell would show its prompt before or after what is typed, as it comes.
+    // A shell would print its prompt before or after the typed text, depending on timing.
     let shell = "while read -r line; do eval \"$line\"; done";
     let output = abide.output(["session", "start", "--", shell]);
     let said = text(&output.stdout);
@@ -26,7 +26,7 @@ fn session_commands_start_send_read_and_resize() {
     assert_eq!(said.trim(), format!("Session '{id}' started"));
     let sent = abide.output(["session", "send", &id, "echo six $((6*7))", "-k", "enter"]);
     assert!(sent.status.success(), "{sent:?}");
-    // A shell that is slow to begin has not answered yet.
+    // A shell that starts slowly has not answered yet.
     let answered = ["wait", "--session", &id, "--output", "six 42"];
     assert!(abide.output(answered).status.success());
     let screen = abide.output(["session", "screen", &id]);
@@ -85,7 +85,7 @@ fn attach_json_prints_the_session_after_detach() {
         seat.wait_for_end();
         let (status, shown) = seat.end();
         assert!(status.success());
-        let (_, json) = shown.split_once("\n{").expect("an object");
+        let (_, json) = shown.split_once("\x1b[?1049l{").expect("an object");
         let facts: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
         assert_eq!(facts["left"], left, "{facts}");
         assert_eq!(facts["status"], if left { "running" } else { "exited" });
@@ -129,6 +129,29 @@ fn session_terminal_is_resized_to_the_attached_one() {
         (Some(91), Some(27))
     );
     seat.type_in(b"\x1d");
+    seat.end();
+}
+
+#[test]
+fn attach_uses_the_alternate_screen_and_says_how_to_leave() {
+    let abide = Abide::new();
+    let command = "stty -echo; echo shell; read x; printf '\\033[?1049hinside'; read x; \
+                   printf '\\033[?1049l'; echo back; cat -u";
+    let id = started(&abide, command);
+    let mut seat = Seat::at(abide.command(["attach", &id]));
+    seat.wait_for("\x1b[?1049h");
+    seat.wait_for(&format!("attached to {id}; Ctrl-] detaches"));
+    seat.type_in(b"\r");
+    seat.wait_for("inside");
+    seat.type_in(b"\r");
+    // The main screen of the program is drawn again, because the terminal does not have it.
+    seat.wait_for_all(&["shell", "back"]);
+    let screen = seat.screen();
+    assert_eq!(screen.matches("\x1b[?1049h").count(), 1, "{screen:?}");
+    assert!(!screen.contains("\x1b[?1049l"), "{screen:?}");
+    seat.type_in(b"\x1d");
+    seat.wait_for("\x1b[?1049l");
+    seat.wait_for("it is still running");
     seat.end();
 }
 

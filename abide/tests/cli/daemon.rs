@@ -1,4 +1,4 @@
-//! The daemon's life as the command line sees it: started by whoever comes first, killed, stopped.
+//! Life of the daemon as the command line sees it: started by the first command, killed, stopped.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -48,6 +48,29 @@ fn same_state_directory_finds_the_same_daemon() {
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(status["daemon"]["pid"], pid, "{runtime:?}: {output:?}");
     }
+}
+
+#[test]
+fn debug_log_follows_a_call_and_its_session() {
+    let abide = Abide::new();
+    let text = "<tool name=\"shell\"><command>true</command></tool>";
+    std::fs::write(abide.path("text"), text).unwrap();
+    let mut call = abide.command(["call", "text"]);
+    let called = call.env("ABIDE_LOG", "debug").output().unwrap();
+    assert!(called.status.success(), "{called:?}");
+    abide.output(["stop"]);
+    let log = std::fs::read_to_string(abide.path("abide/daemon.log")).unwrap();
+    let line = |parts: [&str; 2]| {
+        let has = |line: &&str| parts.iter().all(|part| line.contains(part));
+        let found = log.lines().find(has);
+        found.unwrap_or_else(|| panic!("no {parts:?}: {log}"))
+    };
+    let sent = line(["call{tool=\"shell\"", "sent to the engine"]);
+    let number = sent.rsplit("call=").next().unwrap();
+    let started = line(["started session=session_", "agent=default"]);
+    let mut words = started.split_whitespace();
+    let session = words.rfind(|word| word.starts_with("session="));
+    line([&format!("answered call={number}"), session.unwrap()]);
 }
 
 #[test]
@@ -127,21 +150,20 @@ fn s30_stop_leaves_sessions_running() {
     assert_eq!(output.status.code(), Some(3));
 }
 
-/// Where no daemon runs, and somebody may play one.
+/// A directory without a daemon, in which the test can act as one.
 fn with_a_place_to_listen() -> Abide {
     let abide = Abide::new();
     private_folder(&abide.path("abide/run"));
     abide
 }
 
-/// A folder, with those above it, that is ours alone, whatever the mask for new files is.
+/// Creates a directory and its parents with mode 0700, regardless of the umask.
 fn private_folder(path: &Path) {
     let mut folder = std::fs::DirBuilder::new();
     folder.mode(0o700).recursive(true).create(path).unwrap();
 }
 
-/// A daemon that dies closes its connections one by one, and may be listening still when it has let go of
-/// the first.
+/// A dying daemon closes its connections one by one, and may still be listening after it has closed the first one.
 #[test]
 fn request_is_retried_when_a_dying_daemon_refuses_twice() {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -149,7 +171,7 @@ fn request_is_retried_when_a_dying_daemon_refuses_twice() {
     let dying = UnixListener::bind(abide.socket()).unwrap();
     let dying = std::thread::spawn(move || {
         drop(dying.accept().unwrap());
-        // Here it is again.
+        // The daemon is back.
         poll(&mut [PollFd::new(&dying, PollFlags::IN)], None).unwrap();
     });
     let output = abide.output(["status", "--json"]);
@@ -157,7 +179,7 @@ fn request_is_retried_when_a_dying_daemon_refuses_twice() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A daemon that is asked in the moment in which it stops says so, and goes.
+/// A daemon that receives a request while it stops says so and exits.
 #[test]
 fn run_during_a_stop_is_served_by_the_next_daemon() {
     let abide = with_a_place_to_listen();
@@ -248,11 +270,11 @@ fn requests_have_no_fields_that_an_older_daemon_refuses() {
     for field in body.as_object().unwrap().keys() {
         assert!(FIRST_FIELDS.contains(&field.as_str()), "{field} is new");
     }
-    // What it does not know it skips.
+    // Unknown fields are skipped.
     assert!(head.contains("\r\nabide-inherited-limits: {"), "{head}");
 }
 
-/// Reads to the end of a request's head: whoever answers in the middle of it is cut off by a fault.
+/// Reads to the end of the request head: an answer in the middle of it resets the connection.
 fn whole_head(asked: &mut UnixStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -263,7 +285,7 @@ fn whole_head(asked: &mut UnixStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// Plays a daemon of an earlier version until it was asked for so many things. It may be stopped or not.
+/// Acts as a daemon of an earlier version for this number of requests. It may refuse to be stopped.
 fn older_daemon(abide: &Abide, most: usize, goes: bool) -> JoinHandle<Vec<String>> {
     let lock = File::create(abide.path("abide/run/lock")).unwrap();
     lock.lock().unwrap();
@@ -306,7 +328,7 @@ fn newer_client_replaces_an_older_daemon() {
     assert_eq!(older.join().unwrap(), ["GET /v1/status", "POST /v1/stop"]);
     let status = abide.json(["status", "--json"]);
     assert_eq!(status["daemon"]["version"], env!("CARGO_PKG_VERSION"));
-    // From now on there is nothing to replace.
+    // From now on there is no daemon to replace.
     let pid = &status["daemon"]["pid"];
     assert_eq!(*pid, abide.daemon_pid());
 }
@@ -426,7 +448,7 @@ fn s11_state_directory_writable_by_others_is_refused() {
         folder(path, 0o700);
         chown(path, Some(65_534), None).unwrap();
     };
-    // Not even root can everywhere.
+    // On some systems root cannot do this either.
     let can_give_away = || chown(Abide::new().path(""), Some(65_534), None).is_ok();
     if rustix::process::geteuid().is_root() && can_give_away() {
         cases.extend(["", "/run", "/sessions"].map(|of| (of, given_away, "another user")));

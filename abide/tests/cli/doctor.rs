@@ -1,4 +1,4 @@
-//! `abide doctor`: what it finds where all is well, and where it is not.
+//! `abide doctor`: findings on a healthy system and on one with problems.
 
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::process::Command;
@@ -28,7 +28,7 @@ fn look(abide: &Abide) -> (Option<i32>, Value) {
     (output.status.code(), found)
 }
 
-/// What was found of a topic.
+/// Finding for a topic.
 #[track_caller]
 fn of<'a>(found: &'a Value, topic: &str) -> &'a Value {
     let all = found["findings"].as_array().expect("findings");

@@ -1,18 +1,18 @@
-//! Whoever follows or waits goes on when the daemon dies and another takes its place: nothing is told twice,
-//! and nothing is missed.
+//! Commands that follow or wait continue when the daemon dies and another one starts: nothing is reported twice, and
+//! nothing is missed.
 
 use serde_json::Value;
 
 use crate::harness::{Abide, Seat, Stays, wait_for_line};
 
-/// The next line that it prints.
+/// Next line of its output.
 #[track_caller]
 fn line(child: &mut Stays) -> Value {
     let line = wait_for_line(child.stdout.as_mut().expect("a pipe"), "\n");
     serde_json::from_slice(&line).expect("JSON")
 }
 
-/// Has a message come, and waits until it is there.
+/// Creates a message and waits until it is stored.
 fn post(abide: &Abide, mission: &str) {
     let made = abide.json(["timer", "start", "1ms", "--mission", mission, "--json"]);
     let id = made["timer_id"].as_str().expect("an id");
@@ -105,7 +105,7 @@ fn closing_of_a_known_question_is_printed_after_a_restart() {
     );
 }
 
-/// An abide whose first daemon dies at this place.
+/// An abide whose first daemon crashes at this crash point.
 fn dying(at: &str) -> Abide {
     let abide = Abide::new();
     let first = abide.command(["status"]).env("ABIDE_CRASH_AT", at).output();

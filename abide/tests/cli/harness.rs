@@ -15,18 +15,23 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::cleanup::Cleanup;
+
 /// Time limit in seconds: longer than any step takes, even on a busy machine, so that a hang becomes a failure.
 const PATIENCE: i64 = 180;
 
 /// An abide with its own directory. Dropping it kills its sessions and stops the daemon.
 pub struct Abide {
+    _cleanup: Cleanup,
     dir: TempDir,
 }
 
 impl Abide {
     pub fn new() -> Self {
+        let dir = TempDir::new().expect("a folder for the test");
         Abide {
-            dir: TempDir::new().expect("a folder for the test"),
+            _cleanup: Cleanup::of(&dir.path().join("abide")),
+            dir,
         }
     }
 
@@ -136,22 +141,6 @@ impl Drop for Stays {
         // For a command that has already ended, this only reaps it.
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-impl Drop for Abide {
-    fn drop(&mut self) {
-        if !self.socket().exists() {
-            return;
-        }
-        let list = self.output(["session", "list", "--json"]);
-        let list: Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
-        for session in list["sessions"].as_array().into_iter().flatten() {
-            if let Some(id) = session["session_id"].as_str() {
-                self.output(["session", "kill", id]);
-            }
-        }
-        self.output(["stop"]);
     }
 }
 

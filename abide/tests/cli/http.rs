@@ -1,4 +1,4 @@
-//! The HTTP interface itself, spoken by hand.
+//! The HTTP interface, with handwritten requests.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -71,7 +71,7 @@ fn tool(abide: &Abide, name: &str, arguments: &Value) -> Answered {
     ask(abide, &line, headers, arguments.to_string().as_bytes())
 }
 
-/// Does something that must be taken up.
+/// Sends a request that must be accepted.
 pub fn post(abide: &Abide, path: &str, body: &Value) -> Value {
     let (line, headers) = (format!("POST {path}"), "content-type: application/json\r\n");
     let answered = ask(abide, &line, headers, body.to_string().as_bytes());
@@ -79,7 +79,7 @@ pub fn post(abide: &Abide, path: &str, body: &Value) -> Value {
     answered.json()
 }
 
-/// The lines of JSON that come for as long as they are followed.
+/// Lines of JSON of a stream.
 pub fn lines(abide: &Abide, path: &str) -> impl Iterator<Item = Value> {
     let mut stream = UnixStream::connect(abide.socket()).expect("the daemon listens");
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("a request");
@@ -247,7 +247,7 @@ fn log_is_read_by_offset_and_stream() {
     };
     assert_eq!(log("?stream=stdout"), b"0123456789");
     assert_eq!(log("?stream=stderr"), b"err");
-    // Which of two streams is heard first is nobody's promise.
+    // The order of output on two streams is not guaranteed.
     let at = if log("").starts_with(b"err") { 3 } else { 0 };
     let middle = format!("?stream=stdout&from={}&to={}", at + 3, at + 6);
     assert_eq!(log(&middle), b"345");
@@ -297,7 +297,7 @@ fn s1_session_continues_when_its_client_disconnects() {
     let mut stream = UnixStream::connect(abide.socket()).unwrap();
     let length = body.len();
     write!(stream, "POST /v1/tools/shell HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
-    // Opening the fifo waits for the command to be there.
+    // Opening the fifo blocks until the command has opened it.
     let mut go = std::fs::File::options().write(true).open(&fifo).unwrap();
     drop(stream);
     go.write_all(b"on").unwrap();
@@ -349,7 +349,7 @@ fn person_who_disconnected_is_not_asked() {
     let mut answer = String::new();
     call.read_to_string(&mut answer).unwrap();
     assert!(answer.contains("\"status\":\"running\""), "{answer}");
-    // The question waits for the next person.
+    // The question stays open for the next person.
     let status = ask(&abide, "GET /v1/status", "", b"").json();
     assert_eq!(status["questions"]["open"], 1, "{status}");
 }

@@ -4,6 +4,9 @@
 mod activation;
 mod answer;
 mod attach;
+#[path = "../common/cleanup.rs"]
+mod cleanup;
+mod configuration;
 mod daemon;
 mod doctor;
 mod follow;
@@ -11,6 +14,7 @@ mod gate;
 mod harness;
 mod help;
 mod http;
+mod ids;
 mod reference;
 mod run;
 mod schema;

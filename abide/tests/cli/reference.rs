@@ -1,4 +1,4 @@
-//! The guide's reference is what the program says of itself.
+//! The reference in the guide is generated from the program.
 
 use std::path::Path;
 

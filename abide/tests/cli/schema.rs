@@ -1,11 +1,11 @@
-//! `abide schema`, and that every command prints what its schema says.
+//! `abide schema`: the output of every command matches its schema.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, text};
 use crate::shape::wrong;
 
-/// Runs a command with `--json`, holds what it prints against its schema, and returns the last line.
+/// Runs a command with `--json`, checks its output against its schema, and returns the last line.
 #[track_caller]
 fn check(abide: &Abide, command: &str, words: &[&str]) -> Value {
     let schema = abide.json(["schema"].into_iter().chain(command.split(' ')));
@@ -42,10 +42,17 @@ fn session_commands_print_json_of_their_schema() {
     check(&abide, "session extend", &[id, "--timeout", "10m"]);
     check(&abide, "top", &[]);
     check(&abide, "session signal", &[id, "CONT"]);
-    check(&abide, "session kill", &[id]);
+    check(&abide, "session rename", &[id, "cat"]);
+    check(&abide, "session kill", &["cat"]);
     check(&abide, "session list", &["--all"]);
     check(&abide, "session read", &[id]);
     check(&abide, "logs", &[id]);
+    check(&abide, "ps", &["--all"]);
+    check(&abide, "session rm", &[id, "--yes"]);
+    check(&abide, "rerun", &["last"]);
+    check(&abide, "rm", &["last", "--yes"]);
+    check(&abide, "session start", &["--name", "again", "--", "cat"]);
+    check(&abide, "kill", &["again"]);
 }
 
 #[test]

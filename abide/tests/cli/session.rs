@@ -1,8 +1,8 @@
-//! Sessions listed, read, ended and extended.
+//! Sessions: list, read, kill, extend.
 
 use std::os::unix::ffi::OsStringExt;
 
-use crate::harness::{Abide, feed, text, wait_for_line};
+use crate::harness::{Abide, Seat, feed, text, wait_for_line};
 
 #[test]
 fn c11_session_list_escapes_control_sequences() {
@@ -41,7 +41,7 @@ fn session_that_failed_to_start_has_zero_duration() {
     let ended = failed["ended_at"].as_u64().expect("when it failed");
     assert!(before["ended_at"].as_u64().unwrap() <= ended, "{failed}");
     assert!(ended <= after["created_at"].as_u64().unwrap(), "{failed}");
-    // The next daemon says the same, however long it took to come.
+    // The next daemon reports the same, however late it was started.
     abide.crash();
     let again = &listed()[1];
     assert_eq!(again["status"], "failed");
@@ -74,7 +74,7 @@ fn c11_logs_are_sanitized_unless_raw() {
     );
     assert_eq!(text(&logs(&["--stdout"])), "red\n\u{FFFD}\nend");
     assert_eq!(logs(&["--raw", "--stderr"]), b"err");
-    // Which of two streams is heard first is nobody's promise.
+    // The order of output on two streams is not guaranteed.
     let lines = text(&logs(&["--json", "--stdout"]));
     let first: serde_json::Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     let from = (first["offset"].as_u64().unwrap() + 5).to_string();
@@ -147,7 +147,7 @@ fn extend_moves_the_deadline() {
             .status
             .success()
     );
-    // Only when the first limit is over it shows that it was moved.
+    // Only after the first limit it can be seen that the limit was moved.
     assert!(abide.output(["run", "--", "sleep 30.2"]).status.success());
     feed(&fifo, b"still here\n");
     let output = run.wait_with_output().unwrap();
@@ -255,4 +255,96 @@ fn arguments_of_session_start_must_be_unicode() {
     assert!(text(&output.stderr).contains("must be UTF-8"), "{output:?}");
     let all = abide.json(["session", "list", "--all", "--json"]);
     assert_eq!(all["sessions"], serde_json::json!([]));
+}
+
+#[test]
+fn logs_are_cut_by_lines_and_time_and_stamped() {
+    let abide = Abide::new();
+    abide.output(["run", "--", "seq 1 20000; printf unfinished"]);
+    let logs = |words: &[&str]| text(&abide.output(["logs", "last"].iter().chain(words)).stdout);
+    assert_eq!(logs(&["--tail", "3"]), "19999\n20000\nunfinished");
+    assert_eq!(logs(&["--tail", "0"]), "");
+    // More lines than fit into the first part of the log that is read.
+    let many = logs(&["--tail", "15001"]);
+    assert!(many.starts_with("5001\n5002\n"), "{}", &many[..20]);
+    assert_eq!(logs(&["--tail", "99999"]), logs(&[]));
+    assert_eq!(logs(&["--since", "1h"]), logs(&[]));
+    let stamped = logs(&["--tail", "2", "--timestamps"]);
+    let lines: Vec<&str> = stamped.lines().collect();
+    let [first, second] = lines[..] else {
+        panic!("{stamped}");
+    };
+    for (line, end) in [(first, "Z 20000"), (second, "Z unfinished")] {
+        assert!(line.starts_with("20") && line.ends_with(end), "{line}");
+    }
+}
+
+#[test]
+fn logs_since_leave_out_what_is_older() {
+    let abide = Abide::new();
+    assert!(abide.output(["run", "--", "echo old"]).status.success());
+    let logs = text(&abide.output(["logs", "last", "--since", "1ms"]).stdout);
+    assert_eq!(logs, "");
+    let logs = text(&abide.output(["logs", "last", "--since", "100y"]).stdout);
+    assert_eq!(logs, "old\n");
+}
+
+#[test]
+fn rm_asks_and_deletes_ended_sessions_only() {
+    let abide = Abide::new();
+    abide.output(["run", "--name", "gone", "--", "echo x"]);
+    let refused = abide.output(["rm", "gone"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("nothing was deleted") && said.contains("--yes"),
+        "{said}"
+    );
+    let mut seat = Seat::at(abide.command(["rm", "gone"]));
+    seat.wait_for("(echo x) and its log of 2 bytes? [y/N] ");
+    seat.type_in(b"n\r");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(1), "{screen}");
+    assert_eq!(text(&abide.output(["logs", "gone"]).stdout), "x\n");
+    let mut seat = Seat::at(abide.command(["session", "rm", "gone"]));
+    seat.wait_for("[y/N] ");
+    seat.type_in(b"y\r");
+    let (status, screen) = seat.end();
+    assert!(
+        status.success() && screen.contains("are deleted"),
+        "{screen}"
+    );
+    assert_eq!(abide.output(["logs", "gone"]).status.code(), Some(1));
+    let started = abide.json(["session", "start", "--json", "--name", "runs", "--", "cat"]);
+    let refused = abide.output(["rm", "runs", "--yes"]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(
+        text(&refused.stderr).contains("is still running"),
+        "{refused:?}"
+    );
+    let killed = text(&abide.output(["kill", "runs"]).stdout);
+    assert!(
+        killed.starts_with(started["session_id"].as_str().unwrap()),
+        "{killed}"
+    );
+}
+
+#[test]
+fn rerun_runs_the_same_command_in_the_same_folder() {
+    let abide = Abide::new();
+    std::fs::create_dir(abide.path("here")).unwrap();
+    let words = ["run", "--name", "check", "--cwd", "here", "--", "sh", "-c"];
+    abide.output(words.iter().chain(&["pwd; echo \"it's\"; exit 3"]));
+    let again = abide.output(["rerun", "check"]);
+    assert_eq!(again.status.code(), Some(3), "{again:?}");
+    let here = abide.path("here").canonicalize().unwrap();
+    let said = text(&again.stdout);
+    assert_eq!(said, format!("{}\nit's\n", here.display()));
+    let list = abide.json(["ps", "--all", "--json"]);
+    let named = list["sessions"].as_array().unwrap().iter();
+    assert_eq!(
+        named.filter(|session| session["name"] == "check").count(),
+        2
+    );
+    assert_eq!(abide.output(["rerun", "nothing"]).status.code(), Some(125));
 }

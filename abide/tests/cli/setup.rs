@@ -1,4 +1,4 @@
-//! `abide setup`: files of clients, changed and changed back.
+//! `abide setup`: configuration files of clients, changed and restored.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Abide, Seat, text};
 
-/// Every client, its file under the home folder, and where its servers are.
+/// Every client, its file in the home directory, and the key of its servers.
 const CLIENTS: [(&str, &str, &str); 4] = [
     ("claude-code", ".claude.json", "mcpServers"),
     ("cursor", ".cursor/mcp.json", "mcpServers"),
@@ -222,7 +222,7 @@ fn invalid_files_are_not_changed() {
             let output = setup(&abide, words);
             let why = text(&output.stderr);
             if output.status.success() {
-                // It parses, and there is nothing of ours in it.
+                // The file parses and has no entry of abide.
                 assert!(words.contains(&"--undo"), "{words:?} {output:?}");
             } else {
                 assert!(why.contains("was not changed"), "{why}");
@@ -245,7 +245,9 @@ fn nothing_is_written_without_confirmation() {
     assert!(said.contains("Nothing was written"), "{said}");
     let printed = done(&abide, &["claude-code", "--print"]);
     assert!(printed.contains("+   \"mcpServers\": {"), "{printed}");
-    let facts: Value = serde_json::from_str(&done(&abide, &["claude-code", "--json"])).unwrap();
+    let output = setup(&abide, &["claude-code", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(facts["written"], false);
     assert_eq!(facts["files"][0]["change"], "create");
     assert!(!path.exists());
@@ -280,12 +282,130 @@ fn confirmation_defaults_to_no() {
     let path = home(&abide, ".claude.json");
     for (answer, written) in [("\n", false), ("n\n", false), ("y\n", true)] {
         let mut seat = Seat::at(command(&abide, &["claude-code"]));
-        seat.wait_for("[y/N]");
+        for question in ["in a sandbox", "without asking you each time"] {
+            seat.wait_for(question);
+            seat.type_in(b"\n");
+        }
+        seat.wait_for("Write this? [y/N]");
         seat.type_in(answer.as_bytes());
         let (status, _) = seat.end();
         assert_eq!(status.success(), written);
         assert_eq!(path.exists(), written, "{answer:?}");
+        // Neither the sandbox nor the permission is written without a yes.
+        assert!(!read(&abide.path("abide/config.toml")).contains("sandbox"));
+        assert!(!home(&abide, ".claude/settings.json").exists());
     }
+}
+
+#[test]
+fn person_who_says_yes_gets_the_sandbox_and_the_permission() {
+    let abide = Abide::new();
+    let mut seat = Seat::at(command(&abide, &["claude-code"]));
+    for question in [
+        "in a sandbox",
+        "without asking you each time",
+        "Write this? [y/N]",
+    ] {
+        seat.wait_for(question);
+        seat.type_in(b"y\n");
+    }
+    assert!(seat.end().0.success());
+    let config = read(&abide.path("abide/config.toml"));
+    let entry = "[[sandbox.for]]\nagent = \"claude-code\"\nmode = \"workspace-write\"\n";
+    assert!(config.contains(entry), "{config}");
+    let settings: Value =
+        serde_json::from_str(&read(&home(&abide, ".claude/settings.json"))).unwrap();
+    assert_eq!(settings, json!({"permissions": {"allow": ["mcp__abide"]}}));
+}
+
+#[test]
+fn sandbox_is_written_for_the_agent_and_removed_by_off_and_undo() {
+    let abide = Abide::new();
+    let config = abide.path("abide/config.toml");
+    put(&config, "# mine\nmax_output = 9000\n");
+    let shown = done(
+        &abide,
+        &["claude-code", "--sandbox", "workspace-write", "--print"],
+    );
+    assert!(shown.contains("+ mode = \"workspace-write\""), "{shown}");
+    assert!(!read(&config).contains("sandbox"));
+    let with = ["--sandbox", "workspace-write", "--yes"];
+    for client in ["claude-code", "cursor"] {
+        done(&abide, &[&[client][..], &with].concat());
+    }
+    let text = read(&config);
+    assert_eq!(
+        text.matches("mode = \"workspace-write\"").count(),
+        2,
+        "{text}"
+    );
+    // A later setup without the option changes nothing.
+    done(&abide, &["cursor", "--yes"]);
+    assert_eq!(read(&config), text);
+    done(&abide, &["cursor", "--sandbox", "off", "--yes"]);
+    let text = read(&config);
+    assert!(
+        !text.contains("cursor") && text.contains("claude-code"),
+        "{text}"
+    );
+    done(&abide, &["claude-code", "--undo", "--yes"]);
+    assert_eq!(read(&config), "# mine\nmax_output = 9000\n");
+    assert_eq!(
+        setup(&abide, &["cursor", "--sandbox", "read"])
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
+#[test]
+fn permission_entry_is_written_where_the_client_has_one() {
+    let abide = Abide::new();
+    let settings = home(&abide, ".claude/settings.json");
+    let before = "{\n  // mine\n  \"permissions\": {\"allow\": [\"Bash(ls)\"]}\n}\n";
+    put(&settings, before);
+    for client in ["claude-code", "codex", "gemini", "cursor"] {
+        done(&abide, &[client, "--approve", "--yes"]);
+    }
+    let text = read(&settings);
+    assert!(
+        text.contains("// mine") && text.contains("\"Bash(ls)\""),
+        "{text}"
+    );
+    assert!(text.contains("\"mcp__abide\""), "{text}");
+    assert!(
+        read(&home(&abide, ".codex/config.toml"))
+            .contains("default_tools_approval_mode = \"approve\"")
+    );
+    assert!(read(&home(&abide, ".gemini/settings.json")).contains("\"trust\": true"));
+    done(&abide, &["claude-code", "--undo", "--yes"]);
+    assert_eq!(read(&settings), before);
+}
+
+#[test]
+fn client_that_is_not_installed_and_a_change_that_was_not_written_are_said() {
+    let abide = Abide::new();
+    let mut bare = command(&abide, &["codex", "--print"]);
+    let output = bare
+        .env("PATH", "/nonexistent")
+        .output()
+        .expect("abide runs");
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("Codex was not found on this machine"),
+        "{said}"
+    );
+    let output = setup(&abide, &["codex", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(facts["written"], false);
+    let output = setup(&abide, &["codex", "--json", "--yes"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    std::fs::create_dir_all(home(&abide, ".cursor")).unwrap();
+    let output = setup(&abide, &["cursor", "--json", "--print"]);
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(facts["installed"], true, "{facts}");
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]
@@ -337,7 +457,7 @@ fn read_only_file_is_not_changed() {
     );
     assert_eq!(read(&path), "{}\n");
     assert!(!path.with_added_extension("before-abide").exists());
-    // Looking at what would be written needs no leave.
+    // A dry run needs no write permission.
     assert!(done(&abide, &["cursor", "--print"]).contains("\"abide\""));
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
     done(&abide, &["cursor", "--yes"]);
@@ -363,7 +483,7 @@ fn waker_is_added_and_removed_with_the_client() {
         "{both}"
     );
     assert!(both.contains("agent = \"two\"\ncodex = true\n"), "{both}");
-    // The daemon understands it.
+    // The daemon accepts it.
     abide.json(["status", "--json"]);
     done(&abide, &["claude-code", "--undo", "--yes"]);
     assert!(!read(&config).contains("claude_code"), "{}", read(&config));

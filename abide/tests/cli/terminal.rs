@@ -1,4 +1,4 @@
-//! `abide run` at a terminal: the question, Ctrl-C, keys and sizes.
+//! `abide run` in a terminal: the question, Ctrl-C, keys and sizes.
 
 use crate::harness::{Abide, Seat, feed, wait_for_line};
 
@@ -88,7 +88,7 @@ fn s14_input_before_the_question_is_no_answer() {
     let mut seat = seat(&abide, &["--idle", "1h", "--", "echo begun; cat go"]);
     seat.wait_for("begun\r\n");
     seat.type_in(b"n\n");
-    // The terminal shows what it has taken.
+    // The terminal echoes the input.
     seat.wait_for("n\r\n");
     abide.be_impatient("200ms");
     seat.wait_for("[Y/n] ");
@@ -163,7 +163,7 @@ fn command_without_pty_reads_end_of_file() {
 #[test]
 fn pty_command_gets_keys_and_sizes() {
     let abide = Abide::new();
-    // A shell that is about to read hears of a signal only when it has read.
+    // A shell that is about to read handles a signal only after the read.
     let script = "trap 'stty size; resized=1' WINCH; stty size; echo ready; read line; echo \"got $line\"; \
                   while [ -z \"$resized\" ]; do sleep 0.05; done; read line; [ \"$line\" = bye ] && exit 6";
     let command = abide.command(["run", "--pty", "--", script]);
@@ -267,7 +267,7 @@ fn question_is_asked_again_by_the_next_daemon() {
     seat.type_in(b"n\n");
     let (status, screen) = seat.end();
     assert_eq!(status.code(), Some(124), "{screen}");
-    // Neither the output nor the question is shown a second time.
+    // Neither the output nor the question is shown twice.
     assert!(
         screen.starts_with("begun\r\n") && !screen.contains("\r\nbegun"),
         "{screen}"

@@ -1,4 +1,5 @@
-//! Output of `abide run` at a terminal: painting passes, sequences that change the terminal or make it answer do not.
+//! Output of `abide run` in a terminal: colours are passed on, sequences that change the terminal or make it answer
+//! are not.
 
 use crate::harness::{Abide, Seat};
 
@@ -8,7 +9,7 @@ const HOSTILE: &str = concat!(
     r"printf '\033P$qm\033\\\033_x\033\\\033^x\033\\\033Xx\033\\\005'; ",
     r"printf '\033[31mred\033[0m\r\033[2K\033[1A\033[?25l50%%\033[?25h end\n'"
 );
-/// What the terminal shows of it.
+/// Output as the terminal shows it.
 const SHOWN: &str =
     "begin\u{1b}[31mred\u{1b}[0m\r\u{1b}[2K\u{1b}[1A\u{1b}[?25l50%\u{1b}[?25h end\r\n";
 

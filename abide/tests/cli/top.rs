@@ -1,10 +1,10 @@
-//! `abide top` at a real terminal.
+//! `abide top` in a real terminal.
 
 use rustix::process::{Pid, Signal};
 
 use crate::harness::{Abide, Seat, text};
 
-/// Starts something that goes on, and returns its session.
+/// Starts a command that keeps running, and returns its session.
 fn start(abide: &Abide, command: &str) -> String {
     let words = [
         "session",
@@ -18,14 +18,14 @@ fn start(abide: &Abide, command: &str) -> String {
     started["session_id"].as_str().expect("an id").to_owned()
 }
 
-/// A person at a terminal that is wide enough to show all.
+/// A terminal that is wide enough to show everything.
 fn sit(abide: &Abide) -> Seat {
     let seat = Seat::at(abide.command(["top"]));
     seat.resize(160, 40);
     seat
 }
 
-/// Another screen was taken, and given back.
+/// The alternate screen was entered and left.
 const TAKEN: &str = "\u{1b}[?1049h";
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
 
@@ -129,15 +129,78 @@ fn top_answers_a_question_with_a_key() {
     let mut top = sit(&abide);
     top.wait_for("no questions");
     let run = run.spawn().unwrap();
-    top.wait_for("Continue waiting?");
-    top.type_in(b"\x1b[Z");
-    top.wait_for("n end it");
+    // The cursor moves to the question.
+    top.wait_for_all(&["Continue waiting?", "n end it"]);
     top.type_in(b"n");
     top.wait_for("is being ended");
     let ended = run.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(124), "{ended:?}");
     top.type_in(b"q");
     assert!(top.end().0.success());
+}
+
+#[test]
+fn top_lists_the_next_due_timers_first_and_counts_all() {
+    let abide = Abide::new();
+    for (time, mission) in [("1h", "sooner"), ("3h", "latest"), ("2h", "later")] {
+        abide.json(["timer", "start", time, "--mission", mission, "--json"]);
+    }
+    let snapshot = abide.json(["top", "--json"]);
+    let timers = snapshot["timers"].as_array().unwrap();
+    let missions: Vec<_> = timers
+        .iter()
+        .map(|timer| timer["mission"].as_str())
+        .collect();
+    assert_eq!(missions, [Some("sooner"), Some("later"), Some("latest")]);
+    let mut seat = sit(&abide);
+    seat.wait_for("0 sessions  3 timers");
+    seat.wait_for("AGENT");
+    seat.type_in(b"q");
+    assert!(seat.end().0.success());
+}
+
+#[test]
+fn top_attaches_and_comes_back() {
+    let abide = Abide::new();
+    let words = ["session", "start", "--json", "--name", "cat", "--"];
+    abide.json(words.into_iter().chain(["stty -echo; echo ready; cat -u"]));
+    let mut seat = sit(&abide);
+    seat.wait_for("cat -u");
+    seat.type_in(b"a");
+    seat.wait_for("Ctrl-] detaches");
+    seat.type_in(b"typed\r");
+    seat.wait_for("typed");
+    seat.type_in(b"\x1d");
+    seat.wait_for("it is still running");
+    seat.wait_for("back from session_");
+    seat.type_in(b"q");
+    let before = seat.modes_before.clone();
+    seat.wait_for(GIVEN_BACK);
+    seat.wait_for_end();
+    assert_eq!(seat.modes(), before);
+}
+
+#[test]
+fn top_answers_a_question_of_a_rule_with_any_of_its_answers() {
+    let abide = Abide::new();
+    std::fs::create_dir_all(abide.path("abide")).unwrap();
+    let rule = "[[policy.rule]]\nrun = [\"touch\", \"...\"]\ndo = \"ask\"\nwhy = \"test\"\n";
+    std::fs::write(abide.path("abide/config.toml"), rule).unwrap();
+    let call = "<tool name=\"execute_command\"><command>touch made</command></tool>";
+    std::fs::write(abide.path("call"), call).unwrap();
+    let mut seat = sit(&abide);
+    seat.wait_for("no questions");
+    let call = abide.command(["call", "--agent", "ann", "call"]).spawn();
+    let call = call.unwrap();
+    seat.wait_for_all(&["Allow this command?", "Enter all answers"]);
+    seat.type_in(b"\r");
+    seat.wait_for("no, because");
+    seat.type_in(b"bnot now\r");
+    seat.wait_for("No: the command is not started.");
+    call.wait_with_output().unwrap();
+    assert!(!abide.path("made").exists());
+    seat.type_in(b"q");
+    assert!(seat.end().0.success());
 }
 
 #[test]

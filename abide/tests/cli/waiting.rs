@@ -1,10 +1,10 @@
-//! `abide timer`, `wait`, `messages` and `call`: what they exit with, and what they print into a pipe.
+//! `abide timer`, `wait`, `messages` and `call`: exit codes, and output into a pipe.
 
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, Seat, Stays, text};
 
-/// Runs a command that prints nothing but its answer; its exit code and that.
+/// Runs a command that prints only its answer. Returns the exit code and the answer.
 #[track_caller]
 fn run(abide: &Abide, words: &[&str]) -> (i32, String) {
     let output = abide.output(words);

@@ -1,4 +1,4 @@
-//! `execute_command`, sentence by sentence.
+//! `execute_command` as its description specifies it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Engine, comes_to_life, living, with_engine};
 
-/// Calls as a client that reaches a person.
+/// Calls as a client that can ask its person.
 async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
     let Value::Object(arguments) = arguments else {
         panic!("arguments are an object")
@@ -24,7 +24,7 @@ async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
         .expect("right")
 }
 
-/// The same; the idle limit runs from when the command has written this, however slow it is.
+/// The same; the idle limit is set after the command has written this, however slow it is.
 async fn idle_after(engine: &Engine, command: &str, wrote: &str, idle: f64) -> ToolCall {
     let context = Context {
         asking: Asking::Here,
@@ -59,7 +59,7 @@ async fn answer(engine: &Engine, question: &QuestionView, answer: Answer) -> Out
 }
 
 #[test]
-fn the_output_then_one_line() {
+fn result_is_the_output_and_one_status_line() {
     with_engine(async |engine| {
         let command = "echo out; echo err >&2";
         let result = engine
@@ -79,7 +79,7 @@ fn the_output_then_one_line() {
 }
 
 #[test]
-fn whatever_else_is_told_the_last_line_says_how_it_ended() {
+fn status_line_is_last_after_other_notices() {
     with_engine(async |engine| {
         let go = engine.path("go");
         let fifo = rustix::fs::FileType::Fifo;
@@ -106,7 +106,7 @@ fn whatever_else_is_told_the_last_line_says_how_it_ended() {
 }
 
 #[test]
-fn an_exit_code_is_a_result_and_no_error() {
+fn nonzero_exit_code_is_no_tool_error() {
     with_engine(async |engine| {
         let result = engine
             .call("execute_command", json!({"command": "exit 4"}))
@@ -121,7 +121,7 @@ fn an_exit_code_is_a_result_and_no_error() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_the_agent_decides() {
+fn idle_command_is_handed_over_without_a_person() {
     with_engine(async |engine| {
         let mark = format!("5{}", std::process::id());
         let line = format!("sleep {mark}");
@@ -141,8 +141,13 @@ fn where_nobody_can_be_asked_the_agent_decides() {
         assert_eq!(result.to_fields()["session_id"], session);
         assert!(result.text.contains(&session));
         assert_eq!(living(&line).len(), 1);
-        // A person who comes later finds the question.
-        let open = engine.handle.published().questions();
+        // A person who comes later finds the question, which is shown once it is stored.
+        let published = engine.handle.published();
+        let mut changes = published.follow_questions();
+        while published.questions().is_empty() {
+            changes.changed().await.expect("an engine");
+        }
+        let open = published.questions();
         assert_eq!(open.len(), 1, "{open:?}");
         assert_eq!(open[0].state.session().to_string(), session);
         engine.kill(&session).await;
@@ -150,7 +155,7 @@ fn where_nobody_can_be_asked_the_agent_decides() {
 }
 
 #[test]
-fn yes_goes_on_any_number_of_times_and_no_ends_it() {
+fn answer_yes_continues_repeatedly_and_no_kills() {
     with_engine(async |engine| {
         let mark = format!("6{}", std::process::id());
         let command = format!("echo started; exec sleep {mark}");
@@ -185,7 +190,7 @@ fn yes_goes_on_any_number_of_times_and_no_ends_it() {
 }
 
 #[test]
-fn an_interruption_kills_the_tree() {
+fn interruption_kills_the_tree() {
     with_engine(async |engine| {
         let mark = format!("4{}", std::process::id());
         let command = format!("echo before; setsid sleep {mark} & wait");
@@ -208,7 +213,7 @@ fn an_interruption_kills_the_tree() {
 }
 
 #[test]
-fn new_output_withdraws_the_question_and_the_call_goes_on() {
+fn new_output_withdraws_the_question_and_the_call_continues() {
     with_engine(async |engine| {
         let fifo = engine.fifo("go");
         let command = format!("read line < {}; echo \"$line\"", fifo.display());
@@ -238,7 +243,7 @@ fn new_output_withdraws_the_question_and_the_call_goes_on() {
 }
 
 #[test]
-fn a_way_to_a_person_that_leads_nowhere_hands_the_session_over() {
+fn session_is_handed_over_when_the_question_cannot_be_delivered() {
     with_engine(async |engine| {
         let mark = format!("3{}", std::process::id());
         let mut call = begin(
@@ -261,7 +266,7 @@ fn a_way_to_a_person_that_leads_nowhere_hands_the_session_over() {
 }
 
 #[test]
-fn a_wait_that_is_dropped_ends_no_command() {
+fn dropped_call_leaves_the_command_running() {
     with_engine(async |engine| {
         let fifo = engine.fifo("go");
         let command = format!("read _ < {}; echo finished", fifo.display());
@@ -277,7 +282,7 @@ fn a_wait_that_is_dropped_ends_no_command() {
 }
 
 #[test]
-fn bad_limits_are_refused() {
+fn invalid_limits_are_refused() {
     with_engine(async |engine| {
         for timeout in [json!(0), json!(-1), json!("x"), json!(1e300), json!([])] {
             let arguments = json!({"command": "true", "timeout": timeout});

@@ -1,6 +1,8 @@
 //! Tests of the tools on a real engine within this process, called like the interfaces call them, with real child
 //! processes.
 
+#[path = "../common/cleanup.rs"]
+mod cleanup;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
@@ -95,6 +97,7 @@ impl Engine {
             client: None,
             sees_all: false,
             inherited_limits: None,
+            session_name: None,
             files_before: Default::default(),
         }
     }

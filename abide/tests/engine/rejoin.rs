@@ -110,7 +110,7 @@ fn read_output_continues_behind_the_output_of_a_call_that_was_handed_over() {
                 "until": "new", "timeout_seconds": 180});
             let read = engine.call("terminal_session", until).await;
             assert!(read.text.starts_with("[stdout] new\n"), "{}", read.text);
-            // And the other way round.
+            // And in the other direction.
             let rest = hurried(&engine, tool, json!({"session_id": session})).await;
             assert_eq!(output(tool, &rest), "", "{}", rest.text);
             engine.kill(&session).await;

@@ -1,4 +1,4 @@
-//! `shell`, sentence by sentence.
+//! `shell` as its description specifies it.
 
 use abide::tools::{self, Context};
 use abide_engine::config::Config;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Engine, comes_to_life, living, with_configured_engine, with_engine};
 
 #[test]
-fn the_text_has_the_contracts_layout() {
+fn result_text_has_the_specified_layout() {
     with_engine(async |engine| {
         let result = engine.call("shell", json!({"command": "echo hello"})).await;
         assert_eq!(
@@ -23,7 +23,7 @@ fn the_text_has_the_contracts_layout() {
 }
 
 #[test]
-fn every_result_carries_every_fact() {
+fn every_result_has_all_fields() {
     with_engine(async |engine| {
         let facts = engine
             .call("shell", json!({"command": "printf abc"}))
@@ -49,7 +49,7 @@ fn every_result_carries_every_fact() {
 }
 
 #[test]
-fn an_exit_code_that_is_not_0_is_an_error_status() {
+fn nonzero_exit_code_has_status_error() {
     with_engine(async |engine| {
         let result = engine
             .call("shell", json!({"command": "echo bad >&2; exit 3"}))
@@ -64,7 +64,7 @@ fn an_exit_code_that_is_not_0_is_an_error_status() {
 }
 
 #[test]
-fn a_signal_counts_as_128_and_its_number() {
+fn exit_code_of_a_signal_is_128_plus_its_number() {
     with_engine(async |engine| {
         let result = engine.call("shell", json!({"command": "kill -9 $$"})).await;
         assert!(
@@ -79,7 +79,7 @@ fn a_signal_counts_as_128_and_its_number() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_the_shells_error() {
+fn missing_command_is_reported_by_the_shell() {
     with_engine(async |engine| {
         let result = engine
             .call("shell", json!({"command": "no-such-program-here"}))
@@ -93,7 +93,7 @@ fn a_command_that_is_not_there_is_the_shells_error() {
 }
 
 #[test]
-fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
+fn timeout_kills_the_tree_and_keeps_the_output() {
     with_engine(async |engine| {
         let mark = format!("7{}", std::process::id());
         let command = format!(
@@ -102,7 +102,7 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
         );
         let arguments = json!({"command": command, "timeout": 600});
         let (call, session) = engine.begin("shell", arguments, engine.context()).await;
-        // It has come this far before its time is over.
+        // The command has reached this point before its time limit.
         engine.wrote(&session, "no newline").await;
         comes_to_life(&format!("sleep {mark}"));
         engine.extend(&session, "timeout", 2.0).await;
@@ -121,7 +121,7 @@ fn at_the_limit_the_whole_tree_goes_and_the_output_stays() {
             "{}",
             result.text
         );
-        // The limit that has struck, and not the one it was started with.
+        // The limit that was reached, not the one with which the command was started.
         assert!(result.text.contains("s. Partial output captured."));
         assert!(!result.text.contains("after 600s"), "{}", result.text);
         assert_eq!(result.to_fields()["end"], "deadline");
@@ -142,7 +142,7 @@ fn shell_says_that_nothing_was_captured_when_a_silent_command_times_out() {
     });
 }
 
-/// A context that inherits this setting of how Python buffers, or none.
+/// A context with this value of `PYTHONUNBUFFERED`, or without the variable.
 fn with_python_setting(engine: &Engine, value: Option<&str>) -> Context {
     let name = "PYTHONUNBUFFERED";
     let mut env: Vec<_> = std::env::vars_os()
@@ -155,7 +155,7 @@ fn with_python_setting(engine: &Engine, value: Option<&str>) -> Context {
 }
 
 #[test]
-fn output_of_python_on_a_pipe_is_there_while_it_runs() {
+fn output_of_python_on_a_pipe_is_not_delayed() {
     with_engine(async |engine| {
         let command = "exec python3 -c 'import time; print(\"first line\"); time.sleep(1000)'";
         for tool in ["shell", "execute_command"] {
@@ -191,7 +191,7 @@ fn python_is_unbuffered_on_pipes_unless_told_otherwise() {
 }
 
 #[test]
-fn no_tool_text_holds_control_characters_that_a_command_wrote() {
+fn control_characters_of_output_are_removed_from_tool_texts() {
     with_engine(async |engine| {
         let hostile =
             r"a\033[\t\033[2Jb\033]0;t\033[1\t\302\2332Jc\302\205\033[\302\033[31md\001\n";
@@ -220,10 +220,10 @@ fn no_tool_text_holds_control_characters_that_a_command_wrote() {
 }
 
 #[test]
-fn what_runs_on_in_the_background_is_named_and_lives_on() {
+fn background_processes_are_reported_and_keep_running() {
     with_engine(async |engine| {
         let mark = format!("8{}", std::process::id());
-        // It has become what it is named for before the command ends.
+        // The process has executed its program before the command ends.
         let command = format!(
             "sleep {mark} & until grep -qa ^sleep /proc/$!/cmdline; do :; done; echo front"
         );
@@ -256,7 +256,7 @@ fn what_runs_on_in_the_background_is_named_and_lives_on() {
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_fatal() {
+fn missing_working_directory_is_fatal() {
     with_engine(async |engine| {
         let result = engine
             .call(
@@ -276,7 +276,7 @@ fn a_folder_that_is_not_there_is_fatal() {
 }
 
 #[test]
-fn a_shell_that_is_not_there_is_fatal() {
+fn missing_shell_is_fatal() {
     let config = Config {
         shell: vec!["/no/such/shell".into(), "-c".into()],
         ..Config::default()
@@ -295,7 +295,7 @@ fn a_shell_that_is_not_there_is_fatal() {
 }
 
 #[test]
-fn folder_environment_and_input_reach_the_command() {
+fn command_gets_directory_environment_and_input() {
     with_engine(async |engine| {
         std::fs::create_dir(engine.path("inner")).expect("a folder");
         let arguments = json!({
@@ -316,7 +316,7 @@ fn folder_environment_and_input_reach_the_command() {
 }
 
 #[test]
-fn without_input_reading_ends_at_once() {
+fn stdin_without_input_is_at_end_of_file() {
     with_engine(async |engine| {
         let result = engine
             .call("shell", json!({"command": "cat; echo over"}))
@@ -326,7 +326,7 @@ fn without_input_reading_ends_at_once() {
 }
 
 #[test]
-fn s8_bad_input_is_one_sentence_and_starts_nothing() {
+fn s8_invalid_arguments_are_refused_with_one_sentence() {
     let table = [
         (
             json!({"command": ""}),
@@ -397,7 +397,7 @@ fn s8_bad_input_is_one_sentence_and_starts_nothing() {
 }
 
 #[test]
-fn an_unknown_tool_names_those_there_are() {
+fn error_of_an_unknown_tool_lists_the_tools() {
     with_engine(async |engine| {
         let refused = engine
             .try_call("shel", json!({}))
@@ -412,7 +412,7 @@ fn an_unknown_tool_names_those_there_are() {
 }
 
 #[test]
-fn a_clients_own_limit_is_answered_before_and_the_hard_limit_stays() {
+fn call_is_answered_before_the_clients_limit_and_keeps_its_deadline() {
     with_engine(async |engine| {
         let mark = format!("9{}", std::process::id());
         let line = format!("sleep {mark}");
@@ -422,7 +422,7 @@ fn a_clients_own_limit_is_answered_before_and_the_hard_limit_stays() {
         let (_first, session) = engine.begin("shell", arguments.clone(), context).await;
         engine.wrote(&session, "early").await;
         comes_to_life(&line);
-        // The same request, taken up again by a client that cannot wait for long.
+        // The same request, repeated by a client with a short limit.
         let Value::Object(arguments) = arguments else {
             unreachable!()
         };
@@ -451,7 +451,7 @@ fn a_clients_own_limit_is_answered_before_and_the_hard_limit_stays() {
 }
 
 #[test]
-fn the_same_key_never_runs_twice() {
+fn same_idempotency_key_runs_once() {
     with_engine(async |engine: Engine| {
         let arguments = json!({"command": "echo ran >> runs; echo done", "idempotency_key": "k"});
         let first = engine.call("shell", arguments.clone()).await;
@@ -477,7 +477,7 @@ fn the_same_key_never_runs_twice() {
 }
 
 #[test]
-fn long_output_is_shortened_and_says_where_the_rest_is() {
+fn long_output_is_shortened_with_a_pointer_to_the_log() {
     with_engine(async |engine| {
         let command = "awk 'BEGIN { for (i = 0; i < 20000; i++) print \"word\" i * 7919 % 10007 \" tail\" i }'";
         let result = engine.call("shell", json!({"command": command})).await;
@@ -508,10 +508,10 @@ fn secrets_of_the_call_are_masked() {
 }
 
 #[test]
-fn secrets_of_the_call_stay_masked_for_whoever_reads_later() {
+fn secrets_of_the_call_stay_masked_in_later_reads() {
     with_engine(|engine| async move {
         for tool in ["shell", "execute_command"] {
-            // What is left has become what it is named for before the command ends.
+            // The remaining process has executed its program before the command ends.
             let command = "echo \"it is $API_TOKEN\"; \
                 sh -c \"sleep 1000; : $API_TOKEN\" >/dev/null 2>&1 & \
                 until grep -qa \"$API_TOKEN\" /proc/$!/cmdline; do :; done";
@@ -539,7 +539,7 @@ fn secrets_of_the_call_stay_masked_for_whoever_reads_later() {
 }
 
 #[test]
-fn call_that_is_given_up_at_once_still_runs_its_command() {
+fn call_that_is_cancelled_at_once_still_runs_its_command() {
     with_engine(|engine| async move {
         let Value::Object(arguments) = json!({"command": "exit 7"}) else {
             unreachable!("it is an object")

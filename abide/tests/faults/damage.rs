@@ -1,5 +1,5 @@
-//! Files of a session that were damaged, removed or replaced, and limits on open files: what can be read is
-//! read, what cannot is said, and nothing is deleted.
+//! Files of a session that were damaged, removed or replaced, and limits of open files: readable data are returned,
+//! errors are reported, and nothing is deleted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -26,7 +26,7 @@ fn folder(abide: &Abide, id: &str) -> PathBuf {
     abide.path("sessions").join(id)
 }
 
-/// What `terminal_session` says; a daemon that hangs fails the test.
+/// Result of `terminal_session`; a daemon that hangs fails the test.
 fn terminal(abide: &Abide, action: &str, id: &str, more: &str) -> Value {
     #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
     let mut command = Command::new("timeout");
@@ -99,7 +99,7 @@ fn shell_says_that_output_is_missing_when_its_log_was_removed() {
     );
 }
 
-/// Damages the `meta` of an ended session, and sees that its log is still there and readable.
+/// Damages the `meta` file of an ended session and asserts that its log can still be read.
 fn damaged(damage: impl Fn(&Path)) -> (Abide, String) {
     let abide = Abide::new();
     abide.start();
@@ -133,7 +133,7 @@ fn a_session_with_a_flipped_byte_in_meta_keeps_its_log() {
             .write_all_at(b"#", 20)
             .expect("damage");
     });
-    // The line of its ending is whole, so that is known.
+    // The line of its ending is complete, so the ending is known.
     let session = abide.get(&format!("/v1/sessions/{id}"));
     assert_eq!(session["exit_code"], 0, "{session}");
 }
@@ -177,7 +177,7 @@ fn a_session_with_a_huge_meta_keeps_its_log() {
 }
 
 #[test]
-fn a_session_with_a_fifo_for_meta_keeps_its_log_and_blocks_nobody() {
+fn session_with_a_fifo_as_meta_keeps_its_log_and_does_not_block() {
     damaged(|meta| {
         std::fs::remove_file(meta).expect("a record");
         mkfifo(meta);
@@ -185,7 +185,7 @@ fn a_session_with_a_fifo_for_meta_keeps_its_log_and_blocks_nobody() {
 }
 
 #[test]
-fn a_damaged_session_is_removed_by_retention_as_any_other() {
+fn damaged_session_is_removed_by_retention() {
     let (abide, id) = damaged(|meta| std::fs::write(meta, "").expect("damage"));
     abide.run(&["stop"]);
     std::fs::write(abide.path("config.toml"), "keep_bytes = 0\n").expect("a configuration");
@@ -195,7 +195,7 @@ fn a_damaged_session_is_removed_by_retention_as_any_other() {
 }
 
 #[test]
-fn kept_logs_are_bounded_when_sessions_end() {
+fn total_log_size_is_bounded_when_sessions_end() {
     let abide = Abide::new();
     std::fs::write(abide.path("config.toml"), "keep_bytes = 400000\n").expect("a configuration");
     abide.start();
@@ -218,7 +218,7 @@ fn kept_logs_are_bounded_when_sessions_end() {
 }
 
 #[test]
-fn an_idle_keeper_that_is_killed_leaves_no_folder_and_no_control_group() {
+fn killed_idle_keeper_leaves_no_directory_and_no_cgroup() {
     let abide = Abide::new();
     std::fs::write(abide.path("config.toml"), "idle_keepers = 1\n").expect("a configuration");
     abide.start();
@@ -247,7 +247,7 @@ fn an_idle_keeper_that_is_killed_leaves_no_folder_and_no_control_group() {
 }
 
 #[test]
-fn a_keeper_that_never_got_a_command_leaves_nothing_behind() {
+fn keeper_without_a_command_leaves_no_files() {
     let abide = Abide::new();
     abide.start();
     ran(&abide, "true");
@@ -260,7 +260,7 @@ fn a_keeper_that_never_got_a_command_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_fifo_in_place_of_a_file_of_a_session_blocks_nobody() {
+fn fifo_in_place_of_a_session_file_does_not_block() {
     let abide = Abide::new();
     abide.start();
     let id = ran(&abide, "echo one");
@@ -287,7 +287,7 @@ fn a_fifo_in_place_of_a_file_of_a_session_blocks_nobody() {
     );
 }
 
-/// Asks over a connection that stays open.
+/// Sends a request over a connection that stays open.
 fn ask(stream: &mut BufReader<UnixStream>, method: &str, path: &str, body: &str) -> Value {
     let length = body.len();
     let request = format!(
@@ -318,7 +318,7 @@ fn ask(stream: &mut BufReader<UnixStream>, method: &str, path: &str, body: &str)
 fn limit_files(pid: i32, most: u64) {
     let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
     let what = rustix::process::Resource::Nofile;
-    // The daemon has inherited what this process may have at most.
+    // The daemon has inherited the hard limit of this process.
     let limit = rustix::process::Rlimit {
         current: Some(most),
         maximum: rustix::process::getrlimit(what).maximum,
@@ -330,13 +330,13 @@ fn limit_files(pid: i32, most: u64) {
 fn m6_shell_reports_an_error_when_its_log_cannot_be_read() {
     let abide = Abide::new();
     abide.start();
-    // The keepers are there already, so that the command itself can be run.
+    // The keepers exist already, so the command itself can be run.
     ran(&abide, "true");
     let pid = abide.pid();
     let stream = UnixStream::connect(abide.path("run/http.sock")).expect("it listens");
     let mut stream = BufReader::new(stream);
     ask(&mut stream, "GET", "/v1/status", "");
-    // What it has open stays so; it can open no other file.
+    // Open files stay open; no other file can be opened.
     limit_files(pid, 0);
     let call = json!({"command": "printf 'preci%s' ous"});
     let result = ask(&mut stream, "POST", "/v1/tools/shell", &call.to_string());
@@ -346,7 +346,7 @@ fn m6_shell_reports_an_error_when_its_log_cannot_be_read() {
     assert_eq!(result["is_error"], true, "{result}");
     let error = result["error"].as_str().unwrap_or_default();
     assert!(error.contains("read_output"), "{result}");
-    // How it ended is known all the same, and the output is kept.
+    // The ending is still known, and the output is stored.
     assert_eq!(result["exit_code"], 0, "{result}");
     let id = result["session_id"].as_str().expect("an id");
     let read = terminal(&abide, "read_output", id, "");

@@ -1,4 +1,4 @@
-//! A database that is damaged, gone or closed: it is said by every channel, and commands run.
+//! A database that is damaged, missing or read-only: every interface reports it, and commands still run.
 
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::harness::{Abide, Handle, comes_to_life, living, private_folder};
 
 const FILES: [&str; 3] = ["abide.db", "abide.db-wal", "abide.db-shm"];
 
-/// What is wrong, as `abide status` and `abide doctor` say it, which must both say the same.
+/// The problem as reported by `abide status` and `abide doctor`, which must agree.
 fn trouble(abide: &Abide) -> Option<String> {
     let status = abide.run(&["status", "--json"]);
     assert!(status.status.success(), "{status:?}");
@@ -39,7 +39,7 @@ fn runs_commands(abide: &Abide) {
 }
 
 #[test]
-fn s29_a_damaged_database_is_set_aside_and_told_and_no_session_ends() {
+fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
     let abide = Abide::new();
     let line = format!("sleep 5772{}", std::process::id());
     let started = abide.run(&[
@@ -88,7 +88,7 @@ fn s29_a_damaged_database_is_set_aside_and_told_and_no_session_ends() {
 }
 
 #[test]
-fn s29_a_database_that_was_lost_is_told_once() {
+fn s29_lost_database_is_reported_once() {
     let abide = Abide::new();
     abide.start();
     makes_timer(&abide);
@@ -105,7 +105,7 @@ fn s29_a_database_that_was_lost_is_told_once() {
 }
 
 #[test]
-fn s29_a_damaged_journal_is_told() {
+fn s29_damaged_journal_is_reported() {
     let abide = Abide::new();
     abide.start();
     makes_timer(&abide);
@@ -124,7 +124,7 @@ fn s29_a_damaged_journal_is_told() {
 }
 
 #[test]
-fn s29_commands_run_where_the_database_cannot_be_opened() {
+fn s29_commands_run_without_a_database() {
     let abide = Abide::new();
     std::fs::create_dir(abide.path("abide.db")).expect("a folder in its place");
     let said = trouble(&abide).expect("it is said");
@@ -137,7 +137,7 @@ fn s29_commands_run_where_the_database_cannot_be_opened() {
 }
 
 #[test]
-fn m8_a_thread_that_is_refused_is_not_called_a_damaged_database() {
+fn m8_failed_thread_start_is_not_reported_as_a_damaged_database() {
     let folder = private_folder();
     let user = rustix::fs::Uid::from_raw(54_321);
     if rustix::fs::chown(folder.path(), Some(user), None).is_err() {

@@ -1,5 +1,5 @@
-//! Disks that are full or closed to writing. A small disk is mounted where only this test sees it, which takes root
-//! or a namespace for users.
+//! Disks that are full or read-only. A small disk is mounted in a mount namespace of the test, which requires root or
+//! user namespaces.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -9,16 +9,16 @@ use tempfile::TempDir;
 
 use crate::harness::{end_all, look_for, private_folder, said_to};
 
-/// A disk of 8 MiB with a daemon's folder on it.
+/// A disk of 8 MiB with the directory of a daemon.
 struct Disk {
     dir: TempDir,
-    /// Holds the mount, and is entered by whoever wants to see it.
+    /// Process that holds the mount namespace; other processes enter it.
     holder: Child,
     as_root: bool,
 }
 
 impl Disk {
-    /// `None`: nothing can be mounted here.
+    /// `None`: mounting is not possible here.
     fn new(then: &str) -> Option<Self> {
         let dir = private_folder();
         let script = format!(
@@ -49,7 +49,7 @@ impl Disk {
             })
     }
 
-    /// A program that sees the disk.
+    /// A program in the mount namespace of the disk.
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = tool("nsenter");
         command.args(["-t", &self.holder.id().to_string(), "-m"]);
@@ -66,13 +66,13 @@ impl Disk {
         command.output().expect("abide runs")
     }
 
-    /// What a tool says.
+    /// Result of a tool.
     fn call(&self, block: &str) -> Value {
         let command = self.command(env!("CARGO_BIN_EXE_abide"), &["call", "--json"]);
         said_to(command, block)
     }
 
-    /// The same with a limit: a daemon that hangs fails the test.
+    /// The same with a time limit: a daemon that hangs fails the test.
     fn call_within_a_minute(&self, block: &str) -> Value {
         let abide = env!("CARGO_BIN_EXE_abide");
         let command = self.command("timeout", &["60", abide, "call", "--json"]);
@@ -98,7 +98,7 @@ fn tool(name: &str) -> Command {
     Command::new(name)
 }
 
-/// A disk, where one can be had.
+/// A disk, if one can be mounted.
 fn disk(then: &str) -> Option<Disk> {
     let disk = Disk::new(then);
     if disk.is_none() {
@@ -112,7 +112,7 @@ const TIMER: &str = "<tool name=\"timer\"><total_duration>100</total_duration>\
 const SHELL: &str = "<tool name=\"shell\"><command>echo fine</command></tool>";
 
 #[test]
-fn m3_a_full_disk_refuses_what_must_be_kept_and_touches_nothing_else() {
+fn m3_full_disk_refuses_changes_and_leaves_the_rest_unaffected() {
     let Some(disk) = disk("true") else {
         return;
     };
@@ -139,13 +139,13 @@ fn m3_a_full_disk_refuses_what_must_be_kept_and_touches_nothing_else() {
 }
 
 #[test]
-fn m3_what_a_full_disk_kept_from_being_made_is_made_once_there_is_room() {
+fn m3_command_runs_after_space_is_freed() {
     let Some(disk) = disk("true") else {
         return;
     };
     assert_eq!(disk.call(SHELL)["status"], "SUCCESS");
     disk.shell("head -c 16m /dev/zero > fill");
-    // More than keepers are made in advance: whoever comes later finds none of those.
+    // More than the number of pre-forked keepers, so that the last ones need a new keeper.
     for _ in 0..8 {
         let refused = disk.call(SHELL);
         let said = refused["error"].as_str().unwrap_or_default();
@@ -157,7 +157,7 @@ fn m3_what_a_full_disk_kept_from_being_made_is_made_once_there_is_room() {
 }
 
 #[test]
-fn m3_there_is_room_for_the_ending_of_whatever_was_started() {
+fn m3_space_for_the_ending_is_reserved_at_the_start() {
     let Some(disk) = disk("true") else {
         return;
     };
@@ -174,7 +174,7 @@ fn m3_there_is_room_for_the_ending_of_whatever_was_started() {
         let closing = meta.windows(7).position(|part| part == b"\nwhole=");
         closing.expect("a record") + b"\nwhole=00000000\n".len()
     };
-    // What is known of it fills a page to its end, but for a few bytes.
+    // The record fills a page except for a few bytes.
     let first = start(1);
     let second = start(2 * 4_096 - 40 - (length(&first) - 1));
     let left = 2 * 4_096 - length(&second);
@@ -192,7 +192,7 @@ fn m3_there_is_room_for_the_ending_of_whatever_was_started() {
 }
 
 #[test]
-fn m4_what_a_full_disk_did_not_take_is_counted_and_said() {
+fn m4_output_lost_on_a_full_disk_is_counted_and_reported() {
     let Some(disk) = disk("true") else {
         return;
     };
@@ -209,7 +209,7 @@ fn m4_what_a_full_disk_did_not_take_is_counted_and_said() {
 const WRITER: &str = "while read go; do head -c 100000 /dev/zero | tr '\\0' a; echo; done";
 
 #[test]
-fn m4_read_output_on_a_full_disk_answers_and_says_what_is_missing() {
+fn m4_read_output_on_a_full_disk_reports_missing_output() {
     let Some(disk) = disk("true") else {
         return;
     };
@@ -232,7 +232,7 @@ fn m4_read_output_on_a_full_disk_answers_and_says_what_is_missing() {
     });
     assert!(missing["bytes_dropped"].as_u64() > Some(0), "{missing}");
     assert_eq!(missing["status"], "running", "{missing}");
-    // Other calls are answered, and so is this one once there is space again.
+    // Other calls are answered; this one is answered once there is free space.
     let listed = disk.run(&["session", "list"]);
     assert!(listed.status.success(), "{listed:?}");
     disk.shell("rm fill");
@@ -247,7 +247,7 @@ fn m4_read_output_on_a_full_disk_answers_and_says_what_is_missing() {
 }
 
 #[test]
-fn m5_where_nothing_can_be_written_nothing_starts_and_one_line_says_why() {
+fn m5_read_only_disk_refuses_the_start_with_one_line() {
     let Some(disk) = disk("mount -o remount,ro \"$1\"") else {
         return;
     };

@@ -1,6 +1,9 @@
 //! Harness of the fault tests: a real daemon with its own directory, which the test calls over its socket and can
 //! kill.
 
+#[path = "../common/postgres.rs"]
+pub mod postgres;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,11 +15,16 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::cleanup::Cleanup;
+
 /// Time limit: longer than any step takes, so that a hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Abide {
+    _cleanup: Cleanup,
     pub dir: TempDir,
+    /// Server of the database, if the tests run on PostgreSQL.
+    pub server: Option<postgres::Server>,
 }
 
 /// An HTTP answer.
@@ -27,9 +35,31 @@ pub struct Answer {
 
 impl Abide {
     pub fn new() -> Self {
-        Abide {
-            dir: private_folder(),
+        Abide::on(postgres::Server::if_chosen())
+    }
+
+    /// With a PostgreSQL server, or SQLite.
+    pub fn on(server: Option<postgres::Server>) -> Self {
+        let dir = private_folder();
+        let abide = Abide {
+            _cleanup: Cleanup::of(dir.path()),
+            dir,
+            server,
+        };
+        if abide.server.is_some() {
+            abide.configure("");
         }
+        abide
+    }
+
+    /// Writes the configuration. The store stays as it is.
+    pub fn configure(&self, config: &str) {
+        let store = self
+            .server
+            .as_ref()
+            .map(|server| format!("store = {:?}\n", server.url()));
+        let text = format!("{}{config}", store.unwrap_or_default());
+        std::fs::write(self.path("config.toml"), text).expect("a configuration");
     }
 
     /// The real binary, with this directory as `ABIDE_DIR`.
@@ -145,12 +175,6 @@ impl Abide {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
-    }
-}
-
-impl Drop for Abide {
-    fn drop(&mut self) {
-        end_all(|args| self.command(args));
     }
 }
 

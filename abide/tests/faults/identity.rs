@@ -1,5 +1,5 @@
-//! Only a person answers: a command that hides behind a reused process number, an unreadable process or a
-//! new parent is still a command. And whatever becomes of its keeper, its tree ends.
+//! Only a person may answer: a command with a reused pid, an unreadable process or a new parent is still recognised
+//! as a command. The process tree is killed whatever happens to its keeper.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::harness::{Abide, Handle, fifo, line_with, look_for, receive};
 use crate::plain::{Plain, is_root};
 
-/// Builds the program that speaks to the daemon in the tests' stead.
+/// Builds the program that calls the daemon for the tests.
 pub fn speaker(folder: &Path) -> PathBuf {
     let program = folder.join("speaker");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/faults/speaker.c");
@@ -24,11 +24,11 @@ pub fn speaker(folder: &Path) -> PathBuf {
     program
 }
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 struct Helper(Child);
 
 impl Helper {
-    /// Starts it and waits for its first line; `None`: it has ended without one.
+    /// Starts the process and waits for its first line; `None`: it exited without one.
     fn start(mut command: Command) -> Option<Self> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut helper = Helper(child.expect("it runs"));
@@ -47,7 +47,7 @@ impl Drop for Helper {
 }
 
 #[test]
-fn s13_command_whose_number_was_reused_by_another_process_cannot_answer() {
+fn s13_command_whose_pid_was_reused_cannot_answer() {
     if !is_root() {
         eprintln!("skipped: only root chooses the number of a process");
         return;
@@ -130,7 +130,7 @@ fn s14_connection_parked_in_a_message_gets_no_login_while_an_unreadable_process_
     assert!(!said.contains("#login="), "{said}");
 }
 
-/// A control group that only root may enter.
+/// A control group that only root may join.
 struct Group(PathBuf);
 
 impl Group {
@@ -149,7 +149,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn tunnel_in_a_group_that_no_command_can_enter_is_a_person() {
+fn process_in_a_cgroup_closed_to_commands_counts_as_a_person() {
     let Some(group) = Group::make().filter(|_| is_root()) else {
         eprintln!("skipped: no control group can be made that others cannot enter");
         return;
@@ -165,7 +165,7 @@ fn tunnel_in_a_group_that_no_command_can_enter_is_a_person() {
     let out = tunnel.output().expect("it runs");
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(said.contains("#login="), "{said}");
-    // The same process in the group in which commands run could be hiding one of them.
+    // The same process in the control group of commands could be one of them.
     let words = ["tunnel", &port, &request.display().to_string()];
     let out = abide
         .command_of(&program, &words)
@@ -181,7 +181,7 @@ fn s13_command_that_killed_its_keeper_and_the_fork_server_gets_no_login_link() {
     let abide = Plain::new();
     drop(abide.daemon());
     let [ready, go, out] = ["ready", "go", "out"].map(|name| abide.fifo(name));
-    // The environment tells nothing either.
+    // The environment does not identify it either.
     let script = format!(
         "env -i setsid sh -c 'echo $$ > {ready}; read keeper server < {go}; kill -9 $server $keeper; \
          while test \"$(cut -d\" \" -f4 /proc/$$/stat)\" = $keeper; do :; done; \

@@ -1,4 +1,4 @@
-//! What is started by a command of a session: keepers take no orders from it, and a daemon that it needs is
+//! Processes that a command of a session starts: keepers ignore their requests, and a daemon that they need is
 //! started outside of the session.
 
 use std::fs::File;
@@ -14,14 +14,14 @@ use crate::identity::speaker;
 use crate::parent;
 use crate::plain::Plain;
 
-/// An abide in a folder of its own, as the user of the test or as one without rights.
+/// An abide in its own directory, as the user of the test or as an unprivileged user.
 enum Installed {
     Own(Abide),
     Plain(Plain),
 }
 
 impl Installed {
-    /// With a control group for each session where that can be, and without.
+    /// With a control group for each session if possible, and without.
     fn both() -> [Self; 2] {
         [Installed::Own(Abide::new()), Installed::Plain(Plain::new())]
     }
@@ -102,7 +102,7 @@ fn daemon_in(status: &Value) -> i32 {
     i32::try_from(pid).expect("a pid")
 }
 
-/// A session that runs a line of shell for each word it is told, and says one line back.
+/// A session that runs a line of shell for each word it receives, and prints one line.
 struct Puppet {
     session: String,
     words: File,
@@ -145,7 +145,7 @@ fn s13_keepers_refuse_a_command_with_and_without_a_daemon() {
             plain.open_to_all(&order);
         }
         let other = abide.start("exec sleep 9999");
-        // In the background, so that it is an orphan too.
+        // In the background, so that it becomes an orphan too.
         let line = format!(
             "(setsid env -i {} say $word {} &)",
             program.display(),
@@ -195,7 +195,7 @@ fn daemon_started_by_a_command_runs_outside_of_the_session_and_outlives_it() {
 }
 
 #[test]
-fn command_starts_no_daemon_where_the_fork_server_is_gone_and_sessions_stay() {
+fn command_without_a_fork_server_starts_no_daemon_and_sessions_stay() {
     for abide in Installed::both() {
         let other = abide.start("exec sleep 9999");
         let program = abide.command(&[]).get_program().to_owned();

@@ -1,9 +1,12 @@
 //! Tests that kill the daemon at every step, and keepers too. The prefix of a test name (`k14`) is the number of the
 //! fault.
 
+#[path = "../common/cleanup.rs"]
+mod cleanup;
 mod damage;
 mod database;
 mod disk;
+#[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
 mod identity;
 mod inside;
@@ -63,20 +66,20 @@ fn ran_once(abide: &Abide, result: &Value) {
 }
 
 #[test]
-fn k1_killed_before_the_command_was_handed_over() {
+fn k1_daemon_killed_before_the_keeper_got_the_command() {
     let (abide, result) = crash_then_retry("session.pre_start");
     ran_once(&abide, &result);
 }
 
 #[test]
-fn k2_k3_killed_right_after_the_command_was_handed_over() {
+fn k2_k3_daemon_killed_after_the_keeper_got_the_command() {
     let (abide, result) = crash_then_retry("session.post_start");
     ran_once(&abide, &result);
 }
 
 /// The keeper got its command just before the daemon died, and is slow to record it.
 #[test]
-fn k2_k3_a_command_that_is_just_being_started_is_found_by_the_next_daemon() {
+fn k2_k3_starting_command_is_recovered_by_the_next_daemon() {
     let abide = Abide::new();
     abide.start();
     let call = json!({"command": counting(&abide, "runs"), "idempotency_key": "once"});
@@ -114,13 +117,13 @@ fn k2_k3_a_command_that_is_just_being_started_is_found_by_the_next_daemon() {
 }
 
 #[test]
-fn k8_killed_when_the_result_was_there_but_not_sent() {
+fn k8_daemon_killed_before_the_result_was_sent() {
     let (abide, result) = crash_then_retry("reply.pre_send");
     ran_once(&abide, &result);
 }
 
 #[test]
-fn k4_a_running_command_never_notices_and_loses_no_byte() {
+fn k4_running_command_continues_and_loses_no_byte() {
     let abide = Abide::new();
     let (go, ready) = (abide.path("go"), abide.path("ready"));
     for fifo in [&go, &ready] {
@@ -160,7 +163,7 @@ fn k4_a_running_command_never_notices_and_loses_no_byte() {
 }
 
 #[test]
-fn k9_a_question_survives_under_its_id_and_is_answered_once() {
+fn k9_question_keeps_its_id_and_is_answered_once() {
     let abide = Abide::new();
     abide.start_to_crash_at("ask.pending");
     let daemon = Handle::on(abide.pid());
@@ -253,7 +256,7 @@ impl Sleeper {
 }
 
 #[test]
-fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
+fn k14_killed_keeper_ends_its_tree_and_the_exit_is_unknown() {
     let abide = Abide::new();
     abide.start();
     let sleeper = sleeper(&abide, "2718");
@@ -263,7 +266,7 @@ fn k14_a_killed_keeper_takes_its_tree_along_and_nothing_is_invented() {
 }
 
 #[test]
-fn k14_what_was_left_in_the_background_goes_with_its_keeper_even_without_the_fork_server() {
+fn k14_background_processes_end_with_their_keeper_and_the_fork_server() {
     let abide = Abide::new();
     abide.start();
     let line = format!("sleep 1414{}", std::process::id());
@@ -302,7 +305,7 @@ int chdir(const char *path) {
 "#;
 
 #[test]
-fn k14_a_keeper_that_stands_still_before_its_command_starts_is_given_up() {
+fn k14_keeper_that_hangs_before_the_start_is_given_up() {
     let abide = Abide::new();
     std::fs::write(abide.path("config.toml"), "idle_keepers = 1\n").expect("a configuration");
     let mark = shim::start_on(&abide, DEAD_FOLDER, "DEAD_FOLDER");
@@ -332,7 +335,7 @@ fn k14_a_keeper_that_stands_still_before_its_command_starts_is_given_up() {
 }
 
 #[test]
-fn k15_keeper_and_daemon_both_killed_leave_nothing_behind() {
+fn k15_killed_keeper_and_daemon_leave_no_process() {
     for keeper_first in [false, true] {
         let abide = Abide::new();
         abide.start();
@@ -399,7 +402,7 @@ fn s13_a_command_cannot_answer_its_own_question() {
 }
 
 #[test]
-fn what_was_said_and_moved_outlives_the_daemon() {
+fn answers_and_changed_limits_survive_a_restart() {
     let abide = Abide::new();
     abide.start();
     let mut watching = abide.watch();

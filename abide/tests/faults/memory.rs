@@ -1,4 +1,4 @@
-//! What becomes of whom when the machine runs out of something.
+//! Exhausted resources: the order in which the kernel kills processes, and pseudo-terminals.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -8,13 +8,13 @@ use serde_json::json;
 use crate::harness::{Abide, Handle, end_all};
 use crate::plain::is_root;
 
-/// The share that a process has in want of memory.
+/// `oom_score_adj` of a process.
 fn score(of: &str) -> i32 {
     let text = std::fs::read_to_string(format!("/proc/{of}/oom_score_adj")).expect("a score");
     text.trim().parse().expect("a number")
 }
 
-/// How far a process that is raised to `from` may go back here.
+/// Lowest `oom_score_adj` that a process with the value `from` may set here.
 fn lowest(from: i32) -> i32 {
     let back = format!(
         "cd /proc/self; echo {from} > oom_score_adj; \
@@ -31,7 +31,7 @@ fn lowest(from: i32) -> i32 {
 }
 
 #[test]
-fn m10_a_command_goes_before_its_keeper_and_the_daemon() {
+fn m10_command_has_a_higher_oom_score_than_keeper_and_daemon() {
     const RAISED: i32 = 300;
     let kept = lowest(RAISED);
     let abide = Abide::new();
@@ -59,7 +59,7 @@ fn m10_a_command_goes_before_its_keeper_and_the_daemon() {
         }
         let seen = told["text"].as_str().expect("its text");
         let wanted = match way {
-            // Who keeps it cannot be seen from in there.
+            // The keeper is not visible from inside the namespace.
             "pid_namespace" => format!("\nis {RAISED}\n"),
             _ => format!("\nkept by {kept}\nis {RAISED}\n"),
         };
@@ -68,7 +68,7 @@ fn m10_a_command_goes_before_its_keeper_and_the_daemon() {
 }
 
 #[test]
-fn m7_when_all_terminals_are_taken_it_is_said_and_pipes_still_do() {
+fn m7_exhausted_ptys_are_reported_and_pipes_still_work() {
     let abide = Abide::new();
     let system = "mount -t devpts -o newinstance,max=2,ptmxmode=666,mode=620 devpts /dev/pts && \
                   mount --bind /dev/pts/ptmx /dev/ptmx && echo made >&2 && exec \"$0\" serve";
@@ -91,8 +91,10 @@ fn m7_when_all_terminals_are_taken_it_is_said_and_pipes_still_do() {
         serving.wait().expect("it ends");
         return;
     }
-    line.clear();
-    said.read_line(&mut line).expect("it says that it serves");
+    while !line.contains("is ready") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).expect("a line"), 0, "it ends");
+    }
     let start = |pty: bool| {
         let call = json!({"action": "start", "command": "sleep 1000", "pty": pty});
         let told = abide.post("/v1/tools/terminal_session", &call);

@@ -1,5 +1,5 @@
-//! Everything once more as a user without rights: no control group can be had, and the tree is held by
-//! those whom orphans come back to. Where the tests run as root, the program gives its rights up.
+//! The same as an unprivileged user: without control groups, the process tree is found through subreapers. If the
+//! tests run as root, the program drops its privileges.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::harness::{Handle, comes_to_life, end_all, living, private_folder, said_to};
 
-/// Nobody: a user who owns nothing.
+/// User id of `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// The program as a user without rights.
+/// The program as an unprivileged user.
 pub struct Plain {
     pub dir: TempDir,
     program: PathBuf,
@@ -27,7 +27,7 @@ impl Plain {
         let built = env!("CARGO_BIN_EXE_abide");
         let for_all = |mode: u32| mode & 0o005 == 0o005;
         let is_for_all = std::fs::metadata(built).is_ok_and(|found| for_all(found.mode()));
-        // Where it was built may be closed to others, and so may the program be.
+        // The build directory and the program may not be readable for other users.
         if !is_for_all || std::fs::hard_link(built, &program).is_err() {
             copy(Path::new(built), &program);
             open_to_all(&program, 0o755);
@@ -36,7 +36,7 @@ impl Plain {
             std::os::unix::fs::chown(dir.path(), Some(NOBODY), Some(NOBODY)).expect("chown");
         }
         let config = dir.path().join("config.toml");
-        // Tests may run where even nobody has been given control groups.
+        // Some systems delegate control groups even to `nobody`.
         std::fs::write(&config, "containment = \"subreaper\"\n").expect("a configuration");
         open_to_all(&config, 0o644);
         Plain { dir, program }
@@ -46,7 +46,7 @@ impl Plain {
         self.command_of(&self.program, args)
     }
 
-    /// The same of another program, which goes before.
+    /// The same, started through another program.
     pub fn command_of(&self, program: &Path, args: &[&str]) -> Command {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new(program);
@@ -66,7 +66,7 @@ impl Plain {
         serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{args:?}: {out:?}"))
     }
 
-    /// What a tool says.
+    /// Result of a tool.
     pub fn call(&self, block: &str) -> Value {
         said_to(self.command(&["call", "--json"]), block)
     }
@@ -77,30 +77,30 @@ impl Plain {
         Handle::on(i32::try_from(pid).expect("a pid"))
     }
 
-    /// A named pipe by which a command says how far it is.
+    /// A named pipe through which a command reports its progress.
     pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         let mode = rustix::fs::Mode::from_raw_mode(0o666);
         let fifo = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).expect("a fifo");
-        // The mask of the test may have taken rights away.
+        // The umask of the test may have removed permissions.
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("chmod");
         path
     }
 
-    /// Lets the user without rights read a file of the test.
+    /// Makes a file of the test readable for the unprivileged user.
     pub fn open_to_all(&self, path: &Path) {
         open_to_all(path, 0o644);
     }
 
-    /// Puts a program into the folder that takes root's rights, where that can be.
+    /// Copies a setuid-root program into the directory, if that is possible.
     fn rooted(&self) {
         let program = self.dir.path().join("rooted");
         copy(Path::new("/usr/bin/setpriv"), &program);
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).expect("chmod");
     }
 
-    /// A session with a family that has come to life.
+    /// A session with a family of processes that are running.
     fn family(&self, mark: &str) -> Family {
         let names = Names::new(mark);
         let ready = self.fifo(&format!("ready{mark}"));
@@ -134,28 +134,28 @@ impl Drop for Plain {
     }
 }
 
-/// Copies a program. Another process does so: what is open for writing cannot be run, and a child that
-/// some other test is just starting would hold open what this one has.
+/// Copies a program in another process: a file that is open for writing cannot be executed, and a child that another
+/// test is starting could inherit the descriptor.
 fn copy(from: &Path, to: &Path) {
     #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
     let copied = Command::new("cp").args([from, to]).status();
     assert!(copied.expect("cp runs").success());
 }
 
-/// Lets others have it too, whatever the mask for new files is.
+/// Makes a file accessible to other users, regardless of the umask.
 fn open_to_all(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
 }
 
-/// Whether the tests run as root.
+/// Returns whether the tests run as root.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// How many kinds of descendants a family has.
+/// Number of kinds of descendants in a family.
 const KINDS: usize = 7;
 
-/// What the members of a family are called: none has the command line of any other process.
+/// Names of the members of a family: no other process has such a command line.
 struct Names(String);
 
 impl Names {
@@ -167,9 +167,8 @@ impl Names {
         format!("{}.{kind}", self.0)
     }
 
-    /// A plain child, one with a session of its own, one that was left by its parent, one that takes
-    /// no notice of signals, one that stands still, one without environment and streams that takes
-    /// no notice either, and one whose parent stands still.
+    /// A plain child, one in its own session, an orphan, one that ignores signals, one that is stopped, one without
+    /// environment and streams that ignores signals, and one whose parent is stopped.
     fn birth(&self) -> String {
         let [a, b, c, d, e, f, g] = [1, 2, 3, 4, 5, 6, 7].map(|kind| self.of(kind));
         let deaf = "trap \"\" TERM HUP INT";
@@ -190,7 +189,7 @@ impl Names {
     }
 
     fn leader(&self) -> i32 {
-        // It says that it is ready right before it becomes this.
+        // It reports that it is ready right before it executes this program.
         comes_to_life(&format!("sleep {}", self.of(0)))
     }
 }
@@ -213,7 +212,7 @@ impl Family {
 }
 
 #[test]
-fn m19_the_hard_limit_takes_everybody_along() {
+fn m19_deadline_kills_all_descendants() {
     let abide = Plain::new();
     let names = Names::new("3001");
     let ready = abide.fifo("ready");
@@ -226,7 +225,7 @@ fn m19_the_hard_limit_takes_everybody_along() {
     let result = std::thread::scope(|scope| {
         let called = scope.spawn(|| abide.call(&block));
         std::fs::read(&ready).expect("the family is there");
-        // Only now the time runs out, however long that took.
+        // The limit is set only now, however long the start took.
         let listed = abide.json(&["session", "list", "--json"]);
         let session = listed["sessions"][0]["session_id"].as_str().expect("an id");
         let moved = abide.call(&format!(
@@ -243,7 +242,7 @@ fn m19_the_hard_limit_takes_everybody_along() {
 }
 
 #[test]
-fn m19_what_is_left_behind_is_listed_and_can_be_ended() {
+fn m19_background_processes_are_listed_and_can_be_killed() {
     let abide = Plain::new();
     let names = Names::new("3002");
     let block = format!(
@@ -264,7 +263,7 @@ fn m19_what_is_left_behind_is_listed_and_can_be_ended() {
 }
 
 #[test]
-fn m19_a_kill_leaves_nobody_whatever_became_of_the_daemon() {
+fn m19_kill_leaves_no_process_with_and_without_a_daemon() {
     for daemon_dies in [false, true] {
         let abide = Plain::new();
         let family = abide.family("3003");
@@ -280,7 +279,7 @@ fn m19_a_kill_leaves_nobody_whatever_became_of_the_daemon() {
 }
 
 #[test]
-fn k14_k15_a_killed_keeper_leaves_nobody_even_where_nothing_else_holds_them() {
+fn k14_k15_killed_keeper_leaves_no_process_without_a_cgroup() {
     for daemon_dies in [false, true] {
         let abide = Plain::new();
         let family = abide.family("3004");
@@ -291,7 +290,7 @@ fn k14_k15_a_killed_keeper_leaves_nobody_even_where_nothing_else_holds_them() {
         }
         family.keeper.kill();
         family.is_gone();
-        // Killing what is gone already is answered with how it ended.
+        // A kill of a session that has ended is answered with its ending.
         let ended = abide.json(&["session", "kill", "--json", &family.session]);
         assert_eq!(ended["end"], "lost", "{ended}");
         assert_eq!(ended["exit_code"], Value::Null, "{ended}");
@@ -328,14 +327,14 @@ fn k14_tree_ends_when_its_keeper_and_the_fork_server_are_killed_together() {
 }
 
 #[test]
-fn m18_what_belongs_to_another_user_is_said_to_outlive_the_limit_and_every_kill() {
+fn m18_process_of_another_user_is_reported_as_still_running() {
     if !is_root() {
         eprintln!("skipped: only root can make a program that takes root's rights");
         return;
     }
     let abide = Plain::new();
     abide.rooted();
-    // Long enough for the slowest machine to become root.
+    // Long enough for a slow machine to become root.
     let block = "<tool name=\"shell\"><command>echo begun; exec ./rooted --reuid=0 --regid=0 \
                  --clear-groups sleep 3018</command><timeout>15</timeout></tool>";
     let told = abide.call(block);
@@ -371,7 +370,7 @@ fn m18_what_belongs_to_another_user_is_said_to_outlive_the_limit_and_every_kill(
 }
 
 #[test]
-fn m18_nobody_waits_at_a_terminal_for_what_cannot_be_ended() {
+fn m18_terminal_session_does_not_wait_for_a_process_that_cannot_be_killed() {
     if !is_root() {
         eprintln!("skipped: only root can make a program that takes root's rights");
         return;
@@ -408,7 +407,7 @@ fn m18_nobody_waits_at_a_terminal_for_what_cannot_be_ended() {
 }
 
 #[test]
-fn s22_nobody_looks_into_the_daemons_memory() {
+fn s22_memory_of_the_daemon_is_not_readable() {
     let plain = Plain::new();
     let pid = plain.json(&["status", "--json"])["daemon"]["pid"].clone();
     let ran = plain.json(&["run", "--json", "--", "cat /proc/self/environ > /dev/null"]);
@@ -422,7 +421,7 @@ fn s22_nobody_looks_into_the_daemons_memory() {
 }
 
 #[test]
-fn m10_a_plain_users_command_has_the_share_in_want_of_memory_that_it_would_have_had() {
+fn m10_command_of_an_unprivileged_user_keeps_its_oom_score_adj() {
     let plain = Plain::new();
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("a score");
     let raised = 300.max(own.trim().parse::<i32>().expect("a number"));
@@ -432,7 +431,7 @@ fn m10_a_plain_users_command_has_the_share_in_want_of_memory_that_it_would_have_
     let look = "cat /proc/self/oom_score_adj";
     let ran = plain.json(&["run", "--json", "--", look]);
     assert_eq!(ran["stdout"], format!("{raised}\n"), "{ran}");
-    // Whatever else the daemon starts has it too.
+    // Every other child of the daemon has it too.
     let seen = plain.dir.path().join("seen");
     let look = format!("{look} > {}", seen.display());
     let until = serde_json::json!({"command": look}).to_string();

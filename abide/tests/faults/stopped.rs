@@ -1,4 +1,4 @@
-//! A command that stops its own keeper changes nothing about its limits: the daemon ends it then.
+//! A command that stops its own keeper does not escape its limits: the daemon kills it.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::plain::Plain;
 /// Stops the keeper, and before it the fork server, which would continue it.
 const STOP: &str = "server=$(cut -d' ' -f4 /proc/$PPID/stat); kill -STOP $server $PPID";
 
-/// A generous bound for what must not take as long as a client waits.
+/// Generous upper limit, below the time that a client waits.
 const SOON: std::time::Duration = std::time::Duration::from_secs(20);
 
 #[expect(
@@ -55,7 +55,7 @@ fn hard_limit_ends_a_command_that_stopped_its_keeper() {
     });
     is_timed_out(&told);
     assert!(living(&sleep).is_empty());
-    // The fork server goes on too.
+    // The fork server continues too.
     for _ in 0..8 {
         let call = json!({"command": "true"});
         let told = soon(|| {
@@ -69,7 +69,7 @@ fn hard_limit_ends_a_command_that_stopped_its_keeper() {
 }
 
 #[test]
-fn hard_limit_ends_a_plain_users_command_that_stops_its_keeper_again_and_again() {
+fn hard_limit_ends_a_command_that_stops_its_keeper_repeatedly() {
     let abide = Plain::new();
     let sleep = format!("sleep 4002{}", std::process::id());
     let block = format!(
@@ -178,7 +178,7 @@ fn keeper_that_cannot_be_continued_is_killed_and_the_ending_is_the_limits() {
     keeper.1.wait_gone();
 }
 
-/// A group whose processes stand still.
+/// A control group whose processes are stopped.
 struct Frozen(std::path::PathBuf);
 
 impl Frozen {

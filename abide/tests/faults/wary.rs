@@ -1,4 +1,4 @@
-//! Who may speak, what is believed, and what is never written down.
+//! Callers that are allowed, data that are not trusted, and secrets that are never stored.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,7 +24,7 @@ fn s4_many_clients_at_once_are_all_answered() {
 }
 
 #[test]
-fn s12_another_user_is_not_let_in() {
+fn s12_connection_of_another_user_is_refused() {
     if !is_root() {
         eprintln!("skipped: only root gets past the folder");
         return;
@@ -42,7 +42,7 @@ fn s12_another_user_is_not_let_in() {
 }
 
 #[test]
-fn s15_output_cannot_pose_as_part_of_the_question() {
+fn s15_output_cannot_imitate_the_question() {
     let abide = Abide::new();
     abide.start();
     let mut watching = abide.watch();
@@ -51,7 +51,7 @@ fn s15_output_cannot_pose_as_part_of_the_question() {
     let command = format!("printf '{pose}'; : {long} the end; sleep 999");
     let call = json!({"command": command, "timeout": 600});
     let asking = abide.begin("/v1/tools/execute_command", &call);
-    // It is quiet from when it has written all that.
+    // The idle time starts after all of that output.
     let session = abide.running();
     abide.waits_until(&json!({"session": session, "output": "command: true"}));
     let extend = format!("/v1/sessions/{session}/extend");
@@ -78,7 +78,7 @@ fn s15_output_cannot_pose_as_part_of_the_question() {
 }
 
 #[test]
-fn s19_a_project_changes_nothing() {
+fn s19_files_of_a_project_do_not_change_the_configuration() {
     let abide = Abide::new();
     let project = abide.path("project");
     let trap = "shell = [\"/bin/false\"]\nmax_output = 1\nhttp = \"off\"\n";
@@ -105,7 +105,7 @@ fn s19_a_project_changes_nothing() {
 }
 
 #[test]
-fn s22_what_is_secret_is_written_nowhere() {
+fn s22_secrets_are_not_written_to_any_file() {
     let abide = Abide::new();
     abide.start();
     let canary = format!("canary{}x", std::process::id());
@@ -131,11 +131,11 @@ fn s22_what_is_secret_is_written_nowhere() {
     }
 }
 
-/// The files below a folder that hold a text.
+/// Files below a directory that contain a text.
 fn holding(folder: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let entries = match std::fs::read_dir(folder) {
-        // What a keeper has taken away meanwhile holds nothing.
+        // The keeper may have removed the file meanwhile.
         Err(gone) if gone.kind() == std::io::ErrorKind::NotFound => return found,
         entries => entries.expect("a folder"),
     };

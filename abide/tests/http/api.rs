@@ -1,4 +1,4 @@
-//! The document of all routes: that it is whole, that it is true, and that it can be read.
+//! The OpenAPI document: complete, correct and readable.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ fn document(abide: &Abide) -> Value {
     abide.good("GET /v1/openapi.json", "", &Value::Null)
 }
 
-/// A path with something in place of its parameters.
+/// A path with values for its parameters.
 fn filled(path: &str) -> String {
     let kind = path
         .split('/')
@@ -54,7 +54,7 @@ fn every_route_is_documented_and_every_documented_route_exists() {
         }
         told.insert(filled(&path));
     }
-    // What the hostile requests try is all there is, and nothing else is told.
+    // The hostile requests cover every route, and the document lists no other one.
     let tried: BTreeSet<String> = PATHS.iter().map(|path| (*path).to_owned()).collect();
     for path in &tried {
         assert!(
@@ -116,7 +116,7 @@ fn openapi_document_matches_its_snapshot() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
-/// Holds an answer against what the document says of it.
+/// Checks a response against the document.
 #[track_caller]
 fn hold(document: &Value, method: &str, path: &str, status: u16, answer: &Value) {
     let told = &document["paths"][path][method]["responses"];

@@ -1,11 +1,11 @@
-//! The official conformance suite. `tests/clients/run` installs it and says where.
+//! The official conformance suite. `tests/clients/run` installs it and sets its path.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::harness::Abide;
 
-/// Where it is installed.
+/// Path of the installation.
 const INSTALLED: &str = "ABIDE_TEST_CLIENTS";
 
 fn conform(version: &str) {

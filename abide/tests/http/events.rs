@@ -1,4 +1,4 @@
-//! What happens, as a page hears of it.
+//! The event stream as a page receives it.
 
 use std::net::TcpStream;
 
@@ -111,7 +111,7 @@ fn timer_events_have_all_fields() {
     assert_eq!(told["timer_id"], id);
 }
 
-/// One that is made for nobody is told without a look at what was written, and yet the same.
+/// The response about a timer without a waiting call is built without reading the stored row, with the same fields.
 #[test]
 fn timer_event_is_the_same_for_every_way_to_create_it() {
     let abide = Abide::new();
@@ -123,7 +123,7 @@ fn timer_event_is_the_same_for_every_way_to_create_it() {
         let told = abide.good("POST /v1/timers", headers, body);
         assert_eq!(told["standing_by"], false, "{told}");
         assert_eq!(told["until"].is_null(), *body == plain, "{told}");
-        // Whether a condition has been looked at yet is a matter of how soon one asks.
+        // The first check of a condition may or may not have happened yet.
         let told = told.as_object().expect("facts").keys().cloned();
         names.push(told.filter(|name| name != "last_look").collect::<Vec<_>>());
     }
@@ -289,7 +289,7 @@ fn logout_ends_followed_lists() {
     }
 }
 
-/// The next event that a page hears over a WebSocket: its id, its name and its facts.
+/// Next event of a WebSocket: id, name and data.
 fn said(page: &mut WebSocket<TcpStream>) -> Option<(String, String, Value)> {
     loop {
         let text = match page.read().expect("a message") {

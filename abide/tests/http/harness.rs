@@ -10,6 +10,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::cleanup::Cleanup;
+
 /// Header by which a client declares that a person uses it.
 const PERSON: &str = "abide-person: true\r\n";
 /// Time limit: longer than any step takes, even on a busy machine.
@@ -23,6 +25,7 @@ pub fn own_loopback() -> Ipv4Addr {
 
 /// An abide with its own directory. Dropping it kills its sessions and stops the daemon.
 pub struct Abide {
+    _cleanup: Cleanup,
     dir: TempDir,
 }
 
@@ -38,7 +41,8 @@ impl Abide {
         let mut private = std::fs::DirBuilder::new();
         private.mode(0o700).create(&home).expect("a folder");
         std::fs::write(home.join("config.toml"), config).expect("a file");
-        let abide = Abide { dir };
+        let _cleanup = Cleanup::of(&home);
+        let abide = Abide { _cleanup, dir };
         abide.status();
         abide
     }
@@ -211,19 +215,6 @@ impl Abide {
     pub fn running(&self) -> Vec<Value> {
         let list = self.good("GET /v1/sessions", "", &Value::Null);
         list["sessions"].as_array().cloned().unwrap_or_default()
-    }
-}
-
-impl Drop for Abide {
-    fn drop(&mut self) {
-        let list = self.run(&["session", "list", "--json"]);
-        let list: Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
-        for session in list["sessions"].as_array().into_iter().flatten() {
-            if let Some(id) = session["session_id"].as_str() {
-                self.run(&["session", "kill", id]);
-            }
-        }
-        self.run(&["stop"]);
     }
 }
 

@@ -1,11 +1,11 @@
-//! Requests that must not get in: every one is refused, and none leaves a trace.
+//! Requests that must be refused, without any side effect.
 
 use serde_json::Value;
 
 use crate::harness::Abide;
 
-/// All that can be asked for by whoever shows something, and one thing that cannot.
-pub const PATHS: [&str; 39] = [
+/// All routes that need credentials, and one that does not exist.
+pub const PATHS: [&str; 49] = [
     "/v1/nothing",
     "/v1/status",
     "/v1/stop",
@@ -45,10 +45,20 @@ pub const PATHS: [&str; 39] = [
     "/v1/messages/message_00000000/wake",
     "/v1/runs",
     "/mcp",
+    "/v1/sessions/stats",
+    "/v1/sessions/session_00000000/rename",
+    "/v1/ids",
+    "/v1/policy",
+    "/v1/policy/test",
+    "/v1/policy/rules/shell/remove",
+    "/v1/audit",
+    "/v1/audit/verify",
+    "/v1/refusals",
+    "/v1/reload",
 ];
 
-/// Those that change something.
-const ACTS: [&str; 15] = [
+/// Routes that change something.
+const ACTS: [&str; 19] = [
     "/v1/stop",
     "/v1/logins",
     "/v1/logout",
@@ -64,9 +74,13 @@ const ACTS: [&str; 15] = [
     "/v1/timers/timer_00000000/stop",
     "/v1/wait",
     "/v1/runs",
+    "/v1/sessions/session_00000000/rename",
+    "/v1/policy/test",
+    "/v1/policy/rules/shell/remove",
+    "/v1/reload",
 ];
 
-/// A request in the making; what is not said is right.
+/// Builder of a request; defaults are valid.
 struct Request {
     line: String,
     host: Option<String>,
@@ -315,7 +329,7 @@ impl Matrix {
         let mut twice = self.request("POST /v1/tools/shell");
         twice.more = format!("authorization: Bearer {token}\r\n");
         self.refuse(&twice, 401);
-        // Where a token is not looked for.
+        // Places in which a token is not accepted.
         for (line, more) in [
             (format!("POST /v1/tools/shell?token={token}"), String::new()),
             (
@@ -347,14 +361,14 @@ impl Matrix {
                 self.refuse(&request, 401);
             }
         }
-        // What is for everybody is only to be looked at.
+        // Public paths allow only reading.
         for path in ["/", "/timers", "/assets/x.js", "/v1/health"] {
             for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
                 let mut request = self.request(&format!("{method} {path}"));
                 request.token = None;
                 self.refuse(&request, 401);
             }
-            // Nor is a wrong token better than none.
+            // A wrong token is refused like a missing one.
             let mut request = self.request(&format!("GET {path}"));
             request.token = Some(format!("Bearer {turned}"));
             self.refuse(&request, 401);
@@ -366,7 +380,7 @@ impl Matrix {
         }
     }
 
-    /// A browser's own secret, shown in every way in which it does not count.
+    /// The login cookie of a browser, sent in every way that must not be accepted.
     fn cookies(&mut self) {
         let headers = self.abide.log_in();
         let cookie = headers.lines().next().expect("a cookie").to_owned();
@@ -496,7 +510,7 @@ impl Matrix {
         (request.token, request.host) = (None, Some(format!("evil.test:{}", self.port)));
         request.body = body(&good);
         self.refuse(&request, 403);
-        // An agent gets no link.
+        // An agent gets no login link.
         self.refuse(&self.request("POST /v1/logins"), 403);
     }
 
@@ -534,7 +548,7 @@ impl Matrix {
             for method in ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"] {
                 self.refuse(&self.request(&format!("{method} {path}")), 405);
             }
-            // A method in another place is not the method.
+            // A method name in another field is not the method.
             let mut request = self.request(&format!("GET {path}?_method=POST"));
             request.more = "x-http-method-override: POST\r\n".into();
             self.refuse(&request, 405);

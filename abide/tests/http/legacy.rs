@@ -1,4 +1,4 @@
-//! MCP over HTTP in the generations up to 2025-11-25: a handshake, then sessions.
+//! MCP over HTTP up to version 2025-11-25: a handshake, then sessions.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ impl<'a> Client<'a> {
         Self::of("2025-11-25", abide, capabilities)
     }
 
-    /// Of this version.
+    /// With this protocol version.
     fn of(version: &str, abide: &'a Abide, capabilities: Value) -> Self {
         let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": version,
@@ -119,7 +119,7 @@ fn cancellation_ends_the_command_and_a_timeout_does_not() {
     let running = abide.running();
     assert_eq!(running.len(), 1, "it goes on");
     feed(&fifo, "");
-    // While it still reads, it would hear what the next one says.
+    // While the client still reads, it would receive messages for the next one.
     abide.ended(running[0]["session_id"].as_str().unwrap());
 
     let answer = client.call(2, "execute_command", &call);
@@ -139,7 +139,7 @@ fn broken_connection_leaves_the_command_running() {
     let call = json!({"command": format!("echo begun > {0}; cat {0}", fifo.display())});
     let mut answer = client.call(1, "execute_command", &call);
     let event = loop {
-        // The stream opens with an event that says where it can be taken up again.
+        // The stream begins with an event whose id allows it to be resumed.
         let line = answer.line();
         if let Some(id) = line.strip_prefix("id:") {
             break id.trim().to_owned();
@@ -156,7 +156,7 @@ fn broken_connection_leaves_the_command_running() {
     assert_eq!(told["id"], 1, "{told}");
     let text = told["result"]["structuredContent"]["text"].as_str();
     assert!(text.unwrap().contains("taken up"), "{told}");
-    // Whoever comes back when all is over hears the same.
+    // A client that reconnects after the end receives the same.
     let mut late = abide.open("GET /mcp", &headers, "");
     assert_eq!(late.event(), told);
 }
@@ -206,6 +206,28 @@ fn batch_is_answered_on_one_stream_in_2025_03_26() {
 }
 
 #[test]
+fn call_that_is_cancelled_before_it_begins_starts_nothing() {
+    let abide = Abide::new();
+    let client = Client::of("2025-03-26", &abide, json!({}));
+    // The daemon accepts all messages of a batch before it starts the first call.
+    let batch = json!([
+        call("unwanted", "echo unwanted"),
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "unwanted"}},
+        call("wanted", "echo wanted"),
+    ]);
+    let mut answer = abide.open("POST /mcp", &client.headers, &batch.to_string());
+    assert_eq!(answer.event()["id"], "wanted");
+    let rest = answer.rest();
+    assert!(!rest.contains("data:"), "nothing follows: {rest}");
+    let all = "GET /v1/sessions?include_ended=true";
+    let sessions = abide.good(all, "", &Value::Null);
+    let commands: Vec<_> = (sessions["sessions"].as_array().expect("a list").iter())
+        .map(|session| &session["command"])
+        .collect();
+    assert_eq!(commands, ["echo wanted"]);
+}
+
+#[test]
 fn batch_of_notifications_is_accepted_and_an_invalid_one_refused() {
     let abide = Abide::new();
     let client = Client::of("2025-03-26", &abide, json!({}));
@@ -229,7 +251,7 @@ fn batch_of_notifications_is_accepted_and_an_invalid_one_refused() {
         assert_eq!(error["error"]["code"], -32600, "{error}");
         assert_eq!(error["error"]["message"], why);
     }
-    // As for every other message: whoever has lost its session begins a new one.
+    // As for every other message: a client that has lost its session starts a new one.
     let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
     assert_eq!(ended.0, 202, "{ended:?}");
     let lost = abide.ask("POST /mcp", &client.headers, &json!([told]));
@@ -317,7 +339,7 @@ fn request_that_belongs_to_no_session_or_version_is_refused() {
         let refused = abide.open(line, headers, body).whole();
         assert_eq!(refused.0, status, "{line} {headers} {body}: {refused:?}");
     }
-    // A stream that is not known ends at once, so that a client does not ask for it for ever.
+    // An unknown stream ends at once, so that a client does not request it forever.
     let resumes = format!("{}last-event-id: 1/99\r\n", client.headers);
     assert_eq!(abide.open("GET /mcp", &resumes, "").rest(), "");
 }

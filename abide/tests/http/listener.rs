@@ -1,4 +1,4 @@
-//! The door itself: where it is, what is said of it, and who passes.
+//! The listener: its address, how it is reported, and which connections are accepted.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -136,7 +136,7 @@ fn input_accepts_bytes() {
     });
     let stream = abide.open("POST /v1/runs", "", &run.to_string());
     assert_eq!(stream.status, 200);
-    // Its head says that the session is there.
+    // The response head shows that the session exists.
     let running = abide.running();
     let session = running[0]["session_id"].as_str().unwrap();
     let request = format!(
@@ -168,7 +168,7 @@ fn s5_slow_client_delays_no_other() {
          content-type: application/json\r\ncontent-length: 100\r\n\r\n{{"
     );
     half.write_all(head.as_bytes()).unwrap();
-    // Much to read, and nobody reads it.
+    // A large response that is not read.
     let much = abide.shell("head -c 20000000 /dev/zero | tr '\\0' x");
     let log = format!(
         "GET /v1/sessions/{}/log",

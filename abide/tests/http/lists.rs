@@ -1,4 +1,4 @@
-//! Lists: filtered, sorted, and a page at a time.
+//! Lists: filters, sort order and pages.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn get(abide: &Abide, path: &str) -> Value {
     abide.good(&format!("GET {path}"), PERSON, &Value::Null)
 }
 
-/// One field of everything in a list, over all its pages.
+/// One field of every entry of a list, over all pages.
 fn all(abide: &Abide, path: &str, list: &str, field: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut page = get(abide, path);
@@ -166,7 +166,7 @@ fn reading_a_timer_changes_nothing() {
     let body = json!({"total_duration": 900, "mission": "later"});
     let made = abide.good("POST /v1/timers", "", &body);
     let path = format!("/v1/timers/{}", text(&made["timer_id"]));
-    // Until it has been looked at in another millisecond than that in which it was made.
+    // Repeats until the check was in another millisecond than the creation.
     loop {
         let looked = get(&abide, &path);
         let elapsed = looked["elapsed_time"].as_f64().expect("a number");

@@ -96,3 +96,31 @@ fn only_a_person_deletes_a_session_and_only_after_its_end() {
             .contains("kill it first")
     );
 }
+
+#[test]
+fn numbers_of_lines_are_those_of_the_whole_log_everywhere() {
+    let abide = Abide::new();
+    // Lines that differ in words, because those that differ in numbers are folded.
+    let script = "i=0; { while [ $i -lt 1500 ]; do i=$((i + 1)); k=$((i * 7919 % 1511)); \
+        echo \"out$k of $((k * k)) in $((i % 13))\"; [ $i -ne 700 ] || echo 'error: disk a is full'; \
+        [ $((i % 3)) -ne 0 ] || { echo \"err$k to $((k + i * i)) is\" >&2; }; \
+        [ $i -ne 600 ] || echo 'error: disk b is full' >&2; done; } | tr 0-9 a-j";
+    let run = abide.good(
+        "POST /v1/tools/shell",
+        "",
+        &json!({"command": script, "max_output": 4_000}),
+    );
+    let text = run["text"].as_str().expect("a text");
+    let session = session_of(&run);
+    for error in ["error: disk a is full", "error: disk b is full"] {
+        let line = text.lines().find(|line| line.ends_with(error));
+        let (number, _) = line.and_then(|line| line.split_once(": ")).expect(text);
+        let number: u64 = number.parse().expect(text);
+        let page = get(&abide, session, &format!("lines?from={number}&limit=1"));
+        assert_eq!(page["lines"][0]["text"], error, "{page}");
+        let search = json!({"action": "search", "session_id": session, "pattern": error});
+        let found = abide.good("POST /v1/tools/terminal_session", "", &search);
+        let found = found["text"].as_str().expect("a text");
+        assert!(found.contains(&format!("{number}:{error}")), "{found}");
+    }
+}

@@ -1,4 +1,4 @@
-//! How a browser gets in, stays in, and is put out; and that no command does.
+//! Login of a browser, its lifetime and its end; a command cannot log in.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -174,7 +174,7 @@ fn refused_inside(abide: &Abide) {
     let text = abide.shell(&open)["text"].as_str().unwrap().to_owned();
     assert!(text.contains("only a person can open the page"), "{text}");
     assert!(!text.contains("#login="), "{text}");
-    // A code is good for a minute, so it is made now. It stays good for the person it was made for.
+    // A code is valid for a minute, so it is created now. It stays valid for its person.
     let code = json!({"code": abide.code()}).to_string();
     is_refused("POST /v1/login", "", &code);
     let code: Value = serde_json::from_str(&code).unwrap();

@@ -1,6 +1,8 @@
 //! Tests of HTTP over TCP with handwritten requests to a real daemon: authentication, refusals, and MCP over HTTP.
 
 mod api;
+#[path = "../common/cleanup.rs"]
+mod cleanup;
 mod conformance;
 mod events;
 mod harness;
@@ -13,6 +15,7 @@ mod login;
 mod modern;
 mod page;
 mod person;
+mod policy;
 mod problems;
 mod raw;
 #[path = "../common/shape.rs"]

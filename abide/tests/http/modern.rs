@@ -1,4 +1,4 @@
-//! MCP over HTTP in the generation of 2026-07-28: every request stands for itself.
+//! MCP over HTTP in version 2026-07-28: every request is independent.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn headers(method: &str, name: &str) -> String {
     )
 }
 
-/// Calls a tool with these parameters besides its name and arguments.
+/// Calls a tool with these parameters in addition to name and arguments.
 fn call(abide: &Abide, tool: &str, arguments: &Value, more: &Value) -> Answer {
     let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta(&json!({}))});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -188,7 +188,7 @@ fn silent_call_gets_a_comment_at_once() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let command = json!({"command": format!("cat {}", fifo.display())});
-    // The head comes although the command waits, and has written nothing.
+    // The response head arrives although the command waits and has written nothing.
     let mut answer = call(&abide, "execute_command", &command, &json!({}));
     assert_eq!(answer.header("content-type"), Some("text/event-stream"));
     assert_eq!(answer.line(), ":\n");
@@ -225,7 +225,7 @@ fn client_that_stops_reading_leaves_the_command_running() {
         .as_str()
         .unwrap()
         .to_owned();
-    // Any call that follows is stepped through after the end of the wait.
+    // The next call is processed after the end of the wait.
     abide.shell("true");
     feed(&fifo, "done\n");
     let ended = abide.ended(&session);

@@ -1,4 +1,4 @@
-//! The page as a browser asks for it: without a login, under every name it has, and never twice.
+//! The page as a browser requests it: without login, under each of its paths, and with an ETag.
 
 use crate::harness::{Abide, Answer};
 

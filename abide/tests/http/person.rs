@@ -1,4 +1,4 @@
-//! Who may speak for a person over TCP. A command can read the token; it cannot leave its session.
+//! Requests on behalf of a person over TCP. A command can read the token, but it cannot leave its session.
 
 use std::thread::{JoinHandle, spawn};
 
@@ -8,8 +8,8 @@ use crate::harness::{Abide, Answer};
 
 const PERSON: &str = "abide-person: true\r\n";
 
-/// A command that was silent for a second: what shows the questions, the question about it, and the
-/// call's answer.
+/// A command that was idle for a second: the stream of questions, the question about the command, and the answer of
+/// the call.
 fn asked(abide: &Abide) -> (Answer, String, JoinHandle<Value>) {
     let mut watched = abide.open("GET /v1/questions?follow=true", PERSON, "");
     assert_eq!(watched.status, 200);

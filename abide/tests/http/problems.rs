@@ -1,4 +1,4 @@
-//! Whatever is wrong with a request is said in the same way.
+//! Errors of requests all have the same form.
 
 use serde_json::{Value, json};
 

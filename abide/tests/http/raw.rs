@@ -1,4 +1,4 @@
-//! Logs as files, and searching all of them.
+//! Logs as files, and search in all logs.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! A session's terminal as a page sees it and types into it.
+//! Terminal of a session as the page shows it, with input.
 
 use std::net::TcpStream;
 
@@ -12,9 +12,9 @@ const PERSON: &str = "abide-person: true\r\n";
 
 struct Page {
     socket: WebSocket<TcpStream>,
-    /// All that was painted so far.
+    /// Everything that was painted so far.
     seen: Vec<u8>,
-    /// All that was said so far.
+    /// All control messages so far.
     said: Vec<Value>,
 }
 
@@ -38,7 +38,7 @@ impl Page {
         }
     }
 
-    /// Takes the next message; `false`: the channel was closed, properly.
+    /// Reads the next message; `false`: the channel was closed properly.
     fn take(&mut self) -> bool {
         match self.socket.read().expect("a message") {
             Message::Binary(bytes) => self.seen.extend_from_slice(&bytes),
@@ -91,13 +91,13 @@ fn websocket_terminal_takes_input_and_shows_output() {
     assert_eq!(hello, expected);
     page.type_in("hello\r");
     page.until_seen("hello\r\nhello\r\n");
-    // Whoever uses it with them is told.
+    // Other users of the terminal are notified.
     let read = json!({"action": "read_output", "session_id": session});
     let agent = "abide-agent: helper\r\n";
     let read = abide.good("POST /v1/tools/terminal_session", agent, &read);
     let text = read["text"].as_str().unwrap();
     assert!(text.contains("a person is at this terminal too"), "{text}");
-    // Another page gives it another size, and this one hears of it.
+    // Another page resizes the terminal, and this one is notified.
     let mut other = Page::open(&abide, &browser, &session);
     other.until_said("hello");
     other.until_seen("hello");
@@ -190,7 +190,7 @@ fn slow_page_gets_a_new_snapshot() {
     let mut page = Page::open(&abide, &browser, &session);
     page.until_said("hello");
     feed(&go, "");
-    // Opens once the flood is over, which nobody has read.
+    // Opened after the flood of output, which no client has read.
     feed(&end, "");
     page.until_said("ended");
     assert!(String::from_utf8_lossy(&page.seen).contains("over"));
@@ -257,7 +257,7 @@ fn reading_a_log_prevents_inactivity() {
         let started = abide.good("POST /v1/tools/terminal_session", "", &call);
         started["session_id"].as_str().expect("an id").to_owned()
     };
-    // Both are as idle, and the first would be closed first.
+    // Both are equally idle, and the first would be closed first.
     let (read, unread) = (start(), start());
     let of = |session: &str| {
         let line = format!("GET /v1/sessions/{session}");

@@ -1,4 +1,4 @@
-//! A daemon that goes away, and keepers that die at the worst moment.
+//! Keepers whose daemon goes away, and keepers that die at the worst moment.
 
 use std::io::{Read, Write};
 
@@ -9,7 +9,7 @@ use abide_session::log::Stream;
 
 use crate::harness::{ForkServer, marked, output, wait_gone};
 
-/// The start of a session whose input is open is told at once, before anything else happens to it.
+/// The start of a session with open input is reported at once, before any other event.
 fn talked_to(launch: Launch) -> Launch {
     Launch {
         stdin: Stdin::Open,
@@ -40,19 +40,19 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
 }
 
 #[test]
-fn k3_whoever_only_connects_takes_nobodys_place() {
+fn k3_connection_without_a_handshake_replaces_no_daemon() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.fed("read line; echo $line");
     for said in ["", "GET / HTTP/1.1\r\n\r\n", "\x05\0\0\0"] {
         let mut stray = keeper.call();
         stray.write_all(said.as_bytes()).unwrap();
         stray.shutdown(std::net::Shutdown::Write).unwrap();
-        // It is heard to its end, and told nothing.
+        // Its frames are read to the end, and it receives nothing.
         let mut told = Vec::new();
         let _ = stray.read_to_end(&mut told);
         assert_eq!(told, b"", "{said:?}");
     }
-    // One that stays and says nothing is in nobody's way either.
+    // A connection that stays open and sends nothing does not block others either.
     let _silent = keeper.call();
     keeper.say(&ToKeeper::Input {
         bytes: b"hello\n".to_vec(),
@@ -63,13 +63,13 @@ fn k3_whoever_only_connects_takes_nobodys_place() {
 }
 
 #[test]
-fn k2_nothing_is_started_for_a_daemon_that_has_gone() {
+fn k2_command_of_a_gone_daemon_is_not_started() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let ran = keeper.folder.with_extension("ran");
     let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
-    // It hears of the command when there is nobody any more to be told of it. The fork server is stopped too, because it
-    // continues a keeper that is stopped.
+    // The keeper receives the command when no daemon is left to receive its report. The fork server is stopped too,
+    // because it continues a stopped keeper.
     fork_server.signal(rustix::process::Signal::STOP);
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
     keeper.start(keeper.shell(&format!("echo > {}", ran.display())));
@@ -81,7 +81,7 @@ fn k2_nothing_is_started_for_a_daemon_that_has_gone() {
 }
 
 #[test]
-fn k4_no_byte_is_lost_or_doubled_while_daemons_come_and_go() {
+fn k4_no_byte_is_lost_or_repeated_across_daemons() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("seq 1 2000000"));
@@ -142,7 +142,7 @@ fn k6_escalation_is_finished_without_a_daemon() {
         };
         keeper.say(&asked(3_600_000));
         keeper.expect_growth(b"up\nasked\n".len() as u64 - 1);
-        // It has heard, and stays; its grace is over soon after there is nobody any more.
+        // The process has received the signal and stays; its grace ends soon after the daemon is gone.
         keeper.say(&asked(100));
         let away = keeper.hang_up();
         let ended = away.ended();
@@ -154,7 +154,7 @@ fn k6_escalation_is_finished_without_a_daemon() {
 }
 
 #[test]
-fn k7_an_ending_that_was_not_written_is_not_invented() {
+fn k7_unwritten_ending_is_reported_as_unknown() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "exit.pre_record")]);
     let mut keeper = fork_server.ready();
     keeper.start(talked_to(keeper.shell("echo kept; exit 3")));
@@ -166,7 +166,7 @@ fn k7_an_ending_that_was_not_written_is_not_invented() {
 }
 
 #[test]
-fn k7_an_ending_is_written_before_it_is_told() {
+fn k7_ending_is_written_before_it_is_reported() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "exit.post_record")]);
     let mut keeper = fork_server.ready();
     keeper.start(talked_to(keeper.shell("exit 3")));
@@ -176,7 +176,7 @@ fn k7_an_ending_is_written_before_it_is_told() {
 }
 
 #[test]
-fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
+fn k14_tree_of_a_killed_keeper_is_killed_through_its_cgroup() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
     let mut keeper = fork_server.ready();
     keeper.start(talked_to(
@@ -194,14 +194,14 @@ fn k14_the_tree_of_a_lost_keeper_is_ended_through_its_group() {
         wait_gone(process.pid);
     }
     abide_session::tree::end_orphans(&meta);
-    // Where no group can be made, the fork server ends them, a moment later.
+    // Without a control group, the fork server kills them a moment later.
     while meta.cgroup.is_none() && !marked(&away.folder).is_empty() {}
     assert_eq!(marked(&away.folder), Vec::<String>::new());
 }
 
-/// A keeper that dies in the middle of ending its tree leaves an end to whoever finds its folder.
+/// A keeper dies while it kills its tree: the remaining processes are killed through the control group.
 #[test]
-fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
+fn k14_keeper_killed_during_a_kill_leaves_no_process() {
     for point in ["keeper.at_deadline", "keeper.after_term"] {
         let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", point)]);
         let mut keeper = fork_server.ready();
@@ -225,20 +225,20 @@ fn k14_a_keeper_lost_while_it_kills_leaves_the_rest_to_its_group() {
             wait_gone(process.pid);
         }
         abide_session::tree::end_orphans(&meta);
-        // Where no group can be made, the fork server ends them, a moment later.
+        // Without a control group, the fork server kills them a moment later.
         while meta.cgroup.is_none() && !marked(&away.folder).is_empty() {}
         assert_eq!(marked(&away.folder), Vec::<String>::new());
     }
 }
 
 #[test]
-fn a_keeper_that_dies_before_the_handshake_says_nothing() {
+fn keeper_killed_before_the_handshake_sends_no_frame() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "keeper.pre_handshake")]);
     assert_eq!(fork_server.keeper().hear(), None);
 }
 
 #[test]
-fn a_torn_file_counts_as_absent() {
+fn truncated_record_counts_as_absent() {
     let fork_server = ForkServer::new();
     let ran = fork_server.run("exit 1");
     let path = ran.folder.join("meta");

@@ -1,4 +1,4 @@
-//! How commands end, and what is known of it afterwards.
+//! Endings of commands, and what is recorded about them.
 
 use abide_core::{Containment, End, Exit};
 use abide_session::folder::{self, EndingFile};
@@ -8,7 +8,7 @@ use abide_session::log::Stream;
 use crate::harness::{ForkServer, marked, wait_gone};
 
 #[test]
-fn an_exit_code_is_passed_on() {
+fn exit_code_is_reported() {
     let fork_server = ForkServer::new();
     for code in [0, 1, 42, 137, 255] {
         let ran = fork_server.run(&format!("exit {code}"));
@@ -21,7 +21,7 @@ fn an_exit_code_is_passed_on() {
 }
 
 #[test]
-fn c15_a_signal_is_told_apart_from_a_code() {
+fn c15_signal_and_exit_code_are_distinguished() {
     let fork_server = ForkServer::new();
     for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGSEGV] {
         let ran = fork_server.run(&format!("kill -{signal} $$"));
@@ -31,7 +31,7 @@ fn c15_a_signal_is_told_apart_from_a_code() {
 }
 
 #[test]
-fn the_folder_says_what_the_keeper_said() {
+fn record_in_the_directory_matches_the_report() {
     let fork_server = ForkServer::new();
     let ran = fork_server.run("echo out; echo err >&2; exit 3");
     let ending = folder::read_ending(&ran.folder).unwrap().unwrap();
@@ -46,7 +46,7 @@ fn the_folder_says_what_the_keeper_said() {
 }
 
 #[test]
-fn c12_what_was_written_just_before_the_end_is_never_short() {
+fn c12_output_right_before_the_exit_is_complete() {
     let fork_server = ForkServer::new();
     for _ in 0..300 {
         let ran = fork_server.run("exec head -c 65536 /dev/zero");
@@ -57,7 +57,7 @@ fn c12_what_was_written_just_before_the_end_is_never_short() {
 }
 
 #[test]
-fn a_deadline_ends_everything_and_keeps_the_output() {
+fn deadline_kills_the_tree_and_keeps_the_output() {
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
@@ -83,7 +83,7 @@ fn a_deadline_ends_everything_and_keeps_the_output() {
 }
 
 #[test]
-fn c3_a_leftover_is_reported_at_once_and_lives_on() {
+fn c3_background_process_is_reported_at_once_and_keeps_running() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("(read line; echo LATE) <&3 & echo FIRST");
@@ -117,7 +117,7 @@ fn c3_a_leftover_is_reported_at_once_and_lives_on() {
 }
 
 #[test]
-fn c1_who_takes_no_notice_of_being_asked_is_made_to_end() {
+fn c1_process_that_ignores_sigterm_gets_sigkill() {
     let fork_server = ForkServer::new();
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
@@ -138,7 +138,7 @@ fn c1_who_takes_no_notice_of_being_asked_is_made_to_end() {
     }
 }
 
-/// Asks the tree to end, and gives it so long.
+/// Requests the end of the tree, with this grace.
 fn asked(grace_ms: u32) -> ToKeeper {
     ToKeeper::Kill {
         end: End::Agent,
@@ -147,7 +147,7 @@ fn asked(grace_ms: u32) -> ToKeeper {
 }
 
 #[test]
-fn c2_a_kill_goes_on_after_the_leader_has_left() {
+fn c2_kill_continues_after_the_leader_has_exited() {
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
@@ -162,7 +162,7 @@ fn c2_a_kill_goes_on_after_the_leader_has_left() {
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Agent);
         assert_eq!(exited.exit, Some(Exit::Code(7)));
-        // The leader has gone by itself; the grace of the other is over now.
+        // The leader has exited by itself; the grace of the other process is over now.
         keeper.say(&asked(1));
         let ran = keeper.wind_up(exited);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
@@ -252,7 +252,7 @@ fn a_keeper_outlives_a_fork_server_that_is_killed() {
 }
 
 #[test]
-fn k14_a_killed_keeper_leaves_its_tree_to_the_fork_server_which_ends_it() {
+fn k14_fork_server_kills_the_tree_of_a_killed_keeper() {
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut fork_server = ForkServer::new();
         let mut keeper = fork_server.ready();
@@ -267,7 +267,7 @@ fn k14_a_killed_keeper_leaves_its_tree_to_the_fork_server_which_ends_it() {
         keeper.expect_growth(0);
         let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        // It goes once nobody is left.
+        // The keeper exits once no process is left.
         fork_server.close();
         assert!(marked(&keeper.folder).is_empty());
     }
@@ -278,7 +278,7 @@ fn c4_a_tree_that_keeps_forking_is_emptied() {
     let fork_server = ForkServer::new();
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
-        // Each process starts its successor in a session of its own and leaves; many at once.
+        // Each process starts its successor in a new session and exits; many at once.
         let hop = "hop() { (setsid sh -c \"$1\" _ \"$1\" &) ; }; hop \"$1\"";
         let mut launch = keeper.shell(
             "i=0; while [ $i -lt 40 ]; do sh -c \"$HOP\" _ \"$HOP\" & i=$((i+1)); done; \
@@ -309,7 +309,7 @@ fn m17_many_orphans_leave_no_zombie() {
 }
 
 #[test]
-fn m9_a_kill_for_want_of_memory_is_told_apart() {
+fn m9_oom_kill_is_reported_as_such() {
     let group = std::path::Path::new("/sys/fs/cgroup/memory/abide-test-oom");
     let made = std::fs::create_dir(group).is_ok()
         && std::fs::write(group.join("memory.limit_in_bytes"), "30M").is_ok();

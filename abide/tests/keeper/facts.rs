@@ -1,15 +1,15 @@
-//! What the kernel says of a session: told apart by evidence, not by text.
+//! Facts that the kernel reports about a session, not derived from its output.
 
 use std::time::Instant;
 
 use abide_core::End;
-use abide_session::facts::{Doing, facts};
+use abide_session::facts::{ProcessActivity, facts};
 use abide_session::frame::{Size, Stdin, ToKeeper};
 
 use crate::harness::{ForkServer, Keeper, PATIENCE};
 
-/// Looks until the session does what is wanted: the kernel tells nobody when a process falls asleep.
-fn look_until(keeper: &Keeper, wanted: Doing) {
+/// Polls until the session is in the wanted state: the kernel has no event for a process that falls asleep.
+fn look_until(keeper: &Keeper, wanted: ProcessActivity) {
     let meta = keeper.meta();
     let begun = Instant::now();
     while facts(&meta).doing != wanted {
@@ -19,7 +19,7 @@ fn look_until(keeper: &Keeper, wanted: Doing) {
     }
 }
 
-fn check(command: &str, pty: bool, stdin: Stdin, wanted: Doing) {
+fn check(command: &str, pty: bool, stdin: Stdin, wanted: ProcessActivity) {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(command);
@@ -28,7 +28,7 @@ fn check(command: &str, pty: bool, stdin: Stdin, wanted: Doing) {
     keeper.start(launch);
     keeper.expect_started();
     look_until(&keeper, wanted);
-    if wanted != Doing::WaitingForInput {
+    if wanted != ProcessActivity::WaitingForInput {
         for _ in 0..50 {
             assert!(!facts(&keeper.meta()).waiting_for_input(), "{command}");
         }
@@ -41,42 +41,87 @@ fn check(command: &str, pty: bool, stdin: Stdin, wanted: Doing) {
 }
 
 #[test]
-fn c6_a_read_from_the_terminal_is_seen() {
-    check("read line", true, Stdin::None, Doing::WaitingForInput);
-    check("exec cat", true, Stdin::None, Doing::WaitingForInput);
-    check("cat | grep x", true, Stdin::None, Doing::WaitingForInput);
+fn c6_blocked_read_from_the_terminal_is_detected() {
+    check(
+        "read line",
+        true,
+        Stdin::None,
+        ProcessActivity::WaitingForInput,
+    );
+    check(
+        "exec cat",
+        true,
+        Stdin::None,
+        ProcessActivity::WaitingForInput,
+    );
+    check(
+        "cat | grep x",
+        true,
+        Stdin::None,
+        ProcessActivity::WaitingForInput,
+    );
     check(
         "read line </dev/tty",
         true,
         Stdin::None,
-        Doing::WaitingForInput,
+        ProcessActivity::WaitingForInput,
     );
     check(
         "exec bash --norc -i",
         true,
         Stdin::None,
-        Doing::WaitingForInput,
+        ProcessActivity::WaitingForInput,
     );
 }
 
 #[test]
-fn c6_a_read_from_open_input_is_seen() {
-    check("exec cat", false, Stdin::Open, Doing::WaitingForInput);
-    check("cat | grep x", false, Stdin::Open, Doing::WaitingForInput);
+fn c6_blocked_read_from_stdin_is_detected() {
+    check(
+        "exec cat",
+        false,
+        Stdin::Open,
+        ProcessActivity::WaitingForInput,
+    );
+    check(
+        "cat | grep x",
+        false,
+        Stdin::Open,
+        ProcessActivity::WaitingForInput,
+    );
 }
 
 #[test]
-fn c6_other_waits_are_not_taken_for_it() {
+fn c6_other_waits_are_not_taken_for_a_read() {
     check(
         "printf 'name? $ # > '; sleep 1000",
         true,
         Stdin::None,
-        Doing::Sleeping,
+        ProcessActivity::Sleeping,
     );
-    check("sleep 1000 | cat", true, Stdin::None, Doing::Sleeping);
-    check("sleep 1000 | cat", false, Stdin::Open, Doing::Sleeping);
-    check("while :; do :; done", true, Stdin::None, Doing::Busy);
-    check("kill -STOP $$", false, Stdin::None, Doing::Stopped);
+    check(
+        "sleep 1000 | cat",
+        true,
+        Stdin::None,
+        ProcessActivity::Sleeping,
+    );
+    check(
+        "sleep 1000 | cat",
+        false,
+        Stdin::Open,
+        ProcessActivity::Sleeping,
+    );
+    check(
+        "while :; do :; done",
+        true,
+        Stdin::None,
+        ProcessActivity::Busy,
+    );
+    check(
+        "kill -STOP $$",
+        false,
+        Stdin::None,
+        ProcessActivity::Stopped,
+    );
 }
 
 #[test]
@@ -103,17 +148,46 @@ fn processes_that_come_and_go_are_counted() {
         bytes: bytes.to_vec(),
         once: None,
     };
-    look_until(Doing::WaitingForInput, 1);
+    look_until(ProcessActivity::WaitingForInput, 1);
     keeper.say(&input(b"\n"));
-    look_until(Doing::WaitingForInput, 2);
+    look_until(ProcessActivity::WaitingForInput, 2);
     keeper.say(&input(b"\x04"));
-    look_until(Doing::WaitingForInput, 1);
+    look_until(ProcessActivity::WaitingForInput, 1);
     keeper.say(&input(b"\n"));
-    look_until(Doing::Sleeping, 1);
+    look_until(ProcessActivity::Sleeping, 1);
     keeper.say(&ToKeeper::Kill {
         end: End::User,
         grace_ms: 0,
     });
     keeper.finish();
-    look_until(Doing::Sleeping, 0);
+    look_until(ProcessActivity::Sleeping, 0);
+}
+
+#[test]
+fn cpu_time_of_ended_children_and_orphans_is_counted() {
+    const SPIN: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i + 1)); done";
+    let orphan = format!("(({SPIN}; echo end) &)");
+    for command in [format!("({SPIN}); echo end"), orphan] {
+        let fork_server = ForkServer::new();
+        let mut keeper = fork_server.ready();
+        let launch = keeper.shell(&format!("{command}; exec sleep 1000"));
+        keeper.start(launch);
+        keeper.expect_started();
+        keeper.say(&ToKeeper::Watch { beyond: 0 });
+        keeper.expect_growth(0);
+        look_until(&keeper, ProcessActivity::Sleeping);
+        let meta = keeper.meta();
+        let begun = Instant::now();
+        while facts(&meta).processes > 1 {
+            assert!(begun.elapsed() < PATIENCE, "the child has not ended");
+            std::thread::yield_now();
+        }
+        let used = facts(&meta).cpu_ms;
+        assert!(used >= 50, "{used} ms: {command}");
+        keeper.say(&ToKeeper::Kill {
+            end: End::User,
+            grace_ms: 0,
+        });
+        keeper.finish();
+    }
 }

@@ -278,6 +278,7 @@ impl Keeper {
             key: None,
             conversation: None,
             started_by: None,
+            name: None,
             grace_ms: 2_000,
             containment: ContainmentChoice::Auto,
             max_processes: 0,

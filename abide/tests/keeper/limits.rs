@@ -1,4 +1,4 @@
-//! Limits of the machine, processes that do not die, and numbers that are given away again.
+//! Limits of the machine, processes that do not die, and pids that are reused.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ const KILL: ToKeeper = ToKeeper::Kill {
     grace_ms: 0,
 };
 
-/// A control group of the first version for this test; `None`: there are none here.
+/// A cgroup v1 group for this test; `None`: not available here.
 struct Group(PathBuf);
 
 impl Group {
@@ -34,7 +34,7 @@ impl Group {
         std::fs::write(self.0.join(name), value.to_string()).unwrap();
     }
 
-    /// The kernel may take a while to do what it was told.
+    /// The kernel may take a while to apply this.
     fn wait_for(&self, name: &str, value: &str) {
         let begun = Instant::now();
         loop {
@@ -68,7 +68,7 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
         running.expect_started();
         running.expect_growth(2);
         let mut keeper = fork_server.ready();
-        // Fewer than there are: one that is going away makes no room for another.
+        // Below the current number: a process that exits makes no room for another.
         group.set("pids.max", 1);
         let mut launch = keeper.shell("echo never");
         launch.containment = hold;
@@ -79,7 +79,7 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
             sentence.contains("the limit on the number of processes is reached"),
             "{sentence}"
         );
-        // No keeper can be made either, and the fork server says so and goes on.
+        // No keeper can be forked either; the fork server reports that and continues.
         let mut unborn = fork_server.keeper();
         let (errno, sentence) = unborn.expect_failed();
         assert_eq!(errno, libc::EAGAIN);
@@ -117,7 +117,7 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
         FromKeeper::KillPending { left: 1 } => {}
         other => panic!("{other:?}"),
     }
-    // It is not called dead before it is.
+    // It is not reported as dead before it is.
     keeper.say(&ToKeeper::Look);
     assert!(matches!(keeper.next(), FromKeeper::Grew { .. }));
     group.set("freezer.state", "THAWED");
@@ -126,9 +126,9 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
     assert_eq!(ran.exited.end, End::Agent);
 }
 
-/// A number that belonged to the session goes to a stranger, who is not touched.
+/// A pid of the session is reused by an unrelated process, which is not killed.
 #[test]
-fn m16_a_stranger_with_a_number_of_the_session_lives() {
+fn m16_process_with_a_reused_pid_is_not_killed() {
     let fork_server = ForkServer::new();
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut keeper = fork_server.ready();
@@ -159,7 +159,7 @@ fn output(keeper: &Keeper) -> String {
 struct Stranger(Child);
 
 impl Stranger {
-    /// A process with this number; `None`: somebody else was faster, or numbers cannot be chosen.
+    /// A process with this pid; `None`: another process got it first, or pids cannot be chosen.
     fn with(number: u32) -> Option<Self> {
         let last = "/proc/sys/kernel/ns_last_pid";
         std::fs::write(last, (number - 1).to_string()).ok()?;

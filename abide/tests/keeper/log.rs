@@ -1,4 +1,4 @@
-//! What is kept of the output, and what is said of the rest.
+//! Stored output, and the report of omitted output.
 
 use abide_core::Exit;
 use abide_session::log::{Log, Piece, Stream};
@@ -132,7 +132,7 @@ fn many_small_chunks_do_not_outgrow_the_quota_by_their_index() {
 }
 
 #[test]
-fn m4_a_disk_that_refuses_does_not_hold_up_the_child() {
+fn m4_failed_log_write_does_not_block_the_child() {
     let fork_server = ForkServer::with_file_limit(100_000);
     let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("seq -w 1 100000 | cat; exit 2"));
@@ -146,7 +146,7 @@ fn m4_a_disk_that_refuses_does_not_hold_up_the_child() {
 }
 
 #[test]
-fn c7_a_flood_arrives_whole() {
+fn c7_flood_of_output_is_complete() {
     let fork_server = ForkServer::new();
     let ran = fork_server.run("head -c 100000000 /dev/zero");
     assert_eq!(ran.exited.bytes, 100_000_000);

@@ -1,4 +1,4 @@
-//! Commands in a process namespace of their own.
+//! Commands in their own pid namespace.
 
 use abide_core::{Containment, End, Exit};
 use abide_session::folder::{self, EndingFile};
@@ -8,7 +8,7 @@ use abide_session::tree;
 
 use crate::harness::{ForkServer, Keeper, Ran, marked, wait_gone};
 
-/// `None`: no namespace can be made here, and the command was refused with a reason.
+/// `None`: namespaces are not available here, and the command was refused with a reason.
 fn start(
     fork_server: &ForkServer,
     command: &str,
@@ -46,7 +46,7 @@ fn text(ran: &Ran, stream: Stream) -> String {
     String::from_utf8(ran.output(stream)).unwrap()
 }
 
-/// What the record says at last: the first process of a namespace may leave a moment after the command.
+/// Final content of the record: the init process of a namespace may exit a moment after the command.
 fn is_empty_and_closed(ran: &Ran) {
     match folder::read_ending(&ran.folder).unwrap() {
         Some(EndingFile::Ended(ended)) => assert!(ended.empty && ended.closed),
@@ -65,7 +65,7 @@ fn codes_and_signals_are_passed_on() {
         assert_eq!(ran.exited.end, End::Exited);
         is_empty_and_closed(&ran);
     }
-    // The command is not the first process of its namespace, so that signals have their effect.
+    // The command is not the init process of its namespace, so that signals have their default effect.
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGSEGV] {
         let ran = run(&fork_server, &format!("kill -{signal} $$")).unwrap();
         assert_eq!(ran.exited.exit, Some(Exit::Signal(signal)));
@@ -74,7 +74,7 @@ fn codes_and_signals_are_passed_on() {
 }
 
 #[test]
-fn it_sees_nobody_else_and_inherits_nothing() {
+fn command_sees_no_other_process_and_inherits_no_descriptor() {
     let fork_server = ForkServer::new();
     let Some(ran) = run(
         &fork_server,
@@ -97,7 +97,7 @@ fn it_sees_nobody_else_and_inherits_nothing() {
 }
 
 #[test]
-fn a_start_that_fails_leaves_nothing() {
+fn failed_start_leaves_no_process() {
     let fork_server = ForkServer::new();
     if run(&fork_server, ":").is_none() {
         return;
@@ -119,7 +119,7 @@ fn a_start_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn leftovers_live_on_and_are_listed() {
+fn background_processes_keep_running_and_are_listed() {
     let fork_server = ForkServer::new();
     let Some(mut keeper) = start(
         &fork_server,
@@ -144,7 +144,7 @@ fn leftovers_live_on_and_are_listed() {
 }
 
 #[test]
-fn a_deadline_ends_everybody() {
+fn deadline_kills_every_process() {
     let fork_server = ForkServer::new();
     for pty in [None, Some(Size { cols: 80, rows: 24 })] {
         let Some(mut keeper) = start(
@@ -172,9 +172,9 @@ fn a_deadline_ends_everybody() {
     }
 }
 
-/// A process with all rights can leave its control group; it cannot leave its namespace.
+/// A privileged process can leave its control group, but not its namespace.
 #[test]
-fn c16_who_leaves_the_group_is_ended_too() {
+fn c16_process_that_left_the_cgroup_is_killed_too() {
     let fork_server = ForkServer::new();
     let Some(group) = abide_session::cgroup::own_folder() else {
         return;
@@ -201,7 +201,7 @@ fn c16_who_leaves_the_group_is_ended_too() {
 }
 
 #[test]
-fn being_asked_to_end_reaches_the_command_and_not_the_namespace() {
+fn sigterm_goes_to_the_command_and_not_to_init() {
     let fork_server = ForkServer::new();
     let Some(mut keeper) = start(
         &fork_server,
@@ -221,12 +221,12 @@ fn being_asked_to_end_reaches_the_command_and_not_the_namespace() {
 }
 
 #[test]
-fn a_lost_keeper_takes_the_namespace_with_it() {
+fn killed_keeper_ends_its_namespace() {
     let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", "io.mid")]);
     let Some(mut keeper) = start(
         &fork_server,
         "(setsid sleep 1000 &); sleep 1000 & echo; sleep 1000",
-        // What can be talked to is said to have started at once, before it is lost.
+        // The start of a session with open input is reported at once, before it is lost.
         |launch| launch.stdin = Stdin::Open,
     ) else {
         return;

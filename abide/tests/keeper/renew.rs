@@ -1,4 +1,4 @@
-//! A keeper that has nothing left to keep keeps the next session.
+//! A keeper whose session has ended is reused for the next session.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use abide_session::tree;
 use crate::harness::{ForkServer, output, wait_gone};
 
 #[test]
-fn one_keeper_keeps_one_session_after_the_other() {
+fn keeper_is_reused_for_several_sessions() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let pid = keeper.pid;
@@ -32,7 +32,7 @@ fn one_keeper_keeps_one_session_after_the_other() {
         assert!(exited.empty && exited.closed);
         over.push((code, keeper.folder.clone(), keeper.meta(), exited));
         keeper.renew(fork_server.new_folder());
-        // When it is idle again, it has what it had as one before.
+        // When it is idle again, it has the same descriptors as before.
         while files() != idle {
             std::thread::yield_now();
         }
@@ -82,7 +82,7 @@ fn renewed_idle_keeper_leaves_nothing_when_it_is_released() {
 }
 
 #[test]
-fn the_processes_of_the_next_session_do_not_count_for_the_one_before() {
+fn processes_of_the_next_session_are_not_counted_for_the_last_one() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("true"));
@@ -94,7 +94,7 @@ fn the_processes_of_the_next_session_do_not_count_for_the_one_before() {
     keeper.expect_ready();
     keeper.expect_started();
     assert!(!tree::processes(&keeper.meta()).is_empty());
-    // Where there are no groups a daemon renews no keeper.
+    // Without control groups a daemon does not reuse keepers.
     if before.cgroup.is_some() {
         assert_eq!(tree::processes(&before), []);
     }
@@ -106,7 +106,7 @@ fn the_processes_of_the_next_session_do_not_count_for_the_one_before() {
 }
 
 #[test]
-fn a_keeper_that_still_keeps_something_does_not_take_up_another_session() {
+fn keeper_of_a_running_session_is_not_reused() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     keeper.start(keeper.shell("sleep 1000 & exit 3"));

@@ -1,4 +1,4 @@
-//! Commands that cannot be started, and what a started one finds around it.
+//! Commands that cannot be started, and the environment of those that can.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -30,7 +30,7 @@ fn refused(fork_server: &ForkServer, change: impl Fn(&mut Launch)) -> (i32, Stri
 }
 
 #[test]
-fn m20_a_start_that_fails_names_the_step() {
+fn m20_failed_start_names_the_step() {
     let fork_server = ForkServer::new();
     let scratch = tempfile::tempdir().unwrap();
     let (errno, sentence) = refused(&fork_server, |launch| launch.cwd = b"/nope".to_vec());
@@ -76,7 +76,7 @@ fn m20_a_start_that_fails_names_the_step() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told() {
+fn directory_that_cannot_be_created_is_reported() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.keeper_at("/proc/none/session_00000000".into());
     let (errno, sentence) = keeper.expect_failed();
@@ -103,7 +103,7 @@ fn a_folder_may_have_a_long_name() {
 }
 
 #[test]
-fn a_child_inherits_nothing_of_its_keeper() {
+fn child_inherits_no_descriptor_of_its_keeper() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     keeper.start(keeper.shell(
@@ -115,7 +115,7 @@ fn a_child_inherits_nothing_of_its_keeper() {
     let ran = keeper.finish();
     let text = String::from_utf8(ran.output(Stream::Stdout)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    // The fourth is the folder that is being listed.
+    // The fourth descriptor is the directory that is being listed.
     assert!(lines[0].starts_with("0 1 2 3 "), "{text}");
     let own = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = own.lines().find_map(|line| line.strip_prefix("Umask:\t"));
@@ -137,7 +137,7 @@ fn a_child_inherits_nothing_of_its_keeper() {
 }
 
 #[test]
-fn the_means_of_containment_can_be_chosen() {
+fn containment_can_be_chosen() {
     let fork_server = ForkServer::new();
     for (hold, expected) in [
         (ContainmentChoice::Cgroup, Containment::Cgroup),

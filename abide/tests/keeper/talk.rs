@@ -1,8 +1,8 @@
-//! Input, terminals, and being told of output.
+//! Input, terminals, and reports of output.
 
 use abide_core::{End, Exit};
 use abide_session::frame::{
-    ContainmentChoice, FromKeeper, INPUT_WINDOW, Once, Size, Stdin, ToKeeper,
+    ContainmentChoice, FromKeeper, INPUT_WINDOW, InputKey, Size, Stdin, ToKeeper,
 };
 use abide_session::log::Stream;
 
@@ -16,7 +16,7 @@ fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
 }
 
 #[test]
-fn bytes_given_at_the_start_arrive_whole_and_then_end() {
+fn initial_input_is_complete_and_followed_by_end_of_file() {
     let fork_server = ForkServer::new();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
     let mut keeper = fork_server.ready();
@@ -30,7 +30,7 @@ fn bytes_given_at_the_start_arrive_whole_and_then_end() {
 }
 
 #[test]
-fn without_input_there_is_nothing_to_wait_for() {
+fn stdin_without_input_is_at_end_of_file() {
     let fork_server = ForkServer::new();
     let ran = fork_server.run("cat; echo done");
     assert_eq!(ran.output(Stream::Stdout), b"done\n");
@@ -49,19 +49,19 @@ fn open_input_flows_until_it_is_closed() {
 }
 
 #[test]
-fn input_that_is_said_again_under_its_name_is_taken_once() {
+fn input_with_the_same_key_is_written_once() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.fed("exec cat");
     let named = |key: &str, from: u64, text: &str| ToKeeper::Input {
         bytes: text.into(),
-        once: Some(Once {
+        once: Some(InputKey {
             key: key.into(),
             from,
         }),
     };
     keeper.say(&named("a", 0, "one\n"));
     keeper.say(&named("b", 0, "two\n"));
-    // A daemon that comes after another cuts it in other places, perhaps.
+    // The next daemon may split it at other positions.
     let mut again = keeper.again();
     again.expect_started();
     again.say_at_once(&[
@@ -77,7 +77,7 @@ fn input_that_is_said_again_under_its_name_is_taken_once() {
 }
 
 #[test]
-fn input_that_nobody_reads_holds_up_only_input() {
+fn unread_input_blocks_only_further_input() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.fed("sleep 1000");
     keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
@@ -93,7 +93,7 @@ fn input_that_nobody_reads_holds_up_only_input() {
 }
 
 #[test]
-fn a_kill_does_not_wait_behind_input_that_nobody_reads() {
+fn kill_does_not_wait_for_unread_input() {
     let fork_server = ForkServer::new();
     for given in [Stdin::Open, Stdin::Bytes(vec![b'x'; 2 * INPUT_WINDOW])] {
         let mut keeper = fork_server.ready();
@@ -101,7 +101,7 @@ fn a_kill_does_not_wait_behind_input_that_nobody_reads() {
         launch.stdin = given;
         keeper.start(launch);
         keeper.expect_started();
-        // Each daemon that comes may send as much as the one before it.
+        // Each daemon may send as much as the one before.
         for _ in 0..3 {
             keeper = keeper.again();
             keeper.expect_started();
@@ -116,7 +116,7 @@ fn a_kill_does_not_wait_behind_input_that_nobody_reads() {
 }
 
 #[test]
-fn a_child_that_closes_its_input_is_not_disturbed() {
+fn child_that_closes_its_stdin_keeps_running() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let mut launch =
@@ -138,7 +138,7 @@ fn a_child_that_closes_its_input_is_not_disturbed() {
 }
 
 #[test]
-fn a_look_answers_at_once_and_a_watch_once() {
+fn look_is_answered_at_once_and_watch_once() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.fed("exec cat");
     keeper.say(&ToKeeper::Look);
@@ -202,10 +202,10 @@ fn a_signal_reaches_the_leaders_group() {
 }
 
 #[test]
-fn a_signal_of_the_same_name_is_sent_once() {
+fn signal_with_the_same_key_is_sent_once() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
-    // What the shell says of those that die of the signal does not matter here.
+    // Messages of the shell about processes that the signal killed are ignored.
     let script = "exec 2>/dev/null; trap 'echo one' USR1; trap 'exit 8' USR2; echo up; \
         while :; do sleep 0.01; done";
     keeper.start(keeper.shell(script));
@@ -289,7 +289,7 @@ fn a_terminal_ends_its_input_and_interrupts() {
 }
 
 #[test]
-fn what_a_terminal_wrote_last_is_never_short() {
+fn last_output_of_a_terminal_is_complete() {
     let fork_server = ForkServer::new();
     for _ in 0..50 {
         let mut keeper = fork_server.ready();
@@ -304,9 +304,9 @@ fn what_a_terminal_wrote_last_is_never_short() {
 }
 
 #[test]
-fn a_signal_reaches_the_children_of_whoever_dies_of_it() {
+fn signal_reaches_children_of_a_process_that_it_kills() {
     let fork_server = ForkServer::new();
-    // Whether a parent is gone before its children are looked at is chance.
+    // A parent may or may not have exited when its children are examined.
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper].repeat(20) {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("sh -c 'echo ready; exec sleep 1000'; :");
@@ -325,7 +325,7 @@ fn a_signal_reaches_the_children_of_whoever_dies_of_it() {
 }
 
 #[test]
-fn a_kill_asks_the_children_of_whoever_dies_of_it_too() {
+fn kill_sends_sigterm_to_children_of_a_process_that_it_kills() {
     let fork_server = ForkServer::new();
     for _ in 0..20 {
         let mut keeper = fork_server.ready();

@@ -1,11 +1,13 @@
 //! Tests of abide as a library: the same calls to a daemon and to an engine within the program.
 
+#[path = "../common/cleanup.rs"]
+mod cleanup;
+
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use abide::{Abide, EmbeddedEngine, Error, Session};
+use cleanup::Cleanup;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -126,20 +128,11 @@ fn embedded_engine_accepts_every_call() {
 #[test]
 fn daemon_accepts_the_same_calls() {
     let folder = private_folder();
+    let _cleanup = Cleanup::of(folder.path());
     block_on(async {
         let abide = Abide::connect_with(folder.path(), PROGRAM).of_agent("ann");
         a_day_of_an_agent(&abide).await.expect("it goes well");
     });
-    stop_daemon(folder.path());
-}
-
-fn stop_daemon(folder: &Path) {
-    #[expect(clippy::disallowed_methods, reason = "the test stops what it started")]
-    let stopped = Command::new(PROGRAM)
-        .arg("stop")
-        .env("ABIDE_DIR", folder)
-        .status();
-    assert!(stopped.expect("it runs").success());
 }
 
 #[test]

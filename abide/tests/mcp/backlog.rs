@@ -1,5 +1,5 @@
-//! Many large answers at once: a client gets all of them, each once, at the speed at which it reads, and
-//! the daemon holds only a few of them in memory.
+//! Many large answers at once: a client gets each of them once, at the speed at which it reads, and the daemon has
+//! only a few of them in memory.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -9,22 +9,22 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Home, LEGACY, MODERN, is_error, text};
 
-/// Calls at once. Their answers are more than 100 MB.
+/// Concurrent calls. Their answers are more than 100 MB.
 const CALLS: u64 = 60;
-/// Bytes that each command writes; an answer holds them twice.
+/// Bytes that each command writes; an answer contains them twice.
 const OUTPUT: usize = 900_000;
 /// Answers that fit into front and daemon while the client reads nothing.
 const HELD: usize = 8;
-/// Memory that the daemon may have used, in kB. All answers at once would be more.
+/// Memory limit of the daemon, in kB. All answers at once would be more.
 const MEMORY: u64 = 160_000;
 
-/// Notes in a file that it runs, and writes one long line.
+/// Command that records its run in a file and writes one long line.
 fn large(number: u64) -> Value {
     let command = format!("echo {number} >> ran; head -c {OUTPUT} /dev/zero | tr '\\0' x");
     json!({"command": command, "raw": true, "max_output": 1_000_000})
 }
 
-/// Makes sure that a result is the whole output of one command.
+/// Asserts that a result is the whole output of one command.
 fn check(result: &Value) {
     assert!(!is_error(result), "{:.300}", result.to_string());
     let text = text(result);
@@ -32,7 +32,7 @@ fn check(result: &Value) {
     assert!(output >= OUTPUT, "{output} bytes: {text:.300}");
 }
 
-/// Makes sure that each command ran once, and that the daemon has never held all answers.
+/// Asserts that each command ran once, and that the daemon never had all answers in memory.
 fn check_daemon(home: &Home, calls: u64) {
     let ran = std::fs::read_to_string(home.path("ran")).expect("they ran");
     let mut numbers: Vec<u64> = ran
@@ -65,7 +65,7 @@ fn sixty_large_answers_read_at_once_arrive_once_each() {
     assert_eq!(client.ended().1, Vec::<Value>::new(), "nothing comes twice");
 }
 
-/// A client that reads only when it is told to.
+/// A client that reads only on request.
 struct Late {
     front: Child,
     input: ChildStdin,
@@ -122,7 +122,7 @@ impl Drop for Late {
     }
 }
 
-/// Another client's call, which waits until some commands have ended.
+/// Call of another client, which waits until some commands have ended.
 fn wait_for_commands(home: &Home, other: &mut Client, count: usize) {
     let command = format!("until [ $(wc -l < ran) -ge {count} ]; do sleep 0.05; done; echo enough");
     let started = json!({"command": format!("touch ran; {command}"), "timeout": 120});
@@ -148,7 +148,7 @@ fn sixty_large_answers_read_late_arrive_once_each() {
         assert!(answered.insert(id), "{id} is answered once");
     }
     check_daemon(&home, CALLS);
-    // Nothing else has come, and the client is served as before.
+    // No other message has arrived, and the client is served as before.
     late.begin(CALLS, "shell", json!({"command": "echo next"}));
     let answer = late.read();
     assert_eq!(answer["id"], CALLS);
@@ -160,7 +160,7 @@ fn client_that_reads_nothing_delays_no_other_client() {
     let home = Home::new();
     let mut late = Late::start(&home);
     let mut other = Client::start(&home, LEGACY);
-    // More than front and daemon hold.
+    // More than front and daemon can buffer.
     let calls = 20;
     for number in 0..calls {
         late.begin(number, "shell", large(number));
@@ -178,7 +178,7 @@ fn client_that_reads_nothing_delays_no_other_client() {
         );
     }
     assert!(late.front.try_wait().expect("it can be asked").is_none());
-    // It is still served, from the first answer to the last.
+    // The client is still served, from the first answer to the last.
     let mut refused = 0;
     let mut answered = BTreeSet::new();
     while answered.len() < calls as usize + 500 || refused < 500 {

@@ -1,10 +1,10 @@
-//! The official clients. `tests/clients/run` installs them and says where.
+//! The official clients. `tests/clients/run` installs them and sets their path.
 
 use std::process::Command;
 
 use crate::harness::Home;
 
-/// Where the clients are installed.
+/// Path of the installation.
 const INSTALLED: &str = "ABIDE_TEST_CLIENTS";
 
 fn drive(program: &str, driver: &str) {

@@ -13,19 +13,35 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::cleanup::Cleanup;
+
 /// Time limit: longer than any step takes, so that a hang becomes a failure.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// One installation of abide.
 pub struct Home {
+    _cleanup: Cleanup,
     dir: TempDir,
+    /// Working directory of abide, below the folder of the test.
+    work: &'static str,
 }
 
 impl Home {
     pub fn new() -> Self {
+        let dir = TempDir::new().expect("a folder for the test");
         Home {
-            dir: TempDir::new().expect("a folder for the test"),
+            _cleanup: Cleanup::of(&dir.path().join("abide")),
+            dir,
+            work: "",
         }
+    }
+
+    /// Installation whose programs start in a folder that can be a workspace.
+    pub fn with_workspace() -> Self {
+        let mut home = Home::new();
+        home.work = "work";
+        std::fs::create_dir(home.path(home.work)).expect("a folder");
+        home
     }
 
     /// Installation whose first daemon crashes at this crash point.
@@ -50,7 +66,7 @@ impl Home {
             .env_remove("ABIDE_AGENT")
             .env_remove("ABIDE_CALL_LIMIT")
             .env_remove("MCP_TOOL_TIMEOUT")
-            .current_dir(self.dir.path());
+            .current_dir(self.path(self.work));
         command
     }
 
@@ -103,19 +119,6 @@ impl Home {
         let daemon = self.daemon().expect("a daemon runs");
         daemon.signal(Signal::KILL);
         daemon.wait_gone();
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        // If no daemon was ever started, the commands below would start one.
-        if !self.path("abide/run").exists() {
-            return;
-        }
-        for session in self.running() {
-            let _ = self.abide(&["session", "kill", &session]).output();
-        }
-        let _ = self.abide(&["stop"]).output();
     }
 }
 

@@ -1,20 +1,20 @@
-//! Idle supervision belongs to the session: it goes on after the call that started the command was handed
-//! over, cut off or lost.
+//! Idle supervision belongs to the session: it continues after the call that started the command was handed over,
+//! cancelled or lost.
 
 use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// The limit of a client whose calls are handed over, which happens after five sixths of it. No test of such a client
-/// has to do something before that.
+/// Limit of a client whose calls are handed over, which happens after five sixths of it. No test of such a client has
+/// to act before that.
 const LIMIT: [(&str, &str); 1] = [("ABIDE_CALL_LIMIT", "1.2")];
 
-/// A client whose limit falls before the idle limit.
+/// A client whose limit is shorter than the idle limit.
 fn hurried(home: &Home, era: Era) -> Client {
     Client::start(home, setup_in(era, &LIMIT))
 }
 
-/// Starts a command that says its process and writes nothing more. Returns the call that waits for it.
+/// Starts a command that prints its pid and nothing more. Returns the call that waits for it.
 fn begun(home: &Home, client: &mut Client, idle: f64) -> (u64, Process) {
     let ear = home.ear(&format!("ear{}", client.front()));
     let say = "printf '\\033[32mgreen\\033[0m\\n'";
@@ -32,13 +32,13 @@ fn handed_over(home: &Home, client: &mut Client, idle: f64) -> Process {
     process
 }
 
-/// The same after the client has given up its call, and with a question about it that is open. The client has no
-/// limit that matters here: a call waits for as long as the test needs to answer.
+/// The same after the client has cancelled its call, with an open question about it. The limit of the client is
+/// irrelevant here: a call waits until the test answers.
 fn asked_about(home: &Home, client: &mut Client) -> (Process, Value) {
     let (id, process) = begun(home, client, 600.0);
     let params = json!({"requestId": id, "reason": "Request timed out"});
     client.notify("notifications/cancelled", params);
-    // What was said before has been heard when this is answered.
+    // Earlier messages have been processed when this is answered.
     client.call("shell", json!({"command": "true"}));
     home.be_impatient("200ms");
     (process, the_question(home))
@@ -57,7 +57,7 @@ fn is_question(message: &Value) -> bool {
     message["method"] == "elicitation/create"
 }
 
-/// The open questions, as `abide answer --json` lists them once there are some.
+/// Open questions from `abide answer --json`, once there are some.
 fn questions(home: &Home) -> Vec<Value> {
     for look in 1.. {
         assert!(look < 10_000, "no question was put");
@@ -85,7 +85,7 @@ fn answer(home: &Home, question: &Value, word: &str) {
     assert!(answered.status.success(), "{answered:?}");
 }
 
-/// The text of the next messages.
+/// Text of the next messages.
 fn message(client: &mut Client) -> String {
     for look in 1.. {
         assert!(look < 1_000, "no message came");
@@ -102,7 +102,7 @@ fn handed_over_command_is_asked_about_at_its_idle_limit_and_no_ends_it() {
     for era in ERAS {
         let home = Home::new();
         let mut client = hurried(&home, era);
-        // Quiet for less than half the idle limit when it is handed over: no questions in the call.
+        // Idle for less than half the idle limit when it is handed over: no question in the call.
         let process = handed_over(&home, &mut client, 3.0);
         let question = the_question(&home);
         assert_eq!(
@@ -117,8 +117,31 @@ fn handed_over_command_is_asked_about_at_its_idle_limit_and_no_ends_it() {
         answer(&home, &again, "no");
         process.wait_gone();
         let told = message(&mut client);
-        assert!(told.contains("ended by idle_declined"), "{told}");
+        assert!(told.contains("ended by a person who answered no"), "{told}");
     }
+}
+
+#[test]
+fn question_says_how_busy_the_command_was_since_its_last_output() {
+    let home = Home::new();
+    let mut client = Client::start(&home, LEGACY);
+    let mut doing = |command: &str| {
+        let arguments = json!({"command": command, "timeout": 2});
+        let id = client.begin("execute_command", arguments);
+        let asked = client.asked();
+        let question = the_question(&home);
+        client.reply(&asked, "decline");
+        client.result(id);
+        question
+    };
+    // CPU time of children that have exited counts as well; each of them lives only for a moment.
+    let spins = "echo begin; while :; do (i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); done); done";
+    let busy = doing(spins);
+    assert!(busy["cpu"].as_u64() > Some(0), "{busy}");
+    assert!(busy["doing"].as_str().unwrap().contains("(CPU "), "{busy}");
+    let asleep = doing("echo begin; exec sleep 1000");
+    assert_eq!(asleep["doing"], "sleeping", "{asleep}");
+    assert_eq!(asleep["cpu"], 0, "{asleep}");
 }
 
 #[test]
@@ -129,7 +152,7 @@ fn extending_the_idle_limit_works_after_a_handover() {
     home.be_impatient("200ms");
     let question = the_question(&home);
     assert_eq!(question["idle"], 0.2);
-    // Moved again, the question is withdrawn.
+    // After new activity the question is withdrawn.
     home.be_impatient("600s");
     let late = ["answer", question["question_id"].as_str().unwrap(), "no"];
     let late = home.abide(&late).output().expect("abide runs");
@@ -142,7 +165,7 @@ fn next_waiting_call_shows_the_question_of_a_command_that_runs_on() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let (process, _) = asked_about(&home, &mut client);
-    // The call is answered, and the question goes away with it.
+    // The call is answered, and the question is withdrawn.
     let id = client.begin("timer", until(&home, "first"));
     let first = client.asked();
     let message = first["params"]["message"].as_str().expect("a message");
@@ -153,7 +176,7 @@ fn next_waiting_call_shows_the_question_of_a_command_that_runs_on() {
     client.result(id);
     let withdrawn = client.notified("notifications/cancelled");
     assert_eq!(withdrawn["requestId"], first["id"]);
-    // Of two calls that wait at once one shows it.
+    // Of two calls that wait at the same time, one shows the question.
     let timers = [(); 2].map(|()| client.begin("timer", until(&home, "second")));
     let second = client.asked();
     client.reply(&second, "decline");

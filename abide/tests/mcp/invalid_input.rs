@@ -1,4 +1,4 @@
-//! What no decent client sends.
+//! Invalid messages from a client.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -131,7 +131,7 @@ fn s6_request_with_an_invalid_id_is_answered() {
         r#"{{"jsonrpc":"2.0","id":"{long}","method":"tools/list"}}"#
     ));
     client.heard(|message| message["id"] == long.as_str() && message["result"].is_object());
-    // What only tells something is taken, whatever stands beside it.
+    // A notification is accepted whatever other fields it has.
     client.write(r#"{"jsonrpc":"2.0","id":null,"method":"notifications/made_up"}"#);
     works(&mut client);
 }
@@ -198,7 +198,7 @@ fn connection_without_hello_is_closed() {
         socket
             .set_read_timeout(Some(Duration::from_secs(180)))
             .expect("a timeout");
-        // It may close before everything is written.
+        // The front may close before everything is written.
         let _ = socket.write_all(said.as_bytes());
         let mut answer = Vec::new();
         let _ = socket.read_to_end(&mut answer);
@@ -230,7 +230,8 @@ fn repeated_initialized_gets_each_notification_once() {
     let mut client = Client::start(&home, LEGACY);
     client.notify("notifications/initialized", json!({}));
     for mission in ["one", "two"] {
-        // It completes when its maker has been answered, who would be told else.
+        // The timer completes after the call that created it was answered; otherwise that answer would deliver the
+        // message.
         let due = home.path(mission);
         let until = json!({"file": due});
         let timer = json!({"total_duration": 3600, "mission": mission, "until": until});

@@ -1,4 +1,4 @@
-//! A daemon or a front that is killed while it works on calls.
+//! A daemon or a front that is killed while it processes calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Home, LEGACY, Process, text};
 
-/// Crash points on the way of a message through the daemon.
+/// Crash points that a message passes in the daemon.
 const PLACES: [&str; 3] = ["mcp.received", "mcp.answer", "mcp.sent"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Up to 2025-11-25: a handshake first, and questions asked within the call.
+//! Versions up to 2025-11-25: a handshake first, and questions within the call.
 
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ fn bad_input_is_an_error_result_and_an_unknown_tool_a_protocol_error() {
     }
 }
 
-/// A command that says its process, then stays silent.
+/// A command that prints its pid and then nothing.
 fn silent(ear: &Ear) -> String {
     format!("echo $$ > {}; exec sleep 1000", ear.path())
 }
@@ -259,7 +259,7 @@ fn obsolete_question_is_withdrawn() {
         text(&result).starts_with("awake\n[exited with code 4"),
         "{result}"
     );
-    // Too late, and harmless.
+    // Too late, and without effect.
     client.reply(&question, "decline");
     let result = client.call("shell", json!({"command": "echo fine"}));
     assert_eq!(result["structuredContent"]["status"], "SUCCESS");
@@ -288,7 +288,7 @@ fn codex_shows_one_question_at_a_time() {
         .expect("an open question");
     let answered = home.abide(&["answer", question, "yes"]).output();
     assert!(answered.expect("it runs").status.success());
-    // What Codex still shows is no longer asked: a no to it ends nothing, and brings up what is.
+    // The form that Codex still shows is outdated: "no" does not kill the command, and the current question is shown.
     let reads = json!({"command": "sleep 0.5"});
     client.call("shell", reads.clone());
     client.reply(&first, "decline");
@@ -328,7 +328,7 @@ fn reused_id_after_cancellation_gets_only_the_second_answer() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        // The library knows the client from its first call on, in either generation.
+        // The library knows the client from its first call on, in both generations.
         client.call("shell", json!({"command": "true"}));
         let ear = home.ear(&format!("{era:?}"));
         let id = client.begin("shell", json!({"command": silent(&ear)}));
@@ -444,7 +444,7 @@ fn waiting_call_sends_progress_at_once() {
         );
         let told = client.notified("notifications/progress");
         assert_eq!(told["progressToken"], "p1");
-        // The next one would come after twelve seconds.
+        // The next question would come after twelve seconds.
         assert!(
             told["progress"]
                 .as_f64()
@@ -520,7 +520,7 @@ fn batch_is_answered_as_a_batch_in_2025_03_26() {
         call("quick", "echo quick".into())
     ]));
     ear.hear();
-    // The answers that are there already are not lost with their daemon.
+    // Answers that have already arrived are not lost with their daemon.
     let alone = client.call("shell", json!({"command": "true"}));
     assert!(text(&alone).contains("STATUS: SUCCESS"), "{alone}");
     home.kill_daemon();

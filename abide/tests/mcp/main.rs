@@ -2,6 +2,8 @@
 //! generations of the protocol.
 
 mod backlog;
+#[path = "../common/cleanup.rs"]
+mod cleanup;
 mod clients;
 mod harness;
 mod idle;

@@ -1,4 +1,4 @@
-//! From 2026-07-28 on: no handshake, and a call that must ask returns and comes back.
+//! From 2026-07-28 on: no handshake, and a call that has to ask returns and is repeated.
 
 use serde_json::{Value, json};
 
@@ -70,7 +70,7 @@ fn claude_code_is_offered_2025_11_25() {
     assert_eq!(info["protocolVersion"], "2025-11-25");
 }
 
-/// Calls `execute_command`, and again whenever it returns to ask.
+/// Calls `execute_command`, and again whenever it returns with a question.
 fn retry(client: &mut Client, arguments: &Value, asked: &Value, action: &str) -> u64 {
     let responses: serde_json::Map<String, Value> = asked["inputRequests"]
         .as_object()
@@ -89,7 +89,7 @@ fn retry(client: &mut Client, arguments: &Value, asked: &Value, action: &str) ->
     )
 }
 
-/// The end of a call, however often it returns to ask before: a slow command is asked about again.
+/// Result of a call after any number of questions: a slow command causes another question.
 fn finished(client: &mut Client, arguments: &Value, mut id: u64) -> Value {
     loop {
         let result = client.result(id);
@@ -123,7 +123,7 @@ fn s3_returned_call_runs_its_command_once() {
         assert!(message.starts_with("Command has been idle for 200ms. Continue waiting?\n"));
         id = retry(&mut client, &arguments, &asked, "accept");
     }
-    // The last round may be waiting or have returned again: both come to the same end.
+    // The last call may be waiting or have returned again: the result is the same.
     std::fs::write(home.path("go"), "").expect("the command reads");
     let result = finished(&mut client, &arguments, id);
     assert!(

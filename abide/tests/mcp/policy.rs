@@ -4,16 +4,21 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
+const SANDBOX: &str = "[sandbox]\nmode = \"workspace-write\"\nnetwork = \"allowlist\"\n";
 const RULES: &str = "[[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n";
 
 fn configured(home: Home) -> Home {
+    configured_with(home, RULES)
+}
+
+fn configured_with(home: Home, settings: &str) -> Home {
     let path = home.path("abide/config.toml");
     std::fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
-    std::fs::write(&path, RULES).expect("a configuration");
+    std::fs::write(&path, settings).expect("a configuration");
     home
 }
 
-/// Answers the question of a call, as the client of its era does. Returns the result of the call.
+/// Answers the question of a call like a client of its generation. Returns the result of the call.
 fn answered(client: &mut Client, era: Era, tool: &str, arguments: &Value, action: &str) -> Value {
     let id = client.begin(tool, arguments.clone());
     match era {
@@ -78,6 +83,54 @@ fn client_that_reaches_nobody_gets_the_held_command() {
         assert!(!is_error(&held), "{held}");
         assert_eq!(held["structuredContent"]["status"], "held", "{held}");
         assert!(text(&held).contains("nobody can be asked now"), "{held}");
+    }
+}
+
+#[test]
+fn client_asks_its_person_about_connections_one_after_the_other() {
+    let command = "curl -s http://one.test/ & curl -s http://two.test/ & wait; echo over";
+    for (era, tool) in ERAS
+        .into_iter()
+        .flat_map(|era| [(era, "shell"), (era, "execute_command")])
+    {
+        let home = configured_with(Home::with_workspace(), SANDBOX);
+        let mut client = Client::start(&home, setup(era));
+        let arguments = json!({"command": command});
+        let mut id = client.begin(tool, arguments.clone());
+        let mut messages = Vec::new();
+        let result = loop {
+            if era == Era::Legacy && messages.len() < 2 {
+                let question = client.asked();
+                messages.push(question["params"]["message"].to_string());
+                client.reply(&question, "decline");
+                continue;
+            }
+            let result = client.result(id);
+            if result["resultType"] != "input_required" {
+                break result;
+            }
+            let requests = result["inputRequests"].as_object().expect("questions");
+            let (name, request) = requests.iter().next().expect("one");
+            messages.push(request.to_string());
+            let params = json!({
+                "name": tool,
+                "arguments": arguments,
+                "inputResponses": {name: {"action": "decline"}},
+                "requestState": result["requestState"],
+            });
+            id = client.request("tools/call", params);
+        };
+        assert!(text(&result).contains("over"), "{result}");
+        assert_eq!(messages.len(), 2, "{messages:?}");
+        for host in ["one.test", "two.test"] {
+            let asked = format!("Allow this command to connect to {host} (port 80)?");
+            assert!(
+                messages.iter().any(|message| message.contains(&asked)),
+                "{messages:?}"
+            );
+            let told = format!("name   {host}:80  the question was answered \"no\"");
+            assert!(text(&result).contains(&told), "{result}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Client, Home, LEGACY, Setup, text};
 
-/// Fields that clients get which show a model nothing else.
+/// Fields for clients that show only the fields to a model.
 const NEEDED: [&str; 3] = ["text", "session_id", "waiting_for_input"];
 
 fn client(home: &Home, name: &'static str) -> Client {

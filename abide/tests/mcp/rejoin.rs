@@ -1,4 +1,4 @@
-//! A command that outlives the limit of its client: the calls that wait for it again.
+//! A command that outlives the limit of its client: calls that wait for it again.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// The limit of a client whose calls are handed over after five sixths of it.
+/// Limit of a client whose calls are handed over after five sixths of it.
 const LIMIT: [(&str, &str); 1] = [("ABIDE_CALL_LIMIT", "0.6")];
 const HANDED_OVER_AFTER: f64 = 0.5;
 
@@ -14,7 +14,7 @@ const HANDED_OVER_AFTER: f64 = 0.5;
 fn printer(home: &Home, name: &str) -> (std::fs::File, String) {
     let path = home.ear(name).path().to_string();
     let command = format!("while read line; do echo \"$line\"; done < {path}");
-    // Opened for reading too, so that opening it does not wait for the command.
+    // Opened for reading too, so that opening does not block until the command opens it.
     let pipe = std::fs::File::options().read(true).write(true).open(&path);
     (pipe.expect("a fifo"), command)
 }
@@ -73,7 +73,7 @@ fn cancelling_a_call_that_rejoined_ends_the_command() {
         let id = client.begin(tool, json!({"command": command}));
         let process = Process::said_by(&ear);
         let first = client.result(id);
-        // A cancellation right before the limit of the client is taken for its timeout.
+        // A cancellation right before the limit of the client is treated as its timeout.
         let mut other = Client::start(&home, setup(Era::Legacy));
         let id = other.begin(tool, json!({"session_id": session(&first)}));
         let params = json!({"requestId": id, "reason": "User requested cancellation"});
@@ -91,7 +91,7 @@ fn call_that_rejoined_is_replayed_to_the_next_daemon_without_repeating_output() 
     let first = client.call("execute_command", json!({"command": command}));
     assert!(text(&first).starts_with("one\n[still running;"), "{first}");
     let rejoin = json!({"session_id": session(&first)});
-    // The read cursor is stored after the answer has left: a daemon that dies before that repeats output.
+    // The read cursor is stored after the answer was sent: a daemon that dies before that repeats output.
     let name = session(&first);
     let stored = home.path(&format!(
         "abide/sessions/{}/read",

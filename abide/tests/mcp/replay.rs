@@ -1,4 +1,4 @@
-//! Calls that are replayed to daemon after daemon: those that stop each of them, and those that do not.
+//! Calls that are replayed to one daemon after the other: those that crash each of them, and those that do not.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::harness::{Client, ERAS, Home, LEGACY, is_error, setup, setup_in, text
 fn call_that_stops_every_daemon_is_given_up_and_other_calls_go_on() {
     for era in ERAS {
         let home = Home::new();
-        // Each daemon that this client's front starts dies when it is to start a command.
+        // Each daemon that the front of this client starts crashes when it starts a command.
         let env = [("ABIDE_CRASH_AT", "session.pre_start")];
         let mut client = Client::start(&home, setup_in(era, &env));
         let ready = home.path("ready");
@@ -47,7 +47,7 @@ fn call_in_flight_survives_twenty_kills_of_the_daemon() {
         ear.hear();
         for _ in 0..20 {
             home.kill_daemon();
-            // Whatever the front has replayed by then.
+            // Whatever the front has replayed until then.
             let mut other = Client::start(&home, LEGACY);
             other.call("shell", json!({"command": "true"}));
         }

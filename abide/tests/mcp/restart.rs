@@ -1,4 +1,4 @@
-//! Clients and daemons that come and go.
+//! Restarts of clients and daemons.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ fn input_is_sent_once_when_the_daemon_dies() {
         let name = format!("{era:?}typed");
         let (ear, go) = (home.ear(&name), home.ear(&format!("{name}.go")));
         let (ear_at, go_at) = (ear.path(), go.path());
-        // It says nothing, so that the call is still waiting for what comes back.
+        // The command prints nothing, so that the call is still waiting.
         let command =
             format!("read a; echo $a > {ear_at}; cat {go_at}; read b; echo $b > {ear_at}");
         let start = json!({"action": "start", "command": command, "pty": false});
@@ -197,7 +197,7 @@ fn duplicate_id_does_not_affect_the_first_request() {
     assert!(text(&client.result(id)).contains("STDOUT:\nover"));
 }
 
-/// The daemon dies when an answer has left: before it is noted that it was told, or after.
+/// The daemon dies after an answer was sent: before or after its delivery is recorded.
 #[test]
 fn output_read_when_the_daemon_died_is_read_again() {
     let noted = |era| (era, "read.noted", "No output available");
@@ -215,7 +215,7 @@ fn output_read_when_the_daemon_died_is_read_again() {
         assert!(text(&result).starts_with(next), "{place}: {result}");
         let send = json!({"action": "send_input", "session_id": session, "input": "two\n"});
         client.call("terminal_session", send);
-        // Whatever was there in time for the answer, this waits for the rest or for the end.
+        // Waits for the rest of the output or for the end, whatever the answer already had.
         let rest = json!({"action": "read_output", "session_id": session, "timeout_seconds": 60});
         client.call("terminal_session", rest);
         let read = json!({"action": "read_output", "session_id": session, "since": "0"});
@@ -227,7 +227,7 @@ fn output_read_when_the_daemon_died_is_read_again() {
     }
 }
 
-/// What one has read is read for the other, though nobody has its answer yet.
+/// Lines that one read has taken are not returned by the other, although neither answer has arrived yet.
 #[test]
 fn two_concurrent_reads_get_different_lines() {
     let home = Home::new();
@@ -315,7 +315,7 @@ fn concurrent_calls_survive_a_killed_daemon() {
     assert_eq!(home.lines("count"), 5);
 }
 
-/// Makes sure that the daemon is back, by another client's call, and kills it once more.
+/// Waits until the daemon is back, with a call of another client, and kills it again.
 fn kill_again_when_back(home: &Home) {
     Client::start(home, LEGACY).call("shell", json!({"command": "true"}));
     home.kill_daemon();
@@ -339,7 +339,7 @@ fn open_question_is_asked_again_by_the_next_daemon() {
     );
     let second = client.asked();
     assert_ne!(first["id"], second["id"]);
-    // An answer to what the old daemon asked is nobody's answer now.
+    // An answer to a question of the old daemon is ignored.
     client.reply(&first, "decline");
     client.reply(&second, "accept");
     std::fs::write(home.path("go"), "").expect("the command reads");
@@ -397,7 +397,7 @@ fn s1_front_exits_with_its_client_and_sessions_continue() {
 #[test]
 fn closed_input_pipe_gets_its_answers() {
     let home = Home::new();
-    // No daemon runs yet: however long it takes to start, it is waited for.
+    // No daemon runs yet: the call waits for its start, however long it takes.
     let mut client = Client::silent(&home, LEGACY);
     let params = json!({
         "protocolVersion": "2025-06-18",
@@ -413,7 +413,7 @@ fn closed_input_pipe_gets_its_answers() {
     assert!(text(&said[1]["result"]).contains("o timers"), "{said:?}");
 }
 
-/// Nobody can be gone behind a file, so even an answer that takes longer than a client would wait comes.
+/// The end of an input file does not mean that the client is gone, so even a late answer is written.
 #[test]
 fn input_file_gets_every_answer() {
     let home = Home::new();
@@ -500,7 +500,7 @@ fn two_clients_of_an_agent_have_separate_cursors() {
         assert!(text(&started).ends_with(both), "{started}");
         let read_by_other = clients[1].call("terminal_session", wait);
         assert_eq!(text(&read_by_other), format!("{both}\n[cursor: 8]"));
-        // What was told is noted by the time that anything else is answered.
+        // The delivery is recorded before any other call is answered.
         clients[0].call("terminal_session", json!({"action": "list"}));
         home.kill_daemon();
         for client in &mut clients {
@@ -508,7 +508,7 @@ fn two_clients_of_an_agent_have_separate_cursors() {
             assert_eq!(text(&nothing), "No output available");
         }
         drop(clients);
-        // Whoever comes later goes on where they were.
+        // A later client continues at the same position.
         let mut later = Client::start(&home, setup(era));
         let nothing = later.call("terminal_session", read);
         assert_eq!(text(&nothing), "No output available");

@@ -1,4 +1,4 @@
-//! Attacks 134 to 137: what an agent can ask for through the tools.
+//! Attacks 134 to 137: requests of an agent through the tools.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::harness::{User, as_each_user};
 const AGENT: &str = "codex";
 
 /// Calls a tool as an agent, in the workspace. Returns the result as fields.
-fn call(user: &User, tool: &str, arguments: &Value) -> Value {
+pub fn call(user: &User, tool: &str, arguments: &Value) -> Value {
     let fields = arguments.as_object().expect("an object");
     let fields = fields.iter().map(|(name, value)| {
         let text = value
@@ -42,7 +42,7 @@ fn call(user: &User, tool: &str, arguments: &Value) -> Value {
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-fn text(result: &Value) -> String {
+pub fn text(result: &Value) -> String {
     result.to_string()
 }
 
@@ -201,7 +201,7 @@ fn command_of_a_condition_runs_in_the_sandbox_of_its_agent() {
 }
 
 #[test]
-fn refusals_are_told_whatever_the_exit_code() {
+fn refusals_are_reported_with_any_exit_code() {
     as_each_user(|user| {
         user.write(
             "state/config.toml",
@@ -237,6 +237,77 @@ fn refusals_are_told_whatever_the_exit_code() {
             ));
             assert!(!result.contains("SANDBOX:"), "{result}");
         }
+    });
+}
+
+#[test]
+fn mistake_in_the_settings_refuses_commands_of_agents() {
+    as_each_user(|user| {
+        let said = text(&call(user, "shell", &json!({"command": "touch before"})));
+        assert!(said.contains("STATUS: SUCCESS"), "{said}");
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-wirte\"\n",
+        );
+        let said = text(&call(user, "shell", &json!({"command": "touch made"})));
+        assert!(
+            said.contains("REFUSED: the configuration cannot be used"),
+            "{said}"
+        );
+        assert!(
+            said.contains("at line 2, column 8: unknown variant"),
+            "{said}"
+        );
+        assert!(user.exists("work/before") && !user.exists("work/made"));
+    });
+}
+
+#[test]
+fn needed_path_that_does_not_exist_is_refused_without_a_question() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let asked = json!({"command": "touch made", "needs": {"write": ["/usr/none"]}, "justification": "a test"});
+        let said = text(&call(user, "shell", &asked));
+        assert!(said.contains("which does not exist"), "{said}");
+        assert!(!user.exists("work/made"));
+    });
+}
+
+#[test]
+fn connections_without_network_are_reported() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let command = "python3 -c 'import socket\nfor target in (\"192.0.2.1\", 443), (\"127.0.0.1\", 9):\n  \
+                       print(socket.socket().connect_ex(target))'";
+        let said = text(&call(user, "shell", &json!({"command": command})));
+        for part in [
+            "SANDBOX: 1 thing was refused (workspace-write, network off)",
+            "  address 192.0.2.1:443  the network is off",
+            "call again with needs=",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    });
+}
+
+#[test]
+fn network_off_without_a_sandbox_is_refused_and_nothing_is_run() {
+    as_each_user(|user| {
+        let asked = json!({"command": "touch made", "network": "off"});
+        let said = text(&call(user, "shell", &asked));
+        assert!(said.contains("`network` needs a sandbox"), "{said}");
+        assert!(!user.exists("work/made"));
+        let asked =
+            json!({"command": "touch made", "network": "off", "sandbox": "workspace-write"});
+        let said = text(&call(user, "shell", &asked));
+        assert!(said.contains("STATUS: SUCCESS"), "{said}");
+        assert!(user.exists("work/made"));
     });
 }
 

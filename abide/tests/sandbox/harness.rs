@@ -1,21 +1,27 @@
-//! A user with a home folder, a workspace and an abide of their own.
+//! A user with their own home directory, workspace and abide.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::cleanup::Cleanup;
+
 /// User id of `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// A user with folders of their own. Dropping it stops the daemon.
+/// A user with their own directories. Dropping it stops the daemon.
 pub struct User {
+    cleanup: Option<Cleanup>,
     dir: TempDir,
     id: u32,
+    /// Process whose network and mounts its programs use.
+    machine: OnceLock<u32>,
 }
 
 /// A command that has run.
@@ -26,7 +32,7 @@ pub struct Ran {
     pub text: String,
 }
 
-/// Runs a test as the user of the tests, and as an ordinary user too if that one is root.
+/// Runs a test as the user of the tests, and also as an ordinary user if that is root.
 pub fn as_each_user(test: impl Fn(&User)) {
     let own = rustix::process::getuid().as_raw();
     let both = [own, NOBODY];
@@ -43,7 +49,12 @@ pub fn as_each_user(test: impl Fn(&User)) {
 impl User {
     fn new(id: u32) -> Self {
         let dir = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
-        let user = User { dir, id };
+        let mut user = User {
+            cleanup: None,
+            dir,
+            id,
+            machine: OnceLock::new(),
+        };
         let open = fs::Permissions::from_mode(0o755);
         fs::set_permissions(user.dir.path(), open).expect("permissions");
         for name in ["", "home", "work", "outside", "state"] {
@@ -51,22 +62,34 @@ impl User {
             fs::create_dir_all(&path).expect("a folder");
             chown(&path, Some(id), Some(id)).expect("an owner");
         }
-        // The ordinary user may not reach the folder of the build.
+        // The ordinary user may not have access to the build directory.
         fs::hard_link(env!("CARGO_BIN_EXE_abide"), user.path("abide-program"))
             .expect("a link to the program");
+        let (shell, program) = (user.command("/bin/sh"), user.path("abide-program"));
+        user.cleanup = Some(Cleanup::by(shell, &program));
         user
+    }
+
+    /// Lets all programs of this user run on the machine of this process.
+    pub fn enter(&self, machine: u32) {
+        self.machine.set(machine).expect("no machine yet");
+    }
+
+    /// Stops the daemon.
+    pub fn stop(&self) {
+        let _ = self.abide(&["stop"]);
     }
 
     pub fn is_root(&self) -> bool {
         self.id == 0
     }
 
-    /// Path in the folder of this user.
+    /// Path in the directory of this user.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Writes a file as this user, with its folders.
+    /// Writes a file as this user, and creates its parent directories.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         let mut made = Vec::new();
@@ -98,7 +121,25 @@ impl User {
         reason = "the test starts the program it tests"
     )]
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new(program.as_ref());
+        let own = rustix::process::getuid();
+        let mut command = match self.machine.get() {
+            None => Command::new(program.as_ref()),
+            Some(machine) => {
+                let mut command = Command::new("nsenter");
+                command.args(["--target", &machine.to_string(), "--net", "--mount"]);
+                if !own.is_root() {
+                    command.args(["--user", "--preserve-credentials"]);
+                }
+                let work = self.path("work");
+                command.arg("env").arg("--chdir").arg(work);
+                if self.id != own.as_raw() {
+                    let id = self.id.to_string();
+                    command.args(["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"]);
+                }
+                command.arg(program.as_ref());
+                command
+            }
+        };
         command
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
@@ -109,10 +150,18 @@ impl User {
             .env("ROOT", self.dir.path())
             .current_dir(self.path("work"))
             .stdin(Stdio::null());
-        if self.id != rustix::process::getuid().as_raw() {
+        if self.machine.get().is_none() && self.id != own.as_raw() {
             command.uid(self.id).gid(self.id);
         }
         command
+    }
+
+    /// Runs a script as root of a user namespace, where it can limit what the kernel offers.
+    pub fn in_user_namespace(&self, script: &str) -> Output {
+        self.command("/usr/bin/unshare")
+            .args(["--user", "--map-root-user", "--", "/bin/bash", "-c", script])
+            .output()
+            .expect("unshare runs")
     }
 
     /// Runs a program outside the sandbox, which must succeed.
@@ -153,7 +202,7 @@ impl User {
         self.abide(&words)
     }
 
-    /// The result of a script in a sandbox, as fields.
+    /// Result of a script in a sandbox, as fields.
     pub fn result(&self, options: &[&str], script: &str) -> Value {
         let mut words = vec!["run", "--json"];
         words.extend(options);
@@ -163,7 +212,7 @@ impl User {
         serde_json::from_str(line.expect("a result")).expect("JSON")
     }
 
-    /// Runs attacks: each must fail and say one of these words.
+    /// Runs attacks: each must fail with one of these texts.
     pub fn refused(&self, number: &str, scripts: &[&str], words: &[&str]) {
         for script in scripts {
             let ran = self.run(script);
@@ -205,12 +254,6 @@ def attempt(act):
     except OSError as fault:
         return errno.errorcode[fault.errno]
 "#;
-
-impl Drop for User {
-    fn drop(&mut self) {
-        let _ = self.abide(&["stop"]);
-    }
-}
 
 /// Number of lines of a text that say this.
 pub fn count(text: &str, word: &str) -> usize {

@@ -1,13 +1,21 @@
-//! Attacks on the sandbox, by their number, each beside a twin that must succeed. Every test
-//! runs as the user of the tests, and as an ordinary user too if that one is root.
+//! Attacks on the sandbox by number, each with a similar action that must succeed. Every test runs as the user of the
+//! tests, and also as an ordinary user if that is root.
 
 mod agents;
+#[path = "../common/cleanup.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod cleanup;
 mod harness;
+mod hostile;
 mod kernel;
+mod layers;
 mod modes;
+mod network;
+mod outside;
 mod own_files;
 mod processes;
 mod protected;
+mod questions;
 mod real_work;
 mod secrets;
 mod sockets;

@@ -25,7 +25,7 @@ fn abide_inside_cannot_reach_the_daemon_outside() {
         let program = program.display();
         let ran = user.run(&format!("ABIDE_DIR=$ROOT/state {program} session list --all; ABIDE_DIR=$ROOT/state {program} stop"));
         assert!(!ran.text.contains("session_"), "131: {ran:?}");
-        // A daemon of its own gains nothing.
+        // Starting another daemon gains nothing.
         let script = format!(
             "export ABIDE_DIR=/tmp/own; {program} run -- sh -c 'echo inner; echo x > /etc/x'; {program} stop > /dev/null"
         );

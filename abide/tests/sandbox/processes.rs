@@ -34,7 +34,7 @@ fn killing_everything_kills_only_the_sandbox() {
         let before = user.outside("ps -e -o pid= | wc -l");
         let ran = user.run("kill -9 -1; echo survived");
         assert!(!ran.text.contains("still"), "67: {ran:?}");
-        // The daemon and its keepers are still there.
+        // The daemon and its keepers are still running.
         user.works("67", "sleep 100 & kill %1 && wait; true");
         assert!(!before.trim().is_empty());
     });

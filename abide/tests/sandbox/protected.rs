@@ -78,7 +78,7 @@ fn git_works_in_the_workspace() {
              git commit -qam fourth; git worktree add -q inside; git gc -q; git tag v1; git checkout -q main; git merge -q topic",
         );
         assert_eq!(user.outside("git log --oneline | wc -l").trim(), "4");
-        // No file was made that was not asked for.
+        // No other file was created.
         assert_eq!(user.outside("git status --short").trim(), "?? inside/");
     });
 }

@@ -2,7 +2,7 @@
 
 use crate::harness::as_each_user;
 
-/// True if a program is installed for every user.
+/// Returns whether a program is installed for every user.
 fn has(program: &str) -> bool {
     ["/usr/bin", "/usr/local/bin", "/bin"]
         .iter()
@@ -68,6 +68,42 @@ fn editor_and_debugger_work() {
                 "gdb",
                 "gdb -q -batch -ex run -ex 'info program' /bin/true 2>&1; true",
             );
+            assert!(text.contains("exited normally"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn ordinary_work_goes_on_with_an_allowlist() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nallow = [\"registry.npmjs.org\"]\n",
+        );
+        user.outside("git init -q . && git config user.name a && git config user.email a@b.c");
+        let options = ["--sandbox", "workspace-write", "--network", "allowlist"];
+        let works = |script: &str| {
+            let ran = user.run_in(&options, script);
+            assert_eq!(ran.code, 0, "{script}: {ran:?}");
+            ran.text
+        };
+        works(
+            "echo x > file && git add file && git commit -qm one && git worktree add -q other && ls other/file",
+        );
+        works(
+            "/usr/bin/python3 -m venv --without-pip env && env/bin/python -c 'import ssl, sqlite3'",
+        );
+        // A database on a unix socket, and a server on the loopback that a test starts itself.
+        let text = works(
+            "/usr/bin/python3 - <<'X'\nimport multiprocessing, http.server, threading, urllib.request\n\
+             with multiprocessing.Manager() as m: assert list(m.list([1])) == [1]\n\
+             s = http.server.ThreadingHTTPServer(('localhost', 0), http.server.SimpleHTTPRequestHandler)\n\
+             threading.Thread(target=s.serve_forever, daemon=True).start()\n\
+             print(urllib.request.urlopen(f'http://localhost:{s.server_port}/file').read().decode())\nX",
+        );
+        assert!(text.starts_with("x\n"), "{text}");
+        if has("gdb") {
+            let text = works("gdb -q -batch -ex run /bin/true 2>&1");
             assert!(text.contains("exited normally"), "{text}");
         }
     });

@@ -1,4 +1,4 @@
-//! The other actions, and what is refused.
+//! The other actions, and refusals.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -57,7 +57,7 @@ fn s10_another_agents_session_is_not_found() {
 }
 
 #[test]
-fn a_list_of_very_many_is_short_and_says_so() {
+fn long_list_is_shortened_and_says_so() {
     with_engine(|engine| async move {
         let lives = engine.start("cat", json!({})).await;
         for n in 0..101 {
@@ -89,7 +89,7 @@ fn a_list_of_very_many_is_short_and_says_so() {
 }
 
 #[test]
-fn whatever_runs_is_listed() {
+fn every_running_session_is_listed() {
     with_engine(|engine| async move {
         let mut running = Vec::new();
         for _ in 0..102 {
@@ -110,7 +110,7 @@ fn whatever_runs_is_listed() {
 }
 
 #[test]
-fn bad_arguments_are_refused_with_one_sentence() {
+fn invalid_arguments_are_refused_with_one_sentence() {
     with_engine(|engine| async move {
         for (arguments, part) in [
             (json!({}), "`action` must be one of start, read_output"),
@@ -219,7 +219,7 @@ fn a_stopped_program_is_killed_too() {
 }
 
 #[test]
-fn a_program_hears_of_signals_and_sizes() {
+fn program_gets_signals_and_sizes() {
     with_engine(|engine| async move {
         let command = "trap 'stty size' WINCH; trap 'echo hup' HUP; echo up; \
                        while :; do sleep 0.05; done";
@@ -241,7 +241,7 @@ fn a_program_hears_of_signals_and_sizes() {
 }
 
 #[test]
-fn what_a_new_size_does_not_name_stays() {
+fn resize_keeps_dimensions_that_are_not_given() {
     with_engine(|engine| async move {
         let size = json!({"cols": 90, "rows": 20});
         let session = engine.start("sleep 100", size).await;
@@ -294,12 +294,12 @@ fn a_hard_limit_can_be_moved() {
 }
 
 #[test]
-fn what_cannot_be_started_says_why() {
+fn failed_start_has_a_reason() {
     with_engine(|engine| async move {
         let arguments = json!({"action": "start", "command": "true", "cwd": "/nowhere/at/all"});
         let started = engine.call(arguments).await;
         assert!(started.is_error(), "{}", started.text);
-        // It is a session that could not be run, and can be looked at.
+        // The session exists, although its command could not be started, and can be read.
         assert_eq!(fact(&started, "status"), json!("failed"));
         assert_eq!(fact(&started, "error"), json!(started.text));
         let id = fact(&started, "session_id");
@@ -323,7 +323,7 @@ fn a_secret_that_was_given_is_not_shown() {
 }
 
 #[test]
-fn s22_what_is_written_down_of_a_session_is_its_owners_alone() {
+fn s22_files_of_a_session_are_private_to_their_owner() {
     with_engine(|engine| async move {
         let session = engine.start("echo up; sleep 100", json!({})).await;
         session.until("up").await;

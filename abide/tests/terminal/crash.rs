@@ -1,4 +1,4 @@
-//! `kill -9` of the daemon: a terminal session goes on, is talked to, and has lost no byte.
+//! `kill -9` of the daemon: a terminal session continues, accepts input, and loses no byte.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn until(abide: &Abide, id: &str, pattern: &str) -> Value {
 }
 
 #[test]
-fn a_session_goes_on_and_has_lost_no_byte() {
+fn session_continues_and_loses_no_byte() {
     let abide = Abide::new();
     abide.start();
     let command = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; \
@@ -52,11 +52,11 @@ fn a_session_goes_on_and_has_lost_no_byte() {
 }
 
 #[test]
-fn what_was_read_before_stays_read_and_the_screen_is_rebuilt() {
+fn read_cursor_survives_and_the_screen_is_rebuilt() {
     let abide = Abide::new();
     abide.start();
-    // Asks its terminal something, so that an old answer would show if it were typed again. The first
-    // one must not: it may come at any time.
+    // Sends a query to its terminal, so that an old answer would be visible if it were sent again. The first line
+    // must not be a query: it may arrive at any time.
     let command = r"stty -echo; printf 'first\n\033[6n'; read -r x; printf 'second\n'; cat -v";
     let id = started(&abide, command);
     until(&abide, &id, "first");
@@ -92,7 +92,7 @@ fn screen_text(abide: &Abide, id: &str) -> String {
 }
 
 #[test]
-fn limits_that_were_moved_stay_moved() {
+fn changed_limits_survive() {
     let abide = Abide::new();
     abide.start();
     let id = started(&abide, "cat");
@@ -103,7 +103,7 @@ fn limits_that_were_moved_stay_moved() {
     );
     abide.kill_daemon();
     abide.start();
-    // Nobody is asked about a terminal session: its idle limit is that of inactivity.
+    // No person is asked about a terminal session: its idle limit is the inactivity limit.
     let limit_of = |id: &str| {
         let session = abide.get(&format!("/v1/sessions/{id}"));
         assert_eq!(session["idle"], Value::Null, "{session}");
@@ -117,7 +117,7 @@ fn limits_that_were_moved_stay_moved() {
 }
 
 #[test]
-fn what_was_secret_stays_hidden() {
+fn secrets_stay_hidden() {
     let abide = Abide::new();
     abide.start();
     let env = json!({"API_TOKEN": "correct-horse-battery", "PLACE": "over-the-rainbow"});

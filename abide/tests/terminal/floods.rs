@@ -1,4 +1,4 @@
-//! Output that is dear to emulate: whoever writes it holds up nobody else.
+//! Output that is expensive to emulate does not delay other sessions.
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::{Engine, with_engine};
 
-/// Far more than a call takes on a slow machine, and far less than the floods below took.
+/// Far more than a call takes on a slow machine, and far less than a blocked call would take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long `shell true` takes.
+/// Duration of `shell true`.
 async fn time_of_a_call(engine: &Engine) -> Duration {
     #[expect(clippy::disallowed_methods, reason = "the time is what is tested")]
     let begun = Instant::now();
@@ -28,7 +28,7 @@ async fn time_of_a_call(engine: &Engine) -> Duration {
 }
 
 #[test]
-fn calls_are_answered_while_a_terminal_is_flooded_with_dear_sequences() {
+fn calls_are_answered_during_a_flood_of_expensive_sequences() {
     with_engine(|engine| async move {
         for (name, flood) in [
             ("repeat", r"a\033[65535b"),
@@ -37,7 +37,7 @@ fn calls_are_answered_while_a_terminal_is_flooded_with_dear_sequences() {
             ("reset", r"\033c"),
             ("not UTF-8", r"\377\377\377\377"),
         ] {
-            // About 300 kB, in bursts that a terminal takes at once.
+            // About 300 kB, in bursts that a terminal accepts at once.
             let command = format!("yes \"$(printf '{flood}')\" | head -c 300000");
             let session = engine.start(&command, json!({})).await;
             for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! A session that nobody uses is closed; its boundaries are transcripts of the core.
+//! An unused session is closed. The exact times are in the transcripts of the core.
 
 use abide::tools;
 use serde_json::{Map, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, json};
 use crate::{fact, with_engine};
 
 #[test]
-fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
+fn unused_session_is_closed_and_its_log_kept() {
     with_engine(|engine| async move {
         let limit = json!({"inactivity_timeout": 2});
         let session = engine.start("echo up; exec sleep 1000", limit).await;
@@ -31,9 +31,9 @@ fn a_session_that_nobody_uses_is_closed_and_its_log_kept() {
 }
 
 #[test]
-fn a_reader_that_waits_and_output_keep_it_open() {
+fn waiting_read_and_output_keep_the_session_open() {
     with_engine(|engine| async move {
-        // Long enough for whoever is slow to begin to read.
+        // Long enough for a program that starts slowly to begin reading.
         let limit = json!({"inactivity_timeout": 10});
         let command =
             "i=0; while [ $i -lt 22 ]; do sleep 0.5; i=$((i+1)); echo $i; done; sleep 1000";

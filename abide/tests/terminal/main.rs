@@ -1,6 +1,8 @@
 //! Tests of terminal sessions with real programs in real terminals, called like the interfaces call them.
 
 mod actions;
+#[path = "../common/cleanup.rs"]
+mod cleanup;
 mod crash;
 mod floods;
 #[path = "../faults/harness.rs"]
@@ -43,6 +45,7 @@ impl Engine {
             sees_all: false,
             inherited_limits: None,
             files_before: Default::default(),
+            session_name: None,
         }
     }
 

@@ -1,11 +1,11 @@
-//! Real programs: they behave in our terminal as in any other.
+//! Real programs behave as in any other terminal.
 
 use serde_json::json;
 
 use crate::{fact, with_engine};
 
 #[test]
-fn python_is_talked_to() {
+fn python_reads_input_and_prints() {
     with_engine(|engine| async move {
         let session = engine.start("python3 -q -i", json!({})).await;
         session.until(">>> ").await;
@@ -20,11 +20,11 @@ fn python_is_talked_to() {
 }
 
 #[test]
-fn a_program_that_was_interrupted_ends_as_it_says() {
+fn interrupted_program_ends_with_its_own_exit_code() {
     with_engine(|engine| async move {
         let session = engine.start("python3 -q -i", json!({})).await;
         session.until(">>> $").await;
-        // Python hears of an interrupt once it waits for a key, not in the moment before.
+        // Python handles an interrupt once it waits for a key, not in the moment before.
         session.has("waiting_for_input").await;
         session.keys(&["ctrl-c"]).await;
         session.shows("KeyboardInterrupt").await;
@@ -36,7 +36,7 @@ fn a_program_that_was_interrupted_ends_as_it_says() {
 }
 
 #[test]
-fn node_is_talked_to() {
+fn node_reads_input_and_prints() {
     with_engine(|engine| async move {
         let session = engine.start("node -i", json!({})).await;
         session.until("> $").await;
@@ -49,7 +49,7 @@ fn node_is_talked_to() {
 }
 
 #[test]
-fn vim_is_seen_and_writes_what_was_typed() {
+fn vim_shows_its_screen_and_saves_typed_text() {
     with_engine(|engine| async move {
         let session = engine
             .start("vim -u NONE -N note.txt", json!({"cols": 80, "rows": 24}))
@@ -106,9 +106,9 @@ fn top_paints_its_table() {
 }
 
 #[test]
-fn htop_is_seen_and_steered_with_function_keys() {
+fn htop_shows_its_screen_and_takes_function_keys() {
     with_engine(|engine| async move {
-        // Its settings go into the folder of the test, not into the home of whoever runs it.
+        // Its settings are stored in the directory of the test, not in the home directory of the user.
         let env = json!({"HTOPRC": engine.path("htoprc")});
         let session = engine
             .start("htop", json!({"cols": 100, "rows": 30, "env": env}))
@@ -129,9 +129,9 @@ fn htop_is_seen_and_steered_with_function_keys() {
 }
 
 #[test]
-fn psql_is_talked_to_and_a_query_is_interrupted() {
+fn psql_runs_queries_and_ctrl_c_cancels_one() {
     with_engine(|engine| async move {
-        // The server runs in a session of its own. It refuses to run as root, and its folder must be its user's.
+        // The server runs in its own session. It refuses to run as root, and its directory must belong to its user.
         let folder = tempfile::TempDir::new().expect("a folder for the database");
         let place = folder.path().display();
         let serve = format!(
@@ -154,7 +154,7 @@ exec $as postgres -D data -k {place} -c listen_addresses= -c fsync=off"#
         session.shows("postgres-#").await;
         session.send("as answer;\n").await;
         session.shows("     42\n").await;
-        // The notice comes from the server, so the query runs when it is seen.
+        // The notice comes from the server, so the query is running when it appears.
         session
             .send("do $$ begin raise notice 'begun'; perform pg_sleep(1000); end $$;\n")
             .await;
@@ -171,7 +171,7 @@ exec $as postgres -D data -k {place} -c listen_addresses= -c fsync=off"#
 }
 
 #[test]
-fn a_password_is_typed_without_being_shown() {
+fn typed_password_is_not_shown() {
     with_engine(|engine| async move {
         let command = "python3 -c 'import getpass; print(len(getpass.getpass()))'";
         let session = engine.start(command, json!({})).await;
@@ -187,9 +187,9 @@ fn a_password_is_typed_without_being_shown() {
 }
 
 #[test]
-fn a_program_that_asks_its_terminal_is_answered_and_nothing_leaks() {
+fn terminal_query_is_answered_once() {
     with_engine(|engine| async move {
-        // Reads the answer to a cursor query byte by byte, then shows it and what else came.
+        // Reads the answer to a cursor query byte by byte, then prints it and any other input.
         let command = r#"python3 -c '
 import sys, termios, tty, select
 old = termios.tcgetattr(0); tty.setraw(0)
@@ -204,7 +204,7 @@ print(); print(repr(got)); print("ready"); input()
         let session = engine.start(command, json!({})).await;
         let text = session.until("ready").await;
         assert!(text.contains(r"b'\x1b[1;3R\x1b[?6c'"), "{text}");
-        // Looking at the screen replays nothing into the program.
+        // Reading the screen sends nothing to the program.
         session.act("screen", json!({})).await;
         let quiet = session
             .act("read_output", json!({"timeout_seconds": 0.3}))
@@ -215,12 +215,12 @@ print(); print(repr(got)); print("ready"); input()
 }
 
 #[test]
-fn what_only_prints_a_query_finds_no_answer_in_the_next_line() {
+fn query_without_a_reader_leaves_no_answer_in_the_input() {
     with_engine(|engine| async move {
         let command = r#"printf 'shown\033[6n\033[c\033]11;?\007\n'; read line; echo "got<$line>""#;
         let session = engine.start(command, json!({})).await;
         session.until("shown").await;
-        // The screen has seen the queries now.
+        // The emulator has processed the queries now.
         session.shows("shown").await;
         let answered = session.send("hello\n").await;
         let text = match answered.text.contains("got<") {
@@ -232,7 +232,7 @@ fn what_only_prints_a_query_finds_no_answer_in_the_next_line() {
 }
 
 #[test]
-fn megabytes_are_pasted_no_faster_than_they_are_taken() {
+fn large_input_is_written_as_fast_as_the_program_reads() {
     with_engine(|engine| async move {
         let session = engine
             .start("stty -echo; echo ready; exec cat > pasted", json!({}))
@@ -263,7 +263,7 @@ fn megabytes_are_pasted_no_faster_than_they_are_taken() {
 }
 
 #[test]
-fn input_that_nobody_takes_is_said_so() {
+fn unread_input_is_reported() {
     with_engine(|engine| async move {
         let session = engine
             .start("stty raw -echo; echo ready; exec sleep 1000", json!({}))
@@ -280,7 +280,7 @@ fn input_that_nobody_takes_is_said_so() {
 }
 
 #[test]
-fn many_lines_are_pasted_as_one_where_the_program_asks_for_it() {
+fn multi_line_input_uses_bracketed_paste_on_request() {
     with_engine(|engine| async move {
         // A bash that runs a command line does not pass PS1 on.
         let shell = "env PS1='ready> ' bash --norc --noprofile -i";

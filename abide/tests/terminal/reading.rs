@@ -1,4 +1,4 @@
-//! `read_output`: every line once, the moment it is there, and again by cursor.
+//! `read_output`: every line once, as soon as it is complete, and again by cursor.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn lines_are_read_once_and_again_by_cursor() {
 }
 
 #[test]
-fn a_cursor_beyond_the_end_is_the_end() {
+fn cursor_beyond_the_end_reads_from_the_end() {
     with_engine(|engine| async move {
         let session = engine
             .start(
@@ -45,7 +45,7 @@ fn a_cursor_beyond_the_end_is_the_end() {
         assert_eq!(nothing.text, "No output available");
         assert_eq!(fact(&nothing, "bytes_total"), json!(4));
         assert_eq!(fact(&nothing, "cursor"), json!("4"));
-        // Nor is what comes next passed over.
+        // The following output is not skipped either.
         session.send("abc\n").await;
         let on = json!({"since": fact(&nothing, "cursor"), "until": "got", "timeout_seconds": 180});
         let next = session.act("read_output", on).await;
@@ -55,7 +55,7 @@ fn a_cursor_beyond_the_end_is_the_end() {
 }
 
 #[test]
-fn a_reader_is_answered_when_a_line_comes_and_not_before() {
+fn read_output_answers_when_a_line_is_complete() {
     with_engine(|engine| async move {
         let session = engine
             .start("read x; echo got $x; sleep 100", json!({}))
@@ -75,7 +75,7 @@ fn a_reader_is_answered_when_a_line_comes_and_not_before() {
 }
 
 #[test]
-fn streams_are_told_apart_without_a_terminal() {
+fn stdout_and_stderr_are_separate_without_a_terminal() {
     with_engine(|engine| async move {
         let command = "echo out; echo err >&2; sleep 100";
         let session = engine.start(command, json!({"pty": false})).await;
@@ -89,7 +89,7 @@ fn streams_are_told_apart_without_a_terminal() {
 }
 
 #[test]
-fn the_end_of_the_process_answers_a_reader() {
+fn read_output_answers_when_the_process_exits() {
     with_engine(|engine| async move {
         let session = engine.start("sleep 0.3; exit 3", json!({})).await;
         let read = session
@@ -118,7 +118,7 @@ fn a_prompt_without_a_line_end_is_read_after_a_short_quiet() {
 }
 
 #[test]
-fn output_that_only_looks_like_a_prompt_is_no_wait_for_input() {
+fn output_that_looks_like_a_prompt_does_not_count_as_waiting() {
     with_engine(|engine| async move {
         for prompt in ["$ ", "# ", "> ", "password: "] {
             let command = format!("printf '{prompt}'; sleep 100");
@@ -186,7 +186,7 @@ fn read_output_reports_processes_unless_it_ends_with_a_complete_line() {
 }
 
 #[test]
-fn how_busy_a_session_is_is_said_with_what_it_wrote() {
+fn read_output_reports_cpu() {
     with_engine(|engine| async move {
         let session = engine.start("printf up; sleep 100", json!({})).await;
         let read = session
@@ -202,7 +202,7 @@ fn how_busy_a_session_is_is_said_with_what_it_wrote() {
 }
 
 #[test]
-fn a_progress_bar_is_its_last_state_and_colours_are_gone() {
+fn progress_bar_is_shown_in_its_last_state_without_colours() {
     with_engine(|engine| async move {
         let command = r"printf '\033[32m 10%%\r 50%%\r100%%\033[0m\n'; sleep 100";
         let session = engine.start(command, json!({})).await;
@@ -213,7 +213,7 @@ fn a_progress_bar_is_its_last_state_and_colours_are_gone() {
 }
 
 #[test]
-fn of_very_many_lines_up_to_a_match_the_last_are_brought() {
+fn read_until_a_match_returns_the_last_of_many_lines() {
     with_engine(|engine| async move {
         let session = engine
             .start("seq 20000; echo DONE; sleep 100", json!({}))
@@ -247,7 +247,7 @@ fn c14_an_ended_session_can_still_be_read_and_searched() {
 }
 
 #[test]
-fn what_is_left_behind_and_writes_is_counted() {
+fn output_of_background_processes_is_counted() {
     with_engine(|engine| async move {
         let go = engine.path("go");
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -268,7 +268,7 @@ fn what_is_left_behind_and_writes_is_counted() {
         let session = Session::new(&engine, id);
         let first = session.act("read_output", json!({"since": 0})).await;
         assert_eq!(fact(&first, "bytes_total"), json!(6));
-        // Whoever waits for it is told, though the command has ended.
+        // The waiting call is answered although the command has ended.
         let go = std::thread::spawn(move || std::fs::write(go, "\n").expect("it goes on"));
         session.until("LATE").await;
         go.join().expect("it went on");

@@ -1,4 +1,4 @@
-//! What real programs wrote to a terminal, and what another emulator (tmux) showed of it.
+//! Recorded terminal output of real programs, and the screen that another emulator (tmux) showed.
 //!
 //! A `.screen` file begins with columns, rows, the cursor's row and column, and whether it is visible
 //! and the alternate screen is on; the rows follow.
@@ -66,7 +66,7 @@ fn check(recording: &Recording, screen: &Screen) {
 }
 
 #[test]
-fn recorded_programs_look_as_they_did() {
+fn recorded_output_gives_the_recorded_screen() {
     for recording in recordings() {
         let mut screen = Screen::new(recording.size);
         screen.feed(&recording.bytes);
@@ -75,7 +75,7 @@ fn recorded_programs_look_as_they_did() {
 }
 
 #[test]
-fn a_recording_may_come_in_any_portions_and_be_folded_between_them() {
+fn screen_does_not_depend_on_chunks_or_folding() {
     for recording in recordings() {
         for portion in [1, 7, 100, 4_096] {
             let mut screen = Screen::new(recording.size);

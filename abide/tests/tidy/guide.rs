@@ -1,12 +1,11 @@
-//! The guide holds together: every page is in its summary, every link leads somewhere, and every
-//! setting is told of.
+//! Consistency of the guide: every page is in its summary, every link has a target, and every setting is documented.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
 use super::{none, root};
 
-/// Pages by their path within the guide.
+/// Pages by path within the guide.
 fn pages() -> BTreeMap<PathBuf, String> {
     let source = root().join("guide/src");
     let mut found = BTreeMap::new();
@@ -27,7 +26,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// The lines of a page that are not examples, with code within a line taken out.
+/// Lines of a page outside of code blocks, without inline code.
 fn prose(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut lines = Vec::new();
@@ -41,7 +40,7 @@ fn prose(text: &str) -> Vec<String> {
     lines
 }
 
-/// Where the links of a page lead.
+/// Link targets of a page.
 fn links(text: &str) -> Vec<String> {
     let text = prose(text).join("\n");
     let starts = text.split("](").skip(1);
@@ -51,7 +50,7 @@ fn links(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The names that headings have as the ends of links.
+/// Anchors of the headings.
 fn anchors(text: &str) -> Vec<String> {
     let mut fenced = false;
     let mut names: Vec<String> = Vec::new();
@@ -69,7 +68,7 @@ fn anchors(text: &str) -> Vec<String> {
     names
 }
 
-/// A link as a path within the guide, seen from the page that holds it.
+/// A link as a path within the guide, resolved from its page.
 fn resolved(page: &Path, link: &str) -> Option<PathBuf> {
     let mut path = page.parent()?.to_owned();
     for part in Path::new(link).components() {
@@ -84,7 +83,7 @@ fn resolved(page: &Path, link: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn every_link_of_the_guide_leads_somewhere() {
+fn every_link_of_the_guide_has_a_target() {
     let pages = pages();
     let mut broken = Vec::new();
     for (page, text) in &pages {
@@ -118,7 +117,7 @@ fn every_page_of_the_guide_is_in_its_summary() {
     none(missing, "Name these pages in guide/src/SUMMARY.md:");
 }
 
-/// The names of a structure's fields, as its source has them.
+/// Names of the fields of a struct, from its source.
 fn fields(source: &str, structure: &str) -> Vec<String> {
     let path = root().join(source);
     let text = std::fs::read_to_string(path).expect("the source");

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::harness::{Abide, look_for};
 use crate::{appears, come_due, configured, delivered, due, newest, program};
 
-/// An MCP client of a few lines: `abide mcp` in its hands.
+/// A minimal MCP client of `abide mcp`.
 pub struct Client {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// How the server answered the handshake.
+    /// Response of the server to the handshake.
     opening: Value,
     calls: u64,
 }
@@ -74,8 +74,8 @@ impl Client {
         serde_json::from_str(&line).expect("JSON")
     }
 
-    /// Makes a mission; what it waits for is left to [`come_due`]. Whatever becomes of it comes after the
-    /// answer, which tells nothing of it.
+    /// Creates a mission whose condition [`come_due`] fulfils. Its message comes after the answer, which does not
+    /// contain it.
     pub fn mission(&mut self, abide: &Abide, text: &str, meta: Value) -> PathBuf {
         let due = due(abide, text);
         let arguments = json!({"total_duration": 600, "mission": text, "until": {"file": due}});
@@ -85,12 +85,12 @@ impl Client {
         due
     }
 
-    /// Calls a tool; its result.
+    /// Calls a tool and returns its result.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.call_with(tool, arguments, json!({}))
     }
 
-    /// The same with what the client says of the call besides.
+    /// The same with other parameters of the call.
     pub fn call_with(&mut self, tool: &str, arguments: Value, meta: Value) -> Value {
         let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
         self.calls += 1;
@@ -110,7 +110,7 @@ fn path(abide: &Abide) -> String {
     format!("{}:/usr/bin:/bin", abide.path("bin").display())
 }
 
-/// A program that says what it was called with, and from where.
+/// A program that prints its arguments and its working directory.
 pub fn stand_in(abide: &Abide, name: &str) {
     fs::create_dir_all(abide.path("bin")).expect("a folder");
     let script = "#!/bin/sh\n{ for word; do echo \"<$word>\"; done; pwd; env | grep ^CLAUDE; } \
@@ -119,7 +119,7 @@ pub fn stand_in(abide: &Abide, name: &str) {
 }
 
 #[test]
-fn an_open_session_of_claude_code_gets_the_message_into_its_inbox() {
+fn open_claude_code_session_gets_the_message_in_its_inbox() {
     let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
     let inbox = abide.path("inbox.sock");
     let listener = UnixListener::bind(&inbox).expect("an inbox");
@@ -142,7 +142,7 @@ fn an_open_session_of_claude_code_gets_the_message_into_its_inbox() {
 }
 
 #[test]
-fn of_two_sessions_under_one_name_that_is_woken_which_made_the_timer() {
+fn session_that_created_the_timer_is_woken() {
     let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
     let sessions: Vec<(UnixListener, Client)> = ["first", "second"]
         .into_iter()
@@ -156,7 +156,7 @@ fn of_two_sessions_under_one_name_that_is_woken_which_made_the_timer() {
             (listener, Client::start(&abide, &session))
         })
         .collect();
-    // The first one speaks to a daemon that the second has spoken to later.
+    // The first client calls a daemon that the second has called later.
     for (n, (listener, mut client)) in sessions.into_iter().enumerate() {
         come_due(&client.mission(&abide, &format!("mission {n}"), json!({})));
         let (mut stream, _) = listener.accept().expect("a message");
@@ -168,7 +168,7 @@ fn of_two_sessions_under_one_name_that_is_woken_which_made_the_timer() {
 }
 
 #[test]
-fn a_closed_session_of_claude_code_is_taken_up_again_even_after_a_restart() {
+fn closed_claude_code_session_is_resumed_even_after_a_restart() {
     let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
     stand_in(&abide, "claude");
     let project = abide.path("project");
@@ -183,7 +183,7 @@ fn a_closed_session_of_claude_code_is_taken_up_again_even_after_a_restart() {
     let due = client.mission(&abide, "go on", json!({}));
     client.leave();
     abide.kill_daemon();
-    // The next daemon is started by somebody who knows nothing of all that.
+    // The next daemon is started by a process that knows nothing of this.
     abide.start();
     come_due(&due);
     let called = appears(&abide, "called");
@@ -202,7 +202,7 @@ fn a_closed_session_of_claude_code_is_taken_up_again_even_after_a_restart() {
 }
 
 #[test]
-fn an_open_session_without_an_inbox_is_never_taken_up_beside_itself() {
+fn open_session_without_an_inbox_is_not_resumed_a_second_time() {
     let abide = configured("[[wakers]]\nclaude_code = true\nafter = 0\n");
     stand_in(&abide, "claude");
     let mut client = Client::start(&abide, &[("CLAUDE_CODE_SESSION_ID", "c0ffee")]);
@@ -218,7 +218,7 @@ fn an_open_session_without_an_inbox_is_never_taken_up_beside_itself() {
 }
 
 #[test]
-fn a_thread_of_codex_is_queued_while_it_is_open_and_else_taken_up_again() {
+fn open_codex_thread_is_queued_and_a_closed_one_resumed() {
     let abide = configured("[[wakers]]\ncodex = true\nafter = 0\n");
     stand_in(&abide, "codex");
     let mut client = Client::start(&abide, &[]);
@@ -241,7 +241,7 @@ fn a_thread_of_codex_is_queued_while_it_is_open_and_else_taken_up_again() {
 }
 
 #[test]
-fn an_agent_whose_client_is_unknown_is_said_to_be() {
+fn unknown_client_is_reported() {
     let abide = configured("[[wakers]]\ncodex = true\nafter = 0\n");
     abide.start();
     crate::mission(&abide, "m");
@@ -270,7 +270,7 @@ pub fn hook(abide: &Abide, session: &str) -> Child {
 }
 
 #[test]
-fn a_hook_waits_for_the_message_and_wakes_with_it() {
+fn hook_waits_for_the_message_and_exits_with_it() {
     let abide = configured("");
     abide.start();
     let out = hook(&abide, "s").wait_with_output().expect("it ends");
@@ -279,7 +279,7 @@ fn a_hook_waits_for_the_message_and_wakes_with_it() {
     let arguments = json!({"total_duration": 600, "mission": "go on", "until": {"file": due}});
     let id = crate::id_of(&crate::call(&abide, "timer", arguments));
     let mut waiting = hook(&abide, "s");
-    // One at a time: the others end at once, as soon as the first has its place.
+    // One at a time: the others exit at once, as soon as the first one is registered.
     let lock = abide.path("run/hook-s");
     look_for("the hook's place", || {
         assert_eq!(waiting.try_wait().expect("it was started"), None);
@@ -300,7 +300,7 @@ fn a_hook_waits_for_the_message_and_wakes_with_it() {
     assert_eq!(none["messages"], json!([]), "the hook has told it");
 }
 
-/// The next notification that a client hears.
+/// Next notification of a client.
 fn told(client: &mut Client, method: &str) -> Value {
     loop {
         let heard = client.hear();
@@ -311,7 +311,7 @@ fn told(client: &mut Client, method: &str) -> Value {
 }
 
 #[test]
-fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
+fn notification_does_not_mark_a_message_as_seen() {
     let abide = configured("");
     let mut client = Client::start(&abide, &[]);
     let capabilities = client.opening["capabilities"].clone();
@@ -340,7 +340,7 @@ fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
     let message = &read["structuredContent"]["messages"][0];
     assert_eq!(message["message_id"], heard["data"]["message_id"], "{read}");
     assert_eq!(message["repeated"], false, "{read}");
-    // Whoever wants to hear of trouble only is not told.
+    // A client that subscribes only to errors is not notified.
     let params = json!({"level": "error"});
     client.ask(json!({"id": 3, "method": "logging/setLevel", "params": params}));
     come_due(&client.mission(&abide, "unheard", json!({})));
@@ -361,7 +361,7 @@ fn a_client_that_listens_is_notified_and_nothing_counts_as_seen_by_that() {
 }
 
 #[test]
-fn a_channel_is_opened_for_those_who_ask_for_it() {
+fn channel_is_opened_on_request() {
     let abide = configured("");
     let mut client = Client::start(&abide, &[("ABIDE_CHANNEL", "1")]);
     let experimental = client.opening["capabilities"]["experimental"].clone();

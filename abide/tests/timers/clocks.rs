@@ -1,6 +1,5 @@
-//! Clocks that jump. Boot time does so as the kernel itself shows it: the next daemon lives in a time
-//! namespace. There is only one calendar for the whole machine, so that a daemon whose calendar is set
-//! asks for it in another place.
+//! Clocks that jump. The boot clock jumps with the kernel's own means: the next daemon runs in a time namespace. The
+//! wall clock has no namespace, so a daemon whose wall clock is set reads it through a preloaded library.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,13 +10,13 @@ use serde_json::{Value, json};
 use crate::harness::{Abide, Handle, look_for, receive};
 use crate::{call, make, shim};
 
-/// Starts a daemon where boot time is ahead by so many seconds, in this boot or in another one. `None`:
-/// this machine lets nobody do that.
+/// Starts a daemon whose boot clock is ahead by this many seconds, in this boot or in another one. `None`: not
+/// permitted on this machine.
 fn start_at(abide: &Abide, ahead: i64, another_boot: bool) -> Option<()> {
     start_with(abide, ahead, another_boot, None)
 }
 
-/// The same, and the daemon has a calendar of its own.
+/// The same, and the daemon has its own wall clock.
 fn start_with(
     abide: &Abide,
     ahead: i64,
@@ -76,7 +75,7 @@ fn remaining(timer: &Value) -> f64 {
 }
 
 #[test]
-fn m11_m12_the_time_that_the_machine_slept_counts_whatever_the_calendar_says() {
+fn m11_m12_sleep_counts_whatever_the_wall_clock_says() {
     let abide = Abide::new();
     abide.start();
     let (over, runs, paused) = (
@@ -87,7 +86,7 @@ fn m11_m12_the_time_that_the_machine_slept_counts_whatever_the_calendar_says() {
     let pause = json!({"timer_id": paused, "pause_duration": 9 * 3_600});
     call(&abide, "pause_timer", pause);
     abide.kill_daemon();
-    // Eight hours of boot time have passed, and none on the calendar.
+    // Eight hours have passed on the boot clock, and none on the wall clock.
     let Some(()) = start_at(&abide, 8 * 3_600, false) else {
         return;
     };
@@ -102,7 +101,7 @@ fn m11_m12_the_time_that_the_machine_slept_counts_whatever_the_calendar_says() {
     assert_eq!(timer["status"], "paused", "{timer}");
     assert!(remaining(&timer) > 9.9 * 3_600.0, "{timer}");
     abide.kill_daemon();
-    // And it is told once.
+    // It is reported once.
     let Some(()) = start_at(&abide, 8 * 3_600, false) else {
         return;
     };
@@ -110,8 +109,8 @@ fn m11_m12_the_time_that_the_machine_slept_counts_whatever_the_calendar_says() {
     assert_eq!(none["messages"], json!([]), "{none}");
 }
 
-/// Takes the place of the code by which the kernel lets programs read clocks without asking it. Told
-/// to, it has the alarm go off that waits for the calendar to be set.
+/// Replaces the vDSO functions that read clocks. On request it triggers the timer that waits for the wall clock to be
+/// set.
 const CALENDAR: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -177,15 +176,14 @@ __attribute__((constructor)) static void stand_between(void) {
 }
 "#;
 
-/// The calendar of a daemon, which can be set.
+/// Wall clock of a daemon, which can be set.
 struct Calendar {
     shim: PathBuf,
     ahead: PathBuf,
 }
 
 impl Calendar {
-    /// A calendar that is an hour ahead, and a daemon that goes by it. `None`: this machine lets nobody
-    /// do that.
+    /// A wall clock that is an hour ahead, and a daemon that uses it. `None`: not permitted on this machine.
     fn new(abide: &Abide) -> Option<Self> {
         let shim = shim::built(abide, "calendar", CALENDAR)?;
         let ahead = abide.path("ahead");
@@ -211,10 +209,10 @@ impl Calendar {
         [("LD_PRELOAD", shim), ("CALENDAR", ahead)]
     }
 
-    /// So many seconds ahead of the machine's, from now on.
+    /// Sets the offset from the machine's wall clock, in seconds.
     fn show(&self, ahead: i64) {
         use std::os::unix::fs::FileExt;
-        // In place: the daemon has it before its eyes.
+        // Written in place: the daemon has the file mapped.
         let mut options = fs::File::options();
         let options = options.write(true).create(true).truncate(false);
         let file = options.open(&self.ahead).expect("a file");
@@ -222,14 +220,14 @@ impl Calendar {
             .expect("a number");
     }
 
-    /// Sets it, and tells the daemon as the kernel would.
+    /// Sets the clock and notifies the daemon as the kernel would.
     fn set(&self, abide: &Abide, ahead: i64) {
         self.show(ahead);
         Handle::on(abide.pid()).send("USR2");
     }
 }
 
-/// The machine's own calendar, in seconds.
+/// Wall clock of the machine, in seconds.
 fn now() -> i64 {
     rustix::time::clock_gettime(rustix::time::ClockId::Realtime).tv_sec
 }
@@ -239,7 +237,7 @@ const HOUR: f64 = 3_600.0;
 const FAR: i64 = 7_258_118_400;
 
 #[test]
-fn m11_a_calendar_that_is_set_moves_no_timer() {
+fn m11_setting_the_wall_clock_moves_no_timer() {
     let abide = Abide::new();
     let Some(calendar) = Calendar::new(&abide) else {
         return;
@@ -275,7 +273,7 @@ fn m11_a_calendar_that_is_set_moves_no_timer() {
         let told = call(&abide, "read_messages", json!({}));
         assert_eq!(told["messages"], json!([]), "{ahead}: {told}");
     }
-    // Set while nothing runs, it moves nothing either.
+    // Setting the clock while no timer runs moves nothing either.
     abide.kill_daemon();
     assert!(receive(standing_by).is_none(), "it stood by to the end");
     calendar.show(FAR - now());
@@ -291,20 +289,26 @@ fn m11_a_calendar_that_is_set_moves_no_timer() {
 }
 
 #[test]
-fn m11_m13_a_calendar_that_was_set_before_a_reboot_is_known_after_it() {
+fn m11_m13_wall_clock_change_before_a_reboot_is_known_after_it() {
     let abide = Abide::new();
     let Some(calendar) = Calendar::new(&abide) else {
         return;
     };
     let runs = mission(&abide, 1.0);
     // Nobody calls, yet it is written down, since after a reboot there is only the calendar.
-    let journal = || fs::metadata(abide.path("abide.db-wal")).map_or(0, |found| found.len());
+    let journal = || match &abide.server {
+        Some(server) => server.sql("SELECT epoch, batch FROM abide.clock"),
+        None => {
+            let found = fs::metadata(abide.path("abide.db-wal"));
+            found.map_or(0, |found| found.len()).to_string()
+        }
+    };
     let before = journal();
     calendar.set(&abide, 3 * 3_600);
     look_for("the calendar in the journal", || {
         (journal() != before).then_some(())
     });
-    // Whoever is answered after that is so when all of it is there.
+    // A later call is answered after all of it was recorded.
     read(&abide, &runs);
     abide.kill_daemon();
     let Some(()) = start_with(&abide, 0, true, Some(&calendar)) else {
@@ -319,10 +323,10 @@ fn m11_m13_a_calendar_that_was_set_before_a_reboot_is_known_after_it() {
 }
 
 #[test]
-fn a_calendar_that_is_far_ahead_for_once_takes_no_past_away() {
+fn wall_clock_that_is_briefly_far_ahead_removes_no_history() {
     let abide = Abide::new();
     // So little that only the last session fits.
-    fs::write(abide.path("config.toml"), "keep_bytes = 500000\n").expect("a file");
+    abide.configure("keep_bytes = 500000\n");
     let Some(calendar) = Calendar::new(&abide) else {
         return;
     };
@@ -340,7 +344,7 @@ fn a_calendar_that_is_far_ahead_for_once_takes_no_past_away() {
         .envs(calendar.variables())
         .output();
     assert!(again.expect("abide runs").status.success());
-    // What does not fit is removed in the same turn as what is too old.
+    // Sessions beyond the size limit are removed in the same step as those that are too old.
     let known = |id: &str| {
         let listed = abide.get("/v1/sessions?include_ended=true");
         let mut listed = listed["sessions"].as_array().expect("a list").iter();
@@ -353,7 +357,7 @@ fn a_calendar_that_is_far_ahead_for_once_takes_no_past_away() {
 }
 
 #[test]
-fn m13_after_a_reboot_the_calendar_counts() {
+fn m13_wall_clock_is_used_after_a_reboot() {
     let abide = Abide::new();
     abide.start();
     let (soon, runs) = (mission(&abide, 0.000_1), mission(&abide, 1.0));
@@ -361,7 +365,7 @@ fn m13_after_a_reboot_the_calendar_counts() {
     assert_eq!(told["messages"][0]["timer_id"], soon, "{told}");
     let made = read(&abide, &runs);
     abide.kill_daemon();
-    // The machine has been up for a few seconds only, and calls its boot by another name.
+    // The machine has been up for only a few seconds and has another boot id.
     let uptime = fs::read_to_string("/proc/uptime").expect("an uptime");
     let uptime: f64 = uptime.split('.').next().unwrap().parse().expect("seconds");
     let Some(()) = start_at(&abide, 5 - uptime as i64, true) else {
@@ -374,7 +378,7 @@ fn m13_after_a_reboot_the_calendar_counts() {
     assert_eq!(timer["created_at"], made["created_at"]);
     let none = call(&abide, "read_messages", json!({}));
     assert_eq!(none["messages"], json!([]), "nothing is told twice: {none}");
-    // It is stood by on as before.
+    // Standby works as before.
     let sooner = json!({"timer_id": runs, "total_duration": 0.05, "timeout_duration": 180});
     assert_eq!(call(&abide, "timer", sooner)["status"], "completed");
 }

@@ -11,11 +11,11 @@ use crate::shim::start_on;
 use crate::sink::{Identity, Sink};
 use crate::{call, configured, has_answered, id_of, refused};
 
-/// Stands by for a condition while `act` makes it hold.
+/// Waits for a condition in standby while `act` fulfils it.
 fn held(abide: &Abide, until: Value, act: impl FnOnce()) -> Value {
     let arguments = json!({"total_duration": 180, "reason": "something", "until": until});
     let waiting = abide.begin("/v1/tools/timer", &arguments);
-    // It is looked for once the timer can be seen.
+    // The condition is checked once the timer is visible.
     look_for("the timer", || {
         let early = has_answered(&waiting);
         let listed = call(abide, "read_timer", json!({}));
@@ -31,8 +31,8 @@ fn held(abide: &Abide, until: Value, act: impl FnOnce()) -> Value {
     result
 }
 
-/// A port at which nobody listens before it is opened. It is ours all the while: what is only free may be
-/// somebody else's a moment later.
+/// A port on which nothing listens yet. It is reserved for the test: a port that is only free may be taken by another
+/// process.
 pub struct Port(OwnedFd);
 
 impl Port {
@@ -56,14 +56,14 @@ impl Port {
 }
 
 #[test]
-fn a_port_opens() {
+fn port_condition_is_met_when_the_port_opens() {
     let abide = Abide::new();
     abide.start();
     let closed = Port::closed();
     let port = closed.number();
     let result = held(&abide, json!({"port": port}), || closed.open());
     assert_eq!(result["seen"], format!("port {port} is open"), "{result}");
-    // It is open already: answered at once.
+    // The port is open already: answered at once.
     held_at_once(&abide, json!({"port": format!("localhost:{port}")}));
 }
 
@@ -74,7 +74,7 @@ fn held_at_once(abide: &Abide, until: Value) -> Value {
     result
 }
 
-/// Has the time run out once a look has seen this.
+/// Ends the timer once a check has had this result.
 fn runs_out(abide: &Abide, until: Value, seen: &str) -> Value {
     let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "something",
         "until": until});
@@ -91,7 +91,7 @@ fn runs_out(abide: &Abide, until: Value, seen: &str) -> Value {
 }
 
 #[test]
-fn the_time_runs_out_and_the_last_look_is_told() {
+fn timed_out_wait_reports_the_last_check() {
     let abide = Abide::new();
     abide.start();
     let closed = Port::closed();
@@ -100,13 +100,13 @@ fn the_time_runs_out_and_the_last_look_is_told() {
     let result = runs_out(&abide, json!({"port": port}), &refused);
     assert_eq!(result["seen"], refused, "{result}");
     let text = result["text"].as_str().unwrap();
-    // Behind that, a very slow machine says how late it is.
+    // A very slow machine appends how late it is.
     let last = format!("Last look: {refused}");
     assert!(text.lines().any(|line| line.ends_with(&last)), "{text}");
 }
 
 #[test]
-fn a_url_answers_as_wanted() {
+fn url_condition_is_met_by_status_and_body() {
     let abide = Abide::new();
     abide.start();
     let sink = Sink::new(&["503 Busy", "200 OK\n\nready"]);
@@ -121,7 +121,7 @@ fn a_url_answers_as_wanted() {
 }
 
 #[test]
-fn a_url_is_asked_by_name_and_password_which_are_never_shown() {
+fn url_credentials_are_sent_and_never_shown() {
     let abide = Abide::new();
     abide.start();
     let sink = Sink::new(&["200 OK"]);
@@ -139,7 +139,7 @@ fn a_url_is_asked_by_name_and_password_which_are_never_shown() {
 }
 
 #[test]
-fn a_body_that_never_ends_is_looked_at_while_it_comes() {
+fn endless_body_is_matched_while_it_arrives() {
     let abide = Abide::new();
     abide.start();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -147,7 +147,7 @@ fn a_body_that_never_ends_is_looked_at_while_it_comes() {
         "http://{}/events",
         listener.local_addr().expect("an address")
     );
-    // A slow look may be given up, and made again.
+    // A slow check may be given up and repeated.
     std::thread::spawn(move || {
         let mut open = Vec::new();
         while let Ok((mut stream, _)) = listener.accept() {
@@ -164,7 +164,7 @@ fn a_body_that_never_ends_is_looked_at_while_it_comes() {
     );
 }
 
-/// Answers with a body that has only begun.
+/// Answers with an incomplete body.
 fn tells_for_ever(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
     let mut asked = Vec::new();
     while !asked.ends_with(b"\r\n\r\n") {
@@ -180,7 +180,7 @@ fn tells_for_ever(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
 }
 
 #[test]
-fn what_has_not_answered_is_told_too() {
+fn missing_response_is_reported() {
     let abide = Abide::new();
     abide.start();
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -198,7 +198,7 @@ fn what_has_not_answered_is_told_too() {
 }
 
 #[test]
-fn where_a_url_leads_to_is_told_and_not_followed() {
+fn redirect_is_reported_and_not_followed() {
     let abide = Abide::new();
     abide.start();
     let sink = Sink::new(&["302 Found\nlocation: /login\n"]);
@@ -210,13 +210,13 @@ fn where_a_url_leads_to_is_told_and_not_followed() {
 }
 
 #[test]
-fn a_url_answers_over_tls_to_those_who_trust_it() {
+fn tls_url_needs_a_trusted_certificate() {
     let identity = Identity::new();
     let ready = "200 OK\n\nall is ready";
     let trusting = Abide::new();
     fs::write(trusting.path("ca.pem"), identity.pem()).expect("a certificate");
     let config = format!("ca_file = {:?}\n", trusting.path("ca.pem"));
-    fs::write(trusting.path("config.toml"), config).expect("a configuration");
+    trusting.configure(&config);
     trusting.start();
     let sink = Sink::over_tls(&["503 Busy\n", ready], &identity);
     let port = sink.address.port();
@@ -228,7 +228,7 @@ fn a_url_answers_over_tls_to_those_who_trust_it() {
     assert!(asked.head.starts_with("GET /health HTTP/1.1"), "{asked:?}");
     assert_eq!(asked.header("host"), format!("localhost:{port}"));
 
-    // Whoever does not know the certificate is told so, and asks for nothing.
+    // A client that does not trust the certificate gets an error and sends no request.
     let wary = Abide::new();
     wary.start();
     let sink = Sink::over_tls(&[ready], &identity);
@@ -239,7 +239,7 @@ fn a_url_answers_over_tls_to_those_who_trust_it() {
         let timer = call(&wary, "read_timer", json!({"timer_id": id}));
         let last = timer["last_look"].as_str().unwrap_or_default();
         let wrong = last.contains("certificate");
-        // On a slow machine a look may take too long, and is made again.
+        // On a slow machine a check may time out, and is repeated.
         let not_yet =
             last.is_empty() || last.ends_with("no answer yet") || last.ends_with("within 10s");
         assert!(wrong || not_yet, "{timer}");
@@ -249,7 +249,7 @@ fn a_url_answers_over_tls_to_those_who_trust_it() {
 }
 
 #[test]
-fn a_file_appears_by_rename_in_a_folder_that_is_made_later() {
+fn file_is_found_after_a_rename_in_a_new_directory() {
     let abide = Abide::new();
     abide.start();
     let path = abide.path("deep/er/ready");
@@ -264,7 +264,7 @@ fn a_file_appears_by_rename_in_a_folder_that_is_made_later() {
 }
 
 #[test]
-fn a_file_changes_and_a_log_rotates() {
+fn changed_file_and_rotated_log_are_detected() {
     let abide = Abide::new();
     abide.start();
     let path = abide.path("app.log");
@@ -288,10 +288,10 @@ fn a_file_changes_and_a_log_rotates() {
 }
 
 #[test]
-fn a_session_writes_and_ends() {
+fn session_output_and_end_are_detected() {
     let abide = Abide::new();
     abide.start();
-    // One for each word: a reader that comes back early would find the first writer still there.
+    // One pipe for each word: a reader that returns early would find the first writer still there.
     let (go, stop) = (abide.path("go"), abide.path("stop"));
     let make = call(
         &abide,
@@ -331,7 +331,7 @@ fn a_session_writes_and_ends() {
 }
 
 #[test]
-fn a_command_succeeds_and_all_and_any_hold() {
+fn command_all_and_any_conditions_are_met() {
     let abide = Abide::new();
     abide.start();
     let (one, two) = (abide.path("one"), abide.path("two"));
@@ -348,7 +348,7 @@ fn a_command_succeeds_and_all_and_any_hold() {
 }
 
 #[test]
-fn all_hold_at_one_time() {
+fn all_needs_its_members_to_hold_at_the_same_time() {
     let abide = Abide::new();
     abide.start();
     let (one, two, count) = (abide.path("one"), abide.path("two"), abide.path("count"));
@@ -369,7 +369,7 @@ fn all_hold_at_one_time() {
                 (looks() > before).then_some(())
             });
         };
-        // It has held, and holds no longer when the other one begins to.
+        // The condition has held, and no longer holds when the other one begins to hold.
         more_than(0);
         fs::remove_file(&one).expect("a file");
         fs::write(&two, "").expect("a file");
@@ -387,14 +387,14 @@ fn all_hold_at_one_time() {
 }
 
 #[test]
-fn what_a_slow_look_saw_is_looked_at_again_when_the_others_hold() {
+fn slow_check_is_repeated_when_the_other_members_hold() {
     let abide = Abide::new();
     abide.start();
     let (one, two, count) = (abide.path("one"), abide.path("two"), abide.path("count"));
     let (saw, go) = (abide.path("saw"), abide.path("go"));
     let make = json!({"command": format!("mkfifo {}", go.display())});
     assert_eq!(call(&abide, "shell", make)["status"], "SUCCESS");
-    // The first look has seen the one file, and ends when it is told to; the later ones end at once.
+    // The first check has seen the one file and ends on request; the later ones end at once.
     let look = format!(
         "echo look >> {count}; test -f {one}; found=$?; \
          test -f {saw} || {{ touch {saw}; read word < {go}; }}; exit $found",
@@ -410,7 +410,7 @@ fn what_a_slow_look_saw_is_looked_at_again_when_the_others_hold() {
         let mut told = told.write(true).open(&go).expect("the look's pipe");
         fs::remove_file(&one).expect("a file");
         fs::write(&two, "").expect("a file");
-        // The other one is seen before this look ends.
+        // The other file is seen before this check ends.
         let goes_on_until = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
             look_for(what, || {
                 let timer = abide.get("/v1/timers")["timers"][0].clone();
@@ -432,7 +432,7 @@ fn what_a_slow_look_saw_is_looked_at_again_when_the_others_hold() {
 }
 
 #[test]
-fn patterns_are_read_line_by_line() {
+fn patterns_match_single_lines() {
     let abide = Abide::new();
     abide.start();
     let arguments = json!({"command": "printf 'almost ready\\r\\nready\\r\\nmore\\r\\n'"});
@@ -472,7 +472,7 @@ fn a_condition_survives_a_restart() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_its_field() {
+fn invalid_condition_is_refused_with_its_field() {
     let abide = Abide::new();
     abide.start();
     for (until, field) in [
@@ -521,7 +521,7 @@ fn what_makes_no_sense_is_refused_with_its_field() {
 }
 
 #[test]
-fn what_a_command_left_behind_may_write_it() {
+fn output_of_a_background_process_meets_the_condition() {
     let abide = Abide::new();
     abide.start();
     let go = abide.path("go");
@@ -545,8 +545,8 @@ fn what_a_command_left_behind_may_write_it() {
 }
 
 #[test]
-fn output_that_never_ends_is_looked_through_and_everybody_else_is_heard() {
-    // Where little is kept, all of it has been looked through soon after the end, whenever that comes.
+fn search_of_endless_output_does_not_block_other_calls() {
+    // With a small log quota, the rest of the log is searched soon after the command ends.
     let abide = configured("log_quota = 1048576\n");
     abide.start();
     let flood = json!({"action": "start", "command": "exec yes", "pty": false});
@@ -565,8 +565,7 @@ fn output_that_never_ends_is_looked_through_and_everybody_else_is_heard() {
     assert_eq!(over["completed_by"], "impossible", "{over}");
 }
 
-/// While the file is there, nobody who asks for something in the folder `dead` gets an answer, as from a file
-/// server that is gone.
+/// While the file exists, file operations in the directory `dead` block, as on a file server that does not respond.
 const DEAD_SERVER: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -581,7 +580,7 @@ int statx(int folder, const char *path, int flags, unsigned mask, void *into) {
 "#;
 
 #[test]
-fn a_file_server_that_does_not_answer_holds_up_nobody_else() {
+fn unresponsive_file_server_does_not_block_other_conditions() {
     let abide = Abide::new();
     let mark = start_on(&abide, DEAD_SERVER, "DEAD_SERVER");
     let file = abide.path("dead/file");

@@ -1,5 +1,5 @@
-//! Several conversations of one agent: each is told its own messages, and another's only when that
-//! is gone.
+//! Several conversations of one agent: each receives its own messages, and those of another one only after that one
+//! has ended.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::{appears, call, come_due, configured, delivered, newest, program};
 
 const WAKER: &str = "[[wakers]]\nclaude_code = true\nafter = 0\n";
 
-/// A window of Claude Code with this session.
+/// A Claude Code client with this session.
 fn window(abide: &Abide, session: &str) -> Client {
     Client::start(
         abide,
@@ -23,7 +23,7 @@ fn window(abide: &Abide, session: &str) -> Client {
     )
 }
 
-/// Has a mission of this client come due, and waits for its message.
+/// Completes a mission of this client and waits for its message.
 fn completes(abide: &Abide, client: &mut Client, text: &str) {
     come_due(&client.mission(abide, text, json!({})));
     is_posted(abide, text);
@@ -43,7 +43,7 @@ fn text_of(result: &Value) -> &str {
 }
 
 #[test]
-fn message_of_one_window_is_not_told_in_another_and_not_counted_as_seen() {
+fn message_of_one_window_is_not_delivered_to_another_and_not_seen() {
     let abide = configured("");
     let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
     completes(&abide, &mut one, "in project A");
@@ -55,7 +55,7 @@ fn message_of_one_window_is_not_told_in_another_and_not_counted_as_seen() {
         let result = two.call(tool, arguments);
         assert!(!text_of(&result).contains("[System]"), "{result}");
     }
-    // A call without a conversation is another one too.
+    // A call without a conversation counts as another conversation.
     let none = call(&abide, "read_messages", json!({}));
     assert_eq!(none["messages"], json!([]), "{none}");
     let message = newest(&abide, Value::is_object);
@@ -68,7 +68,7 @@ fn message_of_one_window_is_not_told_in_another_and_not_counted_as_seen() {
 }
 
 #[test]
-fn session_of_one_window_that_another_waits_for_is_still_told_in_the_first() {
+fn end_of_a_session_that_another_window_waits_for_is_delivered_to_its_owner() {
     let abide = configured("");
     let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
     let started = one.call(
@@ -92,7 +92,7 @@ fn session_of_one_window_that_another_waits_for_is_still_told_in_the_first() {
 }
 
 #[test]
-fn message_of_a_closed_window_is_told_in_another_and_says_whose_it_was() {
+fn message_of_a_closed_window_is_delivered_to_another_with_its_origin() {
     let abide = configured("");
     let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
     let due = one.mission(&abide, "left behind", json!({}));
@@ -114,7 +114,7 @@ fn front_without_a_session_id_keeps_its_messages_over_a_restart_of_the_daemon() 
     let (mut one, mut two) = (Client::start(&abide, &[]), Client::start(&abide, &[]));
     let due = one.mission(&abide, "over a restart", json!({}));
     abide.kill_daemon();
-    // Each front starts the next daemon, or finds it, with its next call.
+    // Each front starts or finds the next daemon with its next call.
     let (one_is_back, two_is_back) = (
         one.call("shell", json!({"command": "true"})),
         two.call("shell", json!({"command": "true"})),
@@ -133,7 +133,7 @@ fn front_without_a_session_id_keeps_its_messages_over_a_restart_of_the_daemon() 
 }
 
 #[test]
-fn message_of_a_session_that_a_waker_resumes_is_not_told_in_another_window() {
+fn message_of_a_resumable_session_is_not_delivered_to_another_window() {
     let abide = configured(WAKER);
     stand_in(&abide, "claude");
     let (mut one, mut two) = (window(&abide, "one"), window(&abide, "two"));
@@ -142,14 +142,14 @@ fn message_of_a_session_that_a_waker_resumes_is_not_told_in_another_window() {
     come_due(&due);
     let called = appears(&abide, "called");
     assert!(called.contains("<one>"), "{called}");
-    // Longer than a front may take to connect again.
+    // Longer than a front may take to reconnect.
     let none = two.call("read_messages", json!({"timeout_seconds": 7}));
     assert!(text_of(&none).starts_with("No messages"), "{none}");
     two.leave();
 }
 
 #[test]
-fn two_threads_of_one_codex_are_told_their_own_messages() {
+fn two_codex_threads_get_their_own_messages() {
     let abide = configured("");
     let mut client = Client::start(&abide, &[]);
     let thread = |id: &str| json!({"threadId": id});
@@ -180,7 +180,7 @@ fn hook_of_one_window_is_not_woken_by_the_message_of_another() {
     two.leave();
 }
 
-/// A stand-in for Claude Code that writes down what it was given, one file for each call.
+/// A stub of Claude Code that records its arguments, one file for each call.
 fn counting(abide: &Abide) {
     fs::create_dir_all(abide.path("bin")).expect("a folder");
     let script = "#!/bin/sh\n{ for word; do echo \"<$word>\"; done; echo input:; cat; } > \"$ABIDE_DIR/draft\"\n\
@@ -188,7 +188,7 @@ fn counting(abide: &Abide) {
     program(&abide.path("bin").join("claude"), script);
 }
 
-/// A window that has left a session and a mission behind; the session has been ended by a person.
+/// A client that has left a session and a mission; a person has ended the session.
 fn left_behind(abide: &Abide) -> PathBuf {
     let mut one = window(abide, "one");
     let start = json!({"action": "start", "command": "cat", "inactivity_timeout": 0});
@@ -213,13 +213,13 @@ fn closed_session_is_resumed_for_a_mission_and_not_for_a_session_that_ended() {
     let calls = appears(&abide, "calls");
     assert_eq!(calls.matches("<--resume>").count(), 1, "{calls}");
     assert!(!calls.contains("Session '"), "{calls}");
-    // The text is there once.
+    // The text is contained once.
     assert_eq!(calls.matches("Mission: asked for").count(), 1, "{calls}");
     let listed = abide.get("/v1/messages");
     let ended = &listed["messages"][1];
     assert_eq!(ended["seen_at"], Value::Null, "it waits: {ended}");
     assert_eq!(ended["deliveries"], json!([]), "{ended}");
-    // The next call of that session brings it.
+    // The next call of that session delivers it.
     let mut one = window(&abide, "one");
     let told = one.call("shell", json!({"command": "true"}));
     assert!(text_of(&told).contains("[System] Session '"), "{told}");
@@ -275,13 +275,13 @@ fn mission_says_whether_a_waker_will_wake_this_conversation() {
     plain.leave();
 }
 
-/// A session that has ended with this code, and whose agent has a message about that.
+/// A session that has ended with this code, with a message about it for its agent.
 fn ended(abide: &Abide, code: u8) -> Value {
     let command = format!("read line; exit {code}");
     let start = json!({"action": "start", "command": command});
     let session = call(abide, "terminal_session", start)["session_id"].clone();
     let id = session.as_str().expect("an id");
-    // A person types, who hears nothing for the agent.
+    // A person types; a person gets no messages for the agent.
     let typed = abide.run(&["session", "send", id, "--key", "enter"]);
     assert!(typed.status.success(), "{typed:?}");
     is_posted(abide, &format!("exited with code {code}"));
@@ -289,7 +289,7 @@ fn ended(abide: &Abide, code: u8) -> Value {
 }
 
 #[test]
-fn end_of_a_session_is_told_once_by_the_result_that_reports_it() {
+fn end_of_a_session_is_reported_once_by_its_result() {
     let abide = configured("");
     abide.start();
     for (code, action) in [(3, "read_output"), (4, "screen"), (5, "kill")] {
@@ -302,14 +302,14 @@ fn end_of_a_session_is_told_once_by_the_result_that_reports_it() {
         assert_eq!(result["messages"], Value::Null, "{action}: {result}");
         newest(&abide, |message| message["seen_at"].is_u64());
     }
-    // What a result does not report is told with it.
+    // A message that the result does not cover is appended to it.
     let session = ended(&abide, 6);
     let other = call(&abide, "shell", json!({"command": "true"}));
     assert_eq!(other["messages"][0]["session_id"], session, "{other}");
 }
 
 #[test]
-fn end_of_a_session_is_told_once_by_the_timer_that_waited_for_it() {
+fn end_of_a_session_is_reported_once_by_the_timer_that_waited() {
     let abide = configured("");
     abide.start();
     let start = json!({"action": "start", "command": "read line; exit 7"});
@@ -329,7 +329,7 @@ fn end_of_a_session_is_told_once_by_the_timer_that_waited_for_it() {
 }
 
 #[test]
-fn completion_is_told_once_in_the_result_of_a_call_repeated_after_a_crash() {
+fn completion_is_reported_once_when_the_call_is_repeated_after_a_crash() {
     let abide = configured("");
     abide.start_to_crash_at("message.seen.pre");
     let waited = json!({"total_duration": 0.01, "reason": "r", "idempotency_key": "k"});

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::harness::{Abide, Handle};
 use crate::{call, newest};
 
-/// Every place around a commit and an answer where the daemon may die.
+/// All crash points around a commit and an answer.
 const POINTS: [&str; 14] = [
     "timer.create.pre",
     "timer.create.post",
@@ -25,12 +25,11 @@ const POINTS: [&str; 14] = [
     "reply.post_send",
 ];
 
-/// A client that says again what was not answered, and counts what it is told.
+/// A client that repeats unanswered calls and counts what it receives.
 struct Client {
     abide: Abide,
     daemon: Handle,
-    /// Of which timers it was told, by which message or by the result of a call on the timer itself, and
-    /// whether that was marked as repeated.
+    /// For each timer: the messages or results that reported it, and whether they were marked as repeated.
     told: Vec<(String, Option<String>, bool)>,
     deaths: usize,
 }
@@ -53,7 +52,7 @@ impl Client {
         answer
     }
 
-    /// Asks until there is an answer, whatever dies meanwhile.
+    /// Repeats the call until it is answered, whatever crashes meanwhile.
     fn ask(&mut self, method: &str, path: &str, body: &Value) -> Value {
         loop {
             if let Some(answer) = self.abide.request(method, path, body) {
@@ -98,7 +97,7 @@ impl Client {
         made["timer_id"].as_str().expect("a timer").to_owned()
     }
 
-    /// An act may find that it was done before the daemon died; then it says so.
+    /// An action may find that it was done before the daemon died; the answer then says so.
     fn act(&mut self, tool: &str, id: &str, more: Value) {
         let mut arguments = json!({"timer_id": id});
         let fields = arguments.as_object_mut().expect("fields");
@@ -107,8 +106,8 @@ impl Client {
     }
 }
 
-/// A life of three timers, in which one completes, one is moved about and completes, and one is
-/// stopped. The daemon dies at `point` on the way.
+/// Life of three timers: one completes, one is changed and completes, and one is stopped. The daemon crashes at
+/// `point`.
 fn lives_through(point: &str) -> usize {
     let mut client = Client::new(point);
     let plain = client.make("plain", 0.05);
@@ -126,7 +125,7 @@ fn lives_through(point: &str) -> usize {
         client.insist("timer", &json!({"timer_id": moved}));
         client.insist("read_messages", &json!({"timeout_seconds": 0.3}));
     }
-    // It may die after it has told the last one, and tells it again.
+    // The daemon may crash after it has delivered the last message, and delivers it again.
     while client.insist("read_messages", &json!({}))["messages"] != json!([]) {}
     let mut ids: BTreeMap<&String, &Option<String>> = BTreeMap::new();
     for (timer, message, repeated) in &client.told {
@@ -149,7 +148,7 @@ fn lives_through(point: &str) -> usize {
     client.deaths
 }
 
-/// How often the daemon died on the way.
+/// Number of crashes of the daemon.
 fn every_point(times: impl Iterator<Item = usize> + Clone) -> usize {
     let mut deaths = 0;
     for point in POINTS {
@@ -184,7 +183,7 @@ fn k10_k11_g7_killed_at_every_point_again_and_again() {
     }
 }
 
-/// The folders of sessions in which something is written down; those of idle keepers have none yet.
+/// Directories of sessions with files; those of idle keepers are still empty.
 fn recorded(abide: &Abide) -> Vec<PathBuf> {
     let folders = fs::read_dir(abide.path("sessions")).expect("a folder");
     let folders = folders.map(|folder| folder.expect("a folder").path());
@@ -194,7 +193,7 @@ fn recorded(abide: &Abide) -> Vec<PathBuf> {
 }
 
 #[test]
-fn k12_killed_while_the_past_is_removed() {
+fn k12_daemon_killed_during_retention() {
     let abide = Abide::new();
     abide.start();
     let fifo = abide.path("go");
@@ -212,7 +211,7 @@ fn k12_killed_while_the_past_is_removed() {
     crate::mission(&abide, "unseen");
     newest(&abide, Value::is_object);
     abide.kill_daemon();
-    fs::write(abide.path("config.toml"), "keep_days = 0\n").expect("a configuration");
+    abide.configure("keep_days = 0\n");
     // Of three that have ended the first is removed, then the other two and a part of the rows of the database. No
     // command is asked to start a daemon, since that would start another one for each that dies.
     for (point, left) in [("gc.mid:2", 3), ("gc.mid:3", 1)] {

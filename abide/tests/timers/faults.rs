@@ -13,7 +13,7 @@ fn timers(abide: &Abide) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-/// A call into a daemon that dies at `point`.
+/// Sends a call to a daemon that crashes at `point`.
 fn die_at(abide: &Abide, point: &str, tool: &str, arguments: &Value) {
     abide.start_to_crash_at(point);
     let daemon = Handle::on(abide.pid());
@@ -50,7 +50,7 @@ fn k10_killed_after_a_timer_was_recorded() {
     assert_eq!(timers(&abide).len(), 1);
 }
 
-/// Kills the daemon at `point` of a completion; the message that comes after the restart.
+/// Kills the daemon at `point` of a completion. Returns the message after the restart.
 fn completion_killed_at(point: &str, standing_by: bool) -> Value {
     let abide = Abide::new();
     abide.start_to_crash_at(point);
@@ -66,7 +66,7 @@ fn completion_killed_at(point: &str, standing_by: bool) -> Value {
         let read = json!({"timeout_seconds": 180});
         asked = abide.begin("/v1/tools/read_messages", &read);
     }
-    // Whoever is to hear of it is there before it comes, and hears of it, or of nothing.
+    // The receiver is connected before the message comes, and receives it, or nothing.
     come_due(&due);
     drop(receive(asked));
     daemon.wait_gone();
@@ -97,7 +97,7 @@ fn k11_killed_after_a_completion_was_recorded() {
 }
 
 #[test]
-fn k11_killed_when_it_was_sent_but_not_seen() {
+fn k11_daemon_killed_between_sending_and_marking_as_seen() {
     for standing_by in [true, false] {
         let message = completion_killed_at("message.seen.pre", standing_by);
         assert_eq!(message["repeated"], true, "{message}");
@@ -105,7 +105,7 @@ fn k11_killed_when_it_was_sent_but_not_seen() {
 }
 
 #[test]
-fn k11_g7_g8_killed_again_and_again_nothing_is_lost_or_doubled() {
+fn k11_g7_g8_repeated_kills_lose_and_repeat_nothing() {
     let abide = Abide::new();
     abide.start();
     let mut made = BTreeSet::new();
@@ -164,7 +164,7 @@ fn ids(result: &Value) -> Vec<(String, bool)> {
 #[test]
 fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
     let abide = Abide::new();
-    // It dies of being due, however slow everybody is.
+    // The daemon crashes when the timer is due, however slow the machine is.
     abide.start_to_crash_at("timer.due.pre");
     let daemon = Handle::on(abide.pid());
     call(
@@ -173,7 +173,7 @@ fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
         json!({"total_duration": 0.5, "mission": "m"}),
     );
     daemon.wait_gone();
-    // Nothing runs that could be waited for, so another abide tells when the time has passed.
+    // No daemon is running, so a timer of another abide waits until the time has passed.
     let other = Abide::new();
     other.start();
     call(
@@ -189,7 +189,8 @@ fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
 
 #[test]
 fn k13_killed_within_the_migration() {
-    let abide = Abide::new();
+    // PostgreSQL migrates in one statement.
+    let abide = Abide::on(None);
     let out = abide
         .command(["status"])
         .env("ABIDE_CRASH_AT", "migrate.mid")
@@ -205,7 +206,7 @@ fn k13_killed_within_the_migration() {
     assert_eq!(timers(&abide).len(), 1);
 }
 
-/// Lets this process and the daemon hold so many files; what the daemon held before.
+/// Sets the limit of open files of this process and the daemon. Returns the previous limit of the daemon.
 fn files(pid: i32, most: u64) -> rustix::process::Rlimit {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let limit = |maximum| Rlimit {
@@ -219,7 +220,7 @@ fn files(pid: i32, most: u64) -> rustix::process::Rlimit {
 }
 
 #[test]
-fn s4_g12_a_crowd_of_clients_is_answered_to_the_last() {
+fn s4_g12_many_clients_are_all_answered() {
     let abide = Abide::new();
     abide.start();
     let own = i32::try_from(std::process::id()).expect("a number");
@@ -244,7 +245,7 @@ fn s4_g12_a_crowd_of_clients_is_answered_to_the_last() {
 }
 
 #[test]
-fn m6_without_files_the_daemon_rests_and_goes_on_when_there_are_some() {
+fn m6_daemon_without_descriptors_recovers() {
     let abide = Abide::new();
     abide.start();
     let pid = abide.pid();
@@ -255,7 +256,7 @@ fn m6_without_files_the_daemon_rests_and_goes_on_when_there_are_some() {
         return;
     };
     let before = files(pid, held.count() as u64 + 8);
-    // More than it can take: those it has no file for wait at its door.
+    // More than it can accept: connections without a free descriptor stay in the listen queue.
     let look = json!({"timer_id": kept});
     let calls: Vec<_> = (0..64)
         .map(|_| abide.begin("/v1/tools/read_timer", &look))
@@ -264,7 +265,7 @@ fn m6_without_files_the_daemon_rests_and_goes_on_when_there_are_some() {
         let answer = receive(call).expect("an answer");
         assert_eq!(answer.body["status"], "running", "{}", answer.body);
     }
-    // Sessions take files as well: one after the other is started, until there are none.
+    // Sessions need descriptors as well: sessions are started until no descriptor is left.
     let start = json!({"action": "start", "command": "sleep 1000", "pty": false});
     let refused = (0..64).find_map(|_| {
         let started = call(&abide, "terminal_session", start.clone());

@@ -1,4 +1,4 @@
-//! Waits that can no longer succeed end at once, and say why.
+//! Waits that can no longer succeed end at once, with the reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::harness::{Abide, look_for};
 use crate::sink::Sink;
 use crate::{call, id_of};
 
-/// Stands by for something that turns out to be impossible.
+/// Waits in standby for a condition that becomes impossible.
 fn impossible(abide: &Abide, until: Value) -> String {
     let arguments = json!({"total_duration": 600, "reason": "something", "until": until});
     let result = call(abide, "timer", arguments);
@@ -25,7 +25,7 @@ fn shell(abide: &Abide, command: &str) -> String {
     result["session_id"].as_str().expect("an id").to_owned()
 }
 
-/// A session that goes on until a word is written to its fifo.
+/// A session that runs until a word is written to its fifo.
 fn begin(abide: &Abide, name: &str, then: &str) -> (String, PathBuf) {
     let go = abide.path(name);
     let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -52,7 +52,7 @@ fn output_of_ended_session_without_match_ends_wait_with_its_last_lines() {
 }
 
 #[test]
-fn session_that_ends_without_output_ends_waits_and_mission_is_told() {
+fn session_that_ends_without_output_ends_waits_and_reports_the_mission() {
     let abide = Abide::new();
     abide.start();
     let (session, go) = begin(&abide, "go", "echo bye; exit 1");

@@ -1,6 +1,8 @@
 //! Tests of timers, conditions and messages with a real daemon, which the tests can kill, and a real database. The
 //! prefix of a test name is the number of the fault.
 
+#[path = "../common/cleanup.rs"]
+mod cleanup;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
@@ -57,7 +59,7 @@ fn refused(abide: &Abide, tool: &str, arguments: Value) -> String {
 /// An abide with this configuration, not started yet.
 fn configured(config: &str) -> Abide {
     let abide = Abide::new();
-    std::fs::write(abide.path("config.toml"), config).expect("a configuration");
+    abide.configure(config);
     abide
 }
 

@@ -7,7 +7,7 @@ use crate::harness::{Abide, look_for, receive};
 use crate::{call, is_noted_as_seen, mission, newest};
 
 #[test]
-fn reading_waits_by_event() {
+fn read_messages_waits_for_an_event() {
     let abide = Abide::new();
     abide.start();
     let waiting = abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 180}));
@@ -20,7 +20,7 @@ fn reading_waits_by_event() {
 }
 
 #[test]
-fn what_the_answer_of_a_call_told_is_no_message() {
+fn completion_in_an_answer_causes_no_message() {
     let abide = Abide::new();
     abide.start();
     let waited = json!({"total_duration": 0.01, "reason": "r"});
@@ -34,7 +34,7 @@ fn what_the_answer_of_a_call_told_is_no_message() {
 }
 
 #[test]
-fn what_the_answer_of_a_call_may_not_have_told_is_a_message_again() {
+fn completion_in_an_undelivered_answer_becomes_a_message() {
     let abide = Abide::new();
     abide.start_to_crash_at("message.seen.pre");
     let waited = json!({"total_duration": 0.01, "reason": "r"});
@@ -70,7 +70,7 @@ fn a_message_is_appended_once_to_the_next_result() {
 }
 
 #[test]
-fn whoever_follows_is_told_of_what_comes_and_of_nothing_twice() {
+fn follower_gets_each_new_message_once() {
     let abide = Abide::new();
     abide.start();
     mission(&abide, "seen");
@@ -93,7 +93,7 @@ fn whoever_follows_is_told_of_what_comes_and_of_nothing_twice() {
     follow.wait().expect("it ends");
 }
 
-/// Every field of a result is one of its published schema.
+/// Every field of a result is in its published schema.
 fn is_published(abide: &Abide, tool: &str, result: &Value) {
     let tools = abide.get("/v1/tools");
     let mut tools = tools["tools"].as_array().expect("tools").iter();
@@ -105,7 +105,7 @@ fn is_published(abide: &Abide, tool: &str, result: &Value) {
 }
 
 #[test]
-fn a_session_that_nobody_waits_for_is_told_of() {
+fn end_of_a_session_without_a_waiting_call_is_a_message() {
     let abide = Abide::new();
     abide.start();
     let fifo = abide.path("go");
@@ -115,7 +115,7 @@ fn a_session_that_nobody_waits_for_is_told_of() {
         json!({"command": format!("mkfifo {}", fifo.display())}),
     );
     let command = format!("read line < {}; exit 7", fifo.display());
-    // Nobody can be asked, so the call returns while the command runs on.
+    // No person can be asked, so the call returns while the command keeps running.
     let result = call(
         &abide,
         "execute_command",
@@ -135,7 +135,7 @@ fn a_session_that_nobody_waits_for_is_told_of() {
     );
 }
 
-/// A command that runs until it is let go of, handed over to its agent.
+/// A command that was handed over to its agent and runs until the test ends it.
 fn handed_over(abide: &Abide, code: u8) -> (String, std::path::PathBuf) {
     let fifo = abide.path(&format!("go{code}"));
     let make = format!("mkfifo {}", fifo.display());
@@ -153,16 +153,16 @@ fn handed_over(abide: &Abide, code: u8) -> (String, std::path::PathBuf) {
 }
 
 #[test]
-fn a_session_that_ended_while_no_daemon_ran_is_told_of_once() {
+fn session_that_ended_without_a_daemon_is_reported_once() {
     let abide = Abide::new();
     abide.start();
-    // Whoever stood by has heard of this one.
+    // The call in standby has reported this one.
     let heard = call(&abide, "shell", json!({"command": "exit 3"}));
     assert_eq!(heard["return_code"], 3, "{heard}");
     let (id, fifo) = handed_over(&abide, 7);
     abide.kill_daemon();
     fs::write(&fifo, "go\n").expect("a word");
-    // Its last act; it may end a moment before the next daemon is there, or after.
+    // The command may end a moment before the next daemon starts, or after.
     look_for("its last act", || {
         abide.path("done7").exists().then_some(())
     });
@@ -176,13 +176,13 @@ fn a_session_that_ended_while_no_daemon_ran_is_told_of_once() {
     is_noted_as_seen(&abide);
     abide.kill_daemon();
     abide.start();
-    // Longer than anybody is waited for after a start.
+    // Longer than a new daemon waits for reconnecting clients.
     let none = call(&abide, "read_messages", json!({"timeout_seconds": 3}));
     assert_eq!(none["messages"], json!([]), "{none}");
 }
 
 #[test]
-fn an_agent_is_told_when_a_person_ends_its_session() {
+fn agent_gets_a_message_when_a_person_ends_its_session() {
     let abide = Abide::new();
     abide.start();
     let (id, _) = handed_over(&abide, 8);
@@ -190,7 +190,7 @@ fn an_agent_is_told_when_a_person_ends_its_session() {
     assert!(out.status.success(), "{out:?}");
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"][0]["session_id"], id, "{told}");
-    // What the agent ends by itself it need not be told of.
+    // An agent gets no message about a session that it ended itself.
     let (id, _) = handed_over(&abide, 9);
     let arguments = json!({"action": "kill", "session_id": id});
     call(&abide, "terminal_session", arguments);

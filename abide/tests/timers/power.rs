@@ -13,7 +13,7 @@ use crate::harness::{Abide, Handle, look_for};
 use crate::shim::start_on;
 use crate::{call, id_of, refused};
 
-/// A stream of numbers that is the same every time.
+/// A deterministic sequence of pseudo-random numbers.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -46,7 +46,7 @@ fn made(number: u64) -> Record {
     })
 }
 
-/// The completion of a timer and the message about it, in one turn.
+/// The completion of a timer and its message, in one commit.
 fn completed(number: u64) -> [Record; 2] {
     let (id, at) = (TimerId::from_bits(number), Wall(number + 60_000));
     let status = Status::Completed {
@@ -79,7 +79,7 @@ fn completed(number: u64) -> [Record; 2] {
     [Record::Timer(ended), Record::Message(posted)]
 }
 
-/// Which timers run, and about which there is a message.
+/// Timers that run, and timers with a message.
 type State = (BTreeSet<u64>, BTreeSet<u64>);
 
 fn state(folder: &Path) -> State {
@@ -89,7 +89,7 @@ fn state(folder: &Path) -> State {
     (running.collect(), told.collect())
 }
 
-/// Writes turn after turn, and after each notes how long the journal is and how things stand.
+/// Writes commit after commit, and records the length of the journal and the state after each.
 fn written(store: &dyn Store, folder: &Path, turns: u64, dice: &mut Dice) -> Vec<(u64, State)> {
     let journal = folder.join("abide.db-wal");
     let length = || fs::metadata(&journal).map_or(0, |found| found.len());
@@ -112,8 +112,8 @@ fn written(store: &dyn Store, folder: &Path, turns: u64, dice: &mut Dice) -> Vec
     moments
 }
 
-/// What a disk may hold after the power was cut: all that was synced, and of what was written since
-/// any part, in any state.
+/// Possible content of a disk after a power cut: everything that was synced, and any part of later writes in any
+/// state.
 fn cut(from: &Path, to: &Path, synced: u64, written: u64, dice: &mut Dice) {
     fs::copy(from.join("abide.db"), to.join("abide.db")).expect("a copy");
     let mut journal = fs::read(from.join("abide.db-wal")).expect("a journal");
@@ -134,7 +134,7 @@ fn power_cuts(cuts: usize, seed: u64) {
     let folder = tempfile::tempdir().expect("a folder");
     let live = folder.path().join("live");
     fs::create_dir(&live).expect("a folder");
-    // It stays open: what is closed leaves no journal.
+    // The database stays open: closing it would remove the journal.
     let opened = Sqlite::open(&live.join("abide.db"), 1).expect("it opens");
     let moments = written(&*opened.store, &live, 100, &mut dice);
     assert!(
@@ -157,7 +157,7 @@ fn power_cuts(cuts: usize, seed: u64) {
 }
 
 #[test]
-fn m1_g7_a_power_cut_keeps_all_that_was_acknowledged_and_no_half_turn() {
+fn m1_g7_power_cut_keeps_acknowledged_commits_and_no_partial_one() {
     power_cuts(300, 0x9e37_79b9_7f4a_7c15);
 }
 
@@ -172,7 +172,7 @@ fn m1_g7_many_power_cuts() {
     }
 }
 
-/// Stands between the daemon and the system: once the file is there, nothing can be synced.
+/// Library for `LD_PRELOAD`: once the file exists, every sync fails.
 const FAILING_DISK: &str = r#"
 #include <errno.h>
 #include <stdlib.h>
@@ -183,7 +183,7 @@ int fsync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS
 int fdatasync(int fd) { if (broken()) { errno = EIO; return -1; } return syscall(SYS_fdatasync, fd); }
 "#;
 
-/// Once the file is there, the database has no room to grow, for the reason that stands in it.
+/// Once the file exists, the database cannot grow, with the error that the file names.
 const FULL_DISK: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -221,17 +221,18 @@ ssize_t write(int fd, const void *bytes, size_t count) {
 "#;
 
 #[test]
-fn m3_a_full_disk_refuses_changes_and_nothing_else_and_is_got_over() {
+fn m3_full_disk_refuses_changes_until_there_is_space() {
     full_disk_is_got_over("");
 }
 
 #[test]
-fn m3_a_quota_that_is_used_up_is_like_a_full_disk() {
+fn m3_exhausted_quota_is_handled_like_a_full_disk() {
     full_disk_is_got_over("q");
 }
 
 fn full_disk_is_got_over(why: &str) {
-    let abide = Abide::new();
+    // Its file is what fails.
+    let abide = Abide::on(None);
     let mark = start_on(&abide, FULL_DISK, "BROKEN_DISK");
     let pid = abide.pid();
     let start = json!({"action": "start", "command": "cat"});
@@ -241,7 +242,7 @@ fn full_disk_is_got_over(why: &str) {
         "timer",
         json!({"total_duration": 600, "mission": "keep"}),
     ));
-    // It comes due when nothing can be written down any more, however slow this is.
+    // The timer is due when nothing can be written any more, however slow the machine is.
     let due = id_of(&call(
         &abide,
         "timer",
@@ -295,8 +296,9 @@ fn full_disk_is_got_over(why: &str) {
 }
 
 #[test]
-fn m2_a_sync_that_fails_is_never_trusted() {
-    let abide = Abide::new();
+fn m2_commit_with_a_failed_sync_is_not_acknowledged() {
+    // Its file is what fails.
+    let abide = Abide::on(None);
     let mark = start_on(&abide, FAILING_DISK, "BROKEN_DISK");
     let arguments = |text: &str| json!({"total_duration": 600, "mission": text});
     let kept = id_of(&call(&abide, "timer", arguments("safe")));

@@ -1,5 +1,5 @@
-//! Power cuts at any moment of a daemon's life, those of bringing the journal into the database
-//! included. What it writes and syncs is recorded; of that, disks are made as a cut may leave them.
+//! Power cuts at any moment of a daemon's life, including checkpoints of the journal. Writes and syncs are recorded;
+//! from the record, disks are built as a power cut may leave them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,8 +15,8 @@ use crate::harness::Abide;
 use crate::power::Dice;
 use crate::shim::start_on;
 
-/// Writes down what is written to the database before it is, and that it was synced after it was, with how long the
-/// record was when the sync began: what another thread wrote since may not be part of it.
+/// Records each write to the database before it is done, and each sync after it is done, with the length of the
+/// record when the sync began: later writes of another thread may not be part of it.
 const RECORDING_DISK: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -78,21 +78,21 @@ int fsync(int fd) { return synced(fd, SYS_fsync); }
 int fdatasync(int fd) { return synced(fd, SYS_fdatasync); }
 "#;
 
-/// What a disk writes whole, or not.
+/// Size of an atomic write of a disk.
 const SECTOR: usize = 512;
 
 enum What {
     Written(usize, Vec<u8>),
     Cut(usize),
-    /// With everything that the record had when it was so long.
+    /// Sync of everything that was in the record when it had this length.
     Synced(u64),
 }
 
-/// Something that was done to the database or to its journal.
+/// Operation on the database or its journal.
 struct Done {
     file: usize,
     what: What,
-    /// How long the record is with this in it.
+    /// Length of the record including this operation.
     upto: u64,
 }
 
@@ -109,7 +109,7 @@ fn read_record(path: &Path) -> Vec<Done> {
         let (kind, file, place, length) = (number(0), number(1), number(2), number(3));
         at += 32;
         if at + length > bytes.len() {
-            // It is being written.
+            // The entry is still being written.
             break;
         }
         let what = match kind {
@@ -124,7 +124,7 @@ fn read_record(path: &Path) -> Vec<Done> {
     done
 }
 
-/// The database and its journal as they are on the disk for certain, and what was done since.
+/// Database and journal as synced to the disk, and the operations since then.
 #[derive(Default)]
 struct Disk<'a> {
     certain: [Vec<u8>; 2],
@@ -155,7 +155,7 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// The power is cut: of what is not certain each sector is as before, as after, or half and half.
+    /// Power cut: each sector that was not synced has its old content, its new content, or half of each.
     fn cut(&self, folder: &Path, dice: &mut Dice) {
         for (n, name) in ["abide.db", "abide.db-wal"].iter().enumerate() {
             let mut file = self.certain[n].clone();
@@ -182,21 +182,21 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// What was promised of one timer, each with how long the record was then.
+/// Confirmed facts about one timer, each with the length of the record at that time.
 #[derive(Default)]
 struct Promised {
-    /// It is made.
+    /// Its creation was confirmed.
     made: u64,
-    /// It is to be stopped, and it is.
+    /// Its stop was requested, and confirmed.
     stopping: Option<u64>,
     stopped: Option<u64>,
-    /// It may have come due.
+    /// It may have completed.
     short: bool,
-    /// It was told by a call that began then.
+    /// It was reported by a call that began then.
     told: Option<u64>,
 }
 
-/// A client, and a daemon whose disk is recorded.
+/// A client and a daemon whose disk is recorded.
 struct Life {
     abide: Abide,
     promised: BTreeMap<String, Promised>,
@@ -207,13 +207,13 @@ impl Life {
         fs::metadata(self.abide.path("mark")).map_or(0, |found| found.len())
     }
 
-    /// Calls, and takes note of what the answer tells.
+    /// Sends a call and records the facts in its answer.
     fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let began = self.recorded();
         let answer = call(&self.abide, tool, arguments);
         for message in answer["messages"].as_array().into_iter().flatten() {
             let timer = message["timer_id"].as_str().expect("a timer");
-            // A short one may be told by the very answer that it was made by.
+            // A short timer may be reported by the answer of the call that created it.
             let promised = self.promised.entry(timer.to_owned()).or_default();
             assert!(promised.told.replace(began).is_none(), "{timer} twice");
         }
@@ -240,7 +240,7 @@ impl Life {
     }
 }
 
-/// What is on a disk: the timers that run, and those there is an unseen message about.
+/// Content of a disk: running timers, and timers with an unseen message.
 fn found(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     let opened = Sqlite::open(&folder.join("abide.db"), 1).expect("it opens");
     let Opened { state: kept, .. } = &opened;
@@ -258,7 +258,7 @@ fn found(folder: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
     (runs, told)
 }
 
-/// What was promised when the record was so long.
+/// Checks the facts that were confirmed when the record had this length.
 fn holds(promised: &BTreeMap<String, Promised>, length: u64, folder: &Path) -> Result<(), String> {
     let (runs, told) = found(folder);
     for (id, promised) in promised {
@@ -268,7 +268,7 @@ fn holds(promised: &BTreeMap<String, Promised>, length: u64, folder: &Path) -> R
         let (runs, told) = (runs.contains(id), told.contains(id));
         let is = |moment: Option<u64>| moment.is_some_and(|moment| moment <= length);
         let right = match promised.short {
-            // It runs, or there is one message about it, which may have been seen.
+            // The timer runs, or there is one message about it, which may have been seen.
             true => runs != told || (!runs && is(promised.told)),
             false if is(promised.stopped) => !runs && !told,
             false => (runs || is(promised.stopping)) && !told,
@@ -280,7 +280,7 @@ fn holds(promised: &BTreeMap<String, Promised>, length: u64, folder: &Path) -> R
     Ok(())
 }
 
-/// Whether the journal was brought into the database, after the sync of making it.
+/// Returns whether there was a checkpoint after the sync that created the database.
 fn was_brought(done: &[Done]) -> bool {
     let synced = done
         .iter()
@@ -289,13 +289,14 @@ fn was_brought(done: &[Done]) -> bool {
 }
 
 fn power_cuts(cuts: usize, seed: u64) {
-    let abide = Abide::new();
+    // Its file is what fails.
+    let abide = Abide::on(None);
     start_on(&abide, RECORDING_DISK, "RECORD");
     let promised = BTreeMap::new();
     let mut life = Life { abide, promised };
     let mut dice = Dice(seed);
     let mut running = Vec::new();
-    // The journal is brought into the database after a thousand pages, a while after the commit that made it so long.
+    // SQLite makes a checkpoint after a thousand pages, a while after the commit that reached that length.
     let mut n = 0;
     while n < 600 || n % 50 != 0 || !was_brought(&read_record(&life.abide.path("mark"))) {
         let short = dice.roll(4) == 0;
@@ -328,7 +329,7 @@ fn power_cuts(cuts: usize, seed: u64) {
             disk.take(done);
         }
         taken = moment + 1;
-        // Each has a folder of its own, since a database may be closed a moment later.
+        // Each has its own directory, since a database may be closed a moment later.
         let folder = folder.path().join(n.to_string());
         fs::create_dir(&folder).expect("a folder");
         disk.cut(&folder, &mut dice);
@@ -340,13 +341,13 @@ fn power_cuts(cuts: usize, seed: u64) {
 }
 
 #[test]
-fn m1_g7_the_power_is_cut_at_any_moment_of_a_daemons_life() {
+fn m1_g7_power_cut_at_any_moment_of_a_daemons_life() {
     power_cuts(60, 0x9e37_79b9_7f4a_7c15);
 }
 
 #[test]
 #[ignore = "many power cuts, for `make soak`"]
-fn m1_g7_the_power_is_cut_in_many_lives() {
+fn m1_g7_power_cuts_in_many_lives() {
     let lives = std::env::var("ABIDE_CUTS")
         .ok()
         .and_then(|n| n.parse().ok());

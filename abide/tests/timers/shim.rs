@@ -1,4 +1,4 @@
-//! What stands between a daemon and the system, so that the system can be what it seldom is.
+//! A library for `LD_PRELOAD` between a daemon and libc, for system states that are otherwise rare.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::harness::Abide;
 
-/// Builds it; `None`: it cannot be had for this machine.
+/// Builds the library; `None`: it cannot be built on this machine.
 pub fn built(abide: &Abide, name: &str, source: &str) -> Option<PathBuf> {
     let (written, shim) = (
         abide.path(&format!("{name}.c")),
@@ -23,8 +23,7 @@ pub fn built(abide: &Abide, name: &str, source: &str) -> Option<PathBuf> {
     done.expect("a compiler").success().then_some(shim)
 }
 
-/// Starts a daemon with this between it and the system; the variable tells it of the file by which it
-/// is spoken with.
+/// Starts a daemon with this library; the variable has the path of the file that controls it.
 pub fn start_on(abide: &Abide, source: &str, variable: &str) -> PathBuf {
     let shim = built(abide, "shim", source).expect("it can be built");
     let mark = abide.path("mark");

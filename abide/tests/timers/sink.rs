@@ -1,5 +1,5 @@
-//! A web server of a few lines: it answers as it is told, one connection after the other, and hands
-//! on what it was asked. Over TLS it shows a certificate of its own making.
+//! A minimal web server: it gives preset answers, one connection after the other, and passes requests to the test.
+//! For TLS it has a self-signed certificate.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// Nothing is asked for later than this; a test that waits in vain fails instead.
+/// Time limit for a request: a test that waits in vain fails.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct Sink {
@@ -18,7 +18,7 @@ pub struct Sink {
     asked: Receiver<Asked>,
 }
 
-/// What it was asked.
+/// A request that it received.
 #[derive(Debug)]
 pub struct Asked {
     pub head: String,
@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-/// A certificate for this machine, and its key.
+/// A certificate for this machine and its key.
 pub struct Identity {
     certified: rcgen::CertifiedKey<rcgen::KeyPair>,
 }
@@ -64,7 +64,7 @@ impl Identity {
 }
 
 impl Sink {
-    /// Gives these answers, the last one for ever: status line, further headers, body.
+    /// Gives these answers, the last one repeatedly: status line, further headers, body.
     pub fn new(answers: &[&str]) -> Self {
         Self::serve(answers, None)
     }
@@ -92,7 +92,7 @@ impl Sink {
                         answered(StreamOwned::new(session, stream), answer)
                     }
                 };
-                // A connection that was broken off asked for nothing.
+                // A connection that was closed early sent no request.
                 if let Some(heard) = heard
                     && tell.send(heard).is_err()
                 {
@@ -103,12 +103,12 @@ impl Sink {
         Sink { address, asked }
     }
 
-    /// What it is asked next.
+    /// Next request.
     pub fn next(&self) -> Asked {
         self.asked.recv_timeout(PATIENCE).expect("it is asked")
     }
 
-    /// Whether it was asked anything that nobody has looked at.
+    /// Returns whether there is a request that the test has not taken.
     pub fn was_asked(&self) -> bool {
         self.asked.try_recv().is_ok()
     }

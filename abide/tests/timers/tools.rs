@@ -27,7 +27,7 @@ fn a_waiting_timer_answers_when_it_completes() {
     assert_eq!(again["status"], "completed", "{again}");
 }
 
-/// What is said of an end; a machine that is very slow says how late it is besides.
+/// Text about an ending; a very slow machine appends how late it is.
 fn but_for_lateness(text: &Value) -> &str {
     let text = text.as_str().expect("a text");
     text.split_once("\nLate by: ")
@@ -53,7 +53,7 @@ fn a_standby_ends_before_the_timer() {
 }
 
 #[test]
-fn a_mission_is_told_by_the_next_result() {
+fn completed_mission_is_reported_by_the_next_result() {
     let abide = Abide::new();
     abide.start();
     let arguments = json!({"total_duration": 600, "mission": "later"});
@@ -74,7 +74,7 @@ fn a_mission_is_told_by_the_next_result() {
 }
 
 #[test]
-fn acts_follow_the_states() {
+fn actions_are_allowed_by_state() {
     let abide = Abide::new();
     abide.start();
     let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r"});
@@ -112,7 +112,7 @@ fn acts_follow_the_states() {
 }
 
 #[test]
-fn whoever_stands_by_hears_what_others_do() {
+fn standby_returns_when_another_caller_changes_the_timer() {
     let abide = Abide::new();
     abide.start();
     for (tool, more, status) in [
@@ -149,7 +149,7 @@ fn whoever_stands_by_hears_what_others_do() {
 }
 
 #[test]
-fn s27_absurd_durations_are_refused_and_long_ones_work() {
+fn s27_invalid_durations_are_refused_and_long_ones_work() {
     let abide = Abide::new();
     abide.start();
     for absurd in [
@@ -187,7 +187,7 @@ fn s27_absurd_durations_are_refused_and_long_ones_work() {
 }
 
 #[test]
-fn a_field_that_is_left_empty_is_not_given() {
+fn empty_field_counts_as_missing() {
     let abide = Abide::new();
     abide.start();
     for (filled, empty) in [("reason", "mission"), ("mission", "reason")] {
@@ -208,7 +208,7 @@ fn a_field_that_is_left_empty_is_not_given() {
 }
 
 #[test]
-fn an_unknown_timer_is_answered_with_those_that_exist() {
+fn error_of_an_unknown_timer_lists_the_timers() {
     let abide = Abide::new();
     abide.start();
     assert!(refused(&abide, "timer", json!({"timer_id": "timer_00000000"})).contains("no timers"));
@@ -226,7 +226,7 @@ fn an_unknown_timer_is_answered_with_those_that_exist() {
             );
         }
     }
-    // One that has ended exists as well: it can be read.
+    // An ended timer exists as well: it can be read.
     call(&abide, "stop_timer", json!({"timer_id": id}));
     let sentence = refused(&abide, "read_timer", json!({"timer_id": "nonsense"}));
     assert_eq!(
@@ -271,7 +271,7 @@ fn s25_a_list_that_leaves_timers_out_says_so() {
 }
 
 #[test]
-fn to_look_at_a_timer_is_to_check_it_alone_or_in_a_list() {
+fn reading_a_timer_updates_last_check_at() {
     let abide = Abide::new();
     abide.start();
     let arguments = json!({"total_duration": 600, "mission": "m"});
@@ -279,7 +279,7 @@ fn to_look_at_a_timer_is_to_check_it_alone_or_in_a_list() {
     let id = id_of(&made);
     let mut last = made["last_check_at"].as_u64().expect("a stamp");
     for arguments in [json!({"timer_id": id}), json!({})] {
-        // Stamps are in milliseconds, and a look takes less.
+        // Timestamps are in milliseconds, and a call may take less.
         last = look_for("a later look", || {
             let looked = call(&abide, "read_timer", arguments.clone());
             let timer = looked["timers"].get(0).unwrap_or(&looked);
@@ -288,7 +288,7 @@ fn to_look_at_a_timer_is_to_check_it_alone_or_in_a_list() {
             (checked > last).then_some(checked)
         });
     }
-    // What is written down says the same, once it has ended too.
+    // The stored row says the same once the timer has ended.
     let stopped = call(&abide, "stop_timer", json!({"timer_id": id}));
     assert_eq!(stopped["last_check_at"], last, "{stopped}");
     let listed = call(&abide, "read_timer", json!({"include_ended": true}));
@@ -296,7 +296,7 @@ fn to_look_at_a_timer_is_to_check_it_alone_or_in_a_list() {
 }
 
 #[test]
-fn why_it_went_on_is_no_reason_to_have_stopped() {
+fn reason_of_resume_is_not_the_stop_reason() {
     let abide = Abide::new();
     abide.start();
     let arguments = json!({"total_duration": 600, "mission": "m"});
@@ -311,7 +311,7 @@ fn why_it_went_on_is_no_reason_to_have_stopped() {
 }
 
 #[test]
-fn nobody_stands_by_for_longer_than_what_remains() {
+fn standby_is_limited_by_the_remaining_time() {
     let abide = Abide::new();
     abide.start();
     let arguments = json!({"total_duration": 0.1, "timeout_duration": 1_000, "reason": "r"});
@@ -322,7 +322,7 @@ fn nobody_stands_by_for_longer_than_what_remains() {
     let result = call(&abide, "timer", arguments);
     assert_eq!(result["status"], "completed", "{result}");
     assert_eq!(result["timeout_duration"], 0.1);
-    // A mission returns at once, whatever its caller would have waited.
+    // A mission returns at once, whatever time its caller would have waited.
     let arguments = json!({"total_duration": 600, "timeout_duration": 60, "mission": "m"});
     let mission = call(&abide, "timer", arguments);
     assert_eq!(mission["status"], "running");

@@ -1,4 +1,4 @@
-//! The commands of conditions run as sessions: kept by a keeper, listed, ended as a whole tree, never twice at once.
+//! Commands of conditions run as sessions: supervised by a keeper, listed, killed as a tree, never two at once.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::harness::{Abide, Handle, comes_to_life, living, look_for, receive};
 use crate::{call, id_of};
 
-/// Sessions that were started by this, ended ones included.
+/// Sessions that this timer started, including ended ones.
 fn tries(abide: &Abide, started_by: &str) -> Vec<Value> {
     let listed = abide.get("/v1/sessions?include_ended=true");
     let listed = listed["sessions"].as_array().expect("a list").clone();
@@ -16,7 +16,7 @@ fn tries(abide: &Abide, started_by: &str) -> Vec<Value> {
     listed.into_iter().filter(own).collect()
 }
 
-/// The one try of a timer that there is.
+/// The only run of the timer's command.
 fn try_of(abide: &Abide, timer: &str) -> Value {
     look_for("a try", || tries(abide, timer).into_iter().next())
 }
@@ -61,7 +61,7 @@ fn condition_command_is_session_of_its_timer_with_limit_log_and_containment() {
         line.contains(&format!("condition of {timer}: echo")),
         "{line}"
     );
-    // What it wrote last is what the last look saw, and its end is no message.
+    // Its last output is the result of the last check, and its end causes no message.
     let stands = call(&abide, "read_timer", json!({"timer_id": timer}));
     let seen = "`echo looked around; exit 7` exited with code 7: looked around";
     assert_eq!(stands["last_look"], seen, "{stands}");
@@ -100,8 +100,8 @@ fn sleep(number: u32) -> String {
     )
 }
 
-/// A command that runs for long, and leaves a process behind that has gone out of every group. Returns it and
-/// both processes' command lines.
+/// A command that runs for long and leaves a process behind that has left every process group. Returns the command
+/// and the command lines of both processes.
 fn family(number: u32) -> (String, [String; 2]) {
     let (own, other) = (sleep(2 * number), sleep(2 * number + 1));
     (format!("(setsid {other} &); exec {own}"), [own, other])

@@ -23,7 +23,7 @@ fn an_idle_agent_is_woken_with_the_message() {
     let id = mission(&abide, "it's \"time\"; $(no)");
     let text = format!("[System] Timer '{id}' has completed.\nMission: it's \"time\"; $(no)");
     assert!(appears(&abide, "woken").starts_with(&format!("default: {text}")));
-    // Without a place for it among the words, it is the input.
+    // Without a placeholder in the arguments, the message is the input.
     assert!(appears(&abide, "input").starts_with(&text));
     assert_eq!(appears(&abide, "none"), "end\n");
     assert!(appears(&abide, "env").contains("ABIDE_AGENT=default\n"));
@@ -73,7 +73,7 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
     mission(&abide, "read in time");
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
-    // Of one that came later the agent is woken, and would have been of the first before that.
+    // A later message wakes the agent; the first one would have done so before.
     mission(&abide, "left unread");
     let woken = appears(&abide, "woken");
     assert!(woken.contains("Mission: left unread"), "{woken}");
@@ -81,7 +81,7 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
 }
 
 #[test]
-fn what_the_budget_holds_back_is_visible() {
+fn message_over_the_budget_is_shown_as_waiting() {
     let config = r#"
         [[wakers]]
         command = ["sh", "-c", "echo woken >> \"$ABIDE_DIR/woken\""]
@@ -105,7 +105,7 @@ fn what_the_budget_holds_back_is_visible() {
     let hour = delivery["next_at"].as_u64().unwrap() - first["woken_at"].as_u64().unwrap();
     assert!((3_500_000..3_700_000).contains(&hour), "{delivery}");
     assert_eq!(appears(&abide, "woken"), "woken\n");
-    // A person who wants it now gets it now; no agent does.
+    // A person can send it now; an agent cannot.
     let id = second["message_id"].as_str().unwrap();
     let command =
         json!({"command": format!("{} messages resend {id}", env!("CARGO_BIN_EXE_abide"))});
@@ -141,7 +141,7 @@ fn a_message_without_a_waker_cannot_be_sent_again() {
 }
 
 #[test]
-fn a_person_at_the_desktop_is_shown_it_or_told_what_is_missing() {
+fn desktop_notification_is_shown_or_the_missing_program_named() {
     let abide = configured("[[wakers]]\ndesktop = true\nafter = 0\n");
     let folder = abide.path("bin");
     fs::create_dir(&folder).expect("a folder");
@@ -159,7 +159,7 @@ fn a_person_at_the_desktop_is_shown_it_or_told_what_is_missing() {
             .to_owned();
         assert!(fault.contains("libnotify-bin"), "{fault}");
     }
-    // All at once, and behind what a second try for the first one may have shown meanwhile.
+    // All at once, after the output of a possible second attempt for the first one.
     let script = "#!/bin/sh\nfor word; do echo \"<$word>\"; done > \"$ABIDE_DIR/draft$$\"\n\
         cat \"$ABIDE_DIR/draft$$\" >> \"$ABIDE_DIR/shown\"\n";
     program(&notify, script);
@@ -169,10 +169,10 @@ fn a_person_at_the_desktop_is_shown_it_or_told_what_is_missing() {
         text.is_some_and(|text| text.contains("a < b"))
     });
     let message = message["message_id"].as_str().expect("an id");
-    // The waker may rest after a failure; somebody who wants it now gets it now.
+    // The waker may be in its backoff after a failure; a manual send does not wait for it.
     let out = abide.run(&["messages", "resend", message]);
     assert!(out.status.success(), "{out:?}");
-    // There is no markup in it.
+    // The text has no markup.
     let shown = abide.path("shown");
     abide.waits_until(&json!({"file": shown, "matches": "^Mission: a &lt; b$"}));
     let shown = fs::read_to_string(shown).expect("a file");
@@ -180,7 +180,7 @@ fn a_person_at_the_desktop_is_shown_it_or_told_what_is_missing() {
 }
 
 #[test]
-fn a_message_waits_for_its_waker_behind_any_number_of_others() {
+fn message_waits_behind_any_number_of_others() {
     let abide = configured("");
     abide.start();
     let old = [
@@ -211,7 +211,7 @@ fn a_message_waits_for_its_waker_behind_any_number_of_others() {
         command = ["sh", "-c", "echo \"$1\" > \"$ABIDE_DIR/woken\"", "wake", "{text}"]
         after = 0
     "#;
-    fs::write(abide.path("config.toml"), config).expect("a file");
+    abide.configure(config);
     abide.kill_daemon();
     abide.start();
     assert!(appears(&abide, "woken").contains("Mission: m"));

@@ -19,7 +19,7 @@ fn hooked(address: &str, more: &str) -> Abide {
     configured(&config)
 }
 
-/// What a receiver does: checks the signature, then reads.
+/// A receiver: verifies the signature, then reads the body.
 fn checked(asked: &Asked) -> Value {
     let (id, time) = (
         asked.header("webhook-id"),
@@ -34,7 +34,7 @@ fn checked(asked: &Asked) -> Value {
 }
 
 #[test]
-fn a_web_server_is_sent_what_it_can_check_over_tls() {
+fn webhook_is_signed_and_sent_over_tls() {
     let identity = Identity::new();
     let sink = Sink::over_tls(&["204 Taken"], &identity);
     let folder = tempfile::tempdir().expect("a folder");
@@ -64,8 +64,8 @@ fn a_web_server_is_sent_what_it_can_check_over_tls() {
 }
 
 #[test]
-fn a_failure_is_visible_and_what_is_sent_again_has_the_same_id() {
-    // It asks for a minute, so that nothing is sent before somebody sends it.
+fn failed_webhook_is_shown_and_sent_again_with_the_same_id() {
+    // The server asks for a delay of a minute, so that nothing is sent before the manual send.
     let down = "503 Down\nretry-after: 60";
     let sink = Sink::new(&[down, "302 Elsewhere\nlocation: /", "200 OK"]);
     let abide = hooked(&format!("http://{}/", sink.address), "");
@@ -96,7 +96,7 @@ fn a_failure_is_visible_and_what_is_sent_again_has_the_same_id() {
         .unwrap()
         .to_owned();
     assert!(fault.contains("redirects are not followed"), "{fault}");
-    // A restart does not forget it, and makes the try that comes next.
+    // A restart keeps the delivery and makes the next attempt.
     abide.kill_daemon();
     abide.start();
     let third = sink.next();
@@ -108,7 +108,7 @@ fn a_failure_is_visible_and_what_is_sent_again_has_the_same_id() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_sent_nothing_more() {
+fn status_410_disables_the_webhook() {
     let sink = Sink::new(&["410 Gone", "200 OK"]);
     let abide = hooked(&format!("http://{}/", sink.address), "");
     abide.start();
@@ -127,11 +127,11 @@ fn a_server_that_is_gone_is_sent_nothing_more() {
     assert_eq!(skipped["timer_id"], second, "{skipped}");
     assert_eq!(skipped["deliveries"][0]["state"], "given_up", "{skipped}");
     assert_eq!(skipped["deliveries"][0]["fault"], fault, "{skipped}");
-    // Both would have been sent by the time that this one has completed and was told.
+    // Both would have been sent by the time this one has completed and was delivered.
     let passed = json!({"total_duration": 0.5, "reason": "the second is due"});
     id_of(&call(&abide, "timer", passed));
     assert!(!sink.was_asked());
-    // Whoever sends by hand means it.
+    // A manual send is always made.
     let id = message["message_id"].as_str().unwrap();
     assert!(abide.run(&["messages", "resend", id]).status.success());
     assert_eq!(sink.next().header("webhook-id"), id);
@@ -145,7 +145,7 @@ fn a_server_that_is_gone_is_sent_nothing_more() {
 }
 
 #[test]
-fn a_server_that_wants_time_gets_it_over_a_restart() {
+fn retry_after_survives_a_restart() {
     let sink = Sink::new(&["429 Slowly\nretry-after: 7200", "200 OK"]);
     let abide = hooked(&format!("http://{}/", sink.address), "");
     abide.start();

@@ -1,10 +1,12 @@
 //! Shapes that only commands print with `--json`, for `abide schema`.
 
 use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Daemon, Message, Question, QuestionDetails, QuestionLine, Session, SessionEnd, TimerDetails,
+    AuditLine, AuditVerified, Daemon, Message, PolicyTested, Question, QuestionDetails,
+    QuestionLine, Session, SessionEnd, TimerDetails,
 };
 
 /// `run`
@@ -142,6 +144,8 @@ pub struct Top {
 pub struct Setup {
     pub client: String,
     pub agent: String,
+    /// True if there is a sign of the client on this machine.
+    pub installed: bool,
     pub written: bool,
     /// Path, change, diff and backup of each file.
     pub files: Vec<Value>,
@@ -156,6 +160,46 @@ pub struct Doctor {
     pub findings: Vec<Finding>,
 }
 
+/// `doctor`, or with `--hostile` its attacks.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+pub enum DoctorOutput {
+    Doctor(Doctor),
+    Hostile(Hostile),
+}
+
+/// `doctor --hostile`
+#[derive(Serialize, JsonSchema)]
+pub struct Hostile {
+    /// `read-only` or `workspace-write`.
+    pub mode: String,
+    /// `off`, `allowlist` or `on`.
+    pub network: String,
+    /// Mechanism that enforced the sandbox.
+    pub sandboxed_by: String,
+    /// Promises that this mechanism does not keep.
+    pub sandbox_gaps: Vec<String>,
+    /// True if every attack was held off and everything that must work did.
+    pub held: bool,
+    /// Attacks, in the order in which they were made.
+    pub attacks: Vec<HostileAttack>,
+}
+
+/// One attack of `doctor --hostile`.
+#[derive(Serialize, JsonSchema)]
+pub struct HostileAttack {
+    /// Number of the attack.
+    pub number: u16,
+    /// The attempt in words.
+    pub attack: String,
+    /// `refused`, `unchanged` or `works`.
+    pub expected: String,
+    /// `ok`, `gap` (this mechanism does not keep it), `skipped` or `failed`.
+    pub result: String,
+    /// Details.
+    pub says: String,
+}
+
 /// A finding of `doctor`.
 #[derive(JsonSchema)]
 pub struct Finding {
@@ -165,6 +209,29 @@ pub struct Finding {
     pub says: String,
     /// Next step.
     pub next: Option<String>,
+}
+
+/// `sandbox layers`
+#[derive(Serialize, JsonSchema)]
+pub struct Layers {
+    /// Layers of each agent.
+    pub layers: Vec<AgentLayers>,
+    /// Agent whose layers were removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removed: Option<String>,
+}
+
+/// Layers of one agent.
+#[derive(Serialize, JsonSchema)]
+pub struct AgentLayers {
+    pub agent: String,
+    /// Folder on disk.
+    pub path: String,
+    pub bytes: u64,
+    /// Time at which a command last used them, in Unix milliseconds.
+    pub used_at: u64,
+    /// Sessions that use them.
+    pub sessions: Vec<String>,
 }
 
 /// `stop`
@@ -180,66 +247,8 @@ pub struct Version {
     pub version: String,
 }
 
-/// `policy list`
-#[derive(JsonSchema)]
-pub struct PolicyList {
-    /// Decision about commands that no rule names.
-    pub otherwise: String,
-    /// Decision about text that cannot be parsed.
-    pub unparsed: String,
-    pub rules: Vec<PolicyRule>,
-    /// File of the rules that the answer `always` has written.
-    pub always_file: String,
-}
-
-/// One rule.
-#[derive(JsonSchema)]
-pub struct PolicyRule {
-    pub name: String,
-    /// `built-in`, `configuration`, `always` or `this agent`.
-    pub source: String,
-    pub run: Vec<String>,
-    pub with: Vec<String>,
-    /// `allow`, `ask` or `deny`.
-    pub r#do: String,
-    pub why: String,
-    pub instead: Option<String>,
-    pub agent: Option<String>,
-    pub folder: Option<String>,
-}
-
-/// `policy test`
-#[derive(JsonSchema)]
-pub struct PolicyTested {
-    pub command: String,
-    /// `allow`, `ask` or `deny`.
-    pub decision: String,
-    /// Rule that decides.
-    pub rule: Option<String>,
-    pub why: Option<String>,
-    /// Commands in the command line.
-    pub parts: Vec<PolicyPart>,
-    /// Answers that a person could give.
-    pub answers: Vec<String>,
-}
-
-/// One command of a command line.
-#[derive(JsonSchema)]
-pub struct PolicyPart {
-    pub command: String,
-    pub decision: String,
-    pub rule: Option<String>,
-}
-
-/// `policy remove`
-#[derive(JsonSchema)]
-pub struct PolicyRemoved {
-    /// Name of the rule.
-    pub removed: String,
-}
-
 /// `policy replay`
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct PolicyReplay {
     /// Number of recorded sessions.
     pub sessions: usize,
@@ -251,7 +260,7 @@ pub struct PolicyReplay {
 }
 
 /// Decision about a recorded session.
-#[derive(JsonSchema)]
+#[derive(Serialize, JsonSchema)]
 pub struct PolicyReplayed {
     #[serde(flatten)]
     pub tested: PolicyTested,
@@ -259,35 +268,10 @@ pub struct PolicyReplayed {
     pub agent: String,
 }
 
-/// `audit`, one line for each decision.
+/// `audit`: a line for each decision, or with `--verify` one object.
 #[derive(JsonSchema)]
-pub struct AuditLine {
-    /// Time, in Unix milliseconds.
-    pub at: u64,
-    /// `allow`, `ask`, `deny`, `broken`, `answered` or `expired`.
-    pub event: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub folder: Option<String>,
-    /// Command line, with secrets masked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub command: Option<String>,
-    /// Commands in it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub commands: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub question_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer: Option<String>,
-    /// `person` or `client`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    /// Rules that the answer added.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub added: Option<Vec<String>>,
+#[serde(untagged)]
+pub enum Audit {
+    Line(Box<AuditLine>),
+    Verified(AuditVerified),
 }

@@ -14,9 +14,11 @@ pub mod cli;
 mod command;
 mod event;
 mod held;
+mod known_id;
 mod log;
 mod message;
 mod number;
+mod policy;
 mod problem;
 mod question;
 mod request;
@@ -24,6 +26,7 @@ mod result;
 pub mod schema;
 mod search;
 mod session;
+mod session_stats;
 mod status;
 mod terminal;
 mod timer;
@@ -32,14 +35,20 @@ mod tool;
 pub use command::{ExecuteCommandResult, ShellResult, ShellStatus};
 pub use event::{Hello, SessionPulse};
 pub use held::{AnswerOffer, NotStartedResult, NotStartedStatus, QuestionCommand, StartsCommand};
+pub use known_id::{KnownId, KnownIds};
 pub use log::{LogLine, LogLines, LogMatches, LogRange, LogStream, LogStyle};
 pub use message::{DeliveredMessage, Delivery, Message, MessagePage, ReadMessagesResult};
 pub use number::{Id, Seconds};
+pub use policy::{
+    AuditLine, AuditPage, AuditVerified, PolicyDecision, PolicyPart, PolicyRemoved, PolicyRule,
+    PolicyRules, PolicyTest, PolicyTested, RefusalPage, RuleSource, SandboxRefusal,
+    SandboxRefusals,
+};
 pub use problem::{ErrorCode, Problem};
 pub use question::{
     Answered, Question, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
 };
-pub use request::{NewSession, NewTimer, QuestionAnswer, SignalRequest, TimerAction};
+pub use request::{NewSession, NewTimer, QuestionAnswer, Rename, SignalRequest, TimerAction};
 pub use result::{ToolOutput, ToolResult};
 pub use search::{Match, MatchPage};
 pub use session::{
@@ -47,9 +56,10 @@ pub use session::{
     RunEnded, SandboxedBy, Session, SessionEnd, SessionPage, SessionState, SessionStatus,
     SessionSummary,
 };
+pub use session_stats::{AgentSessions, SessionDay, SessionOutcomes, SessionStats};
 pub use status::{
-    Containments, Daemon, Database, Health, HttpListener, Link, Places, QuestionCounts,
-    SessionCounts, Status, Stopping, TimerCounts,
+    Configuration, Containments, Daemon, Database, Health, HttpListener, Link, Places,
+    QuestionCounts, SessionCounts, Status, Stopping, TimerCounts,
 };
 pub use terminal::{
     ActionResult, FoundLine, ScreenPaint, SessionList, TerminalEvent, TerminalSessionResult,

@@ -15,12 +15,15 @@ pub struct Question {
     pub session_id: Id<SessionId>,
     /// The question.
     pub question: String,
-    /// `idle`: the session is idle, wait longer? `command`: the command was not started, may it run?
+    /// `idle`: the session is idle, wait longer? `command`: the command was not started, may it run? `connection`: a
+    /// connection of its sandbox waits, may it go on?
     pub about: &'static str,
     /// Command of the session.
     pub command: String,
     /// Agent that owns the session.
     pub agent: String,
+    /// Working directory of the command.
+    pub cwd: String,
     /// Seconds without output after which the question was asked.
     pub idle: f64,
     /// Seconds that the command had run then.
@@ -37,7 +40,7 @@ pub struct Question {
     pub asked_at: u64,
     /// The whole question for people.
     pub text: String,
-    /// Details of a question about a command that was not started.
+    /// Details of a question about a command that was not started, or about a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<QuestionCommand>,
 }
@@ -103,8 +106,8 @@ pub enum QuestionLine {
 pub struct Answered {
     /// Id of the question.
     pub question_id: Id<QuestionId>,
-    /// `idle` or `command`.
+    /// `idle`, `command` or `connection`.
     pub about: &'static str,
-    /// `yes` or `no`; about a command `once`, `this agent`, `always here`, `always` or `no`.
+    /// `yes` or `no`; about a command or a connection `once`, `this agent`, `always here`, `always` or `no`.
     pub answer: &'static str,
 }

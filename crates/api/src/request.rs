@@ -47,6 +47,8 @@ pub struct NewSession {
     pub command: String,
     /// Working directory. Default: the home directory.
     pub cwd: Option<String>,
+    /// Name of the session: one word. The newest session with a name is meant by it.
+    pub name: Option<String>,
     /// Agent that owns the session; only a person names another.
     pub agent: Option<String>,
     /// Variables to set, in addition to the inherited ones.
@@ -61,6 +63,14 @@ pub struct NewSession {
     pub inactivity_timeout: Option<f64>,
     /// A request repeated with the same key starts nothing.
     pub idempotency_key: Option<String>,
+}
+
+/// Another name of a session.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rename {
+    /// Name, one word; `null` or empty: none.
+    pub name: Option<String>,
 }
 
 /// A signal.

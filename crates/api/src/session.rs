@@ -31,6 +31,9 @@ pub struct SessionSummary {
     pub sandboxed_by: Option<SandboxedBy>,
     /// Promises of the sandbox that this mechanism does not keep.
     pub sandbox_gaps: Vec<&'static str>,
+    /// Ports on which the sandboxed command listens and that are reachable on 127.0.0.1.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<u16>,
     /// Timer whose condition runs this command, or `wait` for a command of `abide wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_by: Option<String>,
@@ -182,6 +185,9 @@ pub struct Session {
     pub status: SessionStatus,
     /// Command as given.
     pub command: String,
+    /// Name that a person or agent gave the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Agent that owns the session.
     pub agent: String,
     /// Start, in Unix milliseconds.

@@ -16,6 +16,8 @@ pub struct Status {
     pub timers: TimerCounts,
     /// Containment of process trees.
     pub containment: Containments,
+    /// Configuration in force.
+    pub configuration: Configuration,
     /// Database of timers, questions and messages.
     pub database: Database,
     /// HTTP over TCP; `null` if it is switched off.
@@ -68,6 +70,17 @@ pub struct Containments {
     pub wanted: &'static str,
     /// Mechanism of the newest session.
     pub last_used: Option<crate::Containment>,
+}
+
+/// Configuration in force.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Configuration {
+    /// Time at which it was read, in Unix milliseconds.
+    pub read_at: u64,
+    /// Reason why the file cannot be used as it is now; the former configuration stays in force. `null` if it can.
+    pub trouble: Option<String>,
+    /// Settings of the file that take effect when the daemon is started again.
+    pub at_next_start: Vec<&'static str>,
 }
 
 /// The database.

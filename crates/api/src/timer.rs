@@ -48,7 +48,7 @@ pub struct Timer {
     /// Cause of the completion. impossible: the condition can no longer hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_by: Option<CompletedBy>,
-    /// Last look of the condition, or the reason why it can no longer hold.
+    /// Last observation of an ended timer, or the reason why its condition can no longer hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
     /// Reason given with stop, cancel or pause.
@@ -57,7 +57,7 @@ pub struct Timer {
     /// Seconds between when it was due and when it completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late: Option<Seconds>,
-    /// Last look of the condition of a timer that has not ended.
+    /// Last observation of the condition of a timer that has not ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_look: Option<String>,
     /// Changes by calls and by the end of a pause, oldest first. Only where one timer is read.

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use abide_api::{
-    Hello, LogLines, LogMatches, MatchPage, Message, QuestionDetails, Session, SessionPulse,
-    TimerDetails, TimerStats,
+    AuditPage, AuditVerified, Hello, LogLines, LogMatches, MatchPage, Message, PolicyRules,
+    PolicyTested, QuestionDetails, RefusalPage, Session, SessionPulse, SessionStats, TimerDetails,
+    TimerStats,
 };
 use serde_json::{Map, Value};
 
@@ -33,6 +34,7 @@ fn generated() -> String {
     let mut generator = abide_api::schema::answers().into_generator();
     generator.subschema_for::<Session>();
     generator.subschema_for::<SessionPulse>();
+    generator.subschema_for::<SessionStats>();
     generator.subschema_for::<TimerDetails>();
     generator.subschema_for::<TimerStats>();
     generator.subschema_for::<QuestionDetails>();
@@ -41,6 +43,11 @@ fn generated() -> String {
     generator.subschema_for::<LogLines>();
     generator.subschema_for::<LogMatches>();
     generator.subschema_for::<Hello>();
+    generator.subschema_for::<PolicyRules>();
+    generator.subschema_for::<PolicyTested>();
+    generator.subschema_for::<AuditPage>();
+    generator.subschema_for::<AuditVerified>();
+    generator.subschema_for::<RefusalPage>();
     let mut text = HEAD.to_owned();
     for (name, schema) in generator.take_definitions(true) {
         let about = schema["description"].as_str().unwrap_or_default();

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::connection::ConnectionAnswer;
 use crate::held::HeldCommand;
 use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
 use crate::question::Closing;
@@ -86,6 +87,15 @@ pub enum Effect {
         /// Number of bytes that are known.
         beyond: u64,
     },
+    /// Answer connections of a sandbox that wait.
+    AnswerConnection {
+        /// The session.
+        session: SessionId,
+        /// Number of the question at the network gate.
+        number: u64,
+        /// Answer.
+        answer: ConnectionAnswer,
+    },
     /// A question was opened: show it to people.
     Ask {
         /// The question.
@@ -111,6 +121,9 @@ pub enum Effect {
         call: CallId,
         /// Answer.
         outcome: Outcome,
+        /// The answer reports the ending of a session to its owner: if it cannot be handed over, the core is told
+        /// with [`Event::AnswerLost`](crate::Event::AnswerLost).
+        tells_owner: bool,
     },
     /// Check whether the condition of a timer holds, at once and then on events or with back-off. Answer with
     /// [`Event::ConditionHeld`](crate::Event::ConditionHeld), or with
@@ -165,6 +178,7 @@ impl Effect {
             | Effect::StoreLimits { .. }
             | Effect::QueryOutput { .. }
             | Effect::WatchOutput { .. }
+            | Effect::AnswerConnection { .. }
             | Effect::Publish { .. } => false,
             // The answer of a person waits for the attempt to record it, and is carried out even if that fails.
             Effect::Kill { end, .. } => matches!(end, End::IdleDeclined),
@@ -184,7 +198,7 @@ impl Effect {
                 outcome: Outcome::NotStarted(..),
                 ..
             } => true,
-            Effect::Reply { call, outcome } => {
+            Effect::Reply { call, outcome, .. } => {
                 // No messages were taken, so nothing was decided.
                 let nothing = matches!(outcome, Outcome::Messages(told, 0) if told.is_empty());
                 !nothing && !about_session(*call)
@@ -212,6 +226,7 @@ impl Effect {
             | Effect::StoreLimits { .. }
             | Effect::QueryOutput { .. }
             | Effect::WatchOutput { .. }
+            | Effect::AnswerConnection { .. }
             | Effect::Probe { .. }
             | Effect::PauseProbe { .. }
             | Effect::StopProbe { .. } => 1,

@@ -4,6 +4,7 @@
 //! engines that get the same events are in the same state.
 
 mod calls;
+mod connections;
 mod generations;
 mod held;
 mod idle;
@@ -31,7 +32,7 @@ use crate::session::{Phase, Session};
 use crate::time::{Mono, Now, Steady};
 use crate::timer::{CompletedBy, StandbyCalls, Timers};
 use crate::undo_log::UndoLog;
-use crate::wait::Wait;
+use crate::wait::{Outcome, Wait};
 use generations::{UncommittedCall, UncommittedEvent};
 use held::{HeldWait, Refused};
 use session_state::SessionState;
@@ -96,6 +97,15 @@ struct Step<'a> {
 impl Step<'_> {
     fn push(&mut self, effect: Effect) {
         self.effects.push(effect);
+    }
+
+    /// Answers a call. An answer that reports an ending goes through [`Engine::reply_to_wait`].
+    fn reply(&mut self, call: CallId, outcome: Outcome) {
+        self.push(Effect::Reply {
+            call,
+            outcome,
+            tells_owner: false,
+        });
     }
 }
 
@@ -183,6 +193,14 @@ impl Engine {
                 ending,
                 empty,
             } => self.exited(step, session, ending, empty),
+            Event::ConnectionHeld {
+                session,
+                connection,
+            } => self.connection_held(step, session, connection),
+            Event::ConnectionReleased { session, number } => {
+                self.connection_released(step, session, number);
+            }
+            Event::PortsChanged { session } => self.ports_changed(step, session),
             Event::Emptied { session } => self.emptied(step, session),
             Event::Undying { session } => self.undying(step, session),
             Event::SessionFound {

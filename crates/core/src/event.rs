@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::connection::HeldConnection;
 use crate::held::HeldCommand;
 use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
 use crate::question::Question;
@@ -32,8 +33,9 @@ pub enum Event {
         /// The call.
         call: CallId,
     },
-    /// The answer that reported the end of a session could not be handed over, because its caller had left in
-    /// the same moment.
+    /// An answer that was to tell the owner of a session of its ending (`tells_owner` in
+    /// [`Effect::Reply`](crate::Effect::Reply)) could not be handed over, because its caller had left in the same
+    /// moment.
     AnswerLost {
         /// The session.
         session: SessionId,
@@ -85,6 +87,25 @@ pub enum Event {
         ending: Ending,
         /// The tree is empty.
         empty: bool,
+    },
+    /// Connections of a session's sandbox wait for a person.
+    ConnectionHeld {
+        /// The session.
+        session: SessionId,
+        /// The connections.
+        connection: Arc<HeldConnection>,
+    },
+    /// Nothing waits any more for an answer about connections.
+    ConnectionReleased {
+        /// The session.
+        session: SessionId,
+        /// Number of the question at the network gate. `None`: the gate has ended.
+        number: Option<u64>,
+    },
+    /// Ports that the network gate of a session publishes have changed.
+    PortsChanged {
+        /// The session.
+        session: SessionId,
     },
     /// The last process of the tree is gone. Never comes before [`Exited`](Event::Exited) of the
     /// leader.

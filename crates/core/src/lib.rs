@@ -9,10 +9,12 @@
 
 extern crate alloc;
 
+pub mod connection;
 mod conversation;
 pub mod effect;
 pub mod engine;
 pub mod event;
+pub mod fleet;
 pub mod held;
 pub mod id;
 pub mod limit;
@@ -22,6 +24,7 @@ pub mod question;
 pub mod record;
 pub mod request;
 pub mod session;
+pub mod session_name;
 pub mod terminal_wait;
 pub mod time;
 pub mod timer;
@@ -30,6 +33,7 @@ pub mod view;
 pub mod wait;
 pub mod wake;
 
+pub use connection::{ConnectionAnswer, HeldConnection};
 pub use effect::{Effect, Update};
 pub use engine::Engine;
 pub use event::Event;
@@ -40,6 +44,7 @@ pub use question::{Answer, Closing, Question, Subject};
 pub use record::Record;
 pub use request::{Refusal, Request, Run, Try};
 pub use session::{Containment, End, Ending, Exit, Gap, Sandboxed, SandboxedBy, Session};
+pub use session_name::SessionName;
 pub use time::{Millis, Mono, Now, Wall};
 pub use timer::Timer;
 pub use wait::{Asking, Outcome, WhyRunning};

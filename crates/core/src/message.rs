@@ -13,7 +13,7 @@ use crate::id::{
     Agent, CallId, Conversation, IdPermutation, MessageId, QuestionId, SessionId, TimerId,
 };
 use crate::time::{Steady, Wall};
-use crate::undo_log::UndoLog;
+use crate::undo_log::{Reverted, UndoLog};
 
 /// Subject of a message. The text is made from it when the message is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -477,10 +477,10 @@ impl Outbox {
         self.undo.commit_succeeded();
     }
 
-    /// Reverts all changes that are not durable. Returns the calls that wait again.
-    pub fn commit_failed(&mut self) -> Vec<CallId> {
+    /// Reverts the changes of these generations. Returns the calls that wait again.
+    pub fn commit_failed(&mut self, which: Reverted) -> Vec<CallId> {
         let mut back = Vec::new();
-        while let Some(step) = self.undo.pop() {
+        while let Some(step) = self.undo.pop(which) {
             match step {
                 Undo::Entry(agent, number, before) => self.restore(&agent, number, before),
                 Undo::Flight(call, before) => {

@@ -3,9 +3,11 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
+use crate::connection::HeldConnection;
 use crate::held::HeldCommand;
 use crate::id::{Agent, QuestionId, SessionId};
 use crate::limit;
+use crate::policy::Choice;
 use crate::time::{Millis, Wall};
 
 /// Open question. It is recorded before a person is asked.
@@ -34,13 +36,22 @@ pub enum Subject {
         /// The command.
         held: Arc<HeldCommand>,
     },
+    /// Connections of a sandbox wait: may they go on?
+    Connection {
+        /// The session.
+        session: SessionId,
+        /// The connections.
+        connection: Arc<HeldConnection>,
+    },
 }
 
 impl Question {
     /// Session that the question is about. That of a command that was not started does not exist yet.
     pub const fn session(&self) -> SessionId {
         match self.subject {
-            Subject::Idle { session, .. } | Subject::Command { session, .. } => session,
+            Subject::Idle { session, .. }
+            | Subject::Command { session, .. }
+            | Subject::Connection { session, .. } => session,
         }
     }
 
@@ -48,15 +59,32 @@ impl Question {
     pub const fn idle(&self) -> Option<Millis> {
         match self.subject {
             Subject::Idle { idle, .. } => Some(idle),
-            Subject::Command { .. } => None,
+            Subject::Command { .. } | Subject::Connection { .. } => None,
         }
     }
 
     /// Command that was not started yet.
     pub const fn held(&self) -> Option<&Arc<HeldCommand>> {
         match &self.subject {
-            Subject::Idle { .. } => None,
+            Subject::Idle { .. } | Subject::Connection { .. } => None,
             Subject::Command { held, .. } => Some(held),
+        }
+    }
+
+    /// Connections that wait.
+    pub const fn connection(&self) -> Option<&Arc<HeldConnection>> {
+        match &self.subject {
+            Subject::Idle { .. } | Subject::Command { .. } => None,
+            Subject::Connection { connection, .. } => Some(connection),
+        }
+    }
+
+    /// Answers that can be given, each with what it adds. Empty for an idle session: yes or no.
+    pub fn offers(&self) -> &[(Choice, Arc<str>)] {
+        match &self.subject {
+            Subject::Idle { .. } => &[],
+            Subject::Command { held, .. } => &held.approval.offers,
+            Subject::Connection { connection, .. } => &connection.offers,
         }
     }
 }
@@ -64,9 +92,9 @@ impl Question {
 /// Answer of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Continue to wait, or start the command.
+    /// Continue to wait, start the command, or let the connections go on.
     Yes,
-    /// Give up: the tree is killed, or the command is not started.
+    /// Give up: the tree is killed, the command is not started, or the connections are refused.
     No,
 }
 

@@ -150,6 +150,8 @@ pub enum Refusal {
     Timer(timer::Refusal),
     /// The request could not be recorded, so nothing has changed.
     NotRecorded,
+    /// The database is away, as the sentence says, so nothing has changed.
+    DatabaseAway(String),
     /// Too many of something; the sentence names it and the limit.
     TooMany(String),
 }

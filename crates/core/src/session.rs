@@ -234,6 +234,8 @@ pub enum Gap {
     Metadata,
     /// Processes outside are visible.
     Processes,
+    /// Not all repositories inside the workspace were found.
+    NestedRepositories,
 }
 
 impl End {
@@ -309,12 +311,13 @@ impl SandboxedBy {
 
 impl Gap {
     /// All gaps.
-    pub const ALL: [Gap; 5] = [
+    pub const ALL: [Gap; 6] = [
         Gap::Layers,
         Gap::AbstractSockets,
         Gap::Protected,
         Gap::Metadata,
         Gap::Processes,
+        Gap::NestedRepositories,
     ];
 
     /// Sentence for results.
@@ -325,6 +328,9 @@ impl Gap {
             Gap::Protected => "protected paths of the workspace can be written",
             Gap::Metadata => "names of hidden files can be seen, and file modes and times changed",
             Gap::Processes => "processes outside the sandbox can be seen",
+            Gap::NestedRepositories => {
+                "the workspace has too many folders to find all repositories in it; hooks of some can be written"
+            }
         }
     }
 

@@ -6,6 +6,15 @@
 
 use alloc::vec::Vec;
 
+/// Generations to revert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reverted {
+    /// Both, because the commit in flight failed.
+    Both,
+    /// The one that gathers, because it is not known how the commit in flight ends.
+    Gathering,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UndoLog<T> {
     /// Steps that revert the changes, oldest first.
@@ -40,17 +49,22 @@ impl<T> UndoLog<T> {
         in_flight > 0
     }
 
-    /// Removes and returns the newest step of both generations.
-    pub fn pop(&mut self) -> Option<T> {
+    /// Removes and returns the newest step of these generations.
+    pub fn pop(&mut self, which: Reverted) -> Option<T> {
+        if which == Reverted::Gathering && self.steps.len() <= self.in_flight {
+            return None;
+        }
         let step = self.steps.pop();
         self.in_flight = self.in_flight.min(self.steps.len());
         step
     }
 
-    /// Takes the steps of both generations, oldest first.
-    pub fn take(&mut self) -> Vec<T> {
-        self.in_flight = 0;
-        core::mem::take(&mut self.steps)
+    /// Takes the steps of these generations, oldest first.
+    pub fn take(&mut self, which: Reverted) -> Vec<T> {
+        if which == Reverted::Both {
+            self.in_flight = 0;
+        }
+        self.steps.split_off(self.in_flight)
     }
 
     /// Steps of both generations, oldest first.

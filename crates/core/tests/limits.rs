@@ -1,4 +1,4 @@
-//! Every limit holds, and whoever meets one is refused before anything changes.
+//! Every limit is enforced: a call beyond a limit is refused before anything changes.
 
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
@@ -47,7 +47,7 @@ fn step(engine: &mut Engine, event: Event) -> Vec<Effect> {
     effects
 }
 
-/// The call is refused for there being too many, and the engine is as before.
+/// Asserts that the call is refused with "too many" and that the engine is unchanged.
 fn refuses(engine: &Engine, event: Event) {
     let mut after = engine.clone();
     let effects = step(&mut after, event);
@@ -62,7 +62,7 @@ fn refuses(engine: &Engine, event: Event) {
 }
 
 #[test]
-fn as_many_sessions_run_as_may() {
+fn running_sessions_are_limited() {
     let mut engine = Engine::new(1);
     let limit = limit::RUNNING_SESSIONS as u64;
     for call in 0..limit {
@@ -83,7 +83,7 @@ fn as_many_sessions_run_as_may() {
 }
 
 #[test]
-fn as_many_calls_wait_as_may() {
+fn waiting_calls_are_limited() {
     let mut engine = Engine::new(1);
     let session = SessionId::from_bits(0);
     let join = |call| {
@@ -129,7 +129,7 @@ fn as_many_calls_wait_as_may() {
 }
 
 #[test]
-fn as_many_sessions_are_kept_as_may() {
+fn stored_sessions_are_limited() {
     let mut engine = Engine::new(1);
     for n in 0..limit::SESSIONS as u64 {
         let state = Session {

@@ -1,12 +1,11 @@
-//! Transcripts: what happens, line by line, and what the engine wants done about it.
+//! Transcripts: events, one per line, and the resulting effects of the engine.
 //!
-//! A scenario starts with `# title` and runs until the next one, in a engine of its own. A line that
-//! is not indented happens; the indented lines below it are what follows: `>` an effect, `=` an
-//! answer to `show` or `alarm`. `UPDATE=1 cargo test -p abide-core --test scenarios` writes them
-//! again; read the difference before you keep it.
+//! A scenario starts with `# title` and runs until the next one, in its own engine. A line without indent is an
+//! event; the indented lines below it are its results: `>` an effect, `=` an answer to `show` or `alarm`. `UPDATE=1
+//! cargo test -p abide-core --test scenarios` rewrites them; review the diff before you commit it.
 //!
-//! The call `3` brings `s3` as the id its session may take. Questions are `q1`, `q2` … in the order
-//! in which they appear. `+61s` lets time pass, with a tick at each alarm on the way and at the end.
+//! The call `3` has `s3` as the id of its session. Questions are `q1`, `q2` … in the order in which they appear.
+//! `+61s` lets time pass, with a tick at each alarm on the way and at the end.
 
 mod transcript;
 
@@ -14,7 +13,7 @@ use std::fs;
 use std::path::PathBuf;
 
 #[test]
-fn scenarios_go_as_written() {
+fn scenarios_match_their_transcripts() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
     let update = std::env::var_os("UPDATE").is_some();
     let mut files: Vec<_> = fs::read_dir(folder)

@@ -1,7 +1,7 @@
-//! The engine in a simulated world that stalls, repeats itself, sleeps, fails to commit and crashes.
+//! The engine in a simulation with delays, duplicates, sleep, failed commits and crashes.
 //!
-//! `ABIDE_SEEDS=100000 cargo test -p abide-core --test sim` plays more worlds,
-//! `ABIDE_SEED=17 cargo test -p abide-core --test sim -- --nocapture` plays one and tells its story.
+//! `ABIDE_SEEDS=100000 cargo test -p abide-core --test sim` runs more simulations, `ABIDE_SEED=17 cargo test -p
+//! abide-core --test sim -- --nocapture` runs one and prints its trace.
 
 #[path = "sim/mod.rs"]
 mod sim;
@@ -9,7 +9,7 @@ mod sim;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// How many worlds are played when nobody says.
+/// Default number of simulations.
 const SEEDS: u64 = 3_000;
 
 fn number(name: &str) -> Option<u64> {
@@ -21,7 +21,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn every_promise_holds_in_every_world() {
+fn invariants_hold_in_every_simulation() {
     if let Some(seed) = number("ABIDE_SEED") {
         sim::play(seed, sim::Telling::Aloud);
         return;
@@ -49,7 +49,7 @@ fn every_promise_holds_in_every_world() {
     }
 }
 
-/// Plays every `workers`-th world; the first that breaks a promise is played again with its story.
+/// Runs every `workers`-th simulation; the first one that violates an invariant is run again with its trace.
 fn play_share(hand: u64, workers: u64, seeds: u64) -> Result<sim::Tally, u64> {
     let mut total = sim::Tally::default();
     for seed in (hand..seeds).step_by(workers as usize) {

@@ -1,7 +1,6 @@
-//! Transcripts of the waiting rules of terminals. A scenario starts with `# title`. A line that is not indented happens
-//! at the time in front of it, in milliseconds; the indented line below it is the next step of the wait.
-//! `UPDATE=1 cargo test -p abide-core --test terminal_wait` writes the steps again; read the difference before you keep
-//! it.
+//! Transcripts of the waiting rules of terminals. A scenario starts with `# title`. A line without indent is an event
+//! at the time in front of it, in milliseconds; the indented line below it is the next step of the wait. `UPDATE=1
+//! cargo test -p abide-core --test terminal_wait` rewrites the steps; review the diff before you commit it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::path::PathBuf;
 use abide_core::terminal_wait::{Next, TerminalWait, Unread};
 use abide_core::{Millis, Mono};
 
-/// Reading of the clock at which the scenarios begin, so that output can be older.
+/// Clock value at which the scenarios begin, so that output can be older.
 const BEGIN: u64 = 1_000_000;
 
 fn at(millis: &str) -> Mono {
@@ -28,7 +27,7 @@ fn shown(next: Next) -> String {
     }
 }
 
-/// Plays a file and returns it as it should have been written.
+/// Runs a file and returns it with the actual results.
 fn play(text: &str) -> (String, usize) {
     let (mut out, mut scenarios, mut wait) = (String::new(), 0, None);
     for line in text.lines().filter(|line| !line.starts_with("  > ")) {
@@ -71,7 +70,7 @@ fn play(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn waits_go_as_written() {
+fn waits_match_their_transcripts() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/terminals");
     let update = std::env::var_os("UPDATE").is_some();
     let mut count = 0;
@@ -115,7 +114,7 @@ fn every_wait_ends_when_time_passes() {
                     Next::WaitUntil(at) => {
                         assert!(at > now, "{kind:?}: a wait for the past");
                         now = at.min(now + Millis(7));
-                        // A chatty program.
+                        // A program with frequent output.
                         wait.output(now, kind);
                     }
                 }

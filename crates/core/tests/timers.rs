@@ -1,16 +1,15 @@
-//! Transcripts of timers and messages, in the manner of `scenarios.rs`: what happens, line by line,
-//! and what follows. `UPDATE=1 cargo test -p abide-core --test timers` writes them again; read the
-//! difference before you keep it.
+//! Transcripts of timers and messages, like `scenarios.rs`: events, one per line, and their results. `UPDATE=1 cargo
+//! test -p abide-core --test timers` rewrites them; review the diff before you commit it.
 //!
-//! Each line is a turn of its own, with a commit that succeeds unless the line before says `fail`.
-//! `open` starts the engine on its database, `crash` starts it again at once, `crash 1h` an hour
-//! later, `reboot 1h` after an hour in which the machine was off. `+10s` lets time pass with a tick
-//! at each alarm; `suspend 8h` is a sleep of the machine, `wall +1h` a calendar that is set.
+//! Each line is a step with its own commit, which succeeds unless the line before says `fail`. `open` starts the
+//! engine on its database, `crash` restarts it at once, `crash 1h` an hour later, `reboot 1h` after an hour in which
+//! the machine was off. `+10s` lets time pass with a tick at each alarm; `suspend 8h` is a sleep of the machine,
+//! `wall +1h` sets the wall clock.
 //!
-//! From `gather` on, effects wait for a commit: `begin_commit` begins one, `commit_succeeded` shows the effects of its
-//! generation, `commit_failed` lets it fail and shows what is left of both generations.
+//! From `gather` on, effects wait for a commit: `begin_commit` begins one, `commit_succeeded` shows the effects of
+//! its generation, `commit_failed` makes it fail and shows the remaining effects of both generations.
 
-mod book;
+mod test_database;
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -28,10 +27,10 @@ use abide_core::{
     Agent, CallId, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis,
     Mono, Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
 };
-use book::Book;
+use test_database::TestDatabase;
 
 #[test]
-fn timers_go_as_written() {
+fn timers_match_their_transcripts() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/timers");
     let update = std::env::var_os("UPDATE").is_some();
     let mut scenarios = 0;
@@ -75,7 +74,7 @@ fn play(text: &str, scenarios: &mut usize) -> String {
 
 struct Stage {
     engine: Engine,
-    book: Book,
+    database: TestDatabase,
     now: Now,
     boot_id: u128,
     failing: bool,
@@ -94,7 +93,7 @@ impl Stage {
         };
         Stage {
             engine: Engine::new(7),
-            book: Book::default(),
+            database: TestDatabase::default(),
             now,
             boot_id: 1,
             failing: false,
@@ -194,7 +193,7 @@ impl Stage {
                 out,
             );
         }
-        let kept = self.book.kept(self.boot_id);
+        let kept = self.database.kept(self.boot_id);
         self.step(Event::StateLoaded(Box::new(kept)), out);
         if found {
             self.step(Event::Recovered, out);
@@ -243,18 +242,18 @@ impl Stage {
         self.show(effects, out);
     }
 
-    /// Shows effects that are performed, after their records are in the book.
+    /// Shows effects that are performed, after their records are in the database.
     fn show(&mut self, effects: Vec<Effect>, out: &mut String) {
         for effect in effects {
             if let Effect::Record(record) = &effect {
-                self.book.apply(record);
+                self.database.apply(record);
             }
             let _ = writeln!(out, "  > {}", shown(&effect));
         }
     }
 }
 
-/// A session as the next daemon finds it: that it is to be killed is written down nowhere.
+/// A session as the next daemon finds it: a pending kill is not recorded.
 fn found(state: &Session) -> Session {
     let mut state = state.clone();
     if let Phase::Running { ending, .. } = &mut state.phase {
@@ -500,7 +499,7 @@ fn shown(effect: &Effect) -> String {
         Effect::StopProbe { timer } => format!("unprobe {}", t(*timer)),
         Effect::PublishTimer { timer } => format!("publish {}", t(*timer)),
         Effect::Posted { agent, message } => format!("post {} to {}", m(*message), agent.0),
-        Effect::Reply { call, outcome } => format!("reply {} {}", call.0, answered(outcome)),
+        Effect::Reply { call, outcome, .. } => format!("reply {} {}", call.0, answered(outcome)),
         Effect::Start {
             session, deadline, ..
         } => {
@@ -665,6 +664,7 @@ fn refused(refusal: &Refusal) -> String {
         }) => format!("cannot {attempt} {}: {}", t(*timer), status.as_str()),
         Refusal::Timer(timer::Refusal::KeyReused(key)) => format!("key {} reused", key.0),
         Refusal::NotRecorded => "not recorded".into(),
+        Refusal::DatabaseAway(why) => why.clone(),
         Refusal::TooMany(sentence) => format!("too many: {sentence}"),
         other => panic!("not about timers: {other:?}"),
     }

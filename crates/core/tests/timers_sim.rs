@@ -1,8 +1,8 @@
-//! Timers and messages in thousands of simulated worlds: calls at random, crashes, reboots, sleeps,
-//! calendars that are set, commits that fail, answers that get lost. A failure names its seed;
-//! `SEED=42 cargo test -p abide-core --test timers_sim` plays that one alone.
+//! Timers and messages in thousands of simulations: random calls, crashes, reboots, sleep, wall clock changes, failed
+//! commits, lost answers. A failure prints its seed; `SEED=42 cargo test -p abide-core --test timers_sim` runs only
+//! that one.
 
-mod book;
+mod test_database;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use abide_core::{
     Agent, CallId, Conversation, Effect, Engine, Event, MessageId, Millis, Mono, Now, Outcome,
     Refusal, Request, TimerId, Wall,
 };
-use book::Book;
+use test_database::TestDatabase;
 
 #[test]
-fn no_world_loses_or_doubles_a_completion() {
+fn no_simulation_loses_or_repeats_a_completion() {
     if let Ok(seed) = std::env::var("SEED") {
         return World::new(seed.parse().expect("a number")).live();
     }
@@ -51,11 +51,11 @@ impl Dice {
     }
 }
 
-/// What must be true of a timer, measured by a clock that nothing can set.
+/// Invariants of a timer, measured with a clock that cannot be set.
 struct Truth {
     agent: Agent,
     total: u64,
-    /// What had elapsed at `since`, and whether it has been running since then.
+    /// Elapsed time at `since`, and whether it has been running since then.
     elapsed: u64,
     since: u64,
     running: bool,
@@ -89,7 +89,7 @@ impl Truth {
 struct World {
     dice: Dice,
     engine: Engine,
-    book: Book,
+    database: TestDatabase,
     /// True time, whatever the clocks show.
     time: u64,
     booted: u64,
@@ -98,20 +98,20 @@ struct World {
     truths: BTreeMap<TimerId, Truth>,
     next_call: u64,
     open: BTreeMap<CallId, Request>,
-    /// Answered calls whose delivery has not been said yet.
+    /// Answered calls whose delivery is not confirmed yet.
     answered: BTreeMap<CallId, Vec<MessageId>>,
     heard: BTreeMap<MessageId, u32>,
     seen: BTreeSet<MessageId>,
     agents: Vec<Agent>,
-    /// In which conversation each call was made.
+    /// Conversation of each call.
     called_in: BTreeMap<CallId, Option<Conversation>>,
-    /// Connections of each agent's conversations, and when the last one ended.
+    /// Connections of each agent's conversations, and the end of the last one.
     present: BTreeMap<(Agent, Conversation), (u32, u64)>,
-    /// When the daemon started.
+    /// Start time of the daemon.
     started: u64,
 }
 
-/// The conversations that agents have; a waker can resume the first.
+/// Conversations of agents; a waker can resume the first.
 const CONVERSATIONS: [&str; 3] = ["resumable", "plain", "other"];
 
 fn conversation(n: u64) -> Conversation {
@@ -123,7 +123,7 @@ impl World {
         let mut world = World {
             dice: Dice(seed),
             engine: Engine::new(seed),
-            book: Book::default(),
+            database: TestDatabase::default(),
             time: 1_700_000_000_000,
             booted: 1_699_999_000_000,
             calendar_off: 0,
@@ -162,8 +162,8 @@ impl World {
                     self.crash();
                 }
                 10 => {
-                    // What was set before is noted before the machine goes down, at the second try
-                    // where the first has failed.
+                    // A change of the clock is recorded before the machine goes down, on the second attempt if the
+                    // first one failed.
                     self.time += 1_100;
                     self.turn(vec![Event::Tick], false);
                     self.time += self.dice.time().0;
@@ -189,7 +189,7 @@ impl World {
         self.engine = Engine::new(1);
         self.started = self.time;
         self.present.clear();
-        let kept = Box::new(self.book.kept(self.boot_id));
+        let kept = Box::new(self.database.kept(self.boot_id));
         let mut events = vec![Event::StateLoaded(kept)];
         events.extend(self.agents.iter().map(|agent| Event::Resumable {
             agent: agent.clone(),
@@ -349,12 +349,12 @@ impl World {
         self.turn(vec![event], false);
     }
 
-    /// A message is handed to its own conversation, and to another only when that is gone, with the
-    /// mark that says so.
+    /// A message is delivered to its own conversation, and to another one only after that has ended, marked
+    /// accordingly.
     fn check_conversation(&self, call: CallId, message: &ReturnedMessage) {
-        let letter = &self.book.messages[&message.number];
+        let stored = &self.database.messages[&message.number];
         let caller = &self.called_in[&call];
-        let Some(of) = &letter.conversation else {
+        let Some(of) = &stored.conversation else {
             assert_eq!(message.taken_over, None);
             return;
         };
@@ -363,7 +363,7 @@ impl World {
             return;
         }
         assert_eq!(message.taken_over.as_ref(), Some(of), "{message:?}");
-        let present = self.present.get(&(letter.agent.clone(), of.clone()));
+        let present = self.present.get(&(stored.agent.clone(), of.clone()));
         let (connections, left) = present.copied().unwrap_or((0, self.started));
         assert_eq!(
             connections, 0,
@@ -376,7 +376,7 @@ impl World {
     fn hold(&mut self) {
         let (timer, seen) = (self.some_timer(), "open".into());
         if self
-            .book
+            .database
             .timers
             .values()
             .any(|row| row.id == timer && row.kept.conditional)
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// One turn: all of it is recorded, or none of it has happened.
+    /// One step: all of it is recorded, or nothing of it has happened.
     fn turn(&mut self, events: Vec<Event>, fails: bool) {
         let before = self.engine.clone();
         let mut effects = Vec::new();
@@ -405,7 +405,7 @@ impl World {
         } else {
             for effect in &effects {
                 if let Effect::Record(record) = effect {
-                    self.book.apply(record);
+                    self.database.apply(record);
                 }
             }
             self.engine.begin_commit();
@@ -414,7 +414,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Record(record) => self.recorded(&record),
-                Effect::Reply { call, outcome } => self.replied(call, outcome),
+                Effect::Reply { call, outcome, .. } => self.replied(call, outcome),
                 _ => {}
             }
         }
@@ -424,7 +424,7 @@ impl World {
         let abide_core::Record::Timer(record) = record else {
             return;
         };
-        let id_of = |number: &u64, book: &Book| book.timers[number].id;
+        let id_of = |number: &u64, database: &TestDatabase| database.timers[number].id;
         let now = self.time;
         match record {
             timer::Record::Created {
@@ -442,7 +442,7 @@ impl World {
                 assert!(self.truths.insert(*id, truth).is_none(), "an id twice");
             }
             timer::Record::Changed { number, state, .. } => {
-                let id = id_of(number, &self.book);
+                let id = id_of(number, &self.database);
                 let truth = self.truths.get_mut(&id).expect("known");
                 truth.fix(now);
                 truth.total = state.total.0;
@@ -453,7 +453,7 @@ impl World {
                     }
                     timer::Countdown::Paused { until, .. } => {
                         let left = until.since(
-                            self.book
+                            self.database
                                 .anchor
                                 .expect("open")
                                 .steady(Boot(now - self.booted)),
@@ -464,7 +464,7 @@ impl World {
                 }
             }
             timer::Record::Ended { number, status, .. } => {
-                let id = id_of(number, &self.book);
+                let id = id_of(number, &self.database);
                 let truth = self.truths.get_mut(&id).expect("known");
                 truth.fix(now);
                 assert!(!truth.over, "{id} ended twice");
@@ -488,9 +488,9 @@ impl World {
             Outcome::Timer(timer, why) => {
                 self.check(&timer);
                 if why == Why::Completed {
-                    told = (self.book.messages.values())
-                        .filter(|letter| letter.about == About::Timer(timer.id))
-                        .map(|letter| letter.id)
+                    told = (self.database.messages.values())
+                        .filter(|message| message.about == About::Timer(timer.id))
+                        .map(|message| message.id)
                         .collect();
                     assert_eq!(told.len(), 1, "one message for {}", timer.id);
                 }
@@ -511,8 +511,8 @@ impl World {
         self.answered.insert(call, told);
     }
 
-    /// What the engine says of a timer is what is true; each reboot may cost it up to two seconds,
-    /// since so much of a calendar's drift goes unnoticed, and it never runs ahead.
+    /// The engine's state of a timer is correct; each reboot may cost up to two seconds, since that much clock drift
+    /// is not detected, and a timer is never early.
     fn check(&self, timer: &Timer) {
         assert_eq!(timer.elapsed() + timer.remaining, timer.total);
         let truth = &self.truths[&timer.id];
@@ -546,7 +546,7 @@ impl World {
             self.engine.step(self.now(), event, &mut effects);
             for effect in &effects {
                 if let Effect::Record(record) = effect {
-                    self.book.apply(record);
+                    self.database.apply(record);
                 }
             }
             self.engine.begin_commit();
@@ -558,13 +558,13 @@ impl World {
             else {
                 panic!("a list");
             };
-            // A pause that is over goes on at the next tick; until then the list may lag behind.
+            // An expired pause ends at the next tick; until then the list may be behind.
             let live = self.truths.values().filter(|t| !t.over && t.agent == agent);
             assert_eq!(live.count(), timers.len());
         }
     }
 
-    /// In the end everything that was to be told has been told, and seen once.
+    /// At the end every message was delivered and seen once.
     fn finish(&mut self) {
         self.time += 200_000_000_000;
         for _ in 0..50 {
@@ -572,7 +572,7 @@ impl World {
             self.time += 10_000;
         }
         self.crash();
-        // Now every conversation is gone, the one that a waker could resume too.
+        // Now every conversation has ended, including the one that a waker could resume.
         self.time += limit::RESUME.0 + limit::RECONNECT.0;
         assert_eq!(self.engine.counts().timers, 0, "something never ended");
         for agent in self.agents.clone() {
@@ -606,13 +606,16 @@ impl World {
         }
         assert_eq!(self.engine.counts().messages, 0);
         let completed = self
-            .book
+            .database
             .timers
             .values()
             .filter(|row| matches!(row.ended, Some(Status::Completed { .. })));
-        assert_eq!(completed.count(), self.book.messages.len(), "one each");
-        for letter in self.book.messages.values() {
-            assert!(letter.seen && self.seen.contains(&letter.id), "{letter:?}");
+        assert_eq!(completed.count(), self.database.messages.len(), "one each");
+        for message in self.database.messages.values() {
+            assert!(
+                message.seen && self.seen.contains(&message.id),
+                "{message:?}"
+            );
         }
     }
 }

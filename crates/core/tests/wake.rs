@@ -1,4 +1,4 @@
-//! When agents are woken.
+//! Rules for waking agents.
 
 use abide_core::Millis;
 use abide_core::time::Steady;
@@ -28,7 +28,7 @@ fn an_agent_that_reads_by_itself_is_not_woken() {
 }
 
 #[test]
-fn one_that_has_nothing_to_remember_can_be_forgotten() {
+fn agent_without_pending_state_can_be_removed() {
     let mut waker = waker(2, 10);
     assert!(waker.is_spent(at(0)));
     waker.posted(at(0), 1);
@@ -56,7 +56,7 @@ fn several_messages_are_one_wake() {
 }
 
 #[test]
-fn one_message_after_the_other_where_each_is_sent_by_itself() {
+fn messages_are_sent_one_by_one_without_batching() {
     let mut waker = Waker::new(Rules {
         after: Millis::from_secs(2),
         budget: 100,
@@ -73,7 +73,7 @@ fn one_message_after_the_other_where_each_is_sent_by_itself() {
 }
 
 #[test]
-fn s28_a_failure_is_tried_again_over_days_and_then_given_up() {
+fn s28_failure_is_retried_for_days_and_then_given_up() {
     let mut waker = waker(0, 1_000);
     waker.posted(at(0), 1);
     let mut now = at(0);
@@ -93,7 +93,7 @@ fn s28_a_failure_is_tried_again_over_days_and_then_given_up() {
 }
 
 #[test]
-fn a_message_that_came_late_has_all_its_tries() {
+fn late_message_has_all_its_attempts() {
     let mut waker = waker(0, 1_000);
     waker.kept(at(0), 1, BACK_OFF.len(), None);
     waker.posted(at(0), 2);
@@ -124,7 +124,7 @@ fn failures_before_a_restart_count_and_a_hold_is_kept() {
 }
 
 #[test]
-fn the_other_side_may_ask_for_more_time_and_jitter_adds_a_fifth_at_most() {
+fn retry_after_is_honoured_and_jitter_adds_at_most_a_fifth() {
     let mut waker = waker(0, 1_000);
     waker.posted(at(0), 1);
     waker.take(at(0));
@@ -139,7 +139,7 @@ fn the_other_side_may_ask_for_more_time_and_jitter_adds_a_fifth_at_most() {
 }
 
 #[test]
-fn what_somebody_wants_sent_now_waits_for_nothing() {
+fn manual_send_does_not_wait() {
     let mut waker = Waker::new(Rules {
         after: Millis(0),
         budget: 1,
@@ -158,7 +158,7 @@ fn what_somebody_wants_sent_now_waits_for_nothing() {
 }
 
 #[test]
-fn what_is_wanted_during_a_try_follows_it_at_once() {
+fn manual_send_during_an_attempt_follows_at_once() {
     let mut waker = waker(0, 1);
     waker.posted(at(0), 1);
     waker.take(at(0));
@@ -169,7 +169,7 @@ fn what_is_wanted_during_a_try_follows_it_at_once() {
 }
 
 #[test]
-fn two_that_are_wanted_now_are_both_sent() {
+fn two_manual_sends_are_both_sent() {
     let mut waker = Waker::new(Rules {
         after: Millis(0),
         budget: 1,
@@ -187,7 +187,7 @@ fn two_that_are_wanted_now_are_both_sent() {
 }
 
 #[test]
-fn a_loop_cannot_burn_a_quota() {
+fn wake_loop_is_limited_by_the_budget() {
     let mut waker = waker(0, 3);
     let mut woken = 0;
     for second in 0..3_600 {

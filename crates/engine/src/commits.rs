@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{About, CallId, Effect, Engine, Record, SessionId, message};
+use abide_core::{About, CallId, Effect, Engine, Outcome, Record, Refusal, SessionId, message};
 use tokio::sync::oneshot;
 
 use crate::event_loop::OpenCall;
@@ -35,6 +35,8 @@ struct Generation {
 struct InFlight {
     done: oneshot::Receiver<Result<(), StoreFault>>,
     after: AfterCommit,
+    /// True if the store has to find out how the commit ended.
+    is_settling: bool,
 }
 
 /// Consequences of a commit that succeeded, or of changes that need none.
@@ -84,6 +86,9 @@ pub(super) enum FinishedCommit {
     Succeeded(AfterCommit),
     /// Nothing was written. The effects of both generations are to be undone.
     Failed(StoreFault, Vec<Effect>),
+    /// The store has to find out whether the records are durable, which can take as long as the database is away. It
+    /// counts as in flight until then, and what is decided meanwhile is refused.
+    Unknown(StoreFault),
 }
 
 impl Commits {
@@ -124,9 +129,33 @@ impl Commits {
             engine.commit_succeeded();
             return Some(after);
         }
-        let done = self.store.commit(records);
-        self.in_flight = Some(InFlight { done, after });
+        self.in_flight = Some(InFlight {
+            done: self.store.commit(records),
+            after,
+            is_settling: false,
+        });
         None
+    }
+
+    /// Takes the effects that have gathered, to be undone, if it is not known how the commit in flight ends.
+    pub fn take_refused(&mut self) -> Option<Vec<Effect>> {
+        let Generation { records, effects } = &self.gathering;
+        let any = !records.is_empty() || !effects.is_empty();
+        (any && self.is_settling()).then(|| std::mem::take(&mut self.gathering).effects)
+    }
+
+    /// Gives the reason to calls that are refused because the database is away.
+    pub fn explain_refusals(&self, effects: &mut [Effect], fault: &StoreFault) {
+        let Some(trouble) = self.store.refusal(fault) else {
+            return;
+        };
+        for effect in effects {
+            if let Effect::Reply { outcome, .. } = effect
+                && *outcome == Outcome::Refused(Refusal::NotRecorded)
+            {
+                *outcome = Outcome::Refused(Refusal::DatabaseAway(trouble.clone()));
+            }
+        }
     }
 
     /// Waits until the commit in flight is finished; for ever if there is none. Can be cancelled and called again.
@@ -142,10 +171,20 @@ impl Commits {
         let gone = |_| StoreFault::Broken("its writer thread has ended".into());
         match result.map_err(gone)? {
             Ok(()) => Ok(FinishedCommit::Succeeded(after)),
+            Err(fault @ StoreFault::Unknown(_)) => {
+                self.in_flight = Some(InFlight {
+                    done: self.store.settle(),
+                    after,
+                    is_settling: true,
+                });
+                Ok(FinishedCommit::Unknown(fault))
+            }
             // Nothing was written, so the state on disk is known, and commands need no database.
             Err(
                 fault @ (StoreFault::Unwritable(_)
                 | StoreFault::Unopenable(_)
+                | StoreFault::Fenced(_)
+                | StoreFault::Stale(_)
                 | StoreFault::Damaged(_)),
             ) => {
                 let mut effects = after.effects;
@@ -158,6 +197,11 @@ impl Commits {
 
     pub fn is_in_flight(&self) -> bool {
         self.in_flight.is_some()
+    }
+
+    /// True if the store has to find out how the commit in flight ended.
+    pub fn is_settling(&self) -> bool {
+        self.in_flight.as_ref().is_some_and(|of| of.is_settling)
     }
 
     /// True if no more may gather before the commit in flight is finished.

@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+use crate::store::PostgresAddress;
 pub use sandbox::{AtLeast, NetworkMode, SandboxConfig, SandboxFor, SandboxMode};
 pub use wakers::{Secret, WakerConfig, WakerKind, WakesFor, Webhook};
 
@@ -71,6 +72,11 @@ impl Paths {
     /// Database of questions, timers and messages.
     pub fn database(&self) -> PathBuf {
         self.state.join("abide.db")
+    }
+
+    /// File with the id of this installation, by which a shared database knows it.
+    pub fn machine(&self) -> PathBuf {
+        self.state.join("machine")
     }
 
     /// Log file of the daemon.
@@ -154,6 +160,9 @@ pub struct Config {
     pub http_beyond_loopback: bool,
     /// File of certificates (PEM) to trust in addition to the machine's own, for `until.url` and webhooks.
     pub ca_file: Option<PathBuf>,
+    /// PostgreSQL database for timers, messages and questions, such as `postgres://user@host/db?schema=abide`. Default:
+    /// a file in the state folder.
+    pub store: Option<String>,
     /// Sandbox of the commands of agents.
     pub sandbox: SandboxConfig,
     /// Wakers for agents that do not read their messages.
@@ -216,6 +225,7 @@ impl Default for Config {
             http: HttpListen::At(SocketAddr::from(([127, 0, 0, 1], 0))),
             http_beyond_loopback: false,
             ca_file: None,
+            store: None,
             sandbox: SandboxConfig::default(),
             wakers: Vec::new(),
             policy: toml::Table::new(),
@@ -274,13 +284,31 @@ impl Config {
             Err(e) => return Err(ConfigError::Read(path.to_owned(), e.to_string())),
         };
         let bad = |why: String| ConfigError::Parse(path.to_owned(), why);
-        let config: Config = toml::from_str(&text).map_err(|e| bad(e.to_string()))?;
+        let config: Config =
+            toml::from_str(&text).map_err(|e| bad(without_excerpt(&e.to_string())))?;
         config.check().map_err(|e| bad(e.to_string()))?;
         Ok(config)
     }
 
+    /// PostgreSQL server and database, without the password, if `store` names one.
+    pub fn shown_store(&self) -> Option<String> {
+        let address = PostgresAddress::parse(self.store.as_deref()?, None).ok()?;
+        Some(format!(
+            "PostgreSQL at {}, schema {}",
+            address.shown(),
+            address.schema
+        ))
+    }
+
     fn check(&self) -> Result<(), InvalidSetting> {
         self.sandbox.check()?;
+        if let Some(url) = &self.store
+            && let Err(why) = PostgresAddress::parse(url, None)
+        {
+            return Err(InvalidSetting(format!(
+                "`store` must be an address such as \"postgres://user@host/db?schema=abide\": {why}"
+            )));
+        }
         if self.shell.is_empty() {
             return Err("`shell` needs at least one word, such as [\"/bin/bash\", \"-c\"]".into());
         }
@@ -423,6 +451,16 @@ pub fn shell_program() -> std::ffi::OsString {
 /// Home directory of the user.
 pub fn home() -> PathBuf {
     env::home_dir().unwrap_or_else(|| "/".into())
+}
+
+/// Message of the TOML parser on one line, without the lines that draw where the fault is.
+fn without_excerpt(message: &str) -> String {
+    let is_drawn = |line: &&str| {
+        line.split_once('|')
+            .is_some_and(|(number, _)| number.trim().chars().all(|c| c.is_ascii_digit()))
+    };
+    let words: Vec<&str> = message.lines().filter(|line| !is_drawn(line)).collect();
+    words.join(": ")
 }
 
 #[cfg(test)]

@@ -3,19 +3,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use abide_core::session::{Phase, Session};
 use abide_core::time::Wall;
 use abide_core::timer::{self, Status};
 use abide_core::{
-    CallId, Closing, Effect, Engine, Millis, Now, Outcome, QuestionId, Record, SessionId, Update,
+    CallId, Closing, Effect, Engine, Millis, Mono, Now, Outcome, QuestionId, Record, SessionId,
+    SessionName, Update,
 };
 use abide_output::mask::Mask;
-use tokio::sync::mpsc;
 
-use crate::clock::pause;
 use crate::commits::AfterCommit;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
@@ -28,19 +26,13 @@ use crate::seams::{KeeperControl, ProbeControl};
 use crate::store::StoreFault;
 use abide_session::changed_limits::ChangedLimits;
 use abide_session::crash_point;
-use abide_session::facts::facts;
-use abide_session::folder::{self, Meta};
+use abide_session::facts::{cpu_ms, facts};
+use abide_session::folder;
 use abide_session::frame::{self, ToKeeper};
 use abide_session::log::tail;
 
-/// Time between the two samples that give the CPU usage of a command.
-const CPU_SAMPLE: Duration = Duration::from_millis(50);
-
 /// Lines of output that are searched for the last one with text.
 const LAST_LINES: usize = 20;
-
-/// Calls that get a question once its facts have been collected.
-type QuestionSubscribers = Arc<Mutex<HashMap<QuestionId, Vec<mpsc::Sender<CallUpdate>>>>>;
 
 /// Performer of effects: knows the keepers and the published state.
 pub(super) struct Performer {
@@ -48,9 +40,10 @@ pub(super) struct Performer {
     keepers: Box<dyn KeeperControl>,
     probes: Arc<dyn ProbeControl>,
     details: HashMap<SessionId, SessionDetail>,
-    /// Sessions whose ending was delivered in this turn.
+    /// Sessions whose ending counts as reported since this turn.
     delivered_endings: Vec<SessionId>,
-    subscribers: QuestionSubscribers,
+    /// Answers of this turn that were to tell the owner of a session of its ending, and whether they were handed over.
+    answers_to_owners: Vec<(SessionId, bool)>,
 }
 
 /// Facts about a session that the core does not know.
@@ -60,6 +53,8 @@ struct SessionDetail {
     deadline: Option<Millis>,
     /// Damage of the session's record, as a sentence.
     damage: Option<Arc<str>>,
+    /// Name at the start of the session or of this daemon.
+    name: Option<SessionName>,
     /// True if this daemon started the session.
     started_here: bool,
     /// True if the delivery of its ending has been recorded.
@@ -78,7 +73,7 @@ impl Performer {
             probes,
             details: HashMap::new(),
             delivered_endings: Vec::new(),
-            subscribers: QuestionSubscribers::default(),
+            answers_to_owners: Vec::new(),
         }
     }
 
@@ -113,6 +108,11 @@ impl Performer {
                 "{fault}. Timers and messages are refused; `abide stop` has the next daemon set it aside and take \
                  over what can be read"
             )),
+            StoreFault::Fenced(_) => self.handle.published().set_storage_fault(&format!(
+                "{fault}. Timers and messages are refused here; commands run"
+            )),
+            // A database that is away is in the log once, not with every commit.
+            _ if self.handle.store().trouble().is_some() => {}
             fault => tracing::error!("{fault}"),
         }
     }
@@ -192,16 +192,17 @@ impl Performer {
                     };
                     self.keepers.write_limits(session, limits);
                 }
+                Effect::AnswerConnection {
+                    session,
+                    number,
+                    answer,
+                } => self.keepers.answer_connection(session, number, &answer),
                 Effect::QueryOutput { session } => self.keepers.send(session, &ToKeeper::Look),
                 Effect::WatchOutput { session, beyond } => {
                     self.keepers.send(session, &ToKeeper::Watch { beyond });
                 }
                 Effect::Ask { question } => self.ask(engine, question),
                 Effect::Close { question, closing } => {
-                    self.subscribers
-                        .lock()
-                        .expect("no holder panics")
-                        .remove(&question);
                     if closing == Closing::Expired {
                         self.audit_expired(question);
                     }
@@ -218,14 +219,27 @@ impl Performer {
                 Effect::Probe { timer, until } => self.probes.start(timer, until),
                 Effect::PauseProbe { timer } => self.probes.pause(timer),
                 Effect::StopProbe { timer } => self.probes.remove(timer),
-                Effect::PublishTimer { timer } => self.handle.published().timer_changed(timer),
+                Effect::PublishTimer { timer } => {
+                    tracing::debug!(%timer, "changed");
+                    self.handle.published().timer_changed(timer);
+                }
                 Effect::Posted { agent, message } => {
                     self.handle.published().message_posted(agent, message)
                 }
-                Effect::Reply { call, outcome } => self.reply(calls, call, outcome),
+                Effect::Reply {
+                    call,
+                    outcome,
+                    tells_owner,
+                } => {
+                    let ended = outcome.session().filter(|_| tells_owner);
+                    let sent = self.reply(calls, call, outcome);
+                    self.answers_to_owners
+                        .extend(ended.map(|session| (session, sent)));
+                }
             }
         }
         self.broadcast_changes(&mut changed);
+        self.report_lost_answers();
         if !self.delivered_endings.is_empty() {
             // Calls that wait get their answers first.
             tokio::task::yield_now().await;
@@ -254,27 +268,38 @@ impl Performer {
         }
     }
 
-    fn reply(&mut self, calls: &mut HashMap<CallId, OpenCall>, call: CallId, outcome: Outcome) {
+    /// Hands over an answer. Returns `false` if its caller is gone: then messages in it stay unread.
+    fn reply(
+        &mut self,
+        calls: &mut HashMap<CallId, OpenCall>,
+        call: CallId,
+        outcome: Outcome,
+    ) -> bool {
         crash_point("reply.pre_send");
-        let ended = match outcome {
-            Outcome::Ended(id) | Outcome::Declined(id, _) | Outcome::Cancelled(id) => Some(id),
-            _ => None,
-        };
-        let sent = calls
-            .remove(&call)
-            .map(|open| open.reply.outcome.send(outcome));
-        // The caller is gone: messages in the answer stay unread, and an ending in it becomes a message.
-        if !matches!(sent, Some(Ok(()))) {
+        let session = outcome.session().map(tracing::field::display);
+        tracing::debug!(call = call.0, session, "answered");
+        let open = calls.remove(&call);
+        let sent = open.is_some_and(|open| open.reply.outcome.send(outcome).is_ok());
+        if !sent {
             self.handle.caller_gone(call);
-            if let Some(session) = ended {
-                self.delivered_endings.retain(|id| *id != session);
-                if let Some(detail) = self.details.get_mut(&session) {
-                    detail.ending_delivered = false;
-                }
-                self.handle.answer_lost(session);
-            }
         }
         crash_point("reply.post_send");
+        sent
+    }
+
+    /// Tells the core of the answers to owners that were lost. An ending for which all answers of this turn were lost
+    /// is not recorded as delivered: it becomes a message, or the next daemon reports it.
+    fn report_lost_answers(&mut self) {
+        let answers = std::mem::take(&mut self.answers_to_owners);
+        for (session, _) in answers.iter().filter(|(_, sent)| !sent) {
+            if !answers.contains(&(*session, true)) && self.delivered_endings.contains(session) {
+                self.delivered_endings.retain(|id| id != session);
+                if let Some(detail) = self.details.get_mut(session) {
+                    detail.ending_delivered = false;
+                }
+            }
+            self.handle.answer_lost(*session);
+        }
     }
 
     fn start(
@@ -297,6 +322,7 @@ impl Performer {
                 return;
             }
         };
+        tracing::debug!(session = %id, agent = %session.agent.0, "started");
         let config = self.handle.config();
         let argv = launch.argv.map_or_else(
             || {
@@ -312,6 +338,7 @@ impl Performer {
                 pty: launch.pty.is_some(),
                 deadline: deadline_ms.map(Millis),
                 damage: None,
+                name: launch.name.clone(),
                 started_here: true,
                 ending_delivered: false,
             },
@@ -341,6 +368,7 @@ impl Performer {
             key: session.key.as_ref().map(|key| key.0.to_string()),
             conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
             started_by: session.started_by.name(),
+            name: launch.name.map(|name| name.as_str().to_owned()),
             grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: containment_choice(config.containment),
             max_processes: config.max_processes,
@@ -354,7 +382,7 @@ impl Performer {
         crash_point("session.post_start");
     }
 
-    /// Lists the question at once, and announces it as soon as the facts about the command are known.
+    /// Announces a question, with the facts about its command.
     fn ask(&self, engine: &Engine, id: QuestionId) {
         crash_point("ask.pending");
         let Some(question) = engine.question(id).cloned() else {
@@ -365,6 +393,7 @@ impl Performer {
                 id,
                 command: held.command.clone(),
                 agent: held.agent.clone(),
+                cwd: PathBuf::from(&*held.approval.folder),
                 ran: Millis(0),
                 last_lines: Vec::new(),
                 facts: None,
@@ -379,38 +408,34 @@ impl Performer {
         };
         let folder = self.keepers.folder(question.session());
         let meta = folder::read_meta(&folder).ok().flatten();
-        let first = QuestionView {
+        let facts = meta.as_ref().map(facts);
+        let view = QuestionView {
             id,
             command: session.command.clone(),
             agent: session.agent.clone(),
+            cwd: (self.details.get(&question.session()))
+                .map(|detail| detail.cwd.clone())
+                .unwrap_or_default(),
             // An earlier daemon may have asked the question.
             ran: Millis(question.asked.0.saturating_sub(session.created.0)),
             last_lines: tail::last_lines(&folder, LAST_LINES),
-            facts: meta.as_ref().map(facts),
-            cpu_percent: 0,
+            cpu_percent: facts.map_or(0, |facts| {
+                self.handle.cpu_percent(question.session(), session, &facts)
+            }),
+            facts,
             state: question,
         };
-        self.handle
-            .published()
-            .add_question(Arc::new(first.clone()));
-        let (subscribers, handle) = (self.subscribers.clone(), self.handle.clone());
-        subscribers
-            .lock()
-            .expect("no holder panics")
-            .entry(id)
-            .or_default();
-        tokio::spawn(async move {
-            pause(CPU_SAMPLE).await;
-            let view = Arc::new(with_cpu_sample(first, meta.as_ref()));
-            // The question was closed meanwhile.
-            let Some(calls) = subscribers.lock().expect("no holder panics").remove(&id) else {
-                return;
-            };
-            handle.published().announce_question(view.clone());
-            for slot in calls {
-                let _ = slot.try_send(CallUpdate::Asked(view.clone()));
-            }
-        });
+        self.handle.published().announce_question(Arc::new(view));
+    }
+
+    /// Samples the CPU time of a session whose keeper has reported its last output, so that a later question can say
+    /// how busy the session was since then.
+    pub fn sample_cpu(&self, engine: &Engine, id: SessionId, quiet_since: Mono) {
+        let meta = folder::read_meta(&self.keepers.folder(id)).ok().flatten();
+        if let (Some(session), Some(meta)) = (engine.session(id), meta) {
+            let used = cpu_ms(&meta);
+            self.handle.add_cpu_sample(id, session, used, quiet_since);
+        }
     }
 
     /// Writes that a held command has expired into the audit log.
@@ -440,6 +465,7 @@ impl Performer {
 
     fn publish(&mut self, engine: &Engine, id: SessionId) {
         let Some(state) = engine.session(id) else {
+            tracing::debug!(session = %id, "forgotten");
             self.details.remove(&id);
             self.handle.published().forget(id);
             self.handle.forget(id);
@@ -452,6 +478,7 @@ impl Performer {
                 deadline,
                 secrets,
                 damage,
+                name,
             } = self.keepers.take_recovered_details(id);
             self.handle.remember_secrets(id, Arc::new(secrets));
             SessionDetail {
@@ -459,6 +486,7 @@ impl Performer {
                 pty,
                 deadline,
                 damage,
+                name,
                 started_here: false,
                 ending_delivered: is_over(state) && !engine.is_ending_undelivered(id),
             }
@@ -470,9 +498,11 @@ impl Performer {
             pty: detail.pty,
             contained_by: self.keepers.contained_by(id),
             sandboxed: self.keepers.sandboxed(id),
+            ports: self.keepers.published_ports(id),
             folder: self.keepers.folder(id),
             deadline: detail.deadline,
             damage: detail.damage.clone(),
+            name: detail.name.clone(),
         });
         let pty = detail.pty.then_some(detail.started_here);
         self.note_reported_ending(engine, id);
@@ -492,6 +522,7 @@ impl Performer {
             return;
         };
         if is_over(state) && !detail.ending_delivered && !engine.is_ending_undelivered(id) {
+            tracing::debug!(session = %id, "its ending was reported");
             detail.ending_delivered = true;
             self.delivered_endings.push(id);
         }
@@ -503,11 +534,6 @@ impl Performer {
             Update::Accepted(session) => CallUpdate::Accepted(session),
             Update::Closed(question, _) => CallUpdate::Closed(question),
             Update::Asked(question) => {
-                let mut subscribers = self.subscribers.lock().expect("no holder panics");
-                if let Some(waiting) = subscribers.get_mut(&question) {
-                    waiting.push(open.reply.updates.clone());
-                    return;
-                }
                 let Some(view) = self.handle.published().question(question) else {
                     return;
                 };
@@ -521,20 +547,6 @@ impl Performer {
 
 fn is_over(session: &Session) -> bool {
     matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
-}
-
-/// Takes the second sample, which gives the CPU usage.
-fn with_cpu_sample(first: QuestionView, meta: Option<&Meta>) -> QuestionView {
-    let (Some(before), Some(meta)) = (first.facts, meta) else {
-        return first;
-    };
-    let now = facts(meta);
-    let passed = u64::try_from(CPU_SAMPLE.as_millis()).unwrap_or(u64::MAX);
-    QuestionView {
-        facts: Some(now),
-        cpu_percent: now.cpu_percent(&before, passed),
-        ..first
-    }
 }
 
 fn containment_choice(containment: Containment) -> frame::ContainmentChoice {

@@ -9,7 +9,7 @@ use abide_core::{CallId, Effect, Engine, Event, Now, Request, Run, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{AlarmCause, Clock};
-use crate::commits::{AfterCommit, Commits, FinishedCommit};
+use crate::commits::{Commits, FinishedCommit};
 use crate::effects::Performer;
 use crate::handle::{Call, Handle, Input, LaunchOptions, ReplyChannel};
 use crate::seams::{KeeperControl, ProbeControl, Store};
@@ -134,6 +134,14 @@ impl Turns {
     fn step(&mut self, now: Now, event: Event) {
         match &event {
             Event::CallerGone { call } => self.callers_gone.push(*call),
+            Event::OutputGrew {
+                session,
+                quiet_since,
+                ..
+            } => {
+                self.performer
+                    .sample_cpu(&self.engine, *session, *quiet_since);
+            }
             Event::Forgotten { sessions } => {
                 let published = sessions.iter().map(|&session| Effect::Publish { session });
                 self.effects.extend(published);
@@ -194,9 +202,21 @@ impl Turns {
         self.commits.gather(&mut self.effects, &self.calls);
         let after = self.commits.begin(&mut self.engine);
         let effects = std::mem::take(&mut self.effects);
-        self.perform(effects, now).await;
+        self.performer
+            .perform(&self.engine, &mut self.calls, effects, now)
+            .await;
+        if let Some(mut refused) = self.commits.take_refused() {
+            self.engine.gathering_failed(now, &mut refused);
+            let fault = StoreFault::Unknown("the database does not answer".into());
+            self.commits.explain_refusals(&mut refused, &fault);
+            self.performer
+                .perform(&self.engine, &mut self.calls, refused, now)
+                .await;
+        }
         if let Some(after) = after {
-            self.perform_after_commit(after, now).await;
+            self.performer
+                .perform_after_commit(&self.engine, &mut self.calls, after, now)
+                .await;
         }
         // A call may begin and be cancelled in one turn. Its command is started anyway, so its launch data is kept
         // until then.
@@ -210,40 +230,35 @@ impl Turns {
         match finished {
             FinishedCommit::Succeeded(after) => {
                 self.engine.commit_succeeded();
-                self.perform_after_commit(after, now).await;
+                self.performer
+                    .perform_after_commit(&self.engine, &mut self.calls, after, now)
+                    .await;
             }
             FinishedCommit::Failed(fault, mut effects) => {
                 self.performer.report_failed_commit(&fault);
                 self.engine.commit_failed(now, &mut effects);
-                self.perform(effects, now).await;
+                self.commits.explain_refusals(&mut effects, &fault);
+                self.performer
+                    .perform(&self.engine, &mut self.calls, effects, now)
+                    .await;
             }
+            FinishedCommit::Unknown(fault) => self.performer.report_failed_commit(&fault),
         }
         if let Some(after) = self.commits.begin(&mut self.engine) {
-            self.perform_after_commit(after, now).await;
+            self.performer
+                .perform_after_commit(&self.engine, &mut self.calls, after, now)
+                .await;
         }
     }
 
-    /// Commits everything that was decided.
+    /// Commits everything that was decided. A commit whose outcome is not known is left to the next daemon, which reads
+    /// what is there.
     async fn wait_for_commits(&mut self, clock: &dyn Clock) -> Result<(), StoreFault> {
-        while self.commits.is_in_flight() {
+        while self.commits.is_in_flight() && !self.commits.is_settling() {
             let finished = self.commits.finished().await?;
             self.handle_finished_commit(finished, clock.now()).await;
         }
         Ok(())
-    }
-
-    async fn perform(&mut self, effects: Vec<Effect>, now: Now) {
-        let calls = &mut self.calls;
-        self.performer
-            .perform(&self.engine, calls, effects, now)
-            .await;
-    }
-
-    async fn perform_after_commit(&mut self, after: AfterCommit, now: Now) {
-        let calls = &mut self.calls;
-        self.performer
-            .perform_after_commit(&self.engine, calls, after, now)
-            .await;
     }
 }
 

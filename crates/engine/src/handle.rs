@@ -3,14 +3,18 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::hash::{Hash, Hasher};
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use abide_core::request::Caller;
+use abide_core::session::{Phase, Session};
 use abide_core::timer::Why;
 use abide_core::{
     Agent, Asking, CallId, Conversation, Event, Mono, Now, Outcome, QuestionId, Request, SessionId,
+    SessionName,
 };
 use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::broadcast::error::RecvError;
@@ -20,10 +24,11 @@ use crate::clients::{Client, Clients};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Paths};
 use crate::keepers::Keepers;
+use crate::live_config::LiveConfig;
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
-use crate::published_state::{PublishedState, QuestionView, SessionView};
+use crate::published_state::{PublishedState, QuestionView};
 use crate::sandbox::SandboxChoice;
 use crate::screens::Screens;
 use crate::store::{Store, StoreReader, WakerRecord};
@@ -77,6 +82,8 @@ pub struct LaunchOptions {
     pub sandbox: SandboxChoice,
     /// Permissions of this sandbox that the settings do not give, in words: a person has to approve the launch.
     pub beyond_settings: Option<String>,
+    /// Name of the session.
+    pub name: Option<SessionName>,
 }
 
 impl LaunchOptions {
@@ -98,6 +105,7 @@ impl LaunchOptions {
             secrets,
             sandbox: SandboxChoice::Off,
             beyond_settings: None,
+            name: None,
         }
     }
 }
@@ -153,13 +161,14 @@ struct Shared {
     resend: mpsc::Sender<ResendRequest>,
     policy: PolicyStore,
     audit: AuditLog,
-    config: Config,
+    config: LiveConfig,
     paths: Paths,
     next_call: AtomicU64,
     watchers: AtomicU32,
     secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
     cpu_samples: Mutex<HashMap<SessionId, CpuSamples>>,
     attached: Mutex<HashMap<SessionId, u32>>,
+    told_refusals: Mutex<HashMap<SessionId, u64>>,
 }
 
 /// Components that a handle gives access to.
@@ -200,12 +209,13 @@ impl Handle {
             resend: parts.resend,
             policy: parts.policy,
             audit: parts.audit,
-            config,
+            config: LiveConfig::new(&parts.paths.config, config),
             paths: parts.paths,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
             secrets: Mutex::default(),
             cpu_samples: Mutex::default(),
+            told_refusals: Mutex::default(),
             attached: Mutex::default(),
         };
         Handle {
@@ -219,8 +229,24 @@ impl Handle {
         &self.shared.published
     }
 
-    /// Settings of this daemon.
-    pub fn config(&self) -> &Config {
+    /// Gives a session another name, or none. The name is stored before anything shows it.
+    pub async fn rename_session(&self, id: SessionId, name: Option<SessionName>) -> io::Result<()> {
+        let (keepers, stored) = (self.shared.keepers.clone(), name.clone());
+        let store = move || keepers.store_name(id, stored.as_ref());
+        tokio::task::spawn_blocking(store)
+            .await
+            .map_err(io::Error::other)??;
+        self.published().rename(id, name);
+        Ok(())
+    }
+
+    /// Settings in force now.
+    pub fn config(&self) -> Arc<Config> {
+        self.shared.config.current()
+    }
+
+    /// Settings and the file that they come from.
+    pub fn live_config(&self) -> &LiveConfig {
         &self.shared.config
     }
 
@@ -232,6 +258,15 @@ impl Handle {
     /// Log of the decisions about commands.
     pub fn audit(&self) -> &AuditLog {
         &self.shared.audit
+    }
+
+    /// True if the record of a session's refusals has not been told yet in this form; it counts as told from now on.
+    pub fn tell_refusals(&self, id: SessionId, record: &str) -> bool {
+        let mut hasher = std::hash::DefaultHasher::new();
+        record.hash(&mut hasher);
+        let hash = hasher.finish();
+        let mut told = self.shared.told_refusals.lock().expect("no holder panics");
+        told.insert(id, hash) != Some(hash)
     }
 
     /// Paths of this daemon.
@@ -252,6 +287,14 @@ impl Handle {
     /// Store, for records that the loop does not decide.
     pub fn store(&self) -> &dyn Store {
         &*self.shared.store
+    }
+
+    /// Fault of the database, as a sentence.
+    pub fn storage_fault(&self) -> Option<String> {
+        let found = self.published().storage_fault();
+        found
+            .map(|fault| fault.to_string())
+            .or_else(|| self.store().trouble())
     }
 
     /// Clients through which agents call.
@@ -279,7 +322,8 @@ impl Handle {
 
     /// Event that names the conversations of an agent that a waker can resume.
     pub(super) fn resumable(&self, agent: &str) -> Event {
-        let wakers = self.config().wakers.iter();
+        let config = self.config();
+        let wakers = config.wakers.iter();
         let kinds = wakers.filter(|waker| waker.is_for(agent));
         let kinds = kinds.filter_map(|waker| waker.kind.client());
         let conversations = kinds.flat_map(|kind| self.clients().conversations(agent, kind));
@@ -350,16 +394,41 @@ impl Handle {
         }
     }
 
-    /// CPU usage of a session since the last sample, in percent of one CPU.
-    pub fn cpu_percent(&self, view: &SessionView, now: &Facts) -> u32 {
+    /// CPU use of a session since its last output, in percent of one CPU.
+    pub fn cpu_percent(&self, id: SessionId, session: &Session, now: &Facts) -> u32 {
+        self.with_cpu_samples(id, session, |samples, mono| {
+            let percent = samples.cpu_percent(mono, now.cpu_ms);
+            if let Phase::Running { quiet_since, .. } = session.phase {
+                samples.add(mono, now.cpu_ms, quiet_since);
+            }
+            percent
+        })
+    }
+
+    /// Keeps a sample of the CPU time of a session, if it is the first since its last output.
+    pub(super) fn add_cpu_sample(
+        &self,
+        id: SessionId,
+        session: &Session,
+        cpu_ms: u64,
+        quiet_since: Mono,
+    ) {
+        self.with_cpu_samples(id, session, |samples, mono| {
+            samples.add(mono, cpu_ms, quiet_since);
+        });
+    }
+
+    fn with_cpu_samples<T>(
+        &self,
+        id: SessionId,
+        session: &Session,
+        act: impl FnOnce(&mut CpuSamples, Mono) -> T,
+    ) -> T {
         let Now { wall, mono, .. } = SystemClock.now();
-        let age = wall.0.saturating_sub(view.state.created.0);
+        let age = wall.0.saturating_sub(session.created.0);
         let began = Mono(mono.0.saturating_sub(age));
-        let mut cpu_samples = self.shared.cpu_samples.lock().expect("no holder panics");
-        let cpu_samples = cpu_samples
-            .entry(view.id)
-            .or_insert(CpuSamples::since(began));
-        cpu_samples.cpu_percent(mono, now)
+        let mut samples = self.shared.cpu_samples.lock().expect("no holder panics");
+        act(samples.entry(id).or_insert(CpuSamples::since(began)), mono)
     }
 
     /// Drops what is kept about a session.
@@ -368,6 +437,11 @@ impl Handle {
         shared.secrets.lock().expect("no holder panics").remove(&id);
         shared
             .cpu_samples
+            .lock()
+            .expect("no holder panics")
+            .remove(&id);
+        shared
+            .told_refusals
             .lock()
             .expect("no holder panics")
             .remove(&id);
@@ -381,6 +455,7 @@ impl Handle {
         launch: Option<LaunchOptions>,
     ) -> PendingCall {
         let id = CallId(self.shared.next_call.fetch_add(1, Ordering::Relaxed));
+        tracing::debug!(call = id.0, "sent to the engine");
         let (updates_tx, updates) = mpsc::channel(UPDATE_QUEUE);
         let (outcome_tx, outcome) = oneshot::channel();
         let call = Call {

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
+use abide_core::SessionName;
 use abide_output::secret_fingerprints::SecretFingerprints;
 use abide_session::frame::{InheritedLimits, ResourceLimit};
 use base64::Engine;
@@ -26,6 +27,7 @@ struct Encoded {
     limits: Vec<(u32, u64, u64)>,
     secrets: String,
     sandbox: EncodedSandbox,
+    name: Option<String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -89,6 +91,7 @@ impl LaunchOptions {
                 SandboxChoice::Plan(plan) => EncodedSandbox::Plan(encode(&plan.to_bytes())),
                 SandboxChoice::Impossible(why) => EncodedSandbox::Impossible(why.clone()),
             },
+            name: self.name.as_ref().map(|name| name.as_str().to_owned()),
         };
         serde_json::to_vec(&encoded).unwrap_or_default()
     }
@@ -135,6 +138,7 @@ impl LaunchOptions {
             },
             // Only an approved command is started from bytes.
             beyond_settings: None,
+            name: encoded.name.and_then(|name| SessionName::parse(&name).ok()),
         })
     }
 }
@@ -178,6 +182,7 @@ mod tests {
                 own: vec!["/state".into()],
             })),
             beyond_settings: None,
+            name: SessionName::parse("build").ok(),
         };
         let back = LaunchOptions::from_bytes(&launch.to_bytes()).expect("launch data");
         assert_eq!(format!("{back:?}"), format!("{launch:?}"));

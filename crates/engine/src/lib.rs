@@ -11,9 +11,12 @@ pub mod dns;
 mod effects;
 pub mod entropy;
 mod event_loop;
+mod file_stamp;
+pub mod gate_plan;
 mod handle;
 pub mod keepers;
 mod launch_bytes;
+mod live_config;
 pub mod peer;
 pub mod policy;
 mod port_openers;
@@ -46,5 +49,6 @@ pub use handle::{
     AttachGuard, CallStep, CallUpdate, ConversationGuard, Handle, Input, LaunchOptions,
     PendingCall, ResendRequest, Stdin, WatcherGuard,
 };
+pub use live_config::{ConfigState, LiveConfig};
 pub use published_state::{Change, PublishedState, QuestionView, SessionView};
 pub use runtime::{Runtime, RuntimeFault};

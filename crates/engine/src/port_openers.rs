@@ -106,8 +106,10 @@ mod tests {
             cwd: "/".into(),
             pty: false,
             damage: None,
+            name: None,
             contained_by: None,
             sandboxed: None,
+            ports: std::collections::BTreeMap::new(),
             folder: "/".into(),
             deadline: None,
         }

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, RwLock};
 use abide_core::session::{Phase, Session};
 use abide_core::{
     Agent, Closing, Containment, Ending, MessageId, Millis, Question, QuestionId, Sandboxed,
-    SessionId, TimerId, Wall,
+    SessionId, SessionName, TimerId, Wall,
 };
 use tokio::sync::{Notify, broadcast, watch};
 
+use crate::keepers::PortState;
 use abide_session::facts::Facts;
 
 /// Newest views, and a stream of changes.
@@ -43,12 +44,16 @@ pub struct SessionView {
     pub contained_by: Option<Containment>,
     /// Sandbox of its command, once it was started.
     pub sandboxed: Option<Sandboxed>,
+    /// Ports on which its command listens behind a network gate.
+    pub ports: BTreeMap<u16, PortState>,
     /// Directory of the session.
     pub folder: PathBuf,
     /// Hard limit, counted from the start.
     pub deadline: Option<Millis>,
     /// Damage of its record, as a sentence.
     pub damage: Option<Arc<str>>,
+    /// Name of the session.
+    pub name: Option<SessionName>,
 }
 
 impl SessionView {
@@ -99,6 +104,8 @@ pub struct QuestionView {
     pub command: Arc<str>,
     /// Agent of the session.
     pub agent: Agent,
+    /// Working directory of the command.
+    pub cwd: PathBuf,
     /// Running time of the command when the question was asked.
     pub ran: abide_core::Millis,
     /// Last lines of output, as raw bytes; interfaces make them safe to print.
@@ -194,16 +201,30 @@ impl PublishedState {
         self.changes.subscribe()
     }
 
-    pub(super) fn publish(&self, view: SessionView) {
+    /// Publishes a session. It keeps the name that it was given since it was first published.
+    pub(super) fn publish(&self, mut view: SessionView) {
         let is_over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
         let id = view.id;
         let mut sessions = self.sessions.write().expect("no holder panics");
+        if let Some(before) = sessions.get(&id) {
+            view.name.clone_from(&before.name);
+        }
         sessions.insert(id, Arc::new(view));
         drop(sessions);
         if is_over {
             self.ended.lock().expect("no holder panics").push(id);
             self.any_ended.notify_one();
         }
+    }
+
+    /// Gives a session another name, or none, and notifies followers.
+    pub(super) fn rename(&self, id: SessionId, name: Option<SessionName>) {
+        let mut sessions = self.sessions.write().expect("no holder panics");
+        if let Some(view) = sessions.get_mut(&id) {
+            Arc::make_mut(view).name = name;
+        }
+        drop(sessions);
+        self.session_changed(id);
     }
 
     /// Notifies followers that a session was published or removed.

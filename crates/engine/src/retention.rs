@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use abide_core::session::Phase;
 use abide_core::time::{Boot, Wall};
@@ -15,7 +15,7 @@ use abide_core::{Event, Millis, Mono, Now, SessionId, limit};
 use super::{Handle, SessionView};
 use crate::clock::{Clock, pause};
 use crate::store::Store;
-use abide_session::crash_point;
+use abide_session::{crash_point, sandbox};
 
 /// Interval of full scans.
 const FULL_SCAN_INTERVAL: Millis = Millis(3_600_000);
@@ -71,6 +71,7 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
             let days = handle.config().keep_days.saturating_mul(DAY);
             prune_rows(&*store, now.0.saturating_sub(days)).await;
             handle.keepers().trim_pool();
+            clean_layers(&handle, now).await;
             next_round = at.mono + FULL_SCAN_INTERVAL;
         }
         let rest = Duration::from_millis(next_round.since(clock.now().mono).0);
@@ -79,6 +80,30 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
             () = pause(Duration::from_millis(MIN_AGE.0)), if held => {}
             () = handle.published().ended() => pause(BATCH_DELAY).await,
         }
+    }
+}
+
+/// Removes layers of sandboxes that were not used for long, and what killed keepers have left in them.
+async fn clean_layers(handle: &Handle, now: Wall) {
+    let handle = handle.clone();
+    let cleaned = tokio::task::spawn_blocking(move || {
+        let root = handle.paths().state.join(sandbox::OWN_LAYERS);
+        let is_running = |session: &str| {
+            let view = session
+                .parse()
+                .ok()
+                .and_then(|id| handle.published().session(id));
+            view.is_some_and(|view| !is_over(&view))
+        };
+        // The published state is complete: sessions of a former daemon are taken up before this begins.
+        let now = UNIX_EPOCH + Duration::from_millis(now.0);
+        sandbox::clean_layers(&root, now, is_running)
+    });
+    match cleaned.await {
+        Ok(Ok(removed)) if removed.is_empty() => {}
+        Ok(Ok(removed)) => tracing::info!("removed unused layers: {}", removed.join(", ")),
+        Ok(Err(fault)) => tracing::warn!("cannot clean the layers of sandboxes: {fault}"),
+        Err(fault) => tracing::error!("layers are no longer cleaned: {fault}"),
     }
 }
 

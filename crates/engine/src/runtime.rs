@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use abide_core::record::StoredState;
 use abide_core::session::Phase;
-use abide_core::{Engine, Event, Question, QuestionId};
+use abide_core::{Engine, Event, HeldCommand, Question, QuestionId, SessionId};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use tokio::sync::{mpsc, oneshot};
@@ -21,9 +22,9 @@ use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
-use crate::store::{self, Opened, StoreFault};
+use crate::store::{self, Opened, OpenedPostgres, PostgresAddress, StoreFault};
 use crate::web::Web;
-use crate::{entropy, retention, wakers};
+use crate::{entropy, retention, secret, wakers};
 
 /// Inputs and events that may be queued for the loop.
 const INBOX: usize = 4_096;
@@ -50,6 +51,17 @@ pub enum RuntimeFault {
     /// The database failed while the engine ran.
     #[error(transparent)]
     Store(#[from] StoreFault),
+    /// The database could not be used at the start, and can be now. The next start reads it.
+    #[error("the database can be used again")]
+    DatabaseIsBack,
+    /// The id of this installation cannot be read or written.
+    #[error("cannot use {}", path.display())]
+    Machine {
+        /// File with the id.
+        path: PathBuf,
+        /// Fault of the file.
+        source: std::io::Error,
+    },
     /// The task of the event loop panicked.
     #[error("the event loop failed")]
     EventLoop(#[source] tokio::task::JoinError),
@@ -61,6 +73,8 @@ pub struct Runtime {
     pub handle: Handle,
     event_loop: tokio::task::JoinHandle<Result<(), StoreFault>>,
     recovered: Option<oneshot::Receiver<()>>,
+    /// True if the database has come back.
+    database_is_back: Arc<AtomicBool>,
 }
 
 impl Runtime {
@@ -69,8 +83,17 @@ impl Runtime {
     pub fn start(paths: &Paths, config: Config, program: PathBuf) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         // Created with private permissions before SQLite opens it. If this fails, opening fails too.
-        let _ = private_file::open(&paths.database());
-        let (opened, fault) = open_database(paths)?;
+        let (opened, fault, is_usable) = match &config.store {
+            None => {
+                let _ = private_file::open(&paths.database());
+                let (opened, fault) = open_database(paths)?;
+                (opened, fault, None)
+            }
+            Some(url) => {
+                let found = open_postgres(paths, url, config.ca_file.clone())?;
+                (found.opened, None, found.is_usable)
+            }
+        };
         let Opened {
             store,
             reader,
@@ -78,6 +101,7 @@ impl Runtime {
             approved,
             state,
             conditions,
+            clients,
         } = opened;
         let (events, event_queue) = mpsc::channel(INBOX);
         let (inbox, calls) = mpsc::channel(INBOX);
@@ -95,7 +119,7 @@ impl Runtime {
         let parts = HandleParts {
             paths: paths.clone(),
             keepers: keepers.clone(),
-            clients: Clients::new(reader.clients().unwrap_or_default()),
+            clients: Clients::new(clients),
             store_reader: reader,
             prober: prober.clone(),
             store: store.clone(),
@@ -114,13 +138,7 @@ impl Runtime {
             .set_sessions(Arc::new(SessionAccess(handle.clone())));
         let agents = handle.clients().agents();
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
-        let mut recovered = recovery_events(keepers.recover(), questions, resumable, state);
-        let approved = approved.into_iter();
-        recovered.extend(approved.map(|(question, session, held)| Event::Approved {
-            question,
-            session,
-            held: Arc::new(held),
-        }));
+        let recovered = recovery_events(keepers.recover(), questions, approved, resumable, state);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
             handle.clone(),
@@ -154,10 +172,21 @@ impl Runtime {
             handle.clone(),
             parts,
         ));
+        let database_is_back = Arc::new(AtomicBool::new(false));
+        if let Some(is_usable) = is_usable {
+            let (handle, is_back) = (handle.clone(), database_is_back.clone());
+            tokio::spawn(async move {
+                if is_usable.await.is_ok() {
+                    is_back.store(true, Ordering::Relaxed);
+                    handle.stop().await;
+                }
+            });
+        }
         Ok(Runtime {
             handle,
             event_loop,
             recovered: Some(ready_receiver),
+            database_is_back,
         })
     }
 
@@ -174,7 +203,11 @@ impl Runtime {
     pub async fn stopped(self) -> Result<(), RuntimeFault> {
         let result = self.event_loop.await;
         self.handle.keepers().disconnect_all();
-        result.map_err(RuntimeFault::EventLoop)?.map_err(Into::into)
+        result.map_err(RuntimeFault::EventLoop)??;
+        match self.database_is_back.load(Ordering::Relaxed) {
+            true => Err(RuntimeFault::DatabaseIsBack),
+            false => Ok(()),
+        }
     }
 }
 
@@ -182,6 +215,7 @@ impl Runtime {
 pub(super) fn recovery_events(
     found: Vec<RecoveredSession>,
     questions: Vec<(QuestionId, Question)>,
+    approved: Vec<(QuestionId, SessionId, HeldCommand)>,
     resumable: impl Iterator<Item = Event>,
     state: StoredState,
 ) -> Vec<Event> {
@@ -205,6 +239,12 @@ pub(super) fn recovery_events(
     events.push(Event::StateLoaded(Box::new(state)));
     events.push(Event::Recovered);
     events.extend(undelivered);
+    let approved = approved.into_iter();
+    events.extend(approved.map(|(question, session, held)| Event::Approved {
+        question,
+        session,
+        held: Arc::new(held),
+    }));
     events
 }
 
@@ -219,4 +259,17 @@ fn open_database(paths: &Paths) -> Result<(Opened, Option<String>), RuntimeFault
         return Err(RuntimeFault::DatabasePath(length));
     }
     store::open(&path, boot_id()).map_err(|source| RuntimeFault::Database { path, source })
+}
+
+/// Opens the PostgreSQL database at an address.
+fn open_postgres(
+    paths: &Paths,
+    url: &str,
+    ca_file: Option<PathBuf>,
+) -> Result<OpenedPostgres, RuntimeFault> {
+    let address = PostgresAddress::parse(url, ca_file);
+    let address = address.map_err(StoreFault::Unopenable)?;
+    let path = paths.machine();
+    let owner = secret::token(&path).map_err(|source| RuntimeFault::Machine { path, source })?;
+    Ok(store::open_postgres(address, &owner, boot_id())?)
 }

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use abide_core::{Agent, Conversation};
 use abide_session::sandbox::{Folder, Mode, Network, OWN_LAYERS, Plan};
 
-use crate::config::{Config, NetworkMode, Paths, SandboxMode};
+use crate::config::{Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
+use crate::gate_plan::{self, GateConfig};
+use crate::policy::PolicyStore;
 
 /// Sandbox of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,17 +53,23 @@ pub struct SandboxSubject<'a> {
     pub config: &'a Config,
     /// Paths of the daemon.
     pub paths: &'a Paths,
+    /// Answers of people about names, which add to the allowlist.
+    pub policy: &'a PolicyStore,
     /// Agent of the command.
-    pub agent: &'a str,
+    pub agent: &'a Agent,
+    /// Conversation of the agent.
+    pub conversation: Option<&'a Conversation>,
     /// Root folder of the agent.
     pub root: &'a Path,
+    /// Environment of the caller, which may name proxies.
+    pub env: &'a [(OsString, OsString)],
 }
 
 impl SandboxSubject<'_> {
     /// Chooses the sandbox of a command.
     pub fn choose(&self, of: WishOf, wish: SandboxWish) -> Result<SandboxChoice, TooMuch> {
         let home = crate::config::home();
-        let settings = self.config.sandbox.of(self.agent, self.root, &home);
+        let settings = self.config.sandbox.of(&self.agent.0, self.root, &home);
         let (mode, network) = match of {
             WishOf::Agent => (
                 less(settings.mode, wish.mode)?,
@@ -72,6 +81,12 @@ impl SandboxSubject<'_> {
             ),
         };
         let mode = match mode {
+            SandboxMode::Off if wish.network.is_some_and(|asked| asked != NetworkMode::On) => {
+                return Err(TooMuch(
+                    "`network` needs a sandbox, and this command has none: send `sandbox` too, such as \"workspace-write\"."
+                        .into(),
+                ));
+            }
             SandboxMode::Off => return Ok(SandboxChoice::Off),
             SandboxMode::ReadOnly => Mode::ReadOnly,
             SandboxMode::WorkspaceWrite => Mode::WorkspaceWrite,
@@ -85,12 +100,10 @@ impl SandboxSubject<'_> {
         let network = match network {
             NetworkMode::Off => Network::Off,
             NetworkMode::On => Network::On,
-            NetworkMode::Allowlist => {
-                return impossible(
-                    "`sandbox.network = \"allowlist\"` is not available in this version; set it to \"on\" or \"off\""
-                        .into(),
-                );
-            }
+            NetworkMode::Allowlist => match gate_plan::make(&self.gate(&settings)) {
+                Ok(gate) => Network::Allowlist(gate),
+                Err(why) => return impossible(why),
+            },
         };
         let own = self.own_folders();
         let workspace = match workspace(self.root, &home, &own) {
@@ -109,15 +122,39 @@ impl SandboxSubject<'_> {
             network,
             workspace,
             home,
-            layers: self
-                .paths
-                .state
-                .join(OWN_LAYERS)
-                .join(file_name(self.agent)),
+            layers: layers_of(self.paths, &self.agent.0),
             write: settings.write,
             hide: settings.hide,
             own,
         })))
+    }
+
+    /// Configuration of the network gate: the allowlist of the settings, and the names that people have allowed.
+    fn gate(&self, settings: &SandboxConfig) -> GateConfig {
+        let mut allow = settings.allow.clone();
+        allow.extend((self.policy).allowed_hosts(self.agent, self.conversation, self.root));
+        GateConfig {
+            allow,
+            ask: true,
+            host_ports: settings.host_ports.clone(),
+            ..self.bare_gate()
+        }
+    }
+
+    /// Configuration of a network gate that allows nothing yet.
+    pub fn bare_gate(&self) -> GateConfig {
+        GateConfig {
+            workspace: self.root.to_string_lossy().into_owned(),
+            ..gate_plan::bare(self.own_port(), self.env)
+        }
+    }
+
+    /// Port of the daemon, which a sandbox must not take over.
+    fn own_port(&self) -> Option<u16> {
+        match self.config.http {
+            HttpListen::At(address) => Some(address.port()),
+            HttpListen::Off => None,
+        }
     }
 
     /// Folders of abide itself.
@@ -230,6 +267,34 @@ fn file_name(agent: &str) -> String {
     }
 }
 
+/// Agent whose layers are in the folder of this name; the name itself if it was too long to be kept.
+pub fn agent_of_layers(name: &str) -> String {
+    let Some(encoded) = name.strip_prefix("agent-") else {
+        return name.to_owned();
+    };
+    let mut agent = Vec::new();
+    let mut rest = encoded.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        if *byte != b'-' {
+            agent.push(*byte);
+            continue;
+        }
+        let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let Some(decoded) = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
+            return name.to_owned();
+        };
+        agent.push(decoded);
+        rest = &after[2..];
+    }
+    String::from_utf8(agent).unwrap_or_else(|_| name.to_owned())
+}
+
+/// Folder of the layers of an agent.
+pub fn layers_of(paths: &Paths, agent: &str) -> PathBuf {
+    paths.state.join(OWN_LAYERS).join(file_name(agent))
+}
+
 /// Variables that lead out of a sandbox, or that only make sense outside. A sandboxed command does not inherit them.
 const LEADING_OUT: [&str; 17] = [
     "SSH_AUTH_SOCK",
@@ -251,16 +316,24 @@ const LEADING_OUT: [&str; 17] = [
     "TMPDIR",
 ];
 
-/// Removes inherited variables that hold secrets or lead out of the sandbox.
-pub fn confine_environment(env: &mut Vec<(OsString, OsString)>) {
+/// Removes inherited variables that hold secrets or lead out of the sandbox. Behind a network gate, proxies are not
+/// visible either: the gate dials through them.
+pub fn confine_environment(sandbox: &SandboxChoice, env: &mut Vec<(OsString, OsString)>) {
+    let plan = match sandbox {
+        SandboxChoice::Plan(plan) => plan,
+        SandboxChoice::Off | SandboxChoice::Impossible(_) => return,
+    };
+    let is_behind_gate = plan.network.gate().is_some();
     env.retain(|(name, _)| {
         let Some(name) = name.to_str() else {
             return false;
         };
-        !LEADING_OUT.contains(&name)
-            && !name.starts_with("LD_")
-            && !name.starts_with("ABIDE_")
-            && !abide_output::mask::is_secret_name(name)
+        let is_removed = LEADING_OUT.contains(&name)
+            || name.starts_with("LD_")
+            || name.starts_with("ABIDE_")
+            || is_behind_gate && gate_plan::is_proxy_variable(name)
+            || abide_output::mask::is_secret_name(name);
+        !is_removed
     });
     env.push(("ABIDE_SANDBOX".into(), "1".into()));
     env.push(("TMPDIR".into(), "/tmp".into()));
@@ -317,5 +390,8 @@ mod tests {
         assert_eq!(file_name("codex"), "agent-codex");
         assert_ne!(file_name("a/b"), file_name("a-b"));
         assert!(!file_name("../x").contains('/'));
+        for agent in ["codex", "a/b", "claude-code", "", "ä ", "a-2f"] {
+            assert_eq!(agent_of_layers(&file_name(agent)), agent);
+        }
     }
 }

@@ -5,14 +5,15 @@
 //! No order waits for a keeper or the network, though some make short system calls. What becomes of an order comes back
 //! as an event.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use abide_core::timer::Until;
-use abide_core::{Containment, End, Sandboxed, SessionId, TimerId};
+use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId, TimerId};
 use abide_session::changed_limits::ChangedLimits;
 use abide_session::frame::{Launch, ToKeeper};
 
-use crate::keepers::RecoveredDetails;
+use crate::keepers::{PortState, RecoveredDetails};
 pub use crate::store::Store;
 
 /// Keepers, as the event loop uses them.
@@ -62,6 +63,12 @@ pub trait KeeperControl: Send + Sync {
 
     /// Sandbox of a session's command, once it is known.
     fn sandboxed(&self, id: SessionId) -> Option<Sandboxed>;
+
+    /// Ports on which a session's command listens, and which of them are published on this machine.
+    fn published_ports(&self, id: SessionId) -> BTreeMap<u16, PortState>;
+
+    /// Answers connections of a session's sandbox that wait.
+    fn answer_connection(&self, id: SessionId, number: u64, answer: &ConnectionAnswer);
 
     /// Facts about a session of an earlier daemon.
     fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails;

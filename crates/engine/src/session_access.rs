@@ -163,16 +163,17 @@ impl SessionAccess {
             env.push(("PATH".into(), path.into()));
         }
         let subject = SandboxSubject {
-            config: self.0.config(),
+            config: &self.0.config(),
             paths: self.0.paths(),
-            agent: &agent.0,
+            policy: self.0.policy(),
+            agent,
+            conversation: None,
             root: &wanted.cwd,
+            env: &env,
         };
         let sandbox = subject.choose(WishOf::Agent, SandboxWish::default());
         let sandbox = sandbox.unwrap_or_else(|refused| SandboxChoice::Impossible(refused.0));
-        if sandbox != SandboxChoice::Off {
-            confine_environment(&mut env);
-        }
+        confine_environment(&sandbox, &mut env);
         LaunchOptions {
             argv: Some(words.map(Into::into).collect()),
             cwd: wanted.cwd.clone(),
@@ -183,6 +184,7 @@ impl SessionAccess {
             secrets: Arc::default(),
             sandbox,
             beyond_settings: None,
+            name: None,
         }
     }
 

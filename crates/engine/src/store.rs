@@ -5,6 +5,9 @@ mod checkpoint;
 mod damage;
 mod deliveries;
 mod held;
+mod load;
+mod postgres;
+mod query;
 mod read;
 mod schema;
 mod timer_history;
@@ -27,9 +30,12 @@ use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
 
 use checkpoint::Checkpointer;
+pub(crate) use damage::{OpenedPostgres, open_postgres};
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use held::CommandAnswer;
+pub(crate) use postgres::Address as PostgresAddress;
+use query::Query;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;
 pub use timer_list::{EndedFilter, MessageCounts, TimerDay, TimerOrder, TimerPage, TimerQuery};
@@ -43,6 +49,22 @@ pub trait Store: Send + Sync {
     /// Makes the records durable, all or none. The event loop has at most one commit in flight.
     fn commit(&self, records: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>>;
 
+    /// Finds out how a commit has ended that failed with [`StoreFault::Unknown`], however long that takes, and makes its
+    /// records durable if they are not.
+    fn settle(&self) -> oneshot::Receiver<Result<(), StoreFault>> {
+        oneshot::channel().1
+    }
+
+    /// Sentence about a database that cannot be reached at present.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    /// Sentence for calls that are refused because of this fault, if there is a better one than that the disk is full.
+    fn refusal(&self, _: &StoreFault) -> Option<String> {
+        self.trouble()
+    }
+
     /// Writes a record about wakers.
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>>;
 
@@ -50,12 +72,21 @@ pub trait Store: Send + Sync {
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
 }
 
-/// Fault of the database. Nothing of what was to be written is there.
+/// Fault of the database. Nothing of what was to be written is there, unless the variant says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreFault {
-    /// The write may succeed later: the disk is full, or another program holds the lock.
+    /// The write may succeed later: the disk is full, another program holds the lock, the server cannot be reached.
     #[error("the database cannot be written: {0}")]
     Unwritable(String),
+    /// The write may have been made: the server did not answer. [`Store::settle`] finds out.
+    #[error("it is not known whether the database has written: {0}")]
+    Unknown(String),
+    /// Another daemon has taken over what this one wrote. It must not write any more.
+    #[error("another daemon has taken over the database: {0}")]
+    Fenced(String),
+    /// A row was changed by another daemon, so what was decided does not apply any more.
+    #[error("the database was changed by another daemon: {0}")]
+    Stale(String),
     /// The file cannot be opened, or not for writing.
     #[error("the database cannot be opened: {0}")]
     Unopenable(String),
@@ -74,6 +105,18 @@ pub enum StoreFault {
     /// The content on disk is unknown until it is read again.
     #[error("the database failed: {0}")]
     Broken(String),
+}
+
+impl StoreFault {
+    /// Reason, without the kind.
+    fn reason(&self) -> String {
+        match self {
+            StoreFault::Unwritable(why) | StoreFault::Unopenable(why) | StoreFault::Fenced(why) => {
+                why.clone()
+            }
+            fault => fault.to_string(),
+        }
+    }
 }
 
 impl From<rusqlite::Error> for StoreFault {
@@ -141,6 +184,22 @@ pub struct Opened {
     pub state: StoredState,
     /// Conditions of the timers.
     pub conditions: Vec<(TimerId, Until)>,
+    /// Clients of all agents.
+    pub clients: Vec<ClientRow>,
+}
+
+impl Opened {
+    fn new(store: Arc<dyn Store>, reader: StoreReader, loaded: Loaded) -> Self {
+        Opened {
+            store,
+            reader,
+            questions: loaded.questions,
+            approved: loaded.approved,
+            state: loaded.state,
+            conditions: loaded.conditions,
+            clients: loaded.clients,
+        }
+    }
 }
 
 /// Content of a database that is not over.
@@ -148,6 +207,7 @@ pub(crate) struct Loaded {
     pub id_permutation: IdPermutation,
     pub questions: Vec<(QuestionId, Question)>,
     pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
+    pub clients: Vec<ClientRow>,
     pub state: StoredState,
     pub conditions: Vec<(TimerId, Until)>,
 }
@@ -156,13 +216,25 @@ pub(crate) struct Loaded {
 pub(crate) fn load(db: &mut Connection, boot_id: u128) -> Result<Loaded, StoreFault> {
     schema::migrate(db)?;
     let id_permutation = schema::ids_key(db).map(|key| IdPermutation { key })?;
-    let questions = read::open_questions(db)?;
-    let approved = held::approved(db)?;
-    let (state, conditions) = read::stored_state(db, id_permutation, boot_id)?;
+    // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the call
+    // that reads them next makes it.
+    let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
+    db.execute(lost, [write::TOLD_BY_CALL]).unwrap_or_default();
+    read_open(db, id_permutation, boot_id)
+}
+
+/// Reads what is not over.
+fn read_open(
+    db: &dyn Query,
+    id_permutation: IdPermutation,
+    boot_id: u128,
+) -> Result<Loaded, StoreFault> {
+    let (state, conditions) = load::stored_state(db, id_permutation, boot_id)?;
     Ok(Loaded {
         id_permutation,
-        questions,
-        approved,
+        questions: load::open_questions(db)?,
+        approved: held::approved(db)?,
+        clients: deliveries::clients(db)?,
         state,
         conditions,
     })
@@ -172,14 +244,8 @@ impl Sqlite {
     /// Opens the database, migrates its schema and reads what is open.
     pub fn open(path: &Path, boot_id: u128) -> Result<Opened, StoreFault> {
         let mut db = connect(path)?;
-        let Loaded {
-            id_permutation,
-            questions,
-            approved,
-            state,
-            conditions,
-        } = load(&mut db, boot_id)?;
-        let reader = StoreReader::new(connect(path)?, connect(path)?, id_permutation);
+        let loaded = load(&mut db, boot_id)?;
+        let reader = StoreReader::new(connect(path)?, connect(path)?, loaded.id_permutation);
         let writer = Arc::new(Writer::new(db)?);
         let checkpointer = Checkpointer::start(connect(path)?, writer.clone())?;
         let (jobs, queue) = std_mpsc::sync_channel::<Job>(MAX_JOBS);
@@ -193,14 +259,7 @@ impl Sqlite {
             jobs,
             waker_records,
         };
-        Ok(Opened {
-            store: Arc::new(store),
-            reader,
-            questions,
-            approved,
-            state,
-            conditions,
-        })
+        Ok(Opened::new(Arc::new(store), reader, loaded))
     }
 }
 

@@ -18,6 +18,12 @@ pub fn rfc3339(ms: u64) -> String {
     )
 }
 
+/// Date such as `2026-11-15`, this many days after 1 January 1970.
+pub fn day(days: u64) -> String {
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 /// HTTP date (`Sun, 06 Nov 1994 08:49:37 GMT`) in Unix milliseconds.
 pub fn http_date(text: &str) -> Option<u64> {
     let words: Vec<&str> = text.split_whitespace().collect();

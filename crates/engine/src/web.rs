@@ -218,7 +218,7 @@ impl Web {
 
 /// TLS connector that trusts the machine's certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others) and
 /// `ca_file`.
-fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, WebFault> {
+pub(crate) fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, WebFault> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);

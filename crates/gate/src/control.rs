@@ -5,14 +5,14 @@
 //!
 //! To the daemon:
 //! ```json
-//! {"event":"question","id":1,"name":"example.org","port":443}
+//! {"event":"question","id":1,"name":"example.org","port":443,"workspace":"/src"}
 //! {"event":"withdrawn","id":1}
-//! {"event":"refused","outcome":"refused","name":"evil.example","port":443,"reason":"not allowed","count":2}
 //! {"event":"published","port":3000}
 //! {"event":"not_published","port":8080,"reason":"the port is in use"}
 //! {"event":"unpublished","port":3000}
 //! ```
-//! From the daemon: `{"id":1,"answer":"once"}`, where the answer is one of `once`, `this agent`, `always here`, `no`.
+//! From the daemon: `{"id":1,"answer":"yes"}`, where the answer is `yes`, `no` or `nobody`; `no` may come with
+//! `"because":"words"`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,11 +26,10 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::Gate;
 use crate::clock;
 use crate::publish::Publication;
-use crate::questions::Answer;
-use crate::refusals::Entry;
+use crate::questions::{Answer, Given};
 
 /// Longest line that is read from the daemon.
-const MAX_LINE: u64 = 4096;
+const MAX_LINE: u64 = 16 * 1024;
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// A line to the daemon.
@@ -41,12 +40,12 @@ enum Line<'a> {
         id: u64,
         name: &'a str,
         port: u16,
+        workspace: &'a str,
     },
     /// A question needs no answer any more: it was answered, or nothing waits for it.
     Withdrawn {
         id: u64,
     },
-    Refused(&'a Entry),
     Published {
         port: u16,
     },
@@ -64,6 +63,9 @@ enum Line<'a> {
 struct Reply {
     id: u64,
     answer: Answer,
+    /// Words of the person, after a no.
+    #[serde(default)]
+    because: Option<String>,
 }
 
 /// Serves daemons of the same user, one or several at a time.
@@ -111,8 +113,13 @@ async fn take_answers(gate: &Gate, reader: OwnedReadHalf) -> io::Result<()> {
         if !line.ends_with(b"\n") {
             return Ok(());
         }
-        let Reply { id, answer } = serde_json::from_slice(&line)?;
-        if !gate.questions.answer(id, answer) {
+        let Reply {
+            id,
+            answer,
+            because,
+        } = serde_json::from_slice(&line)?;
+        let because = because.map(|words| words.into());
+        if !gate.questions.answer(id, Given { answer, because }) {
             tracing::debug!(id, "an answer came for a question that is not open");
         }
     }
@@ -122,25 +129,21 @@ async fn take_answers(gate: &Gate, reader: OwnedReadHalf) -> io::Result<()> {
 #[derive(Default)]
 struct Shown {
     questions: BTreeSet<u64>,
-    refusals: Vec<u64>,
     ports: BTreeMap<u16, Publication>,
 }
 
 async fn show(gate: &Gate, mut writer: OwnedWriteHalf) -> io::Result<()> {
     let mut questions = gate.questions.changes();
-    let mut refusals = gate.refusals.changes();
     let mut ports = gate.publications.subscribe();
     let mut shown = Shown::default();
     loop {
         // Marked as seen before the state is read: a change in between is shown with the next turn at the latest.
         questions.mark_unchanged();
-        refusals.mark_unchanged();
         ports.mark_unchanged();
         let lines = shown.catch_up(gate)?;
         writer.write_all(&lines).await?;
         tokio::select! {
             _ = questions.changed() => {}
-            _ = refusals.changed() => {}
             _ = ports.changed() => {}
         }
     }
@@ -168,17 +171,10 @@ impl Shown {
                 id: question.id,
                 name: question.target.name.as_str(),
                 port: question.target.port,
+                workspace: &gate.workspace,
             })?;
         }
         self.questions = ids;
-
-        let entries = gate.refusals.listed().entries;
-        for (index, entry) in entries.iter().enumerate() {
-            if self.refusals.get(index) != Some(&entry.count) {
-                write(Line::Refused(entry))?;
-            }
-        }
-        self.refusals = entries.iter().map(|entry| entry.count).collect();
 
         let ports = gate.publications.borrow().clone();
         for port in self.ports.keys().filter(|port| !ports.contains_key(port)) {

@@ -3,7 +3,8 @@
 //! A sandbox with a network allowlist has a network namespace of its own, without a device but `lo`. Programs inside
 //! use the network as always, without proxy variables:
 //!
-//! 1. While the sandbox is built, [`inside`] opens sockets in the new namespace and sends them to the gate.
+//! 1. While the sandbox is built, its first process opens sockets in the new namespace and sends them to the gate
+//!    (`abide_session::sandbox::gate_sockets`).
 //! 2. The gate, a process outside, answers DNS queries ([`dns`]): a name that is allowed, or that a person can be asked
 //!    about, gets an address of 198.18.0.0/15 that stands for it in this session ([`names`]).
 //! 3. A connection to such an address arrives at a listener of the gate ([`tcp`]). Its local address says which name was
@@ -11,7 +12,8 @@
 //! 4. The gate looks the name up outside, once, checks the address, dials it ([`outside`]) and moves bytes ([`relay`]).
 //! 5. Ports on which programs inside listen are published on the host's loopback ([`publish`]).
 //!
-//! Refusals are listed exactly ([`refusals`]) and told to the daemon, which may come and go ([`control`]).
+//! Refusals are listed exactly ([`refusals`]), for the keeper. Questions and published ports are shown to the daemon, which
+//! may come and go ([`control`]).
 //!
 //! The gate ends when the sandbox's first process has ended, or with SIGTERM. It needs no privileges.
 
@@ -24,7 +26,7 @@ pub mod client_hello;
 mod clock;
 pub mod control;
 pub mod dns;
-pub mod inside;
+mod keeper;
 pub mod names;
 pub mod outside;
 pub mod process;
@@ -66,6 +68,7 @@ pub struct Gate {
     slots: Arc<Semaphore>,
     pipes: Semaphore,
     questions: Questions,
+    workspace: String,
     refusals: Refusals,
     publications: watch::Sender<Publications>,
 }

@@ -1,29 +1,21 @@
 //! The gate as a process: what it is given, what it serves, and when it ends.
 //!
-//! Steps of the keeper that starts a sandbox with a gate:
-//!
-//! 1. It makes a `SOCK_SEQPACKET` pair and checks the patterns ([`Allowlist::parse`]), whose ports the child needs.
-//! 2. Its child, inside the new namespaces, calls [`crate::inside::open_sockets`] and [`crate::inside::send`] with one
-//!    end, mounts a `resolv.conf` with `nameserver 127.0.0.1`, and drops its capabilities.
-//! 3. The keeper starts `abide gate` outside, with the other end as standard input, and sends the configuration
-//!    ([`send_config`]) over its own copy of the child's end, with the listening unix socket for the daemon.
-//!
-//! The two messages may come in either order. Nothing has to wait for the gate: its sockets already listen, so queries
-//! and connections queue. If the other ends are closed before both messages came, the gate ends with an error.
+//! Two messages come over its channel, in either order: the sockets, from the first process of the sandbox, and the
+//! configuration, from the keeper, with the listening unix socket for the daemon. If the other ends are closed before both
+//! messages came, the gate ends with an error. Later the keeper asks over the channel what was refused.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SocketType,
-    sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags,
+    SocketType, sockopt,
 };
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit};
 use serde::{Deserialize, Serialize};
@@ -33,20 +25,23 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::allowlist::{Allowlist, PatternError};
-use crate::inside::{DNS_PORT, MAX_SOCKETS, send_descriptors};
 use crate::names::Names;
 use crate::outside::{Dialer, Host, Outside};
 use crate::proxy::Proxies;
 use crate::publish::DialSockets;
-use crate::questions::{OnceLasts, Questions};
-use crate::refusals::Refusals;
+use crate::questions::Questions;
+use crate::refusals::{Listed, Refusals};
 use crate::relay::MAX_PIPES;
-use crate::{Gate, MAX_CONNECTIONS, clock, control, dns, publish, tcp};
+use crate::{Gate, MAX_CONNECTIONS, clock, control, dns, keeper, publish, tcp};
+use abide_session::sandbox::GATE_READY;
+use abide_session::sandbox::gate_sockets::{DNS_PORT, MAX_SOCKETS};
 
 /// Longest configuration.
 const MAX_CONFIG: usize = 64 * 1024;
 /// Time for connections to pass on their last bytes after the sandbox has ended.
 const DRAIN_GRACE: Duration = Duration::from_secs(2);
+/// Time for the keeper to ask what was refused after the sandbox has ended.
+const KEEPER_GRACE: Duration = Duration::from_secs(10);
 /// Descriptors that the gate needs beside those of connections.
 const OTHER_DESCRIPTORS: u64 = 300 + 2 * MAX_PIPES as u64;
 
@@ -60,8 +55,8 @@ pub struct Config {
     pub private: Vec<String>,
     /// Ask a person about names that no pattern matches; otherwise they do not exist.
     pub ask: bool,
-    /// Extent of the answer "once".
-    pub once_lasts: OnceLasts,
+    /// Workspace of the sandbox, which a question names.
+    pub workspace: String,
     /// Ports of the host's loopback that programs inside may reach.
     pub host_ports: Vec<u16>,
     /// Publish ports that programs inside listen on.
@@ -70,10 +65,19 @@ pub struct Config {
     pub never_publish: Vec<u16>,
     /// Copy all bytes through buffers, never through pipes: the off switch of `splice`.
     pub copy_only: bool,
+    /// Variables of the caller's environment that name proxies. Without any, those of the gate's own environment count.
+    pub proxy_variables: BTreeMap<String, String>,
+}
+
+/// Everything that a gate is given.
+#[derive(Debug, Default)]
+pub struct Received {
     /// First process of the sandbox, as the host numbers it.
     pub pid: u32,
-    /// Absolute path of the file to which the list of refusals is written.
-    pub refusals: Option<PathBuf>,
+    /// Configuration.
+    pub config: Config,
+    /// Sockets of the sandbox, and the one for the daemon.
+    pub descriptors: Vec<OwnedFd>,
 }
 
 /// A failure that ends the gate.
@@ -85,6 +89,9 @@ pub enum Fault {
     /// The configuration is not valid JSON, or has unknown fields.
     #[error("the configuration of the network gate is not valid: {0}")]
     Config(serde_json::Error),
+    /// The configuration does not begin with a process id.
+    #[error("the configuration of the network gate names no process")]
+    Pid,
     /// The system failed.
     #[error("the network gate cannot {0}: {1}")]
     System(&'static str, io::Error),
@@ -94,51 +101,52 @@ fn cannot<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> Fault {
     move |error| Fault::System(what, error.into())
 }
 
-/// Sends the configuration to a gate, with the listening unix socket on which the daemon will connect.
-pub fn send_config(
-    channel: BorrowedFd<'_>,
-    config: &Config,
-    control: Option<BorrowedFd<'_>>,
-) -> io::Result<()> {
-    let text = serde_json::to_vec(config)?;
-    let control = control.as_slice();
-    Ok(send_descriptors(channel, &text, control)?)
-}
-
 /// Runs the gate of which `channel` is given, until its sandbox ends.
-pub fn run(channel: &OwnedFd) -> Result<(), Fault> {
-    let (config, descriptors) = receive(channel)?;
+pub fn run(channel: OwnedFd) -> Result<(), Fault> {
+    let received = receive(&channel)?;
     // Not a member of the keeper's process group: signals of a terminal are not for the gate.
     let _ = rustix::process::setsid();
     // Keeps no file system of the keeper's directory busy.
     let _ = rustix::process::chdir("/");
-    let proxies = Proxies::from_environment();
+    let given = &received.config.proxy_variables;
+    let proxies = match given.is_empty() {
+        true => Proxies::from_environment(),
+        false => Proxies::from_variables(|name| given.get(name).cloned()),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.map_err(cannot("start its runtime"))?;
-    runtime.block_on(serve(config, descriptors, Box::new(Host), proxies))?;
+    runtime.block_on(serve(received, Some(channel), Box::new(Host), proxies))?;
     // A look-up that still runs in a thread must not keep the process alive.
     runtime.shutdown_background();
     Ok(())
 }
 
 /// Receives the configuration and all descriptors.
-pub fn receive(channel: &OwnedFd) -> Result<(Config, Vec<OwnedFd>), Fault> {
+pub fn receive(channel: &OwnedFd) -> Result<Received, Fault> {
     let failed = cannot("receive its sockets");
-    let mut config = None;
-    let mut descriptors = Vec::new();
+    let mut all = Received::default();
     let mut sockets_arrived = false;
-    while config.is_none() || !sockets_arrived {
+    while all.pid == 0 || !sockets_arrived {
         let (text, received) = receive_message(channel.as_fd()).map_err(&failed)?;
         match text.as_slice() {
             [] => return Err(failed(io::ErrorKind::UnexpectedEof.into())),
             b"sockets" => sockets_arrived = true,
-            text => config = Some(serde_json::from_slice(text).map_err(Fault::Config)?),
+            text => (all.pid, all.config) = read_config(text)?,
         }
-        descriptors.extend(received);
+        all.descriptors.extend(received);
     }
-    Ok((config.unwrap_or_default(), descriptors))
+    Ok(all)
+}
+
+/// Reads the configuration: the number of a process in the first line, then JSON.
+fn read_config(text: &[u8]) -> Result<(u32, Config), Fault> {
+    let mut parts = text.splitn(2, |byte| *byte == b'\n');
+    let pid = parts.next().and_then(|pid| std::str::from_utf8(pid).ok());
+    let pid = pid.and_then(|pid| pid.parse().ok()).filter(|pid| *pid > 0);
+    let config = serde_json::from_slice(parts.next().unwrap_or_default());
+    Ok((pid.ok_or(Fault::Pid)?, config.map_err(Fault::Config)?))
 }
 
 fn receive_message(channel: BorrowedFd<'_>) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
@@ -211,13 +219,19 @@ impl Sockets {
     }
 }
 
-/// Serves a sandbox until its first process has ended or SIGTERM comes.
+/// Serves a sandbox until its first process has ended or SIGTERM comes, and returns what was refused. `keeper`: channel to
+/// the keeper.
 pub async fn serve(
-    config: Config,
-    descriptors: Vec<OwnedFd>,
+    received: Received,
+    keeper: Option<OwnedFd>,
     outside: Box<dyn Outside>,
     proxies: Result<Proxies, crate::proxy::ProxyError>,
-) -> Result<(), Fault> {
+) -> Result<Listed, Fault> {
+    let Received {
+        pid,
+        config,
+        descriptors,
+    } = received;
     let mut sockets = Sockets::sort(descriptors).map_err(cannot("use its sockets"))?;
     let connections = raise_descriptor_limit();
     let gate = Arc::new(Gate {
@@ -232,13 +246,19 @@ pub async fn serve(
         dial_sockets: DialSockets::new(std::mem::take(&mut sockets.unconnected)),
         slots: Arc::new(Semaphore::new(connections)),
         pipes: Semaphore::new(if config.copy_only { 0 } else { MAX_PIPES }),
-        questions: Questions::new(config.once_lasts),
+        questions: Questions::default(),
+        workspace: config.workspace,
         refusals: Refusals::default(),
         publications: watch::Sender::default(),
     });
-    let ended = sandbox_end(config.pid).map_err(cannot("watch the sandbox"))?;
+    let ended = sandbox_end(pid).map_err(cannot("watch the sandbox"))?;
     let mut terminated = signal(SignalKind::terminate()).map_err(cannot("watch for SIGTERM"))?;
 
+    if let Some(channel) = &keeper {
+        // Before anything is served: a keeper that has not got this message knows that nothing was refused.
+        rustix::net::send(channel, GATE_READY, SendFlags::NOSIGNAL)
+            .map_err(cannot("tell the keeper that it is ready"))?;
+    }
     let mut tasks = JoinSet::new();
     for socket in sockets.dns_udp {
         tasks.spawn(dns::serve_udp(Arc::clone(&gate), socket));
@@ -253,15 +273,9 @@ pub async fn serve(
         tasks.spawn(control::serve(Arc::clone(&gate), listener));
     }
     if config.publish {
-        tasks.spawn(publish::serve(Arc::clone(&gate), config.pid));
+        tasks.spawn(publish::serve(Arc::clone(&gate), pid));
     }
-    if let Some(path) = config.refusals.clone() {
-        let gate = Arc::clone(&gate);
-        tasks.spawn(async move {
-            gate.refusals.keep_written(path).await;
-            Ok(())
-        });
-    }
+    let keeper = keeper.map(|channel| tokio::spawn(keeper::serve(Arc::clone(&gate), channel)));
 
     tokio::select! {
         _ = ended => {
@@ -273,12 +287,11 @@ pub async fn serve(
         _ = terminated.recv() => {}
     }
     tasks.shutdown().await;
-    if let Some(path) = &config.refusals {
-        gate.refusals
-            .write(path)
-            .map_err(cannot("write the list of refusals"))?;
+    if let Some(keeper) = keeper {
+        // The keeper asks what was refused, and closes its end.
+        let _ = clock::within(KEEPER_GRACE, keeper).await;
     }
-    Ok(())
+    Ok(gate.refusals.listed())
 }
 
 /// A receiver that is told when the process has ended.

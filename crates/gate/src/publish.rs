@@ -19,8 +19,11 @@ use crate::Gate;
 use crate::clock;
 use crate::tcp;
 
-/// Interval at which the sockets of the sandbox are listed. The kernel has no event for a socket that begins to listen.
-const SCAN_INTERVAL: Duration = Duration::from_millis(250);
+/// Interval at which the sockets of the sandbox are listed, after its start and after a change. The kernel has no event
+/// for a socket that begins to listen.
+const FIRST_INTERVAL: Duration = Duration::from_millis(250);
+/// Interval that is reached within half a minute without a change: an idle session costs little.
+const LAST_INTERVAL: Duration = Duration::from_secs(2);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// Ports that are published at the same time.
 const MAX_PUBLISHED: usize = 64;
@@ -44,10 +47,16 @@ pub type Publications = BTreeMap<u16, Publication>;
 /// Looks at the sockets of the sandbox again and again, and publishes its ports.
 pub async fn serve(gate: Arc<Gate>, pid: u32) -> io::Result<()> {
     let mut listeners = Listeners::default();
+    let (mut before, mut interval) = (BTreeMap::new(), FIRST_INTERVAL);
     loop {
         let ports = listening_ports(pid)?;
         listeners.update(&gate, &ports);
-        clock::pause(SCAN_INTERVAL).await;
+        interval = match ports == before {
+            true => (interval + interval / 8).min(LAST_INTERVAL),
+            false => FIRST_INTERVAL,
+        };
+        before = ports;
+        clock::pause(interval).await;
     }
 }
 

@@ -4,7 +4,7 @@
 //! This module knows no protocol: `control` shows open questions to the daemon and brings its answers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -31,40 +31,45 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Answer of a person.
+/// Answer to a question. A yes and a no hold until the session ends: programs open many connections to one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// Yes, now: for the connections that wait, or for this session ([`OnceLasts`]).
-    #[serde(rename = "once")]
-    Once,
-    /// Yes, for all sessions of the agent. The daemon remembers it; here it holds for this session.
-    #[serde(rename = "this agent")]
-    ThisAgent,
-    /// Yes, for all sessions in this folder. The daemon remembers it; here it holds for this session.
-    #[serde(rename = "always here")]
-    AlwaysHere,
-    /// No, for this session.
-    #[serde(rename = "no")]
+    /// The connections go on.
+    Yes,
+    /// The connections are refused.
     No,
+    /// No person can be asked now. The next connection asks again.
+    Nobody,
 }
 
-/// Extent of the answer "once".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnceLasts {
-    /// Until the session ends. Programs open many connections to one name, so this is the default.
-    #[default]
-    Session,
-    /// For the connections that wait when the answer comes. The next connection asks again.
-    Connection,
+/// An answer with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The answer.
+    pub answer: Answer,
+    /// Words of the person, after a no.
+    pub because: Option<Arc<str>>,
+}
+
+impl From<Answer> for Given {
+    fn from(answer: Answer) -> Self {
+        Self {
+            answer,
+            because: None,
+        }
+    }
 }
 
 /// Reason why a connection got no yes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPermission {
     /// The person said no.
-    #[error("the question was answered \"no\"")]
-    AnsweredNo,
+    #[error("the question was answered \"no\"{}", said(.0.as_deref()))]
+    AnsweredNo(Option<Arc<str>>),
+    /// No person could be asked.
+    #[error("nobody could be asked")]
+    NobodyToAsk,
     /// The deadline passed.
     #[error("the question was not answered within {}s", ANSWER_DEADLINE.as_secs())]
     NotAnswered,
@@ -86,7 +91,7 @@ pub struct OpenQuestion {
 struct Waited {
     target: Target,
     connections: usize,
-    answer: watch::Sender<Option<Answer>>,
+    answer: watch::Sender<Option<Given>>,
 }
 
 #[derive(Debug, Default)]
@@ -94,28 +99,19 @@ struct State {
     open: BTreeMap<u64, Waited>,
     last_id: u64,
     /// Answers that hold until the session ends.
-    remembered: HashMap<Target, Answer>,
+    remembered: HashMap<Target, Given>,
 }
 
 /// All questions of one session.
 #[derive(Debug, Default)]
 pub struct Questions {
     state: Mutex<State>,
-    once_lasts: OnceLasts,
     changed: watch::Sender<()>,
     /// Number of connected daemons.
     daemons: watch::Sender<usize>,
 }
 
 impl Questions {
-    /// No questions yet.
-    pub fn new(once_lasts: OnceLasts) -> Self {
-        Self {
-            once_lasts,
-            ..Self::default()
-        }
-    }
-
     /// Waits for permission to connect. Dropping the future withdraws the question unless others wait for it.
     pub async fn ask(&self, target: &Target) -> Result<(), NoPermission> {
         let mut waiting = match self.join(target)? {
@@ -138,22 +134,22 @@ impl Questions {
                 _ = daemons.changed() => continue,
                 () = deadline => return Err(NoPermission::NotAnswered),
             }
-            let answer = *waiting.answer.borrow_and_update();
-            return permission(answer.unwrap_or(Answer::No));
+            let answer = waiting.answer.borrow_and_update().clone();
+            return permission(answer.unwrap_or(Answer::No.into()));
         }
     }
 
     /// Brings an answer. False if there is no such question (any more).
-    pub fn answer(&self, id: u64, answer: Answer) -> bool {
+    pub fn answer(&self, id: u64, given: Given) -> bool {
         let mut state = self.lock();
         let Some(question) = state.open.remove(&id) else {
             return false;
         };
-        if answer != Answer::Once || self.once_lasts == OnceLasts::Session {
-            state.remembered.insert(question.target, answer);
+        if given.answer != Answer::Nobody {
+            state.remembered.insert(question.target, given.clone());
         }
         drop(state);
-        question.answer.send_replace(Some(answer));
+        question.answer.send_replace(Some(given));
         self.changed.send_replace(());
         true
     }
@@ -182,7 +178,7 @@ impl Questions {
     fn join(&self, target: &Target) -> Result<Joined<'_>, NoPermission> {
         let mut state = self.lock();
         if let Some(answer) = state.remembered.get(target) {
-            return Ok(Joined::Answered(*answer));
+            return Ok(Joined::Answered(answer.clone()));
         }
         let held: usize = state
             .open
@@ -237,15 +233,20 @@ impl Questions {
     }
 }
 
-fn permission(answer: Answer) -> Result<(), NoPermission> {
-    match answer {
-        Answer::Once | Answer::ThisAgent | Answer::AlwaysHere => Ok(()),
-        Answer::No => Err(NoPermission::AnsweredNo),
+fn permission(given: Given) -> Result<(), NoPermission> {
+    match given.answer {
+        Answer::Yes => Ok(()),
+        Answer::No => Err(NoPermission::AnsweredNo(given.because)),
+        Answer::Nobody => Err(NoPermission::NobodyToAsk),
     }
 }
 
+fn said(because: Option<&str>) -> String {
+    because.map_or_else(String::new, |words| format!(": {words}"))
+}
+
 enum Joined<'a> {
-    Answered(Answer),
+    Answered(Given),
     Waiting(Waiting<'a>),
 }
 
@@ -253,7 +254,7 @@ enum Joined<'a> {
 struct Waiting<'a> {
     questions: &'a Questions,
     id: u64,
-    answer: watch::Receiver<Option<Answer>>,
+    answer: watch::Receiver<Option<Given>>,
 }
 
 impl Drop for Waiting<'_> {
@@ -273,8 +274,6 @@ impl Drop for DaemonConnected<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     fn target(name: &str) -> Target {
@@ -305,13 +304,13 @@ mod tests {
         settle().await;
         let open = questions.open();
         assert_eq!(open.len(), 1);
-        assert!(questions.answer(open[0].id, Answer::Once));
+        assert!(questions.answer(open[0].id, Answer::Yes.into()));
         for held in held {
             assert_eq!(held.await.expect("no panic"), Ok(()));
         }
         assert!(questions.open().is_empty());
         assert!(
-            !questions.answer(open[0].id, Answer::No),
+            !questions.answer(open[0].id, Answer::No.into()),
             "answered already"
         );
     }
@@ -331,13 +330,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn g125_once_lasts_for_the_session_or_for_the_connection() {
-        for (lasts, asks_again) in [(OnceLasts::Session, false), (OnceLasts::Connection, true)] {
-            let questions = Arc::new(Questions::new(lasts));
+    async fn g125_yes_holds_for_this_session_and_nobody_for_the_connections_that_wait() {
+        for (answer, asks_again) in [(Answer::Yes, false), (Answer::Nobody, true)] {
+            let questions = Arc::new(Questions::default());
             let held = hold(&questions, "new.example");
             settle().await;
-            questions.answer(questions.open()[0].id, Answer::Once);
-            assert_eq!(held.await.expect("no panic"), Ok(()));
+            questions.answer(questions.open()[0].id, answer.into());
+            assert_eq!(held.await.expect("no panic").is_ok(), answer == Answer::Yes);
             let again = hold(&questions, "new.example");
             settle().await;
             assert_eq!(questions.open().len(), usize::from(asks_again));
@@ -352,16 +351,23 @@ mod tests {
 
     #[tokio::test]
     async fn no_holds_for_the_session() {
-        let questions = Arc::new(Questions::new(OnceLasts::Connection));
+        let questions = Arc::new(Questions::default());
         let held = hold(&questions, "new.example");
         settle().await;
-        questions.answer(questions.open()[0].id, Answer::No);
-        assert_eq!(held.await.expect("no panic"), Err(NoPermission::AnsweredNo));
-        let again = hold(&questions, "new.example");
+        let because: Option<Arc<str>> = Some("not today".into());
+        let given = Given {
+            answer: Answer::No,
+            because: because.clone(),
+        };
+        questions.answer(questions.open()[0].id, given);
+        let no = NoPermission::AnsweredNo(because);
         assert_eq!(
-            again.await.expect("no panic"),
-            Err(NoPermission::AnsweredNo)
+            no.to_string(),
+            "the question was answered \"no\": not today"
         );
+        assert_eq!(held.await.expect("no panic"), Err(no.clone()));
+        let again = hold(&questions, "new.example");
+        assert_eq!(again.await.expect("no panic"), Err(no));
     }
 
     #[tokio::test(start_paused = true)]

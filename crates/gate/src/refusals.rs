@@ -1,24 +1,17 @@
-//! The bounded list of what was refused or failed, with counts, and the file it is written to.
+//! The bounded list of what was refused or failed, with counts.
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
-
-use crate::clock;
 
 /// Entries of the list. What does not fit is counted.
 pub const MAX_ENTRIES: usize = 256;
 
-/// Pause between two writes of the file.
-const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+/// Entries that the record of a session has room for.
+const MAX_RECORDED: usize = 20;
+/// Longest reason in the record, in characters.
+const MAX_REASON: usize = 300;
 
 /// Reason of an entry: the gate refused, or the world outside did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The gate did not let it through.
     Refused,
@@ -27,14 +20,13 @@ pub enum Outcome {
 }
 
 /// One thing that did not get through, and how often.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Refused by the gate or failed outside.
     pub outcome: Outcome,
     /// Name that was meant.
     pub name: String,
     /// Port that was meant; none where the name itself was refused.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub port: Option<u16>,
     /// Half a sentence that says why.
     pub reason: String,
@@ -55,7 +47,6 @@ pub struct Listed {
 #[derive(Debug, Default)]
 pub struct Refusals {
     listed: Mutex<Listed>,
-    changed: watch::Sender<()>,
 }
 
 impl Refusals {
@@ -78,8 +69,6 @@ impl Refusals {
         } else {
             listed.left_out += 1;
         }
-        drop(listed);
-        self.changed.send_replace(());
     }
 
     /// A copy of the list.
@@ -87,42 +76,40 @@ impl Refusals {
         self.lock().clone()
     }
 
-    /// A receiver that is told of each change.
-    pub fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
-    }
-
-    /// Writes the list as JSON lines to a file, which is replaced as a whole.
-    pub fn write(&self, path: &Path) -> std::io::Result<()> {
+    /// The list for the record of the session: the number of refusals, then one line for each entry of which the record
+    /// has room.
+    pub fn for_keeper(&self) -> String {
         let Listed { entries, left_out } = self.listed();
-        let mut text = Vec::new();
-        for entry in entries {
-            serde_json::to_writer(&mut text, &entry)?;
-            text.push(b'\n');
+        let refused = entries
+            .iter()
+            .filter(|entry| entry.outcome == Outcome::Refused);
+        let count: u64 = refused.map(|entry| entry.count).sum();
+        let mut text = format!("{}\n", count + left_out);
+        for entry in entries.iter().take(MAX_RECORDED) {
+            let kind = match entry.outcome {
+                Outcome::Refused => "name",
+                Outcome::Failed => "failed",
+            };
+            let port = entry
+                .port
+                .map_or_else(String::new, |port| format!(":{port}"));
+            text.push_str(&format!(
+                "{kind} {}{port} {}\n",
+                entry.name,
+                in_one_line(&entry.reason)
+            ));
         }
-        if left_out > 0 {
-            writeln!(text, "{{\"left_out\":{left_out}}}")?;
-        }
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        std::fs::write(&beside, text)?;
-        std::fs::rename(beside, path)
-    }
-
-    /// Writes the file after each change, at most ten times a second.
-    pub async fn keep_written(&self, path: PathBuf) {
-        let mut changes = self.changes();
-        while changes.changed().await.is_ok() {
-            if let Err(error) = self.write(&path) {
-                tracing::warn!(%error, path = %path.display(), "cannot write the list of refusals");
-            }
-            clock::pause(WRITE_INTERVAL).await;
-        }
+        text
     }
 
     fn lock(&self) -> MutexGuard<'_, Listed> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn in_one_line(reason: &str) -> String {
+    let one = |letter: char| if letter.is_control() { ' ' } else { letter };
+    reason.chars().take(MAX_REASON).map(one).collect()
 }
 
 #[cfg(test)]
@@ -148,16 +135,24 @@ mod tests {
         assert_eq!(listed.entries.len(), MAX_ENTRIES);
         assert_eq!(listed.left_out, 301 - MAX_ENTRIES as u64);
 
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("refused.jsonl");
-        refusals.write(&path).expect("written");
-        let text = std::fs::read_to_string(&path).expect("the file");
-        assert_eq!(
-            text.lines().next(),
-            Some(
-                r#"{"outcome":"refused","name":"evil.example","port":443,"reason":"not allowed","count":3}"#
-            )
+        let text = refusals.for_keeper();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("303"), "{text}");
+        assert_eq!(lines.next(), Some("name evil.example:443 not allowed"));
+        assert_eq!(lines.next(), Some("name n0.example not allowed"));
+        assert_eq!(lines.count(), MAX_RECORDED - 2);
+    }
+
+    #[test]
+    fn failures_outside_are_told_and_not_counted() {
+        let refusals = Refusals::default();
+        refusals.record(
+            Outcome::Failed,
+            "late.example",
+            Some(80),
+            "cannot connect: timed\nout",
         );
-        assert_eq!(text.lines().last(), Some(r#"{"left_out":45}"#));
+        let expected = "0\nfailed late.example:80 cannot connect: timed out\n";
+        assert_eq!(refusals.for_keeper(), expected);
     }
 }

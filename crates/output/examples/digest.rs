@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     loop {
         match input.read(&mut buffer)? {
             0 => break,
-            count => digest.push(&buffer[..count]),
+            count => _ = digest.push(&buffer[..count]),
         }
     }
     let digested = digest.finish();

@@ -26,7 +26,21 @@ const MAX_INCOMPLETE: usize = 64 << 10;
 pub struct TerminalFilter {
     unfiltered: bool,
     held: Vec<u8>,
+    screen: ScreenSwitches,
 }
+
+/// Treatment of sequences that switch between the main and the alternate screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ScreenSwitches {
+    Pass,
+    /// They are removed. `left`: the program has left its alternate screen since the last question about it.
+    Removed {
+        left: bool,
+    },
+}
+
+/// Erases the screen, instead of a switch to an empty one.
+const ERASE: &[u8] = b"\x1b[0m\x1b[H\x1b[2J";
 
 impl TerminalFilter {
     /// Filter that removes queries only, if `unfiltered`, else everything but text and painting.
@@ -34,6 +48,25 @@ impl TerminalFilter {
         TerminalFilter {
             unfiltered,
             held: Vec::new(),
+            screen: ScreenSwitches::Pass,
+        }
+    }
+
+    /// The same filter for a program that is shown on the alternate screen of the person's terminal: the program
+    /// cannot leave it.
+    pub fn on_alternate_screen(self) -> Self {
+        TerminalFilter {
+            screen: ScreenSwitches::Removed { left: false },
+            ..self
+        }
+    }
+
+    /// True if the program has left its own alternate screen since the last call. Its main screen has to be drawn
+    /// then, because the terminal does not have it.
+    pub fn take_left_screen(&mut self) -> bool {
+        match &mut self.screen {
+            ScreenSwitches::Pass => false,
+            ScreenSwitches::Removed { left } => std::mem::take(left),
         }
     }
 
@@ -58,7 +91,7 @@ impl TerminalFilter {
             };
             let (found, after) = rest.split_at(length);
             if self.may_pass(found) {
-                out.extend_from_slice(found);
+                self.pass_sequence(found, &mut out);
             }
             rest = after;
         }
@@ -66,6 +99,35 @@ impl TerminalFilter {
         text(whole, &mut out);
         self.held = begun.to_vec();
         out
+    }
+
+    fn pass_sequence(&mut self, found: &[u8], out: &mut Vec<u8>) {
+        let ScreenSwitches::Removed { left } = &mut self.screen else {
+            return out.extend_from_slice(found);
+        };
+        // A full reset would leave the alternate screen too.
+        if found == b"\x1bc" {
+            return out.extend_from_slice(ERASE);
+        }
+        let modes = found.strip_prefix(b"\x1b[?").and_then(<[u8]>::split_last);
+        let Some((kind @ (b'h' | b'l'), modes)) = modes else {
+            return out.extend_from_slice(found);
+        };
+        let switches = |mode: &&[u8]| matches!(*mode, b"47" | b"1047" | b"1049");
+        let all = || modes.split(|byte| *byte == b';');
+        if !all().any(|mode| switches(&mode)) {
+            return out.extend_from_slice(found);
+        }
+        let others: Vec<&[u8]> = all().filter(|mode| !switches(mode)).collect();
+        if !others.is_empty() {
+            out.extend_from_slice(b"\x1b[?");
+            out.extend_from_slice(&others.join(&b';'));
+            out.push(*kind);
+        }
+        match kind {
+            b'h' => out.extend_from_slice(ERASE),
+            _ => *left = true,
+        }
     }
 
     fn may_pass(&self, found: &[u8]) -> bool {
@@ -184,6 +246,17 @@ mod tests {
         assert_eq!(passed(false, painting), painting);
         let link = "\x1b]8;;http://a\x1b\\text\x1b]8;;\x1b\\";
         assert_eq!(passed(false, link), link);
+    }
+
+    #[test]
+    fn program_cannot_leave_the_alternate_screen() {
+        let mut filter = TerminalFilter::new(false).on_alternate_screen();
+        assert_eq!(filter.pass(b"a\x1b[?1049hb"), b"a\x1b[0m\x1b[H\x1b[2Jb");
+        assert!(!filter.take_left_screen());
+        assert_eq!(filter.pass(b"\x1b[?25;1049"), b"");
+        assert_eq!(filter.pass(b"lc\x1b[?25h"), b"\x1b[?25lc\x1b[?25h");
+        assert!(filter.take_left_screen() && !filter.take_left_screen());
+        assert_eq!(filter.pass(b"\x1bcd"), b"\x1b[0m\x1b[H\x1b[2Jd");
     }
 
     #[test]

@@ -40,16 +40,16 @@ fn find(mounts: &str, groups: &str) -> Option<PathBuf> {
 }
 
 /// The cgroup of one session.
-pub struct Leaf {
+pub struct SessionCgroup {
     /// Path of the cgroup.
     pub path: PathBuf,
     /// The open directory of the cgroup.
     pub folder: OwnedFd,
-    /// `cgroup.events`: `POLLPRI` is raised when the result of [`Leaf::populated`] changes.
+    /// `cgroup.events`: `POLLPRI` is raised when the result of [`SessionCgroup::populated`] changes.
     pub events: File,
 }
 
-impl Leaf {
+impl SessionCgroup {
     /// Creates the cgroup below `base`.
     pub fn make(base: &Path, session: &str) -> io::Result<Self> {
         let path = group_of(base, session);
@@ -57,7 +57,7 @@ impl Leaf {
             Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => return Err(fault),
             _ => {}
         }
-        let leaf = Leaf::open(&path)?;
+        let leaf = SessionCgroup::open(&path)?;
         // Without this file a kill could not be proven.
         match rustix::fs::accessat(
             &leaf.folder,
@@ -77,7 +77,7 @@ impl Leaf {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(path, flags, Mode::empty())?;
-        Ok(Leaf {
+        Ok(SessionCgroup {
             path: path.to_owned(),
             folder,
             events: File::open(path.join("cgroup.events"))?,
@@ -268,7 +268,7 @@ mod tests {
             folder.path().join("pids.max"),
         );
         std::fs::write(events, "populated 0\n").unwrap();
-        let leaf = Leaf::open(folder.path()).unwrap();
+        let leaf = SessionCgroup::open(folder.path()).unwrap();
         leaf.limit_processes(100);
         assert!(!limit.exists(), "it is not made where there is none");
         std::fs::write(&limit, "").unwrap();

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::frame::Once;
+use super::frame::InputKey;
 
 /// The character that ends the input of a terminal.
 const END_OF_INPUT: u8 = 4;
@@ -40,7 +40,7 @@ impl ChildInput {
 
     /// Appends bytes to the queue. Bytes that were received before under the same key, and bytes after the
     /// end of input, are dropped and count as taken; their number is returned.
-    pub fn push(&mut self, mut bytes: Vec<u8>, once: Option<Once>) -> u64 {
+    pub fn push(&mut self, mut bytes: Vec<u8>, once: Option<InputKey>) -> u64 {
         if self.to.is_none() || self.closing {
             return bytes.len() as u64;
         }
@@ -58,11 +58,11 @@ impl ChildInput {
     /// counted separately.
     pub fn is_new(&mut self, name: &[u8]) -> bool {
         let key = [b"signal ", name].concat();
-        self.known(Once { key, from: 0 }, 1) == 0
+        self.known(InputKey { key, from: 0 }, 1) == 0
     }
 
     /// Number of bytes that were received before under this key. All of them are remembered from now on.
-    fn known(&mut self, once: Once, length: usize) -> usize {
+    fn known(&mut self, once: InputKey, length: usize) -> usize {
         let until = once.from.saturating_add(length as u64);
         if let Some((_, came)) = self.named.iter_mut().find(|(key, _)| *key == once.key) {
             let known = came.saturating_sub(once.from).min(length as u64);
@@ -135,7 +135,7 @@ mod tests {
         let (_reader, to) = rustix::pipe::pipe().unwrap();
         let mut input = ChildInput::new(Some(to), false);
         let named = || {
-            Some(Once {
+            Some(InputKey {
                 key: b"a".to_vec(),
                 from: 0,
             })

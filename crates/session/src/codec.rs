@@ -15,9 +15,9 @@ impl std::fmt::Display for Malformed {
 impl std::error::Error for Malformed {}
 
 /// Appends values to a buffer.
-pub(super) struct Put<'a>(pub &'a mut Vec<u8>);
+pub(super) struct Encoder<'a>(pub &'a mut Vec<u8>);
 
-impl Put<'_> {
+impl Encoder<'_> {
     pub fn u8(&mut self, value: u8) -> &mut Self {
         self.0.push(value);
         self
@@ -52,9 +52,9 @@ impl Put<'_> {
 }
 
 /// Takes values from the front of a slice.
-pub(super) struct Take<'a>(pub &'a [u8]);
+pub(super) struct Decoder<'a>(pub &'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> Decoder<'a> {
     fn raw(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
         self.0 = rest;
@@ -138,12 +138,12 @@ pub(super) fn end_from_word(word: &str) -> Option<End> {
     ENDS.into_iter().find(|end| end.as_str() == word)
 }
 
-pub(super) fn put_sandboxed(put: &mut Put<'_>, sandboxed: &Sandboxed) {
+pub(super) fn put_sandboxed(put: &mut Encoder<'_>, sandboxed: &Sandboxed) {
     let gaps: Vec<u8> = sandboxed.gaps.iter().map(|gap| gap.code()).collect();
     put.u8(sandboxed.by.code()).bytes(&gaps);
 }
 
-pub(super) fn take_sandboxed(take: &mut Take<'_>) -> Result<Sandboxed, Malformed> {
+pub(super) fn take_sandboxed(take: &mut Decoder<'_>) -> Result<Sandboxed, Malformed> {
     let by = SandboxedBy::from_code(take.u8()?).ok_or(Malformed)?;
     let gaps = take.bytes()?.iter();
     let gaps: Option<Vec<Gap>> = gaps.map(|code| Gap::from_code(*code)).collect();
@@ -168,7 +168,7 @@ pub(super) fn containment_from(code: u8) -> Result<Containment, Malformed> {
     }
 }
 
-pub(super) fn put_exit(put: &mut Put<'_>, exit: Option<Exit>) {
+pub(super) fn put_exit(put: &mut Encoder<'_>, exit: Option<Exit>) {
     match exit {
         None => put.u8(0),
         Some(Exit::Code(code)) => put.u8(1).u32(code as u32),
@@ -176,7 +176,7 @@ pub(super) fn put_exit(put: &mut Put<'_>, exit: Option<Exit>) {
     };
 }
 
-pub(super) fn take_exit(take: &mut Take<'_>) -> Result<Option<Exit>, Malformed> {
+pub(super) fn take_exit(take: &mut Decoder<'_>) -> Result<Option<Exit>, Malformed> {
     Ok(match take.u8()? {
         0 => None,
         1 => Some(Exit::Code(take.u32()? as i32)),

@@ -11,7 +11,7 @@ use super::tree;
 
 /// Activity of the processes of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum ProcessActivity {
     /// At least one process runs or waits for the disk.
     Busy,
     /// All of them wait for something.
@@ -26,8 +26,8 @@ pub enum Doing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Activity of the processes.
-    pub doing: Doing,
-    /// CPU time of the processes that live now. Two samples give a rate.
+    pub doing: ProcessActivity,
+    /// CPU time of the session so far, as [`cpu_ms`] counts it. Two samples give a rate.
     pub cpu_ms: u64,
     /// Number of processes.
     pub processes: u32,
@@ -41,21 +41,17 @@ pub struct Facts {
 impl Facts {
     /// True if a process waits for input.
     pub fn waiting_for_input(&self) -> bool {
-        self.doing == Doing::WaitingForInput
-    }
-
-    /// CPU use since an `earlier` sample, in percent of one CPU.
-    pub fn cpu_percent(&self, earlier: &Facts, passed_ms: u64) -> u32 {
-        let used = self.cpu_ms.saturating_sub(earlier.cpu_ms);
-        (used * 100).checked_div(passed_ms).unwrap_or(0) as u32
+        self.doing == ProcessActivity::WaitingForInput
     }
 }
 
-/// The last two samples of a session's CPU time, from which its recent CPU use is computed.
+/// Two samples of a session's CPU time, from which its CPU use since its last output is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuSamples {
-    older: CpuSample,
-    newer: CpuSample,
+    /// The last sample before `quiet`.
+    before: CpuSample,
+    /// The first sample after the last output that was reported.
+    quiet: CpuSample,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +60,8 @@ struct CpuSample {
     cpu_ms: u64,
 }
 
-/// Minimum distance of two samples: the kernel counts in hundredths of a second.
-const MIN_DISTANCE: Millis = Millis(100);
+/// Minimum time over which CPU use is measured: the kernel counts in hundredths of a second.
+const MIN_WINDOW: Millis = Millis(1_000);
 
 impl CpuSamples {
     /// Samples of a session that began at this time.
@@ -75,24 +71,55 @@ impl CpuSamples {
             cpu_ms: 0,
         };
         CpuSamples {
-            older: look,
-            newer: look,
+            before: look,
+            quiet: look,
         }
     }
 
-    /// CPU use since the last sample that is far enough away, in percent of one CPU.
-    pub fn cpu_percent(&mut self, at: Mono, now: &Facts) -> u32 {
-        if at.since(self.newer.at) >= MIN_DISTANCE {
-            self.older = self.newer;
-            self.newer = CpuSample {
-                at,
-                cpu_ms: now.cpu_ms,
-            };
+    /// Keeps a sample if it is the first since the last output, which was at `quiet_since`.
+    pub fn add(&mut self, at: Mono, cpu_ms: u64, quiet_since: Mono) {
+        if quiet_since > self.quiet.at {
+            self.before = self.quiet;
+            self.quiet = CpuSample { at, cpu_ms };
         }
-        let used = now.cpu_ms.saturating_sub(self.older.cpu_ms);
-        let passed = at.since(self.older.at).0;
-        (used * 100).checked_div(passed).unwrap_or(0) as u32
     }
+
+    /// CPU use since the first sample after the last output, in percent of one CPU. If that sample is too recent, the
+    /// one before it counts, which is then close to the last output as well: a session is sampled one idle limit after
+    /// the output that the sample before it knew of.
+    pub fn cpu_percent(&self, at: Mono, cpu_ms: u64) -> u32 {
+        let from = match at.since(self.quiet.at) >= MIN_WINDOW {
+            true => self.quiet,
+            false => self.before,
+        };
+        let used = cpu_ms.saturating_sub(from.cpu_ms);
+        (used * 100).checked_div(at.since(from.at).0).unwrap_or(0) as u32
+    }
+}
+
+/// CPU time that a session has used, in milliseconds, with the processes that have ended: from its cgroup, or else
+/// from its processes and the children they have waited for.
+pub fn cpu_ms(meta: &Meta) -> u64 {
+    group_cpu_ms(meta).unwrap_or_else(|| tree_cpu_ms(meta, &processes(meta)))
+}
+
+fn group_cpu_ms(meta: &Meta) -> Option<u64> {
+    let counters = proc::text(tree::group_of(meta)?.join("cpu.stat")).ok()?;
+    let mut lines = counters.lines();
+    let used = lines.find_map(|line| line.strip_prefix("usage_usec "))?;
+    used.trim().parse::<u64>().ok().map(|used| used / 1_000)
+}
+
+fn tree_cpu_ms(meta: &Meta, processes: &[(i32, Stat)]) -> u64 {
+    // The keeper waits for processes that have lost their parent.
+    let keeper = proc::stat(meta.keeper.pid as i32);
+    let keeper = keeper.filter(|stat| stat.start_ticks == meta.keeper.start_ticks);
+    let ended = keeper.map_or(0, |stat| stat.ended_children_ticks);
+    let lives = processes.iter().map(|(_, stat)| stat);
+    let ticks: u64 = lives
+        .map(|stat| stat.cpu_ticks + stat.ended_children_ticks)
+        .sum();
+    (ended + ticks) * 1_000 / ticks_per_second()
 }
 
 /// Samples all processes of a session.
@@ -103,7 +130,7 @@ pub fn facts(meta: &Meta) -> Facts {
         None => InputPipe::of(meta.keeper.pid as i32),
     };
     let mut all = Facts {
-        doing: Doing::Sleeping,
+        doing: ProcessActivity::Sleeping,
         cpu_ms: 0,
         processes: 0,
         memory: 0,
@@ -112,13 +139,14 @@ pub fn facts(meta: &Meta) -> Facts {
     let page = page_size();
     let (mut busy, mut stopped) = (false, 0);
     let mut waiting = Waiting::No;
-    for (pid, stat) in processes(meta) {
+    let processes = processes(meta);
+    all.cpu_ms = group_cpu_ms(meta).unwrap_or_else(|| tree_cpu_ms(meta, &processes));
+    for (pid, stat) in processes {
         if stat.is_dead() {
             continue;
         }
         all.processes += 1;
         all.memory += stat.resident_pages * page;
-        all.cpu_ms += stat.cpu_ticks * 1_000 / ticks_per_second();
         match stat.state {
             b'R' | b'D' => busy = true,
             b'T' | b't' => stopped += 1,
@@ -128,13 +156,13 @@ pub fn facts(meta: &Meta) -> Facts {
     }
     all.only_input = waiting == Waiting::ForThatAlone && !busy;
     all.doing = if waiting > Waiting::No {
-        Doing::WaitingForInput
+        ProcessActivity::WaitingForInput
     } else if busy {
-        Doing::Busy
+        ProcessActivity::Busy
     } else if stopped > 0 && stopped == all.processes {
-        Doing::Stopped
+        ProcessActivity::Stopped
     } else {
-        Doing::Sleeping
+        ProcessActivity::Sleeping
     };
     all
 }
@@ -393,23 +421,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_busy_it_is_is_told_from_looks_that_are_apart() {
-        let look = |cpu_ms| Facts {
-            doing: Doing::Busy,
-            cpu_ms,
-            processes: 1,
-            memory: 0,
-            only_input: false,
-        };
-        let mut looks = CpuSamples::since(Mono(1_000));
-        assert_eq!(looks.cpu_percent(Mono(1_000), &look(0)), 0);
-        assert_eq!(looks.cpu_percent(Mono(1_050), &look(50)), 100);
-        assert_eq!(looks.cpu_percent(Mono(2_000), &look(500)), 50);
-        // A sample that is too close to the last one is compared with the one before.
-        assert_eq!(looks.cpu_percent(Mono(2_003), &look(510)), 50);
-        assert_eq!(looks.cpu_percent(Mono(3_000), &look(500)), 0);
-        // The CPU time of a process that has ended is no longer counted.
-        assert_eq!(looks.cpu_percent(Mono(4_000), &look(20)), 0);
-        assert_eq!(looks.cpu_percent(Mono(5_000), &look(2_020)), 200);
+    fn cpu_use_counts_from_the_first_sample_after_the_last_output() {
+        let mut samples = CpuSamples::since(Mono(0));
+        // Until the first sample, CPU use counts from the start.
+        assert_eq!(samples.cpu_percent(Mono(2_000), 1_000), 50);
+        // The session was busy until its last output at 9 s.
+        samples.add(Mono(10_000), 9_000, Mono(9_000));
+        assert_eq!(samples.cpu_percent(Mono(19_000), 9_000), 0);
+        assert_eq!(samples.cpu_percent(Mono(19_000), 27_000), 200);
+        // No output since then: the first sample stays.
+        samples.add(Mono(19_000), 9_000, Mono(9_000));
+        assert_eq!(samples.cpu_percent(Mono(20_000), 14_000), 50);
+    }
+
+    #[test]
+    fn cpu_use_counts_from_the_sample_before_if_the_last_one_is_too_recent() {
+        let mut samples = CpuSamples::since(Mono(0));
+        samples.add(Mono(10_000), 9_000, Mono(9_500));
+        // The last output came right after that sample; the next sample is taken just before the question.
+        samples.add(Mono(19_500), 9_100, Mono(10_010));
+        assert_eq!(samples.cpu_percent(Mono(20_000), 14_000), 50);
+    }
+
+    #[test]
+    fn cpu_use_is_zero_if_no_time_has_passed() {
+        let samples = CpuSamples::since(Mono(5));
+        assert_eq!(samples.cpu_percent(Mono(5), 70), 0);
     }
 }

@@ -24,6 +24,8 @@ use super::launch::{Launch, Size};
 pub const META: &str = "meta";
 /// Name of the file that records the ending if the keeper could not.
 pub const ENDING: &str = "ending";
+/// Name of the file with the name that the session was given after its start. Empty: it has none.
+pub const NAME: &str = "name";
 /// Name of the keeper's socket.
 pub const CTL: &str = "ctl";
 
@@ -59,6 +61,8 @@ pub struct Meta {
     pub conversation: Option<String>,
     /// The timer or waker that started the session, if no call did.
     pub started_by: Option<String>,
+    /// Name of the session at its start; the file `name` has a later one.
+    pub name: Option<String>,
     /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
     /// Containment of the process tree.
@@ -124,6 +128,7 @@ impl Meta {
             key: launch.key.clone(),
             conversation: launch.conversation.clone(),
             started_by: launch.started_by.clone(),
+            name: launch.name.clone(),
             grace_ms: launch.grace_ms,
             contained_by,
             sandboxed: Sandboxed::OFF,
@@ -164,6 +169,9 @@ impl Meta {
         }
         if let Some(started_by) = &self.started_by {
             lines.bytes("started_by", started_by.as_bytes());
+        }
+        if let Some(name) = &self.name {
+            lines.bytes("name", name.as_bytes());
         }
         lines.number("grace_ms", self.grace_ms);
         lines.bytes("contained_by", self.contained_by.as_str().as_bytes());
@@ -207,6 +215,7 @@ impl Meta {
             key: found.text("key"),
             conversation: found.text("conversation"),
             started_by: found.text("started_by"),
+            name: found.text("name"),
             grace_ms: found.number("grace_ms").unwrap_or(0),
             contained_by: Containment::Subreaper,
             sandboxed: Sandboxed::OFF,
@@ -238,6 +247,7 @@ impl Meta {
             key: found.text("key"),
             conversation: found.text("conversation"),
             started_by: found.text("started_by"),
+            name: found.text("name"),
             grace_ms: found.number("grace_ms")?,
             contained_by: match found.text("contained_by")?.as_str() {
                 "cgroup" => Containment::Cgroup,

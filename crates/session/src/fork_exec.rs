@@ -13,7 +13,7 @@ use rustix::event::PollFd;
 use rustix::fs::{Mode, OFlags, Timespec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::cgroup::Leaf;
+use super::cgroup::SessionCgroup;
 use super::launch::ResourceLimit;
 use super::sandbox::entry::Entry;
 use super::spawn::Failure;
@@ -89,7 +89,10 @@ pub(super) enum Step {
 /// Clones the child into its cgroup. Returns once the program was executed, or once the child has failed
 /// and noted why. If the kernel is too old for `clone3`, or a seccomp filter forbids it, the child enters
 /// the cgroup by itself.
-pub(super) fn clone_and_exec(plan: &mut Plan<'_>, leaf: Option<&Leaf>) -> Result<i32, Failure> {
+pub(super) fn clone_and_exec(
+    plan: &mut Plan<'_>,
+    leaf: Option<&SessionCgroup>,
+) -> Result<i32, Failure> {
     let group = leaf.map(|leaf| leaf.folder.as_raw_fd());
     if plan.sandbox.is_some_and(Entry::has_namespaces) {
         return clone_into_sandbox(plan, group);

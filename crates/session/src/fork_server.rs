@@ -15,7 +15,9 @@ use std::process::Command;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
+};
 use rustix::process::{Signal, WaitOptions};
 
 use super::clock::wall_ms;
@@ -49,9 +51,19 @@ pub fn main() -> ! {
         std::process::exit(1)
     };
     spawn::close_on_exec(requests.as_fd());
+    let Ok((gate_requests, gate_starter)) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    ) else {
+        std::process::exit(1)
+    };
     let fork_server = ForkServer {
-        context: ForkServerContext::new(umask),
+        context: ForkServerContext::new(umask, gate_starter),
+        gate_requests,
         keepers: Vec::new(),
+        gates: Vec::new(),
     };
     fork_server.run(requests, &signals)
 }
@@ -67,6 +79,10 @@ fn take_signals() -> io::Result<OwnedFd> {
 
 struct ForkServer {
     context: ForkServerContext,
+    /// Socket on which keepers ask for network gates.
+    gate_requests: OwnedFd,
+    /// Network gates that have not been reaped. A gate ends by itself after its sandbox.
+    gates: Vec<i32>,
     /// Keepers that have not been reaped, so that their pids are not reused.
     keepers: Vec<i32>,
 }
@@ -75,12 +91,19 @@ impl ForkServer {
     fn run(mut self, requests: OwnedFd, signals: &OwnedFd) -> ! {
         let mut requests = Some(requests);
         loop {
-            let (asked, signalled) = wait(requests.as_ref(), signals);
+            let Woken {
+                asked,
+                gate_wanted,
+                signalled,
+            } = wait(requests.as_ref(), &self.gate_requests, signals);
             if signalled {
                 if signals::read_signalfd(signals, START_DAEMON.as_raw()) {
                     self.start_daemon();
                 }
                 self.reap();
+            }
+            if gate_wanted && let Ok(Some((_, channel))) = receive(self.gate_requests.as_fd()) {
+                self.start_gate(channel);
             }
             if let Some(open) = requests.as_ref().filter(|_| asked) {
                 match receive(open.as_fd()) {
@@ -93,7 +116,9 @@ impl ForkServer {
                     }
                 }
             }
-            if requests.is_none() && self.keepers.is_empty() && self.orphans().is_empty() {
+            let is_alone =
+                self.keepers.is_empty() && self.gates.is_empty() && self.orphans().is_empty();
+            if requests.is_none() && is_alone {
                 std::process::exit(0)
             }
         }
@@ -118,6 +143,36 @@ impl ForkServer {
             }
             Ok(pid) => self.keepers.push(pid),
         }
+    }
+
+    /// Starts a network gate with this end of its channel as standard input. If it fails, the channel is closed, and the
+    /// network of the sandbox with it.
+    fn start_gate(&mut self, channel: OwnedFd) {
+        // SAFETY: the fork server has one thread, so the child may do anything.
+        let forked = fork_exec::retry_on_eagain(|| unsafe {
+            match libc::fork() {
+                -1 => Err(io::Error::last_os_error()),
+                pid => Ok(pid),
+            }
+        });
+        match forked {
+            Ok(0) => {}
+            Ok(pid) => return self.gates.push(pid),
+            Err(_) => return,
+        }
+        if rustix::stdio::dup2_stdin(&channel).is_err() {
+            std::process::exit(1)
+        }
+        inherited_fd::close_from(FORK_SERVER_FD);
+        signals::reset_and_block_all();
+        signals::unblock_all();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the gate outlives the daemon, so the daemon cannot start it"
+        )]
+        let mut gate = Command::new("/proc/self/exe");
+        let _ = gate.arg0("abide").arg("gate").exec();
+        std::process::exit(1)
     }
 
     /// Starts a daemon that is a sibling of this process, with the environment of the daemon that started
@@ -152,6 +207,7 @@ impl ForkServer {
             let number = pid.as_raw_pid();
             if !status.stopped() {
                 self.keepers.retain(|keeper| *keeper != number);
+                self.gates.retain(|gate| *gate != number);
             } else if self.keepers.contains(&number) {
                 // A command must not stop the keeper that enforces its limits.
                 let _ = rustix::process::kill_process(pid, Signal::CONT);
@@ -167,24 +223,39 @@ impl ForkServer {
         }
     }
 
-    /// Children that are no keepers. Their pids are not reused until they are reaped.
+    /// Children that are neither keepers nor gates. Their pids are not reused until they are reaped.
     fn orphans(&self) -> Vec<i32> {
         let mut children = proc::children(std::process::id() as i32);
-        children.retain(|pid| !self.keepers.contains(pid));
+        children.retain(|pid| !self.keepers.contains(pid) && !self.gates.contains(pid));
         children
     }
 }
 
+/// Descriptors that woke the loop.
+struct Woken {
+    asked: bool,
+    gate_wanted: bool,
+    signalled: bool,
+}
+
 /// Waits for a request or a signal.
-fn wait(requests: Option<&OwnedFd>, signals: &OwnedFd) -> (bool, bool) {
-    let mut fds = vec![PollFd::new(signals, PollFlags::IN)];
+fn wait(requests: Option<&OwnedFd>, gate_requests: &OwnedFd, signals: &OwnedFd) -> Woken {
+    let mut fds = vec![
+        PollFd::new(signals, PollFlags::IN),
+        PollFd::new(gate_requests, PollFlags::IN),
+    ];
     fds.extend(requests.map(|requests| PollFd::new(requests, PollFlags::IN)));
     while let Err(Errno::INTR) = rustix::event::poll(&mut fds, None) {}
     let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-    (ready(1), ready(0))
+    Woken {
+        asked: ready(2),
+        gate_wanted: ready(1),
+        signalled: ready(0),
+    }
 }
 
-/// Receives a request: a directory and the connection to serve. `None`: the message was no request.
+/// Receives a request: a directory and the connection to serve, or any word and the channel of a gate. `None`: the
+/// message was no request.
 fn receive(requests: BorrowedFd<'_>) -> Result<Option<(PathBuf, OwnedFd)>, Errno> {
     let mut path = [0; PATH_LIMIT];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];

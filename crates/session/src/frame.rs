@@ -5,8 +5,8 @@ use abide_core::{Containment, End, Exit, Sandboxed};
 
 pub use super::codec::Malformed;
 use super::codec::{
-    Put, Take, containment_code, containment_from, end_code, end_from, put_exit, put_sandboxed,
-    take_exit, take_sandboxed,
+    Decoder, Encoder, containment_code, containment_from, end_code, end_from, put_exit,
+    put_sandboxed, take_exit, take_sandboxed,
 };
 pub use super::launch::{ContainmentChoice, InheritedLimits, Launch, ResourceLimit, Size, Stdin};
 
@@ -55,7 +55,7 @@ pub enum ToKeeper {
         bytes: Vec<u8>,
         /// Idempotency key, if the sender may repeat the input: bytes that were taken before are not taken
         /// twice.
-        once: Option<Once>,
+        once: Option<InputKey>,
     },
     /// Close the input after the bytes that were sent.
     CloseInput,
@@ -86,7 +86,7 @@ pub enum ToKeeper {
 
 /// Idempotency key of a piece of input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Once {
+pub struct InputKey {
     /// Key of all pieces of one call.
     pub key: Vec<u8>,
     /// Number of bytes under this key before this piece.
@@ -233,7 +233,7 @@ impl ToKeeper {
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut take = Take(payload);
+        let mut take = Decoder(payload);
         Ok(Some(match kind {
             1 => {
                 // A newer version only adds fields.
@@ -253,7 +253,7 @@ impl ToKeeper {
             },
             INPUT_KIND => ToKeeper::Input {
                 bytes: take.bytes()?.to_vec(),
-                once: Once::take(&mut take)?,
+                once: InputKey::take(&mut take)?,
             },
             7 => ToKeeper::CloseInput,
             8 => ToKeeper::Resize {
@@ -344,7 +344,7 @@ impl FromKeeper {
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut take = Take(payload);
+        let mut take = Decoder(payload);
         Ok(Some(match kind {
             1 => FromKeeper::Ready {
                 version: take.u8()?,
@@ -376,12 +376,12 @@ impl FromKeeper {
     }
 }
 
-impl Once {
-    fn take(take: &mut Take<'_>) -> Result<Option<Self>, Malformed> {
+impl InputKey {
+    fn take(take: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
         if take.0.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Once {
+        Ok(Some(InputKey {
             key: take.bytes()?.to_vec(),
             from: take.u64()?,
         }))
@@ -389,7 +389,7 @@ impl Once {
 }
 
 impl Exited {
-    fn put(&self, put: &mut Put<'_>) {
+    fn put(&self, put: &mut Encoder<'_>) {
         put_exit(put, self.exit);
         put.u8(end_code(self.end))
             .u64(self.duration_ms)
@@ -401,7 +401,7 @@ impl Exited {
             .u64(self.max_rss_kb);
     }
 
-    fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
+    fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(Exited {
             exit: take_exit(take)?,
             end: end_from(take.u8()?)?,
@@ -419,10 +419,10 @@ impl Exited {
 const INPUT_KIND: u8 = 6;
 const HEADER: usize = 5;
 
-fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Put<'_>)) {
+fn framed(out: &mut Vec<u8>, body: impl FnOnce(&mut Encoder<'_>)) {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
-    body(&mut Put(out));
+    body(&mut Encoder(out));
     let len = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&len.to_le_bytes());
 }
@@ -435,7 +435,7 @@ fn next<T>(
         if buffer.len() < HEADER {
             return Ok(None);
         }
-        let len = Take(buffer).u32()? as usize;
+        let len = Decoder(buffer).u32()? as usize;
         if len == 0 || len > FRAME_LIMIT {
             return Err(Malformed);
         }
@@ -474,6 +474,7 @@ mod tests {
             key: Some("k".into()),
             conversation: Some("c".into()),
             started_by: Some("timer_00000001".into()),
+            name: Some("build".into()),
             grace_ms: 2_000,
             containment: ContainmentChoice::Auto,
             max_processes: 100,
@@ -522,7 +523,7 @@ mod tests {
             },
             ToKeeper::Input {
                 bytes: vec![1],
-                once: Some(Once {
+                once: Some(InputKey {
                     key: b"k".to_vec(),
                     from: 1 << 40,
                 }),

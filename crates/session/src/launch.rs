@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::codec::{Malformed, Put, Take};
+use super::codec::{Decoder, Encoder, Malformed};
 use super::sandbox::Plan;
 
 /// Everything needed to start a command. It is sent once; the parts that may hold secrets (environment,
@@ -42,6 +42,8 @@ pub struct Launch {
     pub conversation: Option<String>,
     /// The timer or waker that started the session, if no call did. Stored for the daemon.
     pub started_by: Option<String>,
+    /// Name of the session. Stored for the daemon.
+    pub name: Option<String>,
     /// Default time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
     /// Required containment.
@@ -78,7 +80,7 @@ pub struct ResourceLimit {
 }
 
 impl InheritedLimits {
-    fn put(&self, put: &mut Put<'_>) {
+    fn put(&self, put: &mut Encoder<'_>) {
         put.u32(self.umask).u32(self.limits.len() as u32);
         for bound in &self.limits {
             put.u32(bound.resource).u64(bound.soft).u64(bound.hard);
@@ -86,7 +88,7 @@ impl InheritedLimits {
     }
 
     /// Decodes the limits; older daemons do not send them.
-    fn take(take: &mut Take<'_>) -> Result<Option<Self>, Malformed> {
+    fn take(take: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
         if take.0.is_empty() {
             return Ok(None);
         }
@@ -146,7 +148,7 @@ impl Launch {
         launch
     }
 
-    pub(super) fn put(&self, put: &mut Put<'_>) {
+    pub(super) fn put(&self, put: &mut Encoder<'_>) {
         put.bytes(self.session.as_bytes())
             .bytes(self.agent.as_bytes())
             .bytes(&self.command)
@@ -172,7 +174,7 @@ impl Launch {
             .maybe_u64(self.inactivity_ms)
             .u64(self.log_quota)
             .u64(self.created_wall_ms);
-        for text in [&self.key, &self.conversation, &self.started_by] {
+        for text in [&self.key, &self.conversation, &self.started_by, &self.name] {
             match text {
                 None => put.u8(0),
                 Some(text) => put.u8(1).bytes(text.as_bytes()),
@@ -200,7 +202,7 @@ impl Launch {
         }
     }
 
-    pub(super) fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
+    pub(super) fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(Launch {
             session: take.text()?,
             agent: take.text()?,
@@ -231,6 +233,7 @@ impl Launch {
             key: maybe_text(take)?,
             conversation: maybe_text(take)?,
             started_by: maybe_text(take)?,
+            name: maybe_text(take)?,
             grace_ms: take.u32()?,
             containment: match take.u8()? {
                 0 => ContainmentChoice::Auto,
@@ -250,7 +253,7 @@ impl Launch {
     }
 }
 
-fn maybe_text(take: &mut Take<'_>) -> Result<Option<String>, Malformed> {
+fn maybe_text(take: &mut Decoder<'_>) -> Result<Option<String>, Malformed> {
     match take.u8()? {
         0 => Ok(None),
         _ => take.text().map(Some),
@@ -258,8 +261,8 @@ fn maybe_text(take: &mut Take<'_>) -> Result<Option<String>, Malformed> {
 }
 
 pub(crate) fn list<T>(
-    take: &mut Take<'_>,
-    one: impl Fn(&mut Take<'_>) -> Result<T, Malformed>,
+    take: &mut Decoder<'_>,
+    one: impl Fn(&mut Decoder<'_>) -> Result<T, Malformed>,
 ) -> Result<Vec<T>, Malformed> {
     let count = take.u32()? as usize;
     // Every element takes at least four bytes for its length, so a larger count is invalid and nothing is allocated

@@ -42,6 +42,8 @@ mod peer_check;
 pub mod private_file;
 pub mod proc;
 pub mod pts;
+#[cfg(test)]
+mod random_records;
 pub mod read_cursors;
 mod resources;
 mod run;
@@ -63,13 +65,16 @@ use serve::Keeper;
 
 /// Descriptor on which the fork server receives requests.
 pub const FORK_SERVER_FD: RawFd = 3;
+/// Descriptor on which a keeper asks the fork server to start a network gate.
+const GATE_STARTER_FD: RawFd = 4;
 
 fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
-    let Ok(socket) = detach_from_fork_server(socket) else {
+    let detached = detach_from_fork_server(socket, context.gate_starter.as_raw_fd());
+    let Ok((socket, gate_starter)) = detached else {
         return;
     };
     let mut connection = Connection::new(socket);
-    match Resources::make(folder, context) {
+    match Resources::make(folder, context, gate_starter) {
         Ok(resources) => {
             crash_point("keeper.pre_handshake");
             Keeper::new(resources, connection).serve();
@@ -78,21 +83,31 @@ fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
     }
 }
 
-/// Detaches a new keeper from the fork server and makes it a subreaper. Returns the socket, which is then
-/// the only descriptor beyond the standard three.
-fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
+/// Detaches a new keeper from the fork server and makes it a subreaper. Returns the socket of the daemon and that for
+/// requests to start a gate, which are then the only descriptors beyond the standard three.
+fn detach_from_fork_server(socket: OwnedFd, gate_starter: RawFd) -> io::Result<(OwnedFd, OwnedFd)> {
     set_name(c"abide-keeper");
     let _ = rustix::process::setsid();
     become_subreaper();
-    // SAFETY: plain system calls in a process without threads. The socket is moved to a fixed descriptor before all
-    // others behind it are closed, and none of those is used afterwards.
-    let socket = unsafe {
-        if libc::dup3(socket.as_raw_fd(), FORK_SERVER_FD, libc::O_CLOEXEC) < 0 {
-            return Err(io::Error::last_os_error());
+    // SAFETY: plain system calls in a process without threads. Both sockets are moved to fixed descriptors before all
+    // others behind them are closed, and none of those is used afterwards.
+    let sockets = unsafe {
+        let moved = [
+            (socket.as_raw_fd(), FORK_SERVER_FD),
+            (gate_starter, GATE_STARTER_FD),
+        ];
+        for (from, to) in moved {
+            // A descriptor that is in its place already must not be moved onto itself.
+            if from != to && libc::dup3(from, to, libc::O_CLOEXEC) < 0 {
+                return Err(io::Error::last_os_error());
+            }
         }
         std::mem::forget(socket);
-        inherited_fd::close_from(FORK_SERVER_FD + 1);
-        OwnedFd::from_raw_fd(FORK_SERVER_FD)
+        inherited_fd::close_from(GATE_STARTER_FD + 1);
+        (
+            OwnedFd::from_raw_fd(FORK_SERVER_FD),
+            OwnedFd::from_raw_fd(GATE_STARTER_FD),
+        )
     };
     let flags = rustix::fs::OFlags::RDWR;
     let null = rustix::fs::open("/dev/null", flags, rustix::fs::Mode::empty())?;
@@ -101,7 +116,7 @@ fn detach_from_fork_server(socket: OwnedFd) -> io::Result<OwnedFd> {
     rustix::stdio::dup2_stderr(null.as_fd())?;
     rustix::process::chdir("/")?;
     signals::reset_and_block_all();
-    Ok(socket)
+    Ok(sockets)
 }
 
 fn set_name(name: &std::ffi::CStr) {

@@ -14,7 +14,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, wait};
 use rustix::thread::{ThreadNameSpaceType, move_into_thread_name_spaces};
 
-use super::cgroup::Leaf;
+use super::cgroup::SessionCgroup;
 use super::fork_exec::{CLONE_INTO_CGROUP, CloneArgs, exit_now, fork_failure, retry_on_eagain};
 use super::spawn::{self, Failure};
 use super::{inherited_fd, set_name, signals};
@@ -32,7 +32,7 @@ pub struct Namespace {
 /// the child. `handle` becomes a pidfd of the child.
 pub(crate) fn fork_into_namespaces(
     namespaces: libc::c_int,
-    leaf: Option<&Leaf>,
+    leaf: Option<&SessionCgroup>,
     handle: &mut RawFd,
 ) -> io::Result<i32> {
     let args = CloneArgs {
@@ -54,7 +54,7 @@ pub(crate) fn fork_into_namespaces(
 
 impl Namespace {
     /// Creates a namespace. Later children of this process start in it.
-    pub fn make(leaf: Option<&Leaf>) -> Result<Self, Failure> {
+    pub fn make(leaf: Option<&SessionCgroup>) -> Result<Self, Failure> {
         let fail = |fault: io::Error| Failure::new("cannot make a process namespace", &fault);
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
         let ((report, to_report), (held, leash)) = (pipe()?, pipe()?);

@@ -26,6 +26,8 @@ pub struct Stat {
     pub tpgid: i32,
     /// CPU time in ticks, user and system.
     pub cpu_ticks: u64,
+    /// CPU time of its children that have ended and were waited for, and of theirs.
+    pub ended_children_ticks: u64,
     /// Start time in ticks since boot.
     pub start_ticks: u64,
     /// Resident pages.
@@ -99,6 +101,7 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
         tty: at(7)? as i32,
         tpgid: at(8)? as i32,
         cpu_ticks: (at(14)? + at(15)?) as u64,
+        ended_children_ticks: (at(16)? + at(17)?) as u64,
         start_ticks: at(22)? as u64,
         resident_pages: at(24).unwrap_or(0) as u64,
         threads: at(20)? as u32,

@@ -12,7 +12,7 @@ use abide_core::Containment;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::cgroup::{self, Leaf};
+use super::cgroup::{self, SessionCgroup};
 use super::folder::{self, CTL, KeeperIdentity, META};
 use super::serve::unlink_ctl;
 use super::spawn::{Failure, Pipes};
@@ -30,6 +30,8 @@ pub struct ForkServerContext {
     pub oom_file: Option<PathBuf>,
     /// Boot id of the machine.
     pub boot_id: String,
+    /// Socket on which a keeper asks the fork server to start a network gate.
+    pub gate_starter: OwnedFd,
 }
 
 /// Resources of one keeper.
@@ -41,7 +43,7 @@ pub struct Resources {
     /// signalfd.
     pub signals: OwnedFd,
     /// The session's cgroup.
-    pub leaf: Option<Leaf>,
+    pub leaf: Option<SessionCgroup>,
     /// umask of the command.
     pub umask: libc::mode_t,
     /// `oom_score_adj` of the command, if it differs from the keeper's.
@@ -52,6 +54,8 @@ pub struct Resources {
     pub pipes: Option<Pipes>,
     /// Identity of this process.
     pub identity: KeeperIdentity,
+    /// Socket on which the fork server is asked to start a network gate.
+    pub gate_starter: OwnedFd,
     path: PathBuf,
     group: Option<PathBuf>,
     oom: Option<(PathBuf, File)>,
@@ -87,8 +91,8 @@ fn no_folder(path: &Path, fault: &io::Error) -> Failure {
 }
 
 /// Creates the cgroup of the session in a directory, if that is possible.
-fn leaf(group: Option<&Path>, path: &Path) -> Option<Leaf> {
-    Leaf::make(group?, path.file_name()?.to_str()?).ok()
+fn leaf(group: Option<&Path>, path: &Path) -> Option<SessionCgroup> {
+    SessionCgroup::make(group?, path.file_name()?.to_str()?).ok()
 }
 
 /// Number of OOM kills before the command ran.
@@ -100,8 +104,8 @@ pub struct OomWatch {
 impl OomWatch {
     /// True if the kernel has killed a process for lack of memory since, in the session's own cgroup or in
     /// the inherited one.
-    pub fn rose(&self, leaf: Option<&Leaf>) -> bool {
-        let own = leaf.and_then(Leaf::oom_kills).unwrap_or(0);
+    pub fn rose(&self, leaf: Option<&SessionCgroup>) -> bool {
+        let own = leaf.and_then(SessionCgroup::oom_kills).unwrap_or(0);
         let inherited = self.file.as_deref().and_then(cgroup::counter).unwrap_or(0);
         own > 0 || inherited > self.before
     }
@@ -109,8 +113,9 @@ impl OomWatch {
 
 impl ForkServerContext {
     /// Determines the context of this process.
-    pub fn new(umask: libc::mode_t) -> Self {
+    pub fn new(umask: libc::mode_t, gate_starter: OwnedFd) -> Self {
         ForkServerContext {
+            gate_starter,
             umask,
             oom_score: oom::lower_score(),
             group: cgroup::own_folder(),
@@ -129,12 +134,17 @@ pub fn boot_id() -> String {
 
 impl Resources {
     /// Creates the directory and everything that does not need a command.
-    pub fn make(path: &Path, context: &ForkServerContext) -> Result<Self, Failure> {
+    pub fn make(
+        path: &Path,
+        context: &ForkServerContext,
+        gate_starter: OwnedFd,
+    ) -> Result<Self, Failure> {
         let files = Files::make(path)?;
         let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
         let signals = signals::open_signalfd(&[libc::SIGCHLD, libc::SIGTERM])
             .map_err(|fault| Failure::new("cannot see signals", &fault))?;
         Ok(Resources {
+            gate_starter,
             folder: Rc::new(files.folder),
             listener,
             signals,

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use abide_core::{Containment, End, Exit, Sandboxed};
 use rustix::process::Signal;
 
-use super::cgroup::Leaf;
+use super::cgroup::SessionCgroup;
 use super::child_input::ChildInput;
 use super::clock::{boot_ms, mono_ms};
 use super::crash::crash_point;
 use super::folder::{self, EndingFile};
 use super::frame::{Exited, FromKeeper, ToKeeper};
 use super::launch::{Launch, Size, Stdin};
-use super::log::{LogWriter, Stream, Taken};
+use super::log::{LogWriter, OutputRead, Stream};
 use super::nsinit::Namespace;
 use super::proc;
 use super::resources::OomWatch;
@@ -52,7 +52,7 @@ pub struct Run {
     pub sandbox: Option<RunSandbox>,
     root: i32,
     leader: i32,
-    leaf: Option<Leaf>,
+    leaf: Option<SessionCgroup>,
     namespace: Option<Namespace>,
     leaving: bool,
     strangers: bool,
@@ -82,7 +82,7 @@ pub struct Run {
 /// Resources that a run takes over from its keeper.
 pub(super) struct RunResources {
     /// cgroup of the tree.
-    pub leaf: Option<Leaf>,
+    pub leaf: Option<SessionCgroup>,
     /// Pid namespace of the tree.
     pub namespace: Option<Namespace>,
     /// Sandbox of the tree.
@@ -281,8 +281,8 @@ impl Run {
         let mut left = TURN_LIMIT;
         while left > 0 {
             match self.take_once(at, left) {
-                Taken::Bytes(count) if count >= PIPE_SIZE => left = left.saturating_sub(count),
-                Taken::Bytes(_) | Taken::Nothing | Taken::Closed => return,
+                OutputRead::Bytes(count) if count >= PIPE_SIZE => left = left.saturating_sub(count),
+                OutputRead::Bytes(_) | OutputRead::Nothing | OutputRead::Closed => return,
             }
         }
     }
@@ -301,15 +301,15 @@ impl Run {
         self.ended.clear();
     }
 
-    fn take_once(&mut self, at: usize, max: u64) -> Taken {
+    fn take_once(&mut self, at: usize, max: u64) -> OutputRead {
         let Some(source) = &mut self.streams[at] else {
-            return Taken::Closed;
+            return OutputRead::Closed;
         };
         let taken = self
             .log
             .take(source.fd.as_fd(), source.stream, max as usize);
         match taken {
-            Taken::Bytes(count) => {
+            OutputRead::Bytes(count) => {
                 self.quiet_since = mono_ms();
                 if count >= PIPE_SIZE && !source.flooded {
                     source.flooded = true;
@@ -317,8 +317,8 @@ impl Run {
                     let _ = rustix::pipe::fcntl_setpipe_size(&source.fd, FLOOD_PIPE_SIZE);
                 }
             }
-            Taken::Nothing => {}
-            Taken::Closed => self.streams[at] = None,
+            OutputRead::Nothing => {}
+            OutputRead::Closed => self.streams[at] = None,
         }
         taken
     }
@@ -336,8 +336,8 @@ impl Run {
             };
             while left > 0 {
                 match self.take_once(at, TURN_LIMIT) {
-                    Taken::Bytes(count) => left = left.saturating_sub(count),
-                    Taken::Nothing | Taken::Closed => break,
+                    OutputRead::Bytes(count) => left = left.saturating_sub(count),
+                    OutputRead::Nothing | OutputRead::Closed => break,
                 }
             }
         }

@@ -22,7 +22,8 @@ use super::nsinit::Namespace;
 use super::peer_check;
 use super::resources::Resources;
 use super::run::{Run, RunResources};
-use super::sandbox::{self, Refusals, RunSandbox, Sandbox, Watched};
+use super::sandbox::gate::Gate;
+use super::sandbox::{self, Plan, Refusals, RunSandbox, Sandbox, Watched};
 use super::spawn::{self, ChildEnds, Failure, SpawnContext};
 use abide_core::{Containment, Sandboxed};
 
@@ -444,6 +445,10 @@ impl Keeper {
             }
             None => None,
         };
+        let gate = match (&launch.sandbox, &mut sandbox) {
+            (Some(plan), Some(made)) => self.start_gate(plan, launch, made)?,
+            _ => None,
+        };
         let of_sandbox = sandbox
             .as_mut()
             .and_then(|sandbox| sandbox.namespace.take());
@@ -529,6 +534,7 @@ impl Keeper {
                     sandbox.and_then(|mut sandbox| sandbox.entry.take_listener()),
                 ),
                 folder: Rc::clone(&self.resources.folder),
+                gate,
             }),
             oom,
             begun,
@@ -536,6 +542,29 @@ impl Keeper {
             log_folder: Rc::clone(&self.resources.folder),
         };
         Ok((Run::new(launch, spawned, contained_by, own), unneeded))
+    }
+
+    /// Starts the network gate of a sandbox, if it has one.
+    fn start_gate(
+        &self,
+        plan: &Plan,
+        launch: &Launch,
+        sandbox: &mut Sandbox,
+    ) -> Result<Option<Gate>, Failure> {
+        let (Some(channel), Some(wanted)) = (sandbox.gate.take(), plan.network.gate()) else {
+            return Ok(None);
+        };
+        let init = sandbox.namespace.as_ref().map_or(0, |space| space.pid);
+        let (folder, starter) = (self.resources.folder.as_fd(), &self.resources.gate_starter);
+        let started = channel.start(wanted, init, folder, starter.as_fd());
+        started.map(Some).map_err(|fault| {
+            if let Some(namespace) = sandbox.namespace.take() {
+                namespace.abandon();
+            }
+            sandbox::clean_up(plan, &launch.session);
+            let why = format!("start the network gate: {fault}");
+            sandbox::cannot(Some(plan.mode), &why, fault.raw_os_error().unwrap_or(0))
+        })
     }
 
     /// Chooses the containment of the tree.

@@ -13,7 +13,7 @@ use rustix::process::{Pid, WaitOptions};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
-use super::cgroup::Leaf;
+use super::cgroup::SessionCgroup;
 use super::fork_exec::{Plan, Pointers, Step, clone_and_exec};
 use super::frame::FromKeeper;
 use super::launch::{Launch, Size, Stdin};
@@ -74,7 +74,7 @@ impl Failure {
 /// Context in which a command is started.
 pub(super) struct SpawnContext<'a> {
     /// cgroup of the command.
-    pub leaf: Option<&'a Leaf>,
+    pub leaf: Option<&'a SessionCgroup>,
     /// Pid namespace of the command.
     pub namespace: Option<&'a Namespace>,
     /// Sandbox of the command.
@@ -92,7 +92,7 @@ pub(super) fn spawn(
     pipes: Option<Pipes>,
     context: &SpawnContext<'_>,
 ) -> Result<(Spawned, ChildEnds), Failure> {
-    let (parent, child) = Ends::open(launch, pipes)?;
+    let (parent, child) = KeeperEnds::open(launch, pipes)?;
     let mut plan = plan(launch, child.streams(), child.terminal, context)?;
     let leader = clone_and_exec(&mut plan, context.leaf)?;
     if let Some((step, errno)) = plan.fault.get() {
@@ -135,7 +135,7 @@ impl Pipes {
     }
 }
 
-struct Ends {
+struct KeeperEnds {
     streams: Vec<(OwnedFd, Stream)>,
     input: Option<OwnedFd>,
     pty: Option<Pty>,
@@ -156,10 +156,10 @@ impl ChildEnds {
     }
 }
 
-impl Ends {
-    fn open(launch: &Launch, pipes: Option<Pipes>) -> Result<(Ends, ChildEnds), Failure> {
+impl KeeperEnds {
+    fn open(launch: &Launch, pipes: Option<Pipes>) -> Result<(KeeperEnds, ChildEnds), Failure> {
         if let Some(size) = launch.pty {
-            return Ends::terminal(size);
+            return KeeperEnds::terminal(size);
         }
         let pipes = match pipes {
             Some(pipes) => pipes,
@@ -174,7 +174,7 @@ impl Ends {
                 (Some(input), child_in)
             }
         };
-        let parent = Ends {
+        let parent = KeeperEnds {
             streams: vec![(out, Stream::Stdout), (err, Stream::Stderr)],
             input,
             pty: None,
@@ -188,7 +188,7 @@ impl Ends {
         Ok((parent, child))
     }
 
-    fn terminal(size: Size) -> Result<(Ends, ChildEnds), Failure> {
+    fn terminal(size: Size) -> Result<(KeeperEnds, ChildEnds), Failure> {
         let fail = |errno: Errno| match errno {
             // The kernel returns these errors if all pseudo-terminals are in use.
             Errno::AGAIN | Errno::NOSPC => Failure {
@@ -207,7 +207,7 @@ impl Ends {
         let _ = rustix::termios::tcsetwinsize(&master, winsize(size));
         let _ = rustix::io::ioctl_fionbio(&master, true);
         let copy = |fd: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(fail);
-        let parent = Ends {
+        let parent = KeeperEnds {
             streams: vec![(copy(&master)?, Stream::Pty)],
             input: Some(copy(&master)?),
             pty: None,
@@ -219,7 +219,7 @@ impl Ends {
             terminal: true,
         };
         let pty = Some(Pty { master, slave });
-        Ok((Ends { pty, ..parent }, child))
+        Ok((KeeperEnds { pty, ..parent }, child))
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::cgroup::Leaf;
+use super::cgroup::SessionCgroup;
 use super::folder::Meta;
 use super::mark::{self, Mark};
 use super::proc::{self, ProcessHandle, Stat};
@@ -131,7 +131,7 @@ pub fn discard_group(meta: &Meta) {
 }
 
 /// Opens and stops all remaining processes: a stopped process cannot fork.
-fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<ProcessHandle> {
+fn stopped_survivors(meta: &Meta, leaf: Option<&SessionCgroup>) -> Vec<ProcessHandle> {
     let mut held: Vec<ProcessHandle> = Vec::new();
     for _ in 0..STOP_PASSES {
         let mut pids = marked(meta);
@@ -166,7 +166,7 @@ fn stopped_survivors(meta: &Meta, leaf: Option<&Leaf>) -> Vec<ProcessHandle> {
 }
 
 /// True if the process that has this pid now belongs to the session.
-fn belongs(meta: &Meta, leaf: Option<&Leaf>, pid: i32) -> bool {
+fn belongs(meta: &Meta, leaf: Option<&SessionCgroup>, pid: i32) -> bool {
     let marked = match mark::of(pid) {
         Some(Mark::Session(id)) => id.to_string() == meta.session,
         Some(Mark::Altered | Mark::None) | None => false,
@@ -179,8 +179,8 @@ fn belongs(meta: &Meta, leaf: Option<&Leaf>, pid: i32) -> bool {
     marked || leaf.is_some_and(|leaf| leaf.holds(pid)) || leaf.is_none() && below()
 }
 
-fn leaf_of(meta: &Meta) -> Option<Leaf> {
-    Leaf::open(group_of(meta)?).ok()
+fn leaf_of(meta: &Meta) -> Option<SessionCgroup> {
+    SessionCgroup::open(group_of(meta)?).ok()
 }
 
 /// The cgroup of the session, if it has one.
@@ -232,7 +232,7 @@ fn began(held: &ProcessHandle, start_ticks: u64) -> bool {
 }
 
 /// Sends signals to the whole tree below `root`. Returns the number of processes.
-pub(super) fn signal_all(root: i32, leaf: Option<&Leaf>, signals: &[Signal]) -> usize {
+pub(super) fn signal_all(root: i32, leaf: Option<&SessionCgroup>, signals: &[Signal]) -> usize {
     let mut seen = signal_below(root, signals, |_| true);
     if let Some(leaf) = leaf {
         for pid in leaf.processes() {
@@ -280,7 +280,7 @@ const STOP_PASSES: usize = 16;
 
 /// Kills the whole tree below `root`. A process that escapes this pass is reparented to the keeper when its
 /// parent dies, and found by the next pass. Returns the number of processes.
-pub(super) fn kill_all(root: i32, leaf: Option<&Leaf>) -> usize {
+pub(super) fn kill_all(root: i32, leaf: Option<&SessionCgroup>) -> usize {
     if let Some(leaf) = leaf
         && leaf.kill().is_ok()
     {

@@ -68,6 +68,9 @@ pub struct AuditArgs {
     /// Only the last part, such as `1h` or `7d`
     #[arg(long, value_parser = duration::parse, value_name = "TIME")]
     pub since: Option<Millis>,
+    /// Check that no line was changed, removed or inserted; exit code 1 if one was
+    #[arg(long, conflicts_with = "since")]
+    pub verify: bool,
     #[command(flatten)]
     pub json: JsonArg,
 }

@@ -10,6 +10,7 @@ Examples:
   abide setup codex --print           only show the change
   abide setup vscode --project --yes  for this project only, without asking
   abide setup cursor --undo           remove it again
+  abide setup gemini --sandbox workspace-write --approve --yes
 
 Only abide's own entry is changed; settings that you added to it are kept. The original file is
 kept as a copy beside it. --undo restores that copy, or removes only abide's entry if the file has
@@ -36,10 +37,25 @@ pub struct SetupArgs {
     /// Write the project's configuration in this directory, which others may share
     #[arg(long)]
     pub project: bool,
+    /// Sandbox of the client's commands. Without this, you are asked at a terminal, and nothing changes elsewhere
+    #[arg(long, value_name = "MODE", conflicts_with = "undo")]
+    pub sandbox: Option<SetupSandbox>,
+    /// Let the client call abide's tools without asking you each time, if it has a setting for that
+    #[arg(long, conflicts_with = "undo")]
+    pub approve: bool,
     #[command(flatten)]
     pub agent: AgentArg,
     #[command(flatten)]
     pub json: JsonArg,
+}
+
+/// Sandbox that setup writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SetupSandbox {
+    /// Commands can write the workspace only
+    WorkspaceWrite,
+    /// No entry for this agent
+    Off,
 }
 
 const DOCTOR_HELP: &str = "\
@@ -52,6 +68,12 @@ Exit codes: 0 no trouble, 1 trouble.";
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub struct DoctorArgs {
+    /// Attack the sandbox on this machine with harmless attempts, and print a table; exit code 1 if one succeeds
+    #[arg(long)]
+    pub hostile: bool,
+    /// The part of `--hostile` that runs inside the sandbox
+    #[arg(long, hide = true, value_name = "SCENE", conflicts_with = "hostile")]
+    pub attack: Option<String>,
     #[command(flatten)]
     pub json: JsonArg,
 }

@@ -72,7 +72,7 @@ fn condition(text: &str) -> Result<serde_json::Value, String> {
 /// Show one timer, or all active timers
 #[derive(Debug, Args)]
 pub struct TimerReadArgs {
-    /// Timer id; without it, all active timers
+    /// Timer id or its beginning, or `last`; without it, all active timers
     pub timer: Option<String>,
     #[command(flatten)]
     pub agent: AgentArg,
@@ -83,7 +83,7 @@ pub struct TimerReadArgs {
 /// A timer and a reason
 #[derive(Debug, Args)]
 pub struct TimerActionArgs {
-    /// Timer id
+    /// Timer id or its beginning, or `last`
     pub timer: String,
     /// Reason, shown to the waiting agent
     #[arg(long, value_name = "TEXT")]
@@ -97,7 +97,7 @@ pub struct TimerActionArgs {
 /// Pause a timer for a while; it resumes by itself
 #[derive(Debug, Args)]
 pub struct TimerPauseArgs {
-    /// Timer id
+    /// Timer id or its beginning, or `last`
     pub timer: String,
     /// Duration of the pause
     #[arg(value_name = "TIME", value_parser = duration::parse)]
@@ -181,7 +181,7 @@ pub struct WaitArgs {
     /// With --file: its content matches this
     #[arg(long, value_name = "REGEX", requires = "file")]
     pub matches: Option<String>,
-    /// This session has ended
+    /// This session has ended (its id or its beginning, its name, or `last`)
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
     /// With --session: its output matches this

@@ -11,7 +11,7 @@ use crate::cli::show;
 use crate::connect::{self, DaemonSocket};
 use crate::http;
 use abide_engine::clock::{Clock, SystemClock};
-use abide_engine::config::Paths;
+use abide_engine::config::{Config, Paths};
 use abide_engine::store;
 
 /// Number of bytes that are read from the end of the daemon's log.
@@ -59,6 +59,18 @@ pub fn check(paths: &Paths) -> Vec<Finding> {
 /// Checks that the database can be used and that no records were lost.
 fn database(paths: &Paths, trouble: Option<&str>, wal_is_damaged: fn(&Path) -> bool) -> Finding {
     let path = paths.database();
+    let config = Config::load(&paths.config).unwrap_or_default();
+    if let Some(server) = config.shown_store() {
+        return match trouble {
+            None => Finding::good("database", server),
+            Some(trouble) => Finding::trouble(
+                "database",
+                one_line(trouble),
+                "check the server and `store` in the configuration; the daemon connects by itself, and commands run \
+                 meanwhile",
+            ),
+        };
+    }
     if let Some(trouble) = trouble {
         let next = "check `abide timer list` for missing timers; the daemon's log has details";
         return Finding::trouble("database", one_line(trouble), next);
@@ -134,7 +146,7 @@ fn log(paths: &Paths) -> Option<Finding> {
     let lines: Vec<&str> = text.lines().collect();
     let begin = lines
         .iter()
-        .rposition(|line| line.contains(" is ready, process "));
+        .rposition(|line| line.contains(" starts, process "));
     let since = &lines[begin.unwrap_or(0)..];
     let with = |mark: &str| since.iter().filter(|line| line.contains(mark)).count();
     let (errors, warnings) = (with(" ERROR "), with(" WARN "));

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use super::Finding;
 use crate::cli::doctor::system::{self, ProcessLimit};
+use crate::cli::show;
 use abide_core::{Gap, SandboxedBy};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths, SandboxConfig};
-use abide_session::sandbox::probe;
+use abide_session::sandbox::{OWN_LAYERS, probe, stored_layers};
 
 /// Limits below which the check warns.
 const OPEN_FILES: u64 = 1_024;
@@ -17,6 +18,8 @@ const INSTANCES: u64 = 128;
 /// Free disk space, in bytes: below the first the check warns, below the second it fails.
 const DISK_LOW: u64 = 1 << 30;
 const DISK_OUT: u64 = 64 << 20;
+/// Size of the layers of all agents above which the check warns, in bytes.
+const LAYERS_LARGE: u64 = 10 << 30;
 /// Number of free inodes below which the check warns.
 const FILES_LOW: u64 = 10_000;
 
@@ -32,7 +35,24 @@ pub fn check(paths: &Paths, config: &Config) -> Vec<Finding> {
     findings.extend(sockets(&paths.runtime));
     findings.extend(disk(&paths.state));
     findings.extend(future_files(paths));
+    findings.extend(layers(&paths.state));
     findings
+}
+
+/// Layers of sandboxes that take much room. The kernel has no limit for them.
+fn layers(state: &Path) -> Option<Finding> {
+    let all = stored_layers(&state.join(OWN_LAYERS)).unwrap_or_default();
+    let bytes: u64 = all.iter().map(|layers| layers.bytes).sum();
+    (bytes > LAYERS_LARGE).then(|| {
+        Finding::warning(
+            "layers",
+            format!(
+                "what agents wrote in sandboxes takes {}",
+                show::bytes(bytes)
+            ),
+            "`abide sandbox layers` lists it, `abide sandbox layers --remove AGENT` removes it",
+        )
+    })
 }
 
 fn containment(wanted: Containment) -> Finding {

@@ -3,8 +3,9 @@
 
 mod clients;
 mod daemon;
+mod hostile;
 mod machine;
-mod system;
+pub mod system;
 
 use serde_json::{Value, json};
 
@@ -86,6 +87,13 @@ impl Finding {
 }
 
 pub fn doctor(args: DoctorArgs, paths: Result<Paths, ConfigError>) -> Result<u8, CliError> {
+    if let Some(scene) = &args.attack {
+        return hostile::attack(scene);
+    }
+    if args.hostile {
+        let paths = paths.map_err(|fault| CliError::new(fault.to_string()))?;
+        return hostile::hostile(&paths, args.json.json);
+    }
     let findings = check(paths);
     let worst = findings.iter().map(|finding| finding.level).max();
     let worst = worst.unwrap_or(Severity::Ok);

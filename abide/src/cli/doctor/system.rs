@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Resource, Signal};
 
-use abide_session::cgroup::{self, Leaf};
+use abide_session::cgroup::{self, SessionCgroup};
 use abide_session::facts;
 use abide_session::proc;
 
@@ -85,7 +85,7 @@ fn cgroup_v1_folder(controller: &str) -> Option<PathBuf> {
 /// Tries to make a cgroup for a session; the error says why that is impossible.
 pub fn control_group() -> Result<PathBuf, String> {
     let base = cgroup::own_folder().ok_or("no control groups of the second version are mounted")?;
-    match Leaf::make(&base, &format!("doctor-{}", std::process::id())) {
+    match SessionCgroup::make(&base, &format!("doctor-{}", std::process::id())) {
         Ok(leaf) => {
             leaf.remove();
             Ok(base)

@@ -6,6 +6,7 @@ mod control;
 pub(super) mod input;
 mod outcome;
 mod output;
+pub(super) mod rerun;
 
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -165,6 +166,7 @@ fn body(args: &RunArgs, terminal: Option<&Terminal>) -> Result<RunBody, CliError
         inherited_limits: None,
         sandbox: args.sandbox,
         network: args.network,
+        name: args.name.as_ref().map(|name| name.as_str().to_owned()),
         terminal: terminal.is_some(),
         from: 0,
     })

@@ -8,7 +8,8 @@ use super::jsonc::{self, EditError};
 use super::launcher::Launcher;
 use super::toml;
 use crate::cli::args::ClientName;
-use abide_engine::config::clients;
+use crate::cli::doctor::system;
+use abide_engine::config::{clients, home};
 
 /// Name of the entry for abide in the clients' files.
 pub const NAME: &str = "abide";
@@ -28,6 +29,8 @@ pub struct ServerEntry {
     pub env: Vec<(String, String)>,
     /// Time-out for a tool call, in seconds.
     pub call_limit: Option<u64>,
+    /// Set if the client calls the tools of abide without asking the person each time.
+    pub without_approval: bool,
 }
 
 impl ServerEntry {
@@ -52,6 +55,8 @@ pub enum ConfigFormat {
         typed: bool,
         /// Set if the entry states the time-out for a call, in milliseconds.
         limit: bool,
+        /// Set if the entry states that the client trusts the server.
+        trust: bool,
     },
     /// TOML file of Codex.
     Codex,
@@ -107,7 +112,12 @@ impl ClientName {
 
     /// Format of the configuration file.
     pub fn format(self) -> ConfigFormat {
-        let json = |key, typed, limit| ConfigFormat::Json { key, typed, limit };
+        let json = |key, typed, limit| ConfigFormat::Json {
+            key,
+            typed,
+            limit,
+            trust: limit,
+        };
         match self {
             ClientName::ClaudeCode | ClientName::Cursor => json("mcpServers", true, false),
             ClientName::Vscode => json("servers", true, false),
@@ -168,7 +178,13 @@ impl ClientName {
 
     /// Entry for the client's file. A project file is shared with other people, so it contains nothing
     /// specific to this machine.
-    pub fn server(self, launcher: &Launcher, agent: &str, project: bool) -> ServerEntry {
+    pub fn server(
+        self,
+        launcher: &Launcher,
+        agent: &str,
+        project: bool,
+        without_approval: bool,
+    ) -> ServerEntry {
         let mut env = if project {
             Vec::new()
         } else {
@@ -188,7 +204,111 @@ impl ClientName {
             args,
             env,
             call_limit,
+            without_approval,
         }
+    }
+
+    /// Program of the client, and a folder or file that it makes when it runs for the first time.
+    fn traces(self) -> (&'static str, PathBuf) {
+        let folder = |file: PathBuf| file.parent().map_or_else(PathBuf::new, Path::to_owned);
+        match self {
+            ClientName::ClaudeCode => ("claude", claude_folder()),
+            ClientName::Codex => ("codex", folder(clients::codex())),
+            ClientName::Cursor => ("cursor", folder(clients::cursor())),
+            ClientName::Vscode => ("code", folder(clients::vscode())),
+            ClientName::Gemini => ("gemini", folder(clients::gemini())),
+        }
+    }
+
+    /// Sentence if there is no sign of the client on this machine.
+    pub fn missing(self) -> Option<String> {
+        let (program, folder) = self.traces();
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let is_known = folder.exists() || system::program(program, &path).is_some();
+        (!is_known).then(|| {
+            format!(
+                "{} was not found on this machine: there is no program `{program}` and no {}.",
+                self.title(),
+                folder.display()
+            )
+        })
+    }
+
+    /// Question to the person whether the client may call the tools of abide without asking each time. `None`: the client
+    /// has no setting for it.
+    pub fn approval_question(self) -> Option<String> {
+        let has_setting = match self {
+            ClientName::ClaudeCode | ClientName::Codex | ClientName::Gemini => true,
+            ClientName::Cursor | ClientName::Vscode => false,
+        };
+        has_setting.then(|| {
+            format!(
+                "May {} call the tools of abide without asking you each time? The rules of abide still ask before \
+                 force-pushes, publishing, sudo and others (`abide policy list`).",
+                self.title()
+            )
+        })
+    }
+
+    /// File with the permissions of the client, if it is another one than that of its servers.
+    pub fn permission_file(self, project: Option<&Path>) -> Option<PathBuf> {
+        let folder = match (self, project) {
+            (ClientName::ClaudeCode, None) => claude_folder(),
+            (ClientName::ClaudeCode, Some(project)) => project.join(".claude"),
+            _ => return None,
+        };
+        Some(folder.join("settings.json"))
+    }
+}
+
+/// Folder with the settings of Claude Code.
+fn claude_folder() -> PathBuf {
+    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty());
+    folder.map_or_else(|| home().join(".claude"), PathBuf::from)
+}
+
+/// Permission of Claude Code that covers all tools of abide.
+const CLAUDE_PERMISSION: &str = "mcp__abide";
+/// Place of the permissions in its file.
+const ALLOWED: [&str; 2] = ["permissions", "allow"];
+
+/// Permissions that a file of Claude Code has.
+fn permissions(text: &str) -> Result<Vec<Value>, EditError> {
+    match jsonc::get(text, &ALLOWED)? {
+        None => Ok(Vec::new()),
+        Some(Value::Array(all)) => Ok(all),
+        Some(_) => Err(EditError("`permissions.allow` is not a list".into())),
+    }
+}
+
+/// Returns `true` if Claude Code may call the tools of abide.
+pub fn has_permission(text: &str) -> Result<bool, EditError> {
+    Ok(permissions(text)?.contains(&CLAUDE_PERMISSION.into()))
+}
+
+/// Text with the permission for abide.
+pub fn add_permission(text: &str) -> Result<String, EditError> {
+    let mut all = permissions(text)?;
+    if all.contains(&CLAUDE_PERMISSION.into()) {
+        return Ok(text.to_owned());
+    }
+    all.push(CLAUDE_PERMISSION.into());
+    jsonc::set(text, &ALLOWED, all.into())
+}
+
+/// Text without the permission for abide.
+pub fn remove_permission(text: &str) -> Result<String, EditError> {
+    let mut all = permissions(text)?;
+    all.retain(|known| *known != CLAUDE_PERMISSION);
+    if !all.is_empty() {
+        return jsonc::set(text, &ALLOWED, all.into());
+    }
+    let rest = jsonc::remove(text, &ALLOWED)?;
+    let is_empty =
+        jsonc::get(&rest, &ALLOWED[..1])?.is_some_and(|all| all == serde_json::json!({}));
+    match is_empty {
+        true => jsonc::remove(&rest, &ALLOWED[..1]),
+        false => Ok(rest),
     }
 }
 
@@ -236,11 +356,17 @@ impl ConfigFormat {
     /// Text with the entry for abide.
     pub fn add(self, text: &str, server: &ServerEntry) -> Result<String, EditError> {
         match self {
-            ConfigFormat::Json { key, typed, limit } => {
+            ConfigFormat::Json {
+                key,
+                typed,
+                limit,
+                trust,
+            } => {
                 let entry = JsonEntry {
                     server,
                     typed,
                     limit,
+                    trust,
                 };
                 match jsonc::get(text, &[key, NAME])? {
                     Some(Value::Object(found)) if found.contains_key("command") => {
@@ -279,6 +405,7 @@ struct JsonEntry<'a> {
     server: &'a ServerEntry,
     typed: bool,
     limit: bool,
+    trust: bool,
 }
 
 impl JsonEntry<'_> {
@@ -298,6 +425,9 @@ impl JsonEntry<'_> {
         }
         if let Some(limit) = server.call_limit.filter(|_| self.limit) {
             fields.push(("timeout", (limit * 1_000).into()));
+        }
+        if server.without_approval && self.trust {
+            fields.push(("trust", true.into()));
         }
         fields
     }

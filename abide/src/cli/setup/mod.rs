@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toml_edit::Table;
 
-use super::args::SetupArgs;
+use super::args::{SetupArgs, SetupSandbox};
 use super::error::CliError;
 use super::show::{self, outln};
 use crate::cli::{replace_file, terminal};
 use crate::connect::{self, DaemonSocket};
-use abide_engine::config::Paths;
+use abide_engine::config::{Config, Paths, SandboxMode, home};
 use clients::{ConfigFormat, ServerEntry};
 use jsonc::EditError;
 use launcher::Launcher;
+use toml::OwnEntry;
 
 /// Time-out for an answer from a pipe. A program that answers has its answer ready; a pipe without a
 /// writer must not block a script for ever.
@@ -34,8 +34,13 @@ pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     if agent.chars().any(char::is_control) {
         return Err(CliError::new("an agent name must not contain control characters").code(2));
     }
+    let missing = args.client.missing().filter(|_| !args.undo);
+    if let Some(sentence) = missing.as_ref().filter(|_| !args.json.json) {
+        outln!("{sentence} What follows has an effect once it is there.\n");
+    }
+    let choices = Choices::of(&args, paths, &agent)?;
     let mut changes = Vec::new();
-    for (file, edit) in edits(&args, paths, &agent)? {
+    for (file, edit) in edits(&args, paths, &agent, choices)? {
         let change = Change::read(file, edit)?;
         changes.push(match args.undo {
             false => change.with_edit()?,
@@ -59,8 +64,8 @@ pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         }
     }
     if args.json.json {
-        show::json(&facts(&args, &agent, &changes, written));
-        return Ok(0);
+        show::json(&facts(&args, &agent, &changes, written, missing.is_none()));
+        return Ok(u8::from(may_write && !written));
     }
     print_result(&args, &agent, &pending, written);
     if written {
@@ -69,35 +74,169 @@ pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     Ok(u8::from(may_write && !written))
 }
 
+/// Choices of the person beside the entry itself.
+#[derive(Clone, Copy, Debug)]
+struct Choices {
+    /// Sandbox of the client's commands; `None`: it stays as it is.
+    sandbox: Option<SetupSandbox>,
+    /// The client calls the tools without asking each time.
+    without_approval: bool,
+}
+
+impl Choices {
+    /// Options of the command line; at a terminal, answers of the person to what no option decides.
+    fn of(args: &SetupArgs, paths: &Paths, agent: &str) -> Result<Self, CliError> {
+        let mut choices = Choices {
+            sandbox: args.sandbox,
+            without_approval: args.approve,
+        };
+        let is_asked = !(args.yes || args.print || args.undo || args.json.json);
+        let has_person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        if !is_asked || !has_person {
+            return Ok(choices);
+        }
+        let config = Config::load(&paths.config).unwrap_or_default();
+        let here = std::env::current_dir()?;
+        let is_off = config.sandbox.of(agent, &here, &home()).mode == SandboxMode::Off;
+        if choices.sandbox.is_none() && is_off && ask(SANDBOX_QUESTION)? {
+            choices.sandbox = Some(SetupSandbox::WorkspaceWrite);
+        }
+        let question = args.client.approval_question();
+        if let Some(question) = question.filter(|_| !choices.without_approval) {
+            choices.without_approval = ask(&question)?;
+        }
+        Ok(choices)
+    }
+}
+
+const SANDBOX_QUESTION: &str = "Run its commands in a sandbox (`workspace-write`)? They can write only the folder that it works in, do not see \
+     your keys and tokens, and have no network unless you allow it in the configuration.";
+
+/// Asks a question at the terminal. The default is no.
+fn ask(question: &str) -> Result<bool, CliError> {
+    for line in show::wrapped(question, 0) {
+        outln!("{line}");
+    }
+    let mut out = std::io::stdout();
+    write!(out, "[y/N] ")?;
+    out.flush()?;
+    let answer = read_answer();
+    outln!("");
+    answer
+}
+
+fn read_answer() -> Result<bool, CliError> {
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    let answer = answer.trim().to_ascii_lowercase();
+    Ok(matches!(answer.as_str(), "y" | "yes"))
+}
+
 /// Edits to make, each with its file.
-fn edits(args: &SetupArgs, paths: &Paths, agent: &str) -> Result<Vec<(PathBuf, Edit)>, CliError> {
+fn edits(
+    args: &SetupArgs,
+    paths: &Paths,
+    agent: &str,
+    choices: Choices,
+) -> Result<Vec<(PathBuf, Edit)>, CliError> {
     let project = match args.project {
         true => Some(std::env::current_dir()?),
         false => None,
     };
+    let without_approval = choices.without_approval;
+    let launcher = Launcher::of(&program()?);
     let server = args
         .client
-        .server(&Launcher::of(&program()?), agent, args.project);
+        .server(&launcher, agent, args.project, without_approval);
     let file = args.client.file(project.as_deref());
     let mut edits = vec![(file, Edit::Server(args.client.format(), server))];
-    if let Some(kind) = args.client.waker() {
-        let waker = toml::waker(agent, kind);
-        edits.push((paths.config.clone(), Edit::Waker(waker)));
+    let permissions = args.client.permission_file(project.as_deref());
+    if let Some(file) = permissions.filter(|_| without_approval || args.undo) {
+        edits.push((file, Edit::Permission));
+    }
+    let waker = args.client.waker().map(|kind| toml::waker(agent, kind));
+    let sandbox = toml::sandbox(agent, SandboxMode::WorkspaceWrite.as_str());
+    let has_sandbox = || -> Result<bool, CliError> {
+        let text = replace_file::read(&paths.config)?.unwrap_or_default();
+        Ok(sandbox.is_in(&text).unwrap_or(false))
+    };
+    let own = match (args.undo, choices.sandbox) {
+        (true, _) if has_sandbox()? => OwnEdit::with(waker, Some(sandbox)),
+        (true, _) | (false, None) => OwnEdit::with(waker, None),
+        (false, Some(SetupSandbox::WorkspaceWrite)) => OwnEdit::with(waker, Some(sandbox)),
+        (false, Some(SetupSandbox::Off)) => OwnEdit {
+            absent: Some(sandbox),
+            ..OwnEdit::with(waker, None)
+        },
+    };
+    if !own.is_empty() {
+        edits.push((paths.config.clone(), Edit::Own(own)));
     }
     Ok(edits)
+}
+
+/// Change of abide's own configuration.
+struct OwnEdit {
+    entries: Vec<OwnEntry>,
+    /// Entry that is removed.
+    absent: Option<OwnEntry>,
+}
+
+impl OwnEdit {
+    fn with(waker: Option<OwnEntry>, sandbox: Option<OwnEntry>) -> Self {
+        OwnEdit {
+            entries: waker.into_iter().chain(sandbox).collect(),
+            absent: None,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.absent.is_none()
+    }
+
+    fn is_in(&self, text: &str) -> Result<bool, EditError> {
+        for entry in &self.entries {
+            if entry.is_in(text)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn apply(&self, text: &str) -> Result<String, EditError> {
+        let mut text = text.to_owned();
+        for entry in &self.entries {
+            text = entry.add(&text)?;
+        }
+        match &self.absent {
+            Some(entry) if entry.is_in(&text)? => entry.remove(&text),
+            _ => Ok(text),
+        }
+    }
+
+    fn remove(&self, text: &str) -> Result<String, EditError> {
+        let mut text = text.to_owned();
+        for entry in &self.entries {
+            text = entry.remove(&text)?;
+        }
+        Ok(text)
+    }
 }
 
 /// Addition to a file.
 enum Edit {
     Server(ConfigFormat, ServerEntry),
-    Waker(Table),
+    /// Permission of the client for the tools of abide, in a file of its own.
+    Permission,
+    Own(OwnEdit),
 }
 
 impl Edit {
     fn is_in(&self, text: &str) -> Result<bool, EditError> {
         match self {
             Edit::Server(format, _) => format.has_server(text),
-            Edit::Waker(waker) => toml::has_waker(text, waker),
+            Edit::Permission => clients::has_permission(text),
+            Edit::Own(own) => own.is_in(text),
         }
     }
 
@@ -106,21 +245,24 @@ impl Edit {
     fn is_from_setup(&self, text: &str) -> Result<bool, EditError> {
         match self {
             Edit::Server(format, _) => format.is_from_setup(text),
-            Edit::Waker(waker) => toml::has_waker(text, waker),
+            Edit::Permission => clients::has_permission(text),
+            Edit::Own(own) => own.is_in(text),
         }
     }
 
     fn apply(&self, text: &str) -> Result<String, EditError> {
         match self {
             Edit::Server(format, server) => format.add(text, server),
-            Edit::Waker(waker) => toml::add_waker(text, waker),
+            Edit::Permission => clients::add_permission(text),
+            Edit::Own(own) => own.apply(text),
         }
     }
 
     fn remove(&self, text: &str, before: Option<&str>) -> Result<String, EditError> {
         match self {
             Edit::Server(format, _) => format.remove(text, before),
-            Edit::Waker(waker) => toml::remove_waker(text, waker),
+            Edit::Permission => clients::remove_permission(text),
+            Edit::Own(own) => own.remove(text),
         }
     }
 }
@@ -150,10 +292,7 @@ fn confirm(changes: &[&Change]) -> Result<bool, CliError> {
     } else if stdin.is_terminal() || !terminal::is_readable_within(&stdin, PIPE_TIMEOUT) {
         return Ok(false);
     }
-    let mut answer = String::new();
-    stdin.read_line(&mut answer)?;
-    let answer = answer.trim().to_ascii_lowercase();
-    Ok(matches!(answer.as_str(), "y" | "yes"))
+    read_answer()
 }
 
 fn show_changes(changes: &[&Change]) {
@@ -192,7 +331,7 @@ fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: boo
         outln!("\n{client} is restored to what it was.");
     } else {
         outln!("\n{client} is set up as agent {agent}. Restart it to load abide.");
-        let has_waker = |change: &&Change| matches!(change.edit, Edit::Waker(_));
+        let has_waker = |change: &&Change| matches!(change.edit, Edit::Own(_));
         let waker = changes.iter().copied().find(has_waker);
         let waker = waker.and_then(|_| args.client.waker_note());
         for note in [waker, args.client.hint()].into_iter().flatten() {
@@ -213,17 +352,24 @@ fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: boo
 fn print_reload_note(changes: &[&Change], paths: &Paths) {
     let changed = changes
         .iter()
-        .any(|change| matches!(change.edit, Edit::Waker(_)));
+        .any(|change| matches!(change.edit, Edit::Own(_)));
     if changed && connect::connect_running(paths, DaemonSocket::Http).is_ok() {
         outln!("Run `abide stop` to reload the daemon's configuration; sessions continue.");
     }
 }
 
-fn facts(args: &SetupArgs, agent: &str, changes: &[Change], written: bool) -> Value {
+fn facts(
+    args: &SetupArgs,
+    agent: &str,
+    changes: &[Change],
+    written: bool,
+    is_installed: bool,
+) -> Value {
     let files: Vec<Value> = changes.iter().map(Change::facts).collect();
     json!({
         "client": args.client.word(),
         "agent": agent,
+        "installed": is_installed,
         "written": written,
         "files": files,
     })

@@ -106,6 +106,9 @@ fn fill(table: &mut dyn TableLike, server: &ServerEntry) {
     if let Some(limit) = server.call_limit {
         put("tool_timeout_sec", limit.cast_signed().into());
     }
+    if server.without_approval {
+        put("default_tools_approval_mode", "approve".into());
+    }
     // A server has either a command or a URL.
     table.remove("url");
     fill_env(table, server);
@@ -158,42 +161,86 @@ pub fn remove_server(text: &str, name: &str, before: Option<&str>) -> Result<Str
     Ok(written(&document, text))
 }
 
-/// Text with this waker after the existing ones; unchanged if it already exists.
-pub fn add_waker(text: &str, waker: &Table) -> Result<String> {
-    let mut document = parse(text)?;
-    let all = document
-        .entry("wakers")
-        .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
-    let all = all
-        .as_array_of_tables_mut()
-        .ok_or_else(|| EditError("`wakers` is not a list of [[wakers]] tables".into()))?;
-    if all.iter().any(|known| same(known, waker)) {
-        return Ok(text.to_owned());
+/// Table in a list of tables of abide's own configuration.
+#[derive(Clone, Debug)]
+pub struct OwnEntry {
+    /// Table that holds the list; empty: the document itself.
+    table: &'static str,
+    /// Name of the list.
+    list: &'static str,
+    entry: Table,
+}
+
+impl OwnEntry {
+    /// Text with this entry after the existing ones; unchanged if it already exists.
+    pub fn add(&self, text: &str) -> Result<String> {
+        if self.is_in(text)? {
+            return Ok(text.to_owned());
+        }
+        let mut document = parse(text)?;
+        let holder: &mut dyn TableLike = match self.table {
+            "" => document.as_table_mut(),
+            table => document
+                .entry(table)
+                .or_insert_with(|| {
+                    let mut new = Table::new();
+                    new.set_implicit(true);
+                    Item::Table(new)
+                })
+                .as_table_mut()
+                .ok_or_else(|| EditError(format!("`{table}` is not a [{table}] table")))?,
+        };
+        let all = holder
+            .entry(self.list)
+            .or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
+        let all = all.as_array_of_tables_mut().ok_or_else(|| {
+            let name = self.name();
+            EditError(format!("`{name}` is not a list of [[{name}]] tables"))
+        })?;
+        all.push(self.entry.clone());
+        Ok(written(&document, text))
     }
-    all.push(waker.clone());
-    Ok(written(&document, text))
-}
 
-/// Returns `true` if this waker exists.
-pub fn has_waker(text: &str, waker: &Table) -> Result<bool> {
-    let document = parse(text)?;
-    let all = document.get("wakers").and_then(Item::as_array_of_tables);
-    Ok(all.is_some_and(|all| all.iter().any(|known| same(known, waker))))
-}
+    /// Returns `true` if this entry exists.
+    pub fn is_in(&self, text: &str) -> Result<bool> {
+        let document = parse(text)?;
+        let holder = match self.table {
+            "" => Some(document.as_item()),
+            table => document.get(table),
+        };
+        let all = holder.and_then(|holder| holder.get(self.list)?.as_array_of_tables());
+        Ok(all.is_some_and(|all| all.iter().any(|known| same(known, &self.entry))))
+    }
 
-/// Text without this waker.
-pub fn remove_waker(text: &str, waker: &Table) -> Result<String> {
-    let mut document = parse(text)?;
-    if let Some(all) = document
-        .get_mut("wakers")
-        .and_then(Item::as_array_of_tables_mut)
-    {
-        all.retain(|known| !same(known, waker));
-        if all.is_empty() {
-            document.remove("wakers");
+    /// Text without this entry.
+    pub fn remove(&self, text: &str) -> Result<String> {
+        let mut document = parse(text)?;
+        let holder = match self.table {
+            "" => Some(document.as_table_mut()),
+            table => document.get_mut(table).and_then(Item::as_table_mut),
+        };
+        if let Some(holder) = holder
+            && let Some(all) = holder
+                .get_mut(self.list)
+                .and_then(Item::as_array_of_tables_mut)
+        {
+            all.retain(|known| !same(known, &self.entry));
+            if all.is_empty() {
+                holder.remove(self.list);
+            }
+            if !self.table.is_empty() && holder.is_implicit() && holder.is_empty() {
+                document.remove(self.table);
+            }
+        }
+        Ok(written(&document, text))
+    }
+
+    fn name(&self) -> String {
+        match self.table {
+            "" => self.list.to_owned(),
+            table => format!("{table}.{}", self.list),
         }
     }
-    Ok(written(&document, text))
 }
 
 fn same(left: &Table, right: &Table) -> bool {
@@ -214,11 +261,27 @@ fn same(left: &Table, right: &Table) -> bool {
 }
 
 /// Waker entry that resumes the last session of this client for this agent.
-pub fn waker(agent: &str, kind: &str) -> Table {
-    let mut table = Table::new();
-    table.insert("agent", value(agent));
-    table.insert(kind, value(true));
-    table
+pub fn waker(agent: &str, kind: &str) -> OwnEntry {
+    let mut entry = Table::new();
+    entry.insert("agent", value(agent));
+    entry.insert(kind, value(true));
+    OwnEntry {
+        table: "",
+        list: "wakers",
+        entry,
+    }
+}
+
+/// Entry that runs the commands of this agent in a sandbox.
+pub fn sandbox(agent: &str, mode: &str) -> OwnEntry {
+    let mut entry = Table::new();
+    entry.insert("agent", value(agent));
+    entry.insert("mode", value(mode));
+    OwnEntry {
+        table: "sandbox",
+        list: "for",
+        entry,
+    }
 }
 
 #[cfg(test)]
@@ -231,6 +294,7 @@ mod tests {
             args: vec!["mcp".into()],
             env: vec![("A".into(), "b".into())],
             call_limit: Some(60),
+            without_approval: false,
         }
     }
 
@@ -287,16 +351,37 @@ mod tests {
     fn waker_is_added_and_removed_beside_others() {
         let ours = waker("codex", "codex");
         let text = "# mine\nmax_output = 5\n\n[[wakers]] # the pager\ndesktop = true\n";
-        let with = add_waker(text, &ours).unwrap();
+        let with = ours.add(text).unwrap();
         assert!(with.starts_with(text), "{with}");
         assert!(
             with.ends_with("[[wakers]]\nagent = \"codex\"\ncodex = true\n"),
             "{with}"
         );
-        assert_eq!(add_waker(&with, &ours).unwrap(), with);
-        assert!(has_waker(&with, &ours).unwrap() && !has_waker(text, &ours).unwrap());
-        assert_eq!(remove_waker(&with, &ours).unwrap(), text);
-        assert!(add_waker("wakers = 1\n", &ours).is_err());
+        assert_eq!(ours.add(&with).unwrap(), with);
+        assert!(ours.is_in(&with).unwrap() && !ours.is_in(text).unwrap());
+        assert_eq!(ours.remove(&with).unwrap(), text);
+        assert!(ours.add("wakers = 1\n").is_err());
+    }
+
+    #[test]
+    fn sandbox_of_an_agent_is_added_and_removed_beside_others() {
+        let ours = sandbox("codex", "workspace-write");
+        for text in [
+            "",
+            "# mine\nmax_output = 5\n",
+            "[sandbox] # mine\nnetwork = \"on\"\n\n[[sandbox.for]]\nagent = \"x\"\n",
+        ] {
+            let with = ours.add(text).unwrap();
+            assert!(
+                with.ends_with("[[sandbox.for]]\nagent = \"codex\"\nmode = \"workspace-write\"\n"),
+                "{with}"
+            );
+            assert!(ours.is_in(&with).unwrap() && !ours.is_in(text).unwrap());
+            assert_eq!(ours.add(&with).unwrap(), with);
+            assert_eq!(ours.remove(&with).unwrap(), text);
+        }
+        assert!(ours.add("sandbox = 1\n").is_err());
+        assert!(ours.add("[sandbox]\nfor = 1\n").is_err());
     }
 
     #[test]

@@ -38,10 +38,20 @@ pub struct Lists {
     pub questions: Vec<Value>,
     /// Running sessions.
     pub sessions: Vec<Value>,
-    /// Active timers.
+    /// Active timers, those that are due next first.
     pub timers: Vec<Value>,
     /// Most recent messages, newest first.
     pub messages: Vec<Value>,
+    /// Numbers of open questions, running sessions and active timers; only some of them may be in the lists.
+    pub totals: Totals,
+}
+
+/// Numbers of things, in the lists or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub questions: u64,
+    pub sessions: u64,
+    pub timers: u64,
 }
 
 /// Reads all lists.
@@ -51,14 +61,24 @@ pub async fn load(client: &Client) -> Result<Lists, ClientError> {
         _ => Vec::new(),
     };
     let status = client.get("/v1/status").await?;
-    let questions = client.get("/v1/questions").await?;
+    let questions = client
+        .get(&format!("/v1/questions?limit={ROW_LIMIT}"))
+        .await?;
     let sessions = client
         .get(&format!("/v1/sessions?limit={ROW_LIMIT}&tails=true"))
         .await?;
-    let timers = client.get(&format!("/v1/timers?limit={ROW_LIMIT}")).await?;
+    let timers = client
+        .get(&format!("/v1/timers?limit={ROW_LIMIT}&sort=remaining"))
+        .await?;
     let messages = client
         .get(&format!("/v1/messages?limit={MESSAGE_LIMIT}"))
         .await?;
+    let total = |page: &Value| page["total"].as_u64().unwrap_or(0);
+    let totals = Totals {
+        questions: total(&questions),
+        sessions: total(&sessions),
+        timers: total(&timers),
+    };
     let mut messages = rows(messages, "messages");
     messages.sort_by_key(|message| std::cmp::Reverse(message["created_at"].as_u64()));
     Ok(Lists {
@@ -67,6 +87,7 @@ pub async fn load(client: &Client) -> Result<Lists, ClientError> {
         sessions: rows(sessions, "sessions"),
         timers: rows(timers, "timers"),
         messages,
+        totals,
     })
 }
 

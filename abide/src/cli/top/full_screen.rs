@@ -45,6 +45,19 @@ impl FullScreen {
         })
     }
 
+    /// Gives the terminal back for a while.
+    pub fn suspend(&mut self) {
+        drop(self.raw.take());
+        let _ = self.terminal.write(LEAVE);
+    }
+
+    /// Takes the terminal again.
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.raw = Some(self.terminal.raw()?);
+        self.invalidate();
+        self.terminal.write(ENTER)
+    }
+
     /// Columns and rows.
     pub fn size(&self) -> (u16, u16) {
         self.terminal.size()

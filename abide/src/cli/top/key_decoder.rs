@@ -12,6 +12,7 @@ pub enum Key {
     Next,
     Previous,
     Enter,
+    Backspace,
     Escape,
     Interrupt,
     Char(char),
@@ -62,10 +63,30 @@ fn decode_first(bytes: &[u8]) -> (usize, Option<Key>) {
         [b'\r' | b'\n', ..] => (1, Some(Key::Enter)),
         [b'\t', ..] => (1, Some(Key::Next)),
         [0x03, ..] => (1, Some(Key::Interrupt)),
+        [0x08 | 0x7f, ..] => (1, Some(Key::Backspace)),
         [byte, ..] if byte.is_ascii_graphic() || *byte == b' ' => {
             (1, Some(Key::Char(char::from(*byte))))
         }
+        [0xc2..=0xf4, ..] => letter(bytes),
         _ => (1, None),
+    }
+}
+
+/// Decodes a letter beyond ASCII.
+fn letter(bytes: &[u8]) -> (usize, Option<Key>) {
+    let begin = &bytes[..bytes.len().min(4)];
+    let valid = match std::str::from_utf8(begin) {
+        Ok(text) => text,
+        Err(fault) => std::str::from_utf8(&begin[..fault.valid_up_to()]).unwrap_or_default(),
+    };
+    match valid.chars().next() {
+        Some(letter) => {
+            let key = (!letter.is_control()).then_some(Key::Char(letter));
+            (letter.len_utf8(), key)
+        }
+        // The rest has not arrived, or the byte begins no letter.
+        None if begin.len() < 4 => (0, None),
+        None => (1, None),
     }
 }
 
@@ -105,6 +126,12 @@ mod tests {
         assert_eq!(keys.decode(b"~q"), [Key::PageUp, Key::Char('q')]);
         assert_eq!(keys.decode(b"\x1b"), [Key::Escape]);
         assert_eq!(keys.decode(b"\x03"), [Key::Interrupt]);
-        assert_eq!(keys.decode("é\x1b[99;5u".as_bytes()), []);
+        assert_eq!(
+            keys.decode("é\x1b[99;5u\x7f".as_bytes()),
+            [Key::Char('é'), Key::Backspace]
+        );
+        assert_eq!(keys.decode(&"é".as_bytes()[..1]), []);
+        assert_eq!(keys.decode(&"é".as_bytes()[1..]), [Key::Char('é')]);
+        assert_eq!(keys.decode(b"\xffx"), [Key::Char('x')]);
     }
 }

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
-use super::args::TopArgs;
+use super::answer;
+use super::args::{AgentArg, AttachArgs, TopArgs};
+use super::attach::attach;
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::sessions::killed;
 use super::show;
@@ -110,7 +112,7 @@ impl TopView {
                     Ok(read) => {
                         let typed = self.keys.decode(&room[..read]);
                         for key in typed {
-                            if self.press(key) {
+                            if self.press(key).await? {
                                 return Ok(0);
                             }
                         }
@@ -136,17 +138,38 @@ impl TopView {
     }
 
     /// Handles a key; `true` quits.
-    fn press(&mut self, key: Key) -> bool {
+    async fn press(&mut self, key: Key) -> Result<bool, CliError> {
         match self.model.press(key) {
             KeyEffect::Nothing => {}
-            KeyEffect::Quit => return true,
+            KeyEffect::Quit => return Ok(true),
+            KeyEffect::Attach(session) => self.attach(session).await?,
             KeyEffect::Request(request) => {
                 let client = self.client.clone();
                 self.requests
                     .spawn(async move { perform(&client, request).await });
             }
         }
-        false
+        Ok(false)
+    }
+
+    /// Attaches to a session, and comes back when the person detaches.
+    async fn attach(&mut self, session: String) -> Result<(), CliError> {
+        self.screen.suspend();
+        let args = AttachArgs {
+            session: session.clone(),
+            unfiltered: false,
+            keep_size: false,
+            agent: AgentArg::none(),
+            json: false,
+        };
+        let attached = attach(self.client.clone(), args).await;
+        self.screen.resume()?;
+        self.model.notice = Some(match attached {
+            Ok(_) => format!("back from {session}"),
+            Err(error) => abide_output::printable::one_line(&error.to_string()),
+        });
+        self.feed.request_reload();
+        Ok(())
     }
 
     fn apply(&mut self, update: FeedUpdate) {
@@ -187,14 +210,12 @@ async fn perform(client: &Client, request: TopRequest) -> RequestDone {
                 log: Some((session.clone(), lines)),
             };
         }
-        TopRequest::Answer { question, yes } => {
-            let word = if *yes { "yes" } else { "no" };
-            let notice = match yes {
-                true => "Yes: continuing to wait.",
-                false => "No: the command is being ended.",
+        TopRequest::Answer { question, answer } => {
+            let notice = match client.answer(question, answer).await {
+                Ok(answered) => Ok(answer::done(&answered).to_owned()),
+                Err(error) => Err(sentence(error)),
             };
-            let path = format!("/v1/questions/{question}/answer");
-            (path, json!({"answer": word}), notice.to_owned())
+            return RequestDone { notice, log: None };
         }
         TopRequest::Kill { session } => {
             let path = format!("/v1/sessions/{session}/kill");

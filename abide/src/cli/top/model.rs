@@ -1,6 +1,7 @@
 //! State of `abide top`, and the effect of each key on it. This file knows neither the terminal nor the
 //! daemon, so that all of it can be unit-tested.
 
+use crate::cli::prompt::needs_words;
 use serde_json::{Value, json};
 
 use super::feed::Lists;
@@ -8,6 +9,8 @@ use super::key_decoder::Key;
 
 /// Duration, in seconds, for which `p` pauses a timer.
 const PAUSE_SECONDS: u64 = 600;
+/// Most characters of the words of a no.
+const BECAUSE_LIMIT: usize = 200;
 /// Number of rows that a page key moves.
 const PAGE_ROWS: usize = 10;
 
@@ -34,6 +37,15 @@ impl Section {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overlay {
     Help,
+    /// Answers to a question about a command, with the rules that they add.
+    Answers {
+        question: Value,
+    },
+    /// Words of a no that are being typed.
+    Because {
+        question: String,
+        words: String,
+    },
     /// Confirmation of an action that cannot be undone.
     Confirm {
         ask: String,
@@ -53,7 +65,7 @@ pub enum Overlay {
 pub enum TopRequest {
     Answer {
         question: String,
-        yes: bool,
+        answer: String,
     },
     Kill {
         session: String,
@@ -75,6 +87,8 @@ pub enum KeyEffect {
     Nothing,
     Quit,
     Request(TopRequest),
+    /// Attach to this session.
+    Attach(String),
 }
 
 /// State of the screen.
@@ -140,6 +154,7 @@ impl Model {
             .iter()
             .map(|section| self.id(*section, IDS[*section as usize]))
             .collect();
+        let first_question = self.lists.questions.is_empty() && !lists.questions.is_empty();
         self.lists = lists;
         self.read_at = self.now;
         for section in Section::ALL {
@@ -152,6 +167,10 @@ impl Model {
         }
         if self.section == Section::Questions && self.lists.questions.is_empty() {
             self.section = Section::Sessions;
+        }
+        // A person is waited for; keys for other sections do nothing in this one.
+        if first_question && self.overlay.is_none() {
+            self.section = Section::Questions;
         }
     }
 
@@ -215,6 +234,8 @@ impl Model {
         match overlay {
             // Any key closes the help.
             Overlay::Help => KeyEffect::Nothing,
+            Overlay::Answers { question } => self.press_answers(question, key),
+            Overlay::Because { question, words } => self.press_because(question, words, key),
             Overlay::Confirm { request, .. } => match key {
                 Key::Char('y' | 'Y') => KeyEffect::Request(request),
                 _ => KeyEffect::Nothing,
@@ -227,6 +248,7 @@ impl Model {
             } => {
                 let most = lines.len().saturating_sub(1);
                 let scrolled = match key {
+                    Key::Char('a') if pty => return KeyEffect::Attach(session),
                     Key::Escape | Key::Enter | Key::Char('q') => return KeyEffect::Nothing,
                     Key::Up | Key::Char('k') => scrolled + 1,
                     Key::Down | Key::Char('j') => scrolled.saturating_sub(1),
@@ -259,14 +281,15 @@ impl Model {
             Key::PageDown => self.select(|row| row + PAGE_ROWS),
             Key::First | Key::Char('g') => self.select(|_| 0),
             Key::Last | Key::Char('G') => self.select(|_| usize::MAX),
-            Key::Enter => return self.open_log(),
-            Key::Char('y') => return self.answer(true),
-            Key::Char('n') => return self.answer(false),
+            Key::Enter => return self.open(),
+            Key::Char('y') => return self.answer("yes"),
+            Key::Char('n') => return self.answer("no"),
+            Key::Char('a') => return self.attach(),
             Key::Char('K' | 'x') => self.kill(),
             Key::Char('s') => self.stop(),
             Key::Char('p') => return self.timer("pause", json!({"pause_duration": PAUSE_SECONDS})),
             Key::Char('r') => return self.timer("resume", json!({})),
-            Key::Escape | Key::Interrupt | Key::Char(_) => {}
+            Key::Escape | Key::Interrupt | Key::Backspace | Key::Char(_) => {}
         }
         KeyEffect::Nothing
     }
@@ -281,14 +304,83 @@ impl Model {
         self.selected[self.section as usize] = row;
     }
 
-    fn answer(&mut self, yes: bool) -> KeyEffect {
+    fn answer(&mut self, answer: &str) -> KeyEffect {
         let question = match self.section {
             Section::Questions => self.id(Section::Questions, "question_id"),
             _ => None,
         };
         match question {
-            Some(question) => KeyEffect::Request(TopRequest::Answer { question, yes }),
+            Some(question) => answered(question, answer),
             None => self.notify("select a question first (Tab)"),
+        }
+    }
+
+    /// Handles a key while the answers to a question about a command are shown.
+    fn press_answers(&mut self, question: Value, key: Key) -> KeyEffect {
+        let id = question["question_id"].as_str().unwrap_or_default();
+        let chosen = match key {
+            Key::Escape | Key::Enter | Key::Char('q') => return KeyEffect::Nothing,
+            Key::Char('y') => Some("yes"),
+            Key::Char('n') => Some("no"),
+            Key::Char('b') => {
+                self.overlay = Some(Overlay::Because {
+                    question: id.to_owned(),
+                    words: String::new(),
+                });
+                return KeyEffect::Nothing;
+            }
+            Key::Char(digit) => {
+                let place = digit.to_digit(10).and_then(|digit| digit.checked_sub(1));
+                place.and_then(|place| answers(&question).get(place as usize).copied())
+            }
+            _ => None,
+        };
+        if let Some(chosen) = chosen {
+            return answered(id.to_owned(), chosen);
+        }
+        self.overlay = Some(Overlay::Answers { question });
+        KeyEffect::Nothing
+    }
+
+    /// Handles a key while the words of a no are typed.
+    fn press_because(&mut self, question: String, mut words: String, key: Key) -> KeyEffect {
+        match key {
+            Key::Escape => return KeyEffect::Nothing,
+            Key::Enter if !words.trim().is_empty() => {
+                return answered(question, &format!("no, because {}", words.trim()));
+            }
+            Key::Backspace => drop(words.pop()),
+            Key::Char(letter) if words.chars().count() < BECAUSE_LIMIT => words.push(letter),
+            _ => {}
+        }
+        self.overlay = Some(Overlay::Because { question, words });
+        KeyEffect::Nothing
+    }
+
+    fn attach(&mut self) -> KeyEffect {
+        match self.session() {
+            Some(session) if self.has_terminal(&session) => KeyEffect::Attach(session),
+            Some(_) => self.notify("this session has no terminal; Enter shows its output"),
+            None => self.notify("select a session first (Tab)"),
+        }
+    }
+
+    fn has_terminal(&self, session: &str) -> bool {
+        let mut known = self.lists.sessions.iter();
+        known.any(|known| known["session_id"].as_str() == Some(session) && known["pty"] == true)
+    }
+
+    /// Opens the answers of a question about a command, or the log of a session.
+    fn open(&mut self) -> KeyEffect {
+        let questions = self.rows(Section::Questions);
+        let question = questions.get(self.row(Section::Questions));
+        match question.filter(|question| needs_words(question)) {
+            Some(question) if self.section == Section::Questions => {
+                let question = question.clone();
+                self.overlay = Some(Overlay::Answers { question });
+                KeyEffect::Nothing
+            }
+            _ => self.open_log(),
         }
     }
 
@@ -345,10 +437,7 @@ impl Model {
         let Some(session) = self.session() else {
             return self.notify("select a session first (Tab)");
         };
-        let known = self.lists.sessions.iter();
-        let pty = known
-            .filter(|known| known["session_id"].as_str() == Some(&session))
-            .any(|known| known["pty"] == true);
+        let pty = self.has_terminal(&session);
         self.overlay = Some(Overlay::Log {
             session: session.clone(),
             pty,
@@ -362,6 +451,18 @@ impl Model {
         self.notice = Some(what.to_owned());
         KeyEffect::Nothing
     }
+}
+
+fn answered(question: String, answer: &str) -> KeyEffect {
+    let answer = answer.to_owned();
+    KeyEffect::Request(TopRequest::Answer { question, answer })
+}
+
+/// Answers that a question about a command offers.
+pub fn answers(question: &Value) -> Vec<&str> {
+    let offers = question["held"]["answers"].as_array();
+    let words = offers.into_iter().flatten();
+    words.filter_map(|offer| offer["answer"].as_str()).collect()
 }
 
 #[cfg(test)]
@@ -381,18 +482,77 @@ mod tests {
         Model::new(lists, 0)
     }
 
-    fn answer(yes: bool) -> KeyEffect {
-        let question = "question_a".to_owned();
-        KeyEffect::Request(TopRequest::Answer { question, yes })
+    fn answer(answer: &str) -> KeyEffect {
+        answered("question_a".to_owned(), answer)
     }
 
     #[test]
     fn question_is_answered_only_in_its_section() {
         let mut model = model();
-        assert_eq!(model.press(Key::Char('y')), answer(true));
-        assert_eq!(model.press(Key::Char('n')), answer(false));
+        assert_eq!(model.press(Key::Char('y')), answer("yes"));
+        assert_eq!(model.press(Key::Char('n')), answer("no"));
         model.press(Key::Next);
         assert_eq!(model.press(Key::Char('n')), KeyEffect::Nothing);
+        assert!(model.notice.is_some());
+    }
+
+    #[test]
+    fn question_about_a_command_has_all_its_answers() {
+        let mut model = model();
+        model.lists.questions[0]["about"] = json!("command");
+        let offers =
+            ["once", "this agent", "always here", "no"].map(|word| json!({"answer": word}));
+        model.lists.questions[0]["held"] = json!({"answers": offers});
+        for (keys, wish) in [
+            ("3", answer("always here")),
+            ("y", answer("yes")),
+            ("n", answer("no")),
+            ("9", KeyEffect::Nothing),
+        ] {
+            assert_eq!(model.press(Key::Enter), KeyEffect::Nothing);
+            assert!(matches!(model.overlay, Some(Overlay::Answers { .. })));
+            let key = Key::Char(keys.chars().next().unwrap());
+            assert_eq!(model.press(key), wish);
+            model.overlay = None;
+        }
+        model.press(Key::Enter);
+        for key in "bnot todayx".chars() {
+            assert_eq!(model.press(Key::Char(key)), KeyEffect::Nothing);
+        }
+        model.press(Key::Backspace);
+        assert_eq!(model.press(Key::Enter), answer("no, because not today"));
+    }
+
+    #[test]
+    fn cursor_moves_to_the_first_question() {
+        let mut model = model();
+        let lists = model.lists.clone();
+        model.lists.questions.clear();
+        model.section = Section::Timers;
+        model.set_lists(lists.clone());
+        assert_eq!(model.section, Section::Questions);
+        // Not away from a confirmation.
+        model.set_lists(Lists {
+            questions: Vec::new(),
+            ..lists.clone()
+        });
+        model.section = Section::Timers;
+        model.press(Key::Char('s'));
+        model.set_lists(lists);
+        assert_eq!(model.section, Section::Timers);
+        assert!(matches!(model.overlay, Some(Overlay::Confirm { .. })));
+    }
+
+    #[test]
+    fn attach_needs_a_terminal() {
+        let mut model = model();
+        model.press(Key::Next);
+        assert_eq!(
+            model.press(Key::Char('a')),
+            KeyEffect::Attach("session_a".into())
+        );
+        model.press(Key::Down);
+        assert_eq!(model.press(Key::Char('a')), KeyEffect::Nothing);
         assert!(model.notice.is_some());
     }
 

@@ -1,18 +1,21 @@
 //! Rendering of `abide top`: lines of text for a screen of a given size. Control characters in text
 //! that a command has written are escaped, so that the text cannot control the terminal.
 
+use crate::cli::prompt::needs_words;
 use abide_core::Millis;
 use abide_output::printable::one_line;
 use anstyle::{AnsiColor, Effects, Style};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::model::{Model, Overlay, Section};
+use super::model::{Model, Overlay, Section, answers};
 use crate::cli::show;
 
 /// Columns of a timer's progress bar.
 const BAR_COLUMNS: usize = 16;
-/// Narrowest screen that shows a session's last output line beside its command.
+/// Columns of the agent's name.
+const AGENT_COLUMNS: usize = 12;
+/// Narrowest screen that shows the agent, and a session's last output line beside its command.
 const WIDE_COLUMNS: usize = 100;
 /// Narrowest screen that shows all columns. A narrower one leaves some out in favour of the command and
 /// the reason.
@@ -30,8 +33,9 @@ const WARN: Style = AnsiColor::Yellow.on_default();
 const HELP: &str = "\
 Tab, Shift-Tab     next and previous section
 arrows, j, k       select a row; Home, End, PgUp, PgDn
-Enter              output or screen of the selected session
-y, n               answer the selected question: continue waiting, or end the command
+Enter              output or screen of the selected session; answers of a question about a command
+a                  attach to the terminal of the selected session; Ctrl-] comes back
+y, n               answer the selected question: continue waiting or allow it once, or no
 K, x, Del          end the selected session and everything it started
 s                  stop the selected timer for good
 p                  pause the selected timer for ten minutes
@@ -53,7 +57,10 @@ pub fn frame(model: &mut Model, cols: usize, rows: usize) -> Vec<String> {
             scrolled,
             ..
         }) => log(session, lines, *scrolled, inside),
-        Some(Overlay::Confirm { .. }) | None => sections(model, cols, inside),
+        Some(Overlay::Answers { question }) => answer_lines(question),
+        Some(Overlay::Because { .. } | Overlay::Confirm { .. }) | None => {
+            sections(model, cols, inside)
+        }
     };
     lines.extend(
         body.into_iter()
@@ -68,7 +75,7 @@ pub fn frame(model: &mut Model, cols: usize, rows: usize) -> Vec<String> {
 
 fn title(model: &Model) -> String {
     let lists = &model.lists;
-    let count = |rows: &[Value], one: &str| match rows.len() {
+    let count = |total: u64, one: &str| match total {
         1 => format!("1 {one}"),
         many => format!("{many} {one}s"),
     };
@@ -76,26 +83,67 @@ fn title(model: &Model) -> String {
     format!(
         " abide {}  {}  {}  {}",
         one_line(version),
-        count(&lists.questions, "question"),
-        count(&lists.sessions, "session"),
-        count(&lists.timers, "timer"),
+        count(lists.totals.questions, "question"),
+        count(lists.totals.sessions, "session"),
+        count(lists.totals.timers, "timer"),
     )
 }
 
 fn footer(model: &Model) -> String {
     match (&model.overlay, &model.notice) {
         (Some(Overlay::Confirm { ask, .. }), _) => format!(" {ask} y/N"),
+        (Some(Overlay::Log { pty: true, .. }), _) => {
+            " arrows scroll  a attach  Esc goes back".to_owned()
+        }
         (Some(Overlay::Log { .. }), _) => " arrows scroll  Esc goes back".to_owned(),
+        (Some(Overlay::Answers { .. }), _) => {
+            " number answers  b no, because …  Esc goes back".to_owned()
+        }
+        (Some(Overlay::Because { words, .. }), _) => {
+            format!(" no, because {words}_  (Enter sends it, Esc goes back)")
+        }
         (Some(Overlay::Help), _) => " any key goes back".to_owned(),
         (None, Some(notice)) => format!(" {notice}"),
         (None, None) => match model.section {
+            Section::Questions if is_about_command(model) => {
+                " y once  n no  Enter all answers  Tab next  ? help  q quit"
+            }
             Section::Questions => " y continue  n end it  Enter log  Tab next  ? help  q quit",
-            Section::Sessions => " Enter log  K kill  Tab next  ? help  q quit",
+            Section::Sessions => " Enter log  a attach  K kill  Tab next  ? help  q quit",
             Section::Timers => " p pause  r resume  s stop  Tab next  ? help  q quit",
             Section::Messages => " Tab next  ? help  q quit",
         }
         .to_owned(),
     }
+}
+
+/// Returns `true` if the selected question is about a command that was not started.
+fn is_about_command(model: &Model) -> bool {
+    let questions = model.rows(Section::Questions);
+    let question = questions.get(model.row(Section::Questions));
+    question.is_some_and(needs_words)
+}
+
+/// Question about a command, and its answers with the rules that they add.
+fn answer_lines(question: &Value) -> Vec<StyledLine> {
+    let whole = question["text"].as_str().unwrap_or_default();
+    let mut lines: Vec<StyledLine> = whole
+        .lines()
+        .map(|line| vec![(one_line(line), HEAD)])
+        .collect();
+    lines.push(Vec::new());
+    let offers = question["held"]["answers"].as_array();
+    for (place, offer) in offers.into_iter().flatten().enumerate() {
+        lines.push(vec![(
+            format!("  {}  {}", place + 1, text(offer, "answer")),
+            PLAIN,
+        )]);
+        let adds = offer["adds"].as_str().unwrap_or_default();
+        let rule = |line: &str| vec![(format!("       {}", one_line(line)), FAINT)];
+        lines.extend(adds.trim().lines().map(rule));
+    }
+    lines.push(vec![("  b  no, because …".to_owned(), PLAIN)]);
+    lines
 }
 
 fn help(rows: usize) -> Vec<StyledLine> {
@@ -155,7 +203,7 @@ fn sections(model: &Model, cols: usize, rows: usize) -> Vec<StyledLine> {
         if share == 0 {
             continue;
         }
-        let head = heading(section, cols);
+        let head = heading(model, section, cols);
         let here = model.section == section;
         lines.push(vec![(head, if here { HEAD.underline() } else { HEAD })]);
         let rows = model.rows(section);
@@ -177,22 +225,43 @@ fn sections(model: &Model, cols: usize, rows: usize) -> Vec<StyledLine> {
     lines
 }
 
-fn heading(section: Section, cols: usize) -> String {
+/// Name of a section, with numbers if not all of its rows are listed.
+fn section_name(name: &str, listed: usize, total: u64) -> String {
+    match total > listed as u64 {
+        true => format!("{name} {listed}/{total}"),
+        false => name.to_owned(),
+    }
+}
+
+/// Heading of the column of agents, which narrow screens leave out.
+fn agent_heading(cols: usize) -> String {
+    match cols < WIDE_COLUMNS {
+        true => String::new(),
+        false => padded("AGENT", AGENT_COLUMNS),
+    }
+}
+
+fn heading(model: &Model, section: Section, cols: usize) -> String {
+    let (lists, agent) = (&model.lists, agent_heading(cols));
+    let sessions = section_name("SESSIONS", lists.sessions.len(), lists.totals.sessions);
+    let timers = section_name("TIMERS", lists.timers.len(), lists.totals.timers);
     match section {
-        Section::Questions => "QUESTIONS".into(),
+        Section::Questions => {
+            section_name("QUESTIONS", lists.questions.len(), lists.totals.questions)
+        }
         Section::Sessions if cols < FULL_COLUMNS => {
-            format!("{:<20}{:<12}{:>7}  COMMAND", "SESSIONS", "STATE", "QUIET")
+            format!("{sessions:<20}{:<12}{:>7}  COMMAND", "STATE", "QUIET")
         }
         Section::Timers if cols < FULL_COLUMNS => {
-            format!("{:<20}{:<12}{:>7}  FOR", "TIMERS", "STATE", "LEFT")
+            format!("{timers:<20}{:<12}{:>7}  FOR", "STATE", "LEFT")
         }
         Section::Sessions => format!(
-            "{:<20}{:<12}{:>7}{:>7}{:>6}{:>7}  COMMAND",
-            "SESSIONS", "STATE", "AGE", "QUIET", "CPU", "MEM"
+            "{sessions:<20}{:<12}{:>7}{:>7}{:>6}{:>7}  {agent}COMMAND",
+            "STATE", "AGE", "QUIET", "CPU", "MEM"
         ),
         Section::Timers => format!(
-            "{:<20}{:<12}{:>7}{:>9}  {:<BAR_COLUMNS$}  FOR",
-            "TIMERS", "STATE", "LEFT", "OF", ""
+            "{timers:<20}{:<12}{:>7}{:>9}  {:<BAR_COLUMNS$}  {agent}FOR",
+            "STATE", "LEFT", "OF", ""
         ),
         Section::Messages => "MESSAGES".into(),
     }
@@ -225,17 +294,25 @@ fn question(model: &Model, value: &Value) -> Vec<StyledLine> {
     let asked = value["asked_at"].as_u64().unwrap_or(model.now);
     let before = value["running_for"].as_f64().unwrap_or(0.0) * 1_000.0;
     let ran = show::short(Millis(before as u64 + model.now.saturating_sub(asked)));
-    let doing = text(value, "doing");
-    vec![
-        vec![
-            (text(value, "question"), WARN.bold()),
-            (format!("  {}", text(value, "command")), PLAIN),
-        ],
-        vec![
-            (format!("  ran {ran}, {doing}  "), FAINT),
+    let (doing, agent) = (text(value, "doing"), text(value, "agent"));
+    let second = match needs_words(value) {
+        true => {
+            let words = answers(value).join(" · ");
+            vec![
+                (format!("  {agent} in {}  ", text(value, "cwd")), FAINT),
+                (one_line(&words), PLAIN),
+            ]
+        }
+        false => vec![
+            (format!("  {agent}, ran {ran}, {doing}  "), FAINT),
             (text(value, "last_line"), PLAIN),
         ],
-    ]
+    };
+    let first = vec![
+        (text(value, "question"), WARN.bold()),
+        (format!("  {}", text(value, "command")), PLAIN),
+    ];
+    vec![first, second]
 }
 
 fn session(model: &Model, value: &Value, cols: usize) -> StyledLine {
@@ -261,12 +338,20 @@ fn session(model: &Model, value: &Value, cols: usize) -> StyledLine {
     let command = text(value, "command");
     let last = value["tail"].as_array().and_then(|tail| tail.last());
     let last = one_line(last.and_then(Value::as_str).unwrap_or_default());
+    // A name can be typed instead of the id.
+    let known_as = match value["name"].as_str() {
+        Some(name) => one_line(name),
+        None => text(value, "session_id"),
+    };
     let mut line = vec![
-        (padded(&text(value, "session_id"), 18), PLAIN),
+        (padded(&known_as, 18), PLAIN),
         (padded(state, 12), colour),
         (facts, PLAIN),
     ];
-    let room = cols.saturating_sub(61);
+    if cols >= WIDE_COLUMNS {
+        line.push((padded(&text(value, "agent"), AGENT_COLUMNS), FAINT));
+    }
+    let room = cols.saturating_sub(61 + AGENT_COLUMNS);
     if cols < WIDE_COLUMNS || last.is_empty() {
         line.push((command, PLAIN));
     } else {
@@ -319,7 +404,11 @@ fn timer(model: &Model, value: &Value, cols: usize) -> StyledLine {
         line.push((format!("{left:>7}{total:>9}  "), PLAIN));
         line.push((bar, colour));
     }
-    line.push((format!("  {}", text(value, purpose)), PLAIN));
+    line.push(("  ".to_owned(), PLAIN));
+    if cols >= WIDE_COLUMNS {
+        line.push((padded(&text(value, "agent"), AGENT_COLUMNS), FAINT));
+    }
+    line.push((text(value, purpose), PLAIN));
     line
 }
 
@@ -391,7 +480,7 @@ fn without_disabled_colours(style: Style) -> Style {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::top::feed::Lists;
+    use crate::cli::top::feed::{Lists, Totals};
     use serde_json::json;
 
     fn plain(lines: &[String]) -> Vec<String> {
@@ -424,6 +513,11 @@ mod tests {
                 "remaining_time": 50.0, "reason": "the build",
             })],
             messages: vec![json!({"agent": "a", "created_at": 0, "seen_at": null, "text": hostile})],
+            totals: Totals {
+                questions: 1,
+                sessions: 30,
+                timers: 2_011,
+            },
         };
         Model::new(lists, 61_000)
     }
@@ -439,7 +533,18 @@ mod tests {
             (40, 2),
             (0, 0),
         ] {
-            for overlay in [None, Some(Overlay::Help)] {
+            let held = json!({"text": "a\nb", "held": {"answers": [
+                {"answer": "always", "adds": "[[policy.rule]]\nrun = [\"\u{1b}]0;owned\u{7}\"]"},
+            ]}});
+            for overlay in [
+                None,
+                Some(Overlay::Help),
+                Some(Overlay::Answers { question: held }),
+                Some(Overlay::Because {
+                    question: "question_a".into(),
+                    words: "日本語".repeat(40),
+                }),
+            ] {
                 let mut model = model();
                 model.overlay = overlay;
                 let lines = frame(&mut model, cols, rows);
@@ -486,6 +591,9 @@ mod tests {
             "> session_00000029",
             "93%",
             "123M",
+            "1 question  30 sessions  2011 timers",
+            "TIMERS 1/2011",
+            "AGENT",
         ] {
             assert!(shown.contains(wanted), "{wanted} in\n{shown}");
         }

@@ -81,18 +81,18 @@ impl EventPublisher {
                 }
                 Change::Message(agent, id) => {
                     let reader = self.handle.store_reader();
-                    if let Ok(Some(row)) = reader.message(reader.message_number(id))
+                    if let Ok(Some(row)) = reader.message(reader.message_number(id)).await
                         && !row.in_answer
                     {
-                        let message = messages::message(&self.handle, &row);
+                        let message = messages::message(&self.handle, &row).await;
                         self.send(Some(agent), "message", &message);
                     }
                 }
                 Change::MessageUpdated(number) => {
-                    if let Ok(Some(row)) = self.handle.store_reader().message(number)
+                    if let Ok(Some(row)) = self.handle.store_reader().message(number).await
                         && !row.in_answer
                     {
-                        let message = messages::message(&self.handle, &row);
+                        let message = messages::message(&self.handle, &row).await;
                         let agent = Agent(row.agent.as_str().into());
                         self.send(Some(agent), "message", &message);
                     }
@@ -127,10 +127,8 @@ impl EventPublisher {
             return;
         }
         let reader = self.handle.store_reader();
-        let rows: Vec<_> = changed
-            .into_iter()
-            .filter_map(|id| reader.timer(id).ok().flatten())
-            .collect();
+        let rows = reader.timers_by_id(&changed).await.unwrap_or_default();
+        let rows: Vec<_> = rows.into_iter().flatten().collect();
         let all = timers::timer_details(&self.handle, Caller::PERSON, &rows).await;
         for (row, timer) in rows.iter().zip(all) {
             let agent = Agent(row.agent.as_str().into());

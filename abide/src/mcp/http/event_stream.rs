@@ -17,6 +17,7 @@ use rmcp::model::{ErrorCode, JsonRpcMessage, ServerJsonRpcMessage};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::retained_answers::RetainedAnswers;
 use crate::mcp::json_line::encode;
 use crate::tools::Receipt;
 use abide_engine::clock::pause;
@@ -114,6 +115,10 @@ impl Drop for PendingAnswer {
             && let Some(replay) = position.replay.upgrade()
         {
             replay.trim();
+            if self.0.is_over() {
+                let (stream, bytes) = (Arc::downgrade(&self.0), self.0.recording().bytes);
+                (replay.retained).add(position.replay.clone(), stream, position.number, bytes);
+            }
         }
     }
 }
@@ -323,7 +328,11 @@ impl Drop for EventReader {
 }
 
 /// Streams of one session that can be resumed.
-pub struct ReplayBuffer(Mutex<Streams>);
+pub struct ReplayBuffer {
+    streams: Mutex<Streams>,
+    /// Finished streams of all sessions.
+    retained: Arc<RetainedAnswers>,
+}
 
 #[derive(Default)]
 struct Streams {
@@ -334,14 +343,28 @@ struct Streams {
 
 impl ReplayBuffer {
     /// Table with the common stream, which is returned as well.
-    pub fn new(lost: CancellationToken) -> (Arc<Self>, Arc<EventStream>) {
-        let replay = Arc::new(ReplayBuffer(Mutex::default()));
+    pub fn new(
+        lost: CancellationToken,
+        retained: Arc<RetainedAnswers>,
+    ) -> (Arc<Self>, Arc<EventStream>) {
+        let replay = Arc::new(ReplayBuffer {
+            streams: Mutex::default(),
+            retained,
+        });
         let (common, _) = replay.open(lost);
         (replay, common)
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        self.0.lock().expect("no holder panics")
+        self.streams.lock().expect("no holder panics")
+    }
+
+    /// Drops a stream. A client that reads it now reads it to its end.
+    pub fn remove(&self, number: u64) {
+        let is_other = |stream: &Arc<EventStream>| {
+            (stream.position.as_ref()).is_none_or(|position| position.number != number)
+        };
+        self.streams().all.retain(is_other);
     }
 
     /// Opens a stream for the answer to one request, which is expected from now on.
@@ -415,7 +438,7 @@ mod tests {
     }
 
     fn session() -> (Arc<ReplayBuffer>, Arc<EventStream>) {
-        ReplayBuffer::new(CancellationToken::new())
+        ReplayBuffer::new(CancellationToken::new(), Arc::default())
     }
 
     /// Opens a stream with this many notifications.
@@ -547,7 +570,7 @@ mod tests {
     #[tokio::test]
     async fn common_stream_ends_with_its_session() {
         let lost = CancellationToken::new();
-        let (_replay, common) = ReplayBuffer::new(lost.clone());
+        let (_replay, common) = ReplayBuffer::new(lost.clone(), Arc::default());
         let mut reader = common.read();
         assert!(reader.next().await.is_some());
         lost.cancel();

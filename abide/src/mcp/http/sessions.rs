@@ -8,6 +8,7 @@ use abide_core::Mono;
 use tokio_util::sync::CancellationToken;
 
 use super::event_stream::{EventReader, EventStream, PendingAnswer, ReplayBuffer};
+use super::retained_answers::RetainedAnswers;
 use crate::mcp::dispatch::Connection;
 use crate::mcp::peer::Sink;
 use crate::mcp::server::Server;
@@ -21,7 +22,10 @@ const IDLE_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// All sessions, by id.
 #[derive(Default)]
-pub struct HttpSessions(Mutex<HashMap<String, Arc<HttpSession>>>);
+pub struct HttpSessions {
+    all: Mutex<HashMap<String, Arc<HttpSession>>>,
+    retained: Arc<RetainedAnswers>,
+}
 
 /// One session, from `initialize` on.
 pub struct HttpSession {
@@ -36,9 +40,9 @@ pub struct HttpSession {
 }
 
 impl HttpSession {
-    fn new(server: Server) -> Self {
+    fn new(server: Server, retained: Arc<RetainedAnswers>) -> Self {
         let lost = CancellationToken::new();
-        let (replay, common) = ReplayBuffer::new(lost.clone());
+        let (replay, common) = ReplayBuffer::new(lost.clone(), retained);
         HttpSession {
             connection: Connection::new(server, Sink::Events(common.clone()), 1),
             lost,
@@ -83,7 +87,7 @@ impl HttpSession {
 
 impl HttpSessions {
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<HttpSession>>> {
-        self.0.lock().expect("no holder panics")
+        self.all.lock().expect("no holder panics")
     }
 
     /// Session with this id; the lookup counts as use.
@@ -95,7 +99,7 @@ impl HttpSessions {
 
     /// Opens a session. `None`: the limit is reached, and all sessions have requests in flight.
     pub fn open(self: &Arc<Self>, server: Server) -> Option<(String, Arc<HttpSession>)> {
-        let session = Arc::new(HttpSession::new(server));
+        let session = Arc::new(HttpSession::new(server, self.retained.clone()));
         let id = format!("{:032x}", u128::from_ne_bytes(entropy::array()));
         let longest_idle = {
             let mut all = self.all();

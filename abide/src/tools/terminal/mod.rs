@@ -29,7 +29,8 @@ use serde_json::{Map, Value};
 use tokio::sync::{Notify, mpsc};
 
 use super::{
-    BadInput, Context, FinishedCall, HeldResources, ToolStep, output, refusal_code, report,
+    BadInput, Context, FinishedCall, HeldResources, ToolStep, output, refusal_code, refusals,
+    refused_text, report,
 };
 use abide_engine::{Handle, PendingCall, SessionView};
 use abide_session::idempotency_log::IdempotentRequest;
@@ -281,6 +282,16 @@ impl ActionRunner {
         Mask::of(self.handle.secrets(view.id))
     }
 
+    /// Refusals of the sandbox that the agent has not been told yet. A person does not take them from the agent.
+    fn refused(&self, view: &SessionView) -> Option<String> {
+        let record = refusals::record(view)?;
+        if !self.context.sees_all && !self.handle.tell_refusals(view.id, &record) {
+            return None;
+        }
+        let text = refused_text::refused_text(&record)?;
+        Some(self.mask(view, text))
+    }
+
     /// Result about a session.
     fn result(&self, view: &SessionView, text: String, action: ActionResult) -> ToolResult {
         let summary = report::summary(view, view.is_running());
@@ -302,6 +313,13 @@ impl ActionRunner {
         }
         if let Some(damage) = &view.damage {
             text.push_str(&format!("\n[{damage}]"));
+        }
+        if let Some(refused) = self.refused(view) {
+            text.push('\n');
+            text.push_str(&refused);
+        }
+        for note in report::ports(view) {
+            text.push_str(&format!("\n[{note}]"));
         }
         if !view.is_running() {
             report::leftovers(view, &mut summary);

@@ -14,7 +14,7 @@ use crate::keys;
 use abide_engine::SessionView;
 use abide_engine::clock::{SystemClock, pause};
 use abide_engine::screen::Modes;
-use abide_session::frame::{Once, ToKeeper};
+use abide_session::frame::{InputKey, ToKeeper};
 use abide_session::log::Log;
 
 /// Lines of a response that are returned.
@@ -165,7 +165,7 @@ impl ActionRunner {
         let keepers = self.handle.keepers();
         for part in bytes.chunks(PART) {
             // The idempotency key and the offset keep a replayed request from typing anything twice.
-            let once = self.context.request_key.as_ref().map(|key| Once {
+            let once = self.context.request_key.as_ref().map(|key| InputKey {
                 key: key.as_bytes().to_vec(),
                 from: sent as u64,
             });

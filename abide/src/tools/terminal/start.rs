@@ -89,6 +89,7 @@ pub(super) fn read(args: StartArgs, context: &Context, handle: &Handle) -> Resul
             secrets,
             sandbox: chosen.sandbox,
             beyond_settings: chosen.beyond_settings,
+            name: context.session_name.clone(),
         },
         shows_output: true,
         held: None,

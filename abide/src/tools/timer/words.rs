@@ -10,7 +10,7 @@ use abide_engine::store::TimerRow;
 use abide_engine::text::{rounded_elapsed, seconds, seconds_number, timer_label};
 
 /// Text about an action that was performed.
-pub(super) fn done(
+pub(super) async fn done(
     handle: &Handle,
     act: Act,
     timer: &Timer,
@@ -18,11 +18,11 @@ pub(super) fn done(
     channel: CompletionChannel,
 ) -> String {
     let next = what_next(act, timer.status.as_str(), channel);
-    acted(handle, act, timer.id, &progress(timer), &next, row)
+    acted(handle, act, timer.id, &progress(timer), &next, row).await
 }
 
 /// Text about an action that was performed on a timer that has ended since.
-pub(super) fn done_before(
+pub(super) async fn done_before(
     handle: &Handle,
     act: Act,
     row: &TimerRow,
@@ -31,10 +31,10 @@ pub(super) fn done_before(
     let remaining = row.remaining.unwrap_or_default();
     let progress = elapsed_and_remaining(row.total.saturating_sub(remaining), row.total);
     let next = what_next(act, &row.status, channel);
-    acted(handle, act, row.id, &progress, &next, Some(row))
+    acted(handle, act, row.id, &progress, &next, Some(row)).await
 }
 
-fn acted(
+async fn acted(
     handle: &Handle,
     act: Act,
     id: TimerId,
@@ -44,7 +44,7 @@ fn acted(
 ) -> String {
     let note = match act {
         // Its reason is in the history only.
-        Act::Resume => changes(handle, id).pop().and_then(|last| last.reason),
+        Act::Resume => changes(handle, id).await.pop().and_then(|last| last.reason),
         Act::Stop | Act::Cancel | Act::Pause(_) => row.and_then(|row| row.stop_reason.clone()),
     };
     let note = note.map(|note| format!("\nWhy: {note}"));
@@ -73,9 +73,10 @@ fn elapsed_and_remaining(elapsed: Millis, total: Millis) -> String {
 }
 
 /// Changes of a timer, for a call that reads this timer alone.
-pub(super) fn changes(handle: &Handle, id: TimerId) -> Vec<api::TimerChange> {
-    let rows = handle.store_reader().timer_changes(id).unwrap_or_default();
-    rows.into_iter()
+pub(super) async fn changes(handle: &Handle, id: TimerId) -> Vec<api::TimerChange> {
+    let rows = handle.store_reader().timer_changes(id).await;
+    rows.unwrap_or_default()
+        .into_iter()
         .map(|row| api::TimerChange {
             change: row.change,
             reason: row.reason,

@@ -62,7 +62,7 @@ arguments! {
         /// Ask a person: `{"write": [paths], "network": [names], "sandbox": "off"}`
         needs: Needs,
         justification: Text,
-        /// A call repeated with the same key does not run the command again; it gets the result of the first.
+        /// A call repeated with the same key runs nothing; it gets the first result.
         idempotency_key: Text,
     }
 
@@ -84,7 +84,7 @@ arguments! {
         /// start, resize
         #[schemars(extend("default" = limit::ROWS_DEFAULT))]
         rows: Rows,
-        /// start, extend: closed after this long without output, input or reads; 0 (servers) = never.
+        /// start, extend: closed after so long without output, input, reads; 0 (servers) = never.
         #[schemars(extend("default" = limit::INACTIVITY_DEFAULT.as_secs()))]
         inactivity_timeout: AnySeconds,
         /// start
@@ -95,7 +95,7 @@ arguments! {
         needs: Needs,
         /// start
         justification: Text,
-        /// start: a call repeated with the same key does not run the command again.
+        /// start: a call repeated with the same key runs nothing.
         idempotency_key: Text,
     }
 
@@ -107,12 +107,12 @@ arguments! {
         /// read_output, search, list
         #[schemars(extend("default" = limit::LINES_DEFAULT))]
         max_lines: WholeNumber<1, 10_000>,
-        /// read_output: how long to wait for output.
+        /// read_output: wait for output.
         #[schemars(extend("default" = 0))]
         timeout_seconds: AnySeconds,
         /// read_output: wait for this regex.
         until: Text,
-        /// read_output: cursor of an earlier result.
+        /// read_output: cursor of an earlier result; "0": all.
         since: TextOrNumber,
     }
 
@@ -142,9 +142,9 @@ arguments! {
     ExtendArgs {
         action: ActionName,
         session_id: AnyText,
-        /// extend: hard limit from now.
+        /// extend: hard limit, in seconds.
         timeout: PositiveSeconds,
-        /// extend: silence until a person is asked.
+        /// extend: seconds of silence until a question.
         idle: PositiveSeconds,
         inactivity_timeout: AnySeconds,
     }
@@ -186,7 +186,7 @@ arguments! {
         /// Seconds until it completes. Required for a new timer; with timer_id: new remaining time.
         #[schemars(extend("maximum" = LONGEST))]
         total_duration: PositiveSeconds,
-        /// Seconds that this call waits. Default: until it completes.
+        /// Seconds this call waits. Default: until it completes.
         #[schemars(extend("maximum" = LONGEST))]
         timeout_duration: PositiveSeconds,
         /// Purpose of waiting now.

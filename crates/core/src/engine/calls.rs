@@ -141,8 +141,7 @@ impl Engine {
             }
         };
         if let Err(refusal) = taken {
-            let outcome = Outcome::Refused(refusal);
-            step.push(Effect::Reply { call, outcome });
+            step.reply(call, Outcome::Refused(refusal));
         }
     }
 
@@ -175,6 +174,10 @@ impl Engine {
                 Some(key) if first.command != run.command => Err(Refusal::KeyReused(key)),
                 _ => self.wait_for(step, wait),
             };
+        }
+        if let Some((question, session)) = self.held_under_key(&agent, &run)? {
+            let asking = run.approval.map_or(run.asking, |approval| approval.asking);
+            return self.join_question(step, question, asking, Wait { session, ..wait });
         }
         if let Some(approval) = run.approval.clone() {
             return self.hold(step, wait, agent, conversation, run, approval);
@@ -259,8 +262,7 @@ impl Engine {
             for_owner,
         };
         if let Some(outcome) = self.seen(caller, session)?.outcome_now(&wait) {
-            self.ending_delivered(step, &wait);
-            step.push(Effect::Reply { call, outcome });
+            self.reply_to_wait(step, &wait, outcome);
             return Ok(());
         }
         self.has_room_to_wait()?;
@@ -307,8 +309,7 @@ impl Engine {
             self.store_limits(step, session);
         }
         step.push(Effect::Publish { session });
-        let outcome = Outcome::Done;
-        step.push(Effect::Reply { call, outcome });
+        step.reply(call, Outcome::Done);
         Ok(())
     }
 

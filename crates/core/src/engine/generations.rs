@@ -17,6 +17,7 @@ use crate::record::Record;
 use crate::request::{Caller, Refusal};
 use crate::time::Now;
 use crate::timer::{self, CompletedBy};
+use crate::undo_log::Reverted;
 use crate::wait::Outcome;
 
 /// A call about timers or messages whose answer depends on changes that are not durable yet.
@@ -61,17 +62,31 @@ impl Engine {
     /// again, calls that read are answered again, and calls that changed something are refused with
     /// [`Refusal::NotRecorded`].
     pub fn commit_failed(&mut self, now: Now, effects: &mut Vec<Effect>) {
-        let mut unanswered: BTreeSet<CallId> =
-            self.standby_calls.commit_failed().into_iter().collect();
-        unanswered.extend(self.outbox.commit_failed());
-        self.timers.commit_failed(now);
+        self.revert(now, effects, Reverted::Both);
+    }
+
+    /// Reverts the timers and messages of the generation that gathers, because it is not known yet whether the commit
+    /// in flight is durable. `effects` are those of that generation. Calls that read are refused too: what they read
+    /// may be reverted.
+    pub fn gathering_failed(&mut self, now: Now, effects: &mut Vec<Effect>) {
+        self.revert(now, effects, Reverted::Gathering);
+    }
+
+    fn revert(&mut self, now: Now, effects: &mut Vec<Effect>, which: Reverted) {
+        let back = self.standby_calls.commit_failed(which);
+        let mut unanswered: BTreeSet<CallId> = back.into_iter().collect();
+        unanswered.extend(self.outbox.commit_failed(which));
+        self.timers.commit_failed(now, which);
         self.events_to_retry
-            .append(&mut self.uncommitted_events.take());
+            .append(&mut self.uncommitted_events.take(which));
         self.retry_at = self.timers.steady(now) + limit::COMMIT_RETRY;
         let (mut refused, mut reads) = (BTreeSet::new(), Vec::new());
-        for call in self.uncommitted_calls.take() {
+        for call in self.uncommitted_calls.take(which) {
             match call {
                 UncommittedCall::Change(call) => drop(refused.insert(call)),
+                UncommittedCall::Read(call, ..) if which == Reverted::Gathering => {
+                    refused.insert(call);
+                }
                 UncommittedCall::Read(call, caller, request) => {
                     unanswered.insert(call);
                     reads.push((call, caller, request));
@@ -90,16 +105,14 @@ impl Engine {
         });
         let step = &mut Step { now, effects };
         for call in refused {
-            let outcome = Outcome::Refused(Refusal::NotRecorded);
-            step.push(Effect::Reply { call, outcome });
+            step.reply(call, Outcome::Refused(Refusal::NotRecorded));
         }
         for (call, caller, request) in reads {
             if let Err(refusal) = self.timer_called(step, call, caller, request) {
-                let outcome = Outcome::Refused(refusal);
-                step.push(Effect::Reply { call, outcome });
+                step.reply(call, Outcome::Refused(refusal));
             }
         }
-        self.uncommitted_calls.take();
+        self.uncommitted_calls.take(which);
     }
 
     /// Handles the events again that arrived while the database could not be written.

@@ -84,7 +84,29 @@ impl Engine {
         Ok(())
     }
 
-    /// Open question about the same command with the same launch data, or under the same key.
+    /// Open question about the command of the same agent under the key of this call. Launch data does not have to be
+    /// equal: the fingerprints of secrets in it differ each time.
+    pub(super) fn held_under_key(
+        &self,
+        agent: &Agent,
+        run: &Run,
+    ) -> Result<Option<(QuestionId, SessionId)>, Refusal> {
+        let Some(key) = &run.key else {
+            return Ok(None);
+        };
+        for (session, question) in &self.held {
+            let held = self.questions.get(*question).and_then(Question::held);
+            if held.is_some_and(|held| held.agent == *agent && held.key.as_ref() == Some(key)) {
+                return match held.is_some_and(|held| held.command == run.command) {
+                    true => Ok(Some((*question, *session))),
+                    false => Err(Refusal::KeyReused(key.clone())),
+                };
+            }
+        }
+        Ok(None)
+    }
+
+    /// Open question about the same command with the same launch data.
     fn equal_question(
         &self,
         agent: &Agent,
@@ -198,31 +220,46 @@ impl Engine {
             goal,
             for_owner: caller.is_some(),
         };
-        let open = self.held.get(&session).copied();
-        if let Some((question, held)) = open.and_then(|id| Some((id, self.questions.get(id)?)))
-            && let Some(held) = held.held().filter(|held| own(&held.agent))
-        {
-            let asking = match held.approval.person_only {
-                true => Asking::Elsewhere,
-                false => asking,
-            };
-            let limit = held
-                .deadline
-                .or(held.idle)
-                .unwrap_or(limit::DEADLINE_DEFAULT);
-            self.has_room_to_wait()?;
-            self.wait_for_answer(step, question, asking, step.now.mono + limit, wait);
-            return Ok(());
+        if let Some(question) = self.held.get(&session).copied() {
+            let held = self.questions.get(question).and_then(Question::held);
+            if held.is_some_and(|held| own(&held.agent)) {
+                return self.join_question(step, question, asking, wait);
+            }
         }
         if let Some(refused) = self.not_started.get(&session).filter(|r| own(&r.agent)) {
-            let outcome = Outcome::NotStarted(session, refused.question, refused.why.clone());
-            step.push(Effect::Reply { call, outcome });
+            step.reply(
+                call,
+                Outcome::NotStarted(session, refused.question, refused.why.clone()),
+            );
             return Ok(());
         }
         match self.session(session).filter(|session| own(&session.agent)) {
             Some(_) => self.wait_for(step, wait),
             None => Err(Refusal::SessionNotFound(session)),
         }
+    }
+
+    /// Lets a call wait for the answer to an open question about a command.
+    pub(super) fn join_question(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        asking: Asking,
+        wait: Wait,
+    ) -> Result<(), Refusal> {
+        let held = self.questions.get(question).and_then(Question::held);
+        let Some(held) = held else {
+            return Err(Refusal::SessionNotFound(wait.session));
+        };
+        let asking = match held.approval.person_only {
+            true => Asking::Elsewhere,
+            false => asking,
+        };
+        let limit = held.deadline.or(held.idle);
+        let until = step.now.mono + limit.unwrap_or(limit::DEADLINE_DEFAULT);
+        self.has_room_to_wait()?;
+        self.wait_for_answer(step, question, asking, until, wait);
+        Ok(())
     }
 
     /// Tells the calls that wait for the answer of a question and can show it.
@@ -393,8 +430,10 @@ impl Engine {
 
     fn reply_held(&mut self, step: &mut Step<'_>, call: CallId, why: NotStarted) {
         if let Some(waiting) = self.end_held_wait(call) {
-            let outcome = Outcome::NotStarted(waiting.wait.session, waiting.question, why);
-            step.push(Effect::Reply { call, outcome });
+            step.reply(
+                call,
+                Outcome::NotStarted(waiting.wait.session, waiting.question, why),
+            );
         }
     }
 

@@ -137,7 +137,9 @@ impl Engine {
         };
         let id = state.session();
         let agent = match &state.subject {
-            Subject::Idle { session, .. } => self.session(*session).map(|s| s.agent.clone()),
+            Subject::Idle { session, .. } | Subject::Connection { session, .. } => {
+                self.session(*session).map(|s| s.agent.clone())
+            }
             Subject::Command { held, .. } => Some(held.agent.clone()),
         };
         if self.open_question_of(id) == Some(question) {

@@ -212,8 +212,7 @@ impl Engine {
             step.push(Effect::Record(Record::Message(begun)));
         }
         let more = self.outbox.unread(recipient, rule);
-        let outcome = Outcome::Messages(messages, more);
-        step.push(Effect::Reply { call, outcome });
+        step.reply(call, Outcome::Messages(messages, more));
         any
     }
 

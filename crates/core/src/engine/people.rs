@@ -4,7 +4,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Engine, Step};
-use crate::effect::Effect;
 use crate::id::{Agent, CallId, QuestionId, SessionId};
 use crate::question::{Answer, Closing, Question, Subject};
 use crate::request::Refusal;
@@ -40,8 +39,13 @@ impl Engine {
         let (session, idle) = (state.session(), state.idle());
         if let Some(held) = state.held() {
             self.command_answered(step, question, session, held.clone(), answer, because)?;
-            let outcome = Outcome::Done;
-            step.push(Effect::Reply { call, outcome });
+            step.reply(call, Outcome::Done);
+            return Ok(());
+        }
+        if let Some(connection) = state.connection() {
+            let number = connection.number;
+            self.connection_answered(step, question, session, number, answer, because);
+            step.reply(call, Outcome::Done);
             return Ok(());
         }
         self.close(step, question, Closing::Answered(answer));
@@ -60,8 +64,7 @@ impl Engine {
                 self.request_kill(step, session, End::IdleDeclined);
             }
         }
-        let outcome = Outcome::Done;
-        step.push(Effect::Reply { call, outcome });
+        step.reply(call, Outcome::Done);
         Ok(())
     }
 
@@ -74,7 +77,9 @@ impl Engine {
         let own = |owner: Option<&Agent>| caller.is_none() || caller.as_ref() == owner;
         if let Some(state) = self.questions.get(question) {
             let may_answer = match &state.subject {
-                Subject::Idle { session, .. } => own(self.session(*session).map(|s| &s.agent)),
+                Subject::Idle { session, .. } | Subject::Connection { session, .. } => {
+                    own(self.session(*session).map(|s| &s.agent))
+                }
                 Subject::Command { held, .. } => match held.approval.person_only {
                     true => caller.is_none(),
                     false => own(Some(&held.agent)),

@@ -9,8 +9,7 @@ use crate::id::{QuestionId, SessionId};
 use crate::limit;
 use crate::question::{Closing, Question};
 use crate::session::{Phase, Session};
-use crate::time::Mono;
-use crate::wait::Wait;
+use crate::time::{Millis, Mono};
 
 impl Engine {
     /// Adds a session that recovery has found. Idle time counts from now: an answer that let the session continue may
@@ -101,13 +100,18 @@ impl Engine {
         }
     }
 
-    /// Handles an ending that counted as delivered but did not reach its caller: the agent gets a message instead.
+    /// Handles an answer that should have told the owner of a session of its ending and did not reach its caller. If
+    /// no other answer did, the agent gets a message instead.
     pub(super) fn answer_lost(&mut self, step: &mut Step<'_>, id: SessionId) {
-        let reported =
-            |entry: &&mut SessionState| !entry.session.unattended && !entry.ending_undelivered;
-        let Some(entry) = self.sessions.get_mut(&id).filter(reported) else {
+        let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
+        entry.answers_to_owner = entry.answers_to_owner.saturating_sub(1);
+        let failed = matches!(entry.session.phase, Phase::Failed { .. });
+        let told = entry.answers_to_owner > 0 || entry.session.unattended;
+        if failed || told || entry.ending_undelivered {
+            return;
+        }
         entry.session.unattended = true;
         self.ending_undelivered(step, id);
         step.push(Effect::Publish { session: id });
@@ -126,15 +130,14 @@ impl Engine {
         }
     }
 
-    /// Marks the ending of a session as delivered to a call.
-    pub(super) fn ending_delivered(&mut self, step: &mut Step<'_>, wait: &Wait) {
-        let Some(entry) = self.sessions.get_mut(&wait.session) else {
+    /// Counts an answer that reports the ending of a session to its owner.
+    pub(super) fn ending_delivered(&mut self, step: &mut Step<'_>, session: SessionId) {
+        let Some(entry) = self.sessions.get_mut(&session) else {
             return;
         };
-        if wait.for_owner && core::mem::take(&mut entry.ending_undelivered) {
-            let published = Effect::Publish {
-                session: wait.session,
-            };
+        entry.answers_to_owner += 1;
+        if core::mem::take(&mut entry.ending_undelivered) {
+            let published = Effect::Publish { session };
             if !step.effects.contains(&published) {
                 step.push(published);
             }
@@ -219,10 +222,10 @@ fn still_idle(entry: &SessionState, asked: &Question, step: &Step<'_>) -> bool {
             quiet_since,
             ending: None,
         } => {
-            entry.question().is_none()
-                && asked
-                    .idle()
-                    .is_some_and(|idle| step.now.mono.since(quiet_since) >= idle)
+            let is_idle = |idle: Millis| step.now.mono.since(quiet_since) >= idle;
+            // A question about a connection is stored without an idle time, and its gate asks again.
+            let asked = asked.idle().filter(|idle| *idle > Millis(0));
+            entry.question().is_none() && asked.is_some_and(is_idle)
         }
         Phase::Running { .. }
         | Phase::Starting

@@ -39,6 +39,8 @@ pub(super) struct SessionState {
     pub found: bool,
     /// The session has ended, and no call or message has reported that yet.
     pub ending_undelivered: bool,
+    /// Number of answers that reported the ending to the owner, without those that were lost.
+    pub answers_to_owner: usize,
     /// Deadline with which the session is started, from its start on.
     pub limit: Option<Millis>,
     /// Deadline that was moved before the command had started.
@@ -109,6 +111,7 @@ impl SessionState {
             undying: false,
             found: false,
             ending_undelivered: false,
+            answers_to_owner: 0,
             limit: None,
             held_deadline: None,
             deadline: None,

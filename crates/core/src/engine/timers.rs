@@ -90,22 +90,19 @@ impl Engine {
                 let timers = (slots.iter())
                     .filter_map(|slot| self.timers.view(step.now, *slot))
                     .collect();
-                let outcome = Outcome::Timers(timers);
-                step.push(Effect::Reply { call, outcome });
+                step.reply(call, Outcome::Timers(timers));
                 Ok(())
             }
             Request::See { timers } => {
                 let seen = (timers.iter().take(limit::TIMERS_LISTED))
                     .filter_map(|id| self.observe(step.now, &caller, *id))
                     .collect();
-                let outcome = Outcome::TimersObserved(seen);
-                step.push(Effect::Reply { call, outcome });
+                step.reply(call, Outcome::TimersObserved(seen));
                 Ok(())
             }
             Request::Count => {
                 let count = self.timers.slots(&caller, None).count();
-                let outcome = Outcome::TimersCounted(count);
-                step.push(Effect::Reply { call, outcome });
+                step.reply(call, Outcome::TimersCounted(count));
                 Ok(())
             }
             Request::StopAll { stop_reason } => {
@@ -116,8 +113,7 @@ impl Engine {
                     self.stopped(step, &ended, stop_reason.clone());
                     stopped += 1;
                 }
-                let outcome = Outcome::TimersStopped(stopped);
-                step.push(Effect::Reply { call, outcome });
+                step.reply(call, Outcome::TimersStopped(stopped));
                 Ok(())
             }
         }
@@ -206,8 +202,7 @@ impl Engine {
             let slot = self.make(step, &maker, new)?;
             made.push(self.timers.id(slot));
         }
-        let outcome = Outcome::TimersMade(made);
-        step.push(Effect::Reply { call, outcome });
+        step.reply(call, Outcome::TimersMade(made));
         Ok(())
     }
 
@@ -456,8 +451,7 @@ impl Engine {
         if let Some(standby) = self.standby_calls.leave(call) {
             self.standby_ended(step, call, standby);
         } else if self.outbox.leave(call).is_some() {
-            let outcome = Outcome::Messages(Vec::new(), 0);
-            step.push(Effect::Reply { call, outcome });
+            step.reply(call, Outcome::Messages(Vec::new(), 0));
         }
     }
 
@@ -525,8 +519,7 @@ fn stays(new: &Create) -> bool {
 }
 
 fn answer(step: &mut Step<'_>, call: CallId, timer: Timer, why: Why) {
-    let outcome = Outcome::Timer(alloc::boxed::Box::new(timer), why);
-    step.push(Effect::Reply { call, outcome });
+    step.reply(call, Outcome::Timer(alloc::boxed::Box::new(timer), why));
 }
 
 impl From<timer::Refusal> for Refusal {

@@ -21,12 +21,8 @@ impl Engine {
             update: Update::Accepted(wait.session),
         };
         if let Some(outcome) = entry.outcome_now(&wait) {
-            self.ending_delivered(step, &wait);
             step.push(accepted);
-            step.push(Effect::Reply {
-                call: wait.call,
-                outcome,
-            });
+            self.reply_to_wait(step, &wait, outcome);
             return Ok(());
         }
         self.has_room_to_wait()?;
@@ -36,6 +32,10 @@ impl Engine {
         if asks && let Some(entry) = self.sessions.get_mut(&id) {
             entry.asker_since = step.now.mono;
             if let Some(question) = entry.question() {
+                let update = Update::Asked(question);
+                step.push(Effect::Tell { call, update });
+            }
+            if let Some(question) = self.first_connection_question(id) {
                 let update = Update::Asked(question);
                 step.push(Effect::Tell { call, update });
             }
@@ -83,12 +83,22 @@ impl Engine {
         let Some(wait) = self.end_wait(step, call) else {
             return;
         };
-        if outcome.reports_ending() {
-            self.ending_delivered(step, &wait);
-        } else {
+        self.reply_to_wait(step, &wait, outcome);
+    }
+
+    /// Answers a wait that has ended or was not begun.
+    pub(super) fn reply_to_wait(&mut self, step: &mut Step<'_>, wait: &Wait, outcome: Outcome) {
+        let tells_owner = wait.for_owner && outcome.reports_ending();
+        if tells_owner {
+            self.ending_delivered(step, wait.session);
+        } else if !outcome.reports_ending() {
             self.ending_left(step, wait.session);
         }
-        step.push(Effect::Reply { call, outcome });
+        step.push(Effect::Reply {
+            call: wait.call,
+            outcome,
+            tells_owner,
+        });
     }
 
     /// Answers every wait on a session that can be answered now.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::id::CallId;
 use crate::time::Steady;
-use crate::undo_log::UndoLog;
+use crate::undo_log::{Reverted, UndoLog};
 
 /// Standby of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +82,10 @@ impl StandbyCalls {
         self.undo.commit_succeeded();
     }
 
-    /// Reverts all changes that are not durable. Returns the calls that stand by again.
-    pub fn commit_failed(&mut self) -> Vec<CallId> {
+    /// Reverts the changes of these generations. Returns the calls that stand by again.
+    pub fn commit_failed(&mut self, which: Reverted) -> Vec<CallId> {
         let mut back = Vec::new();
-        while let Some((call, before)) = self.undo.pop() {
+        while let Some((call, before)) = self.undo.pop(which) {
             match before {
                 None => {
                     self.remove(call);

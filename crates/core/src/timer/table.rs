@@ -15,7 +15,7 @@ use crate::id::{Agent, Conversation, IdPermutation, Key, NUMBER_BITS, TimerId};
 use crate::limit;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
-use crate::undo_log::UndoLog;
+use crate::undo_log::{Reverted, UndoLog};
 
 /// Position of a timer in the table: the index of its agent in the upper bits and its number in the lower bits, so
 /// that the timers of one agent are adjacent and in the order of their creation.
@@ -547,10 +547,10 @@ impl Timers {
         }
     }
 
-    /// Reverts all changes that are not durable, because they could not be recorded. Timers that are due wait for
+    /// Reverts the changes of these generations, because they could not be recorded. Timers that are due wait for
     /// [`limit::COMMIT_RETRY`].
-    pub fn commit_failed(&mut self, now: Now) {
-        while let Some(step) = self.undo.pop() {
+    pub fn commit_failed(&mut self, now: Now, which: Reverted) {
+        while let Some(step) = self.undo.pop(which) {
             match step {
                 Undo::Entry(slot, before) => self.restore(slot, before),
                 Undo::Ended(number) => {
@@ -564,8 +564,10 @@ impl Timers {
             }
         }
         self.held_until = Some(self.steady(now) + limit::COMMIT_RETRY);
-        if let Anchored::Gathering | Anchored::InFlight = self.anchored {
-            self.anchored = Anchored::Unsafe;
+        match self.anchored {
+            Anchored::InFlight if which == Reverted::Gathering => {}
+            Anchored::Gathering | Anchored::InFlight => self.anchored = Anchored::Unsafe,
+            Anchored::Never | Anchored::Safe | Anchored::Unsafe => {}
         }
     }
 

@@ -1,4 +1,4 @@
-//! What callers, people, commands and machines do at random.
+//! Random actions of callers, people, commands and machines.
 
 use abide_core::request::Caller;
 use abide_core::session::Phase;
@@ -122,7 +122,7 @@ impl Sim {
         self.call(kind, asking, standby, Request::Run(run));
     }
 
-    /// Mostly one that exists.
+    /// Usually an existing one.
     fn session(&mut self) -> SessionId {
         let live: Vec<_> = (self.keepers.iter())
             .filter(|(_, keeper)| !keeper.is_gone())
@@ -198,7 +198,7 @@ impl Sim {
         self.call(Kind::Answer(question), Asking::Never, None, request);
     }
 
-    /// Mostly one that waits.
+    /// Usually one that waits.
     fn some_call(&mut self) -> CallId {
         let waiting: Vec<_> = self.calls.keys().copied().collect();
         let any = CallId(self.random.below(self.next_call));
@@ -282,7 +282,7 @@ impl Sim {
         }
     }
 
-    /// Removes what the daemon knows to be over; what is not over is not removed, whatever is said.
+    /// Removes sessions that the daemon knows to have ended; others are not removed, whatever the request says.
     fn retention(&mut self) {
         let id = self.session();
         let phase = self.engine.session(id).map(|session| &session.phase);

@@ -1,4 +1,4 @@
-//! The promises.
+//! The invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ use abide_core::{
 use super::keeper::{SLACK, Truth};
 use super::{Kind, Life, Sim};
 
-/// How late a tick may be in this world.
+/// Maximum delay of a tick in this simulation.
 const LATE: Millis = Millis(80);
 
 impl Sim {
-    /// What one turn may contain, before any of it is done.
+    /// Checks the effects of one step before any of them is performed.
     pub(super) fn check_turn(
         &mut self,
         event: &Event,
@@ -66,7 +66,7 @@ impl Sim {
         self.check_answer(event, was_asked, effects);
     }
 
-    /// Remembers that a tree must go.
+    /// Records that a tree must be killed.
     fn note_decisions(&mut self, event: &Event, effects: &[Effect]) {
         match event {
             Event::Called {
@@ -184,7 +184,7 @@ impl Sim {
         assert_eq!(killed, taken * no, "no kills once, yes never: {effects:?}");
     }
 
-    /// A question was put: not early, not for nothing, not twice.
+    /// A question was asked: not too early, not without reason, not twice.
     pub(super) fn check_asked(&mut self, question: QuestionId, state: &Question) {
         let id = state.session();
         let new = self.asked.insert(question, id).is_none();
@@ -209,7 +209,7 @@ impl Sim {
         }
     }
 
-    /// Whether a call that can be answered with the question is about to be cut off.
+    /// Returns whether a call that can be answered with the question is about to reach its limit.
     fn is_before_a_cut(&self, id: SessionId) -> bool {
         let now = self.now.mono;
         self.calls.values().any(|call| {
@@ -219,7 +219,7 @@ impl Sim {
         })
     }
 
-    /// It has been quiet for half its limit, and for as long as is said.
+    /// The session has been idle for half its limit, and for the reported time.
     fn check_nearly_idle(&self, id: SessionId, said: Millis) {
         let now = self.now.mono;
         let life = &self.lives[&id];
@@ -232,7 +232,7 @@ impl Sim {
         assert!(patient, "{id}: a person has just decided to go on");
     }
 
-    /// Nothing was written for this long, but for what is still under way.
+    /// No output for this long, except for output in flight.
     fn check_quiet(&self, id: SessionId, time: Millis) {
         let now = self.now.mono;
         let early = |at: &abide_core::Mono| now.since(*at) < time && now.since(*at) > SLACK;
@@ -240,7 +240,7 @@ impl Sim {
         assert_eq!(wrote.find(|at| early(at)), None, "{id} was not idle");
     }
 
-    /// It has really been quiet for its limit, but for what is still under way.
+    /// The session was idle for its limit, except for output in flight.
     pub(super) fn check_idle(&self, id: SessionId, idle: Millis) {
         let now = self.now.mono;
         let life = &self.lives[&id];
@@ -304,8 +304,7 @@ impl Sim {
         );
     }
 
-    /// Nobody is there, and nothing was written for as long as its limit, but for what is still under
-    /// way.
+    /// No person is present, and there was no output for the limit, except for output in flight.
     fn check_inactive(&self, id: SessionId) {
         let now = self.now.mono;
         let keeper = &self.keepers[&id];
@@ -354,7 +353,7 @@ impl Sim {
         }
     }
 
-    /// What holds after every turn.
+    /// Invariants after every step.
     pub(super) fn check_house(&mut self, event: &Event) {
         let now = self.now.mono;
         let open: BTreeMap<_, _> = self.engine.clone_questions();
@@ -424,7 +423,7 @@ impl Sim {
         assert_eq!(self.engine.counts().running, running);
     }
 
-    /// Nobody waits for what has come about already.
+    /// No call waits for an event that has already happened.
     fn check_calls(&self) {
         for (id, call) in &self.calls {
             let session = call.session.expect("a waiting call has a session");
@@ -447,7 +446,7 @@ impl Sim {
         life.decided || life.found_dying
     }
 
-    /// Nobody waits longer than agreed, and neither silence nor output goes unnoticed.
+    /// No call waits longer than its limit, and neither idleness nor output is missed.
     pub(super) fn check_patience(&self) {
         let now = self.now.mono;
         for (question, state) in self.engine.questions() {
@@ -481,7 +480,7 @@ impl Sim {
         }
     }
 
-    /// Who waits for an answer that nobody can give waits for one idle limit.
+    /// A call that waits for an answer that no person can give waits for one idle limit.
     fn check_stranded(&self, id: SessionId, idle: Millis) {
         if self.reaches_a_person(id) {
             return;
@@ -496,10 +495,10 @@ impl Sim {
         }
     }
 
-    /// A session that is quiet for its idle limit is asked about, whether or not a call waits.
+    /// A question is asked about a session that is idle for its limit, whether or not a call waits.
     fn check_supervised(&self, id: SessionId, idle: Millis) {
         let keeper = &self.keepers[&id];
-        // A keeper that was stopped does not tell when its command wrote last.
+        // A keeper that was stopped does not report the last output of its command.
         if keeper.was_stopped() {
             return;
         }
@@ -511,7 +510,7 @@ impl Sim {
     }
 }
 
-/// The open questions, to compare.
+/// The open questions, for comparison.
 pub(super) trait CloneQuestions {
     fn clone_questions(&self) -> BTreeMap<QuestionId, Question>;
 }

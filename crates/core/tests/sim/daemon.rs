@@ -1,4 +1,4 @@
-//! The daemon of this world: it performs what the engine wants, until it dies.
+//! The simulated daemon: it performs the effects of the engine until it crashes.
 
 use abide_core::record::replay;
 use abide_core::session::Phase;
@@ -9,7 +9,7 @@ use super::keeper::{Deadline, Keeper, Truth};
 use super::{Life, Sim};
 
 impl Sim {
-    /// One event, and everything that follows from it.
+    /// Handles one event and everything that follows from it.
     pub(super) fn step(&mut self, event: Event) {
         self.tell(|| format!("{event:?}"));
         let before = matches!(event, Event::Called { .. }).then(|| self.engine.clone());
@@ -22,7 +22,7 @@ impl Sim {
         }
     }
 
-    /// Whether the daemon lived through it.
+    /// Returns whether the daemon survived.
     fn perform(&mut self, event: &Event, effects: Vec<Effect>) -> bool {
         let records = effects
             .iter()
@@ -52,6 +52,7 @@ impl Sim {
                 session, deadline, ..
             } => self.start(session, deadline),
             Effect::StartHeld { .. } => unreachable!("held commands have transcripts"),
+            Effect::AnswerConnection { .. } => unreachable!("held connections have transcripts"),
             Effect::Kill { session, end } => {
                 self.tally.count("kill");
                 self.check_kill(session, end);
@@ -114,7 +115,7 @@ impl Sim {
             | Effect::Remove { .. }
             | Effect::PublishTimer { .. } => unreachable!("there are no timers here"),
             Effect::Tell { call, update } => self.check_told(call, update),
-            Effect::Reply { call, outcome } => self.check_reply(event, call, &outcome),
+            Effect::Reply { call, outcome, .. } => self.check_reply(event, call, &outcome),
         }
     }
 
@@ -160,7 +161,7 @@ impl Sim {
         self.lives.remove(&id);
     }
 
-    /// The daemon dies, the world goes on without it, and a new one finds what is there.
+    /// The daemon crashes, time passes without it, and a new one recovers.
     pub(super) fn crash(&mut self, why: &'static str) {
         self.tally.count("crash");
         self.tell(|| format!("CRASH: {why}"));

@@ -1,4 +1,4 @@
-//! The truth about one session. It does not care whether a daemon lives.
+//! The true state of one session, independent of the daemon.
 
 use std::collections::VecDeque;
 
@@ -8,26 +8,26 @@ use abide_core::{End, Ending, Event, Exit, Millis, Mono, Session, SessionId, Wal
 use super::Tally;
 use super::random::Random;
 
-/// The longest time that anything a keeper says is under way.
+/// Maximum delay of a report of a keeper.
 pub const SLACK: Millis = Millis(500);
 
 pub struct Keeper {
     pub id: SessionId,
-    /// As given at the start; the phase in it is not kept up.
+    /// As given at the start; its phase is not updated.
     pub given: Session,
     pub truth: Truth,
     pub bytes: u64,
     pub quiet_since: Mono,
-    /// When it wrote, newest last.
+    /// Times of its output, newest last.
     pub wrote: Vec<Mono>,
     pub deadline: Option<Deadline>,
-    /// Its command has stopped it: it does nothing, until the daemon has ended that.
+    /// Its command has stopped it: it does nothing until the daemon has killed the command.
     stopped: bool,
     was_stopped: bool,
     kill: Option<Kill>,
     watch: Option<u64>,
     looks: VecDeque<Mono>,
-    /// On its way to the daemon, in order.
+    /// Reports in flight to the daemon, in order.
     line: VecDeque<(Mono, Event)>,
 }
 
@@ -95,7 +95,7 @@ impl Keeper {
         }
     }
 
-    /// Whether it has ever answered nothing.
+    /// Set if it ever left a request unanswered.
     pub fn was_stopped(&self) -> bool {
         self.was_stopped
     }
@@ -104,7 +104,7 @@ impl Keeper {
         matches!(self.truth, Truth::Gone { .. } | Truth::Failed)
     }
 
-    /// When its hard limit is reached, as its folder tells.
+    /// Time of its hard limit, according to its directory.
     pub fn deadline_at(&self) -> Option<Mono> {
         match self.deadline {
             Some(Deadline::At(at)) => Some(at),
@@ -112,7 +112,7 @@ impl Keeper {
         }
     }
 
-    /// The daemon says that it should have ended.
+    /// The daemon reports that it should have ended.
     pub fn force(&mut self, end: End, now: Mono, random: &mut Random, tally: &mut Tally) {
         match end {
             End::Deadline => {
@@ -131,7 +131,7 @@ impl Keeper {
         }
     }
 
-    /// What a new daemon finds.
+    /// State that a new daemon finds.
     pub fn found(&self) -> Session {
         let phase = match self.truth.clone() {
             Truth::Starting { .. } => Phase::Starting,
@@ -154,7 +154,7 @@ impl Keeper {
         }
     }
 
-    /// When something is to be done or heard.
+    /// Time of the next action or arrival.
     pub fn next(&self) -> Option<Mono> {
         let own = match self.truth {
             _ if self.stopped => None,
@@ -174,7 +174,7 @@ impl Keeper {
             .min()
     }
 
-    /// Does what is due, all but being heard.
+    /// Performs the actions that are due, without deliveries.
     pub fn go_on(&mut self, now: Mono, random: &mut Random, tally: &mut Tally) {
         if self.stopped {
             return;
@@ -205,7 +205,7 @@ impl Keeper {
         }
     }
 
-    /// The next thing that arrives at the daemon.
+    /// The next report that arrives at the daemon.
     pub fn heard(&mut self, now: Mono) -> Option<Event> {
         let arrived = self.line.front().is_some_and(|(at, _)| *at <= now);
         arrived
@@ -284,7 +284,7 @@ impl Keeper {
             }
         };
         if random.chance(20) {
-            // It connected again meanwhile, and tells only where it stands.
+            // The keeper has reconnected meanwhile, and reports only its current state.
             self.line.clear();
         }
         let exited = Event::Exited {
@@ -296,7 +296,7 @@ impl Keeper {
         self.vanish(now, random);
     }
 
-    /// Once all is over a keeper goes, and a hasty daemon takes it for lost.
+    /// After the end a keeper exits, and a fast daemon takes it for lost.
     fn vanish(&mut self, now: Mono, random: &mut Random) {
         if let Truth::Gone { ending } = &self.truth
             && random.chance(10)
@@ -349,7 +349,7 @@ impl Keeper {
         self.say(grew, now, random);
     }
 
-    /// Puts something on the line; now and then twice, as a keeper does that connects again.
+    /// Sends a report; sometimes twice, like a keeper that reconnects.
     fn say(&mut self, event: Event, now: Mono, random: &mut Random) {
         let times = if random.chance(8) { 2 } else { 1 };
         for _ in 0..times {
@@ -359,14 +359,14 @@ impl Keeper {
         }
     }
 
-    /// The daemon is gone, and with it everything on the line and all it has asked for.
+    /// The daemon is gone, with all reports in flight and all its requests.
     pub fn cut_off(&mut self) {
         self.line.clear();
         self.looks.clear();
         self.watch = None;
     }
 
-    /// A new daemon is there. It has been told what it found; now and then it is told again.
+    /// A new daemon has started. It knows the state that it found; sometimes it is reported again.
     pub fn connect(&mut self, now: Mono, random: &mut Random) {
         let session = self.id;
         if self.stopped || random.chance(70) {

@@ -1,4 +1,4 @@
-//! One world: keepers that survive, a daemon that does not, callers, people and clocks.
+//! One simulation: keepers that survive, a daemon that crashes, callers, people and clocks.
 
 mod acts;
 mod check;
@@ -18,7 +18,7 @@ use abide_core::{
 use keeper::Keeper;
 use random::Random;
 
-/// Whether the story of a world is told.
+/// Whether the trace of a simulation is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Telling {
     Not,
@@ -26,7 +26,7 @@ pub enum Telling {
     AtTheEnd,
 }
 
-/// What has come about, so that a world in which nothing happens is noticed.
+/// Counts of what happened, so that a simulation in which nothing happens is noticed.
 #[derive(Clone, Debug, Default)]
 pub struct Tally(BTreeMap<&'static str, u64>);
 
@@ -41,7 +41,7 @@ impl Tally {
         }
     }
 
-    /// Every kind of thing the promises are about has come about.
+    /// Every kind of event that the invariants are about has happened.
     pub fn saw_everything(&self) {
         for what in [
             "start",
@@ -105,19 +105,19 @@ enum Kind {
     Answer(QuestionId),
 }
 
-/// What is known of a session during one life of the daemon.
+/// Facts about a session during one life of the daemon.
 #[derive(Clone, Debug, Default)]
 struct Life {
     /// The idle limit in force.
     idle: Option<Millis>,
     kills: u32,
-    /// The tree must go, as has been decided in this life.
+    /// The tree must be killed, as decided in this life.
     decided: bool,
     /// It was being killed when this daemon found it.
     found_dying: bool,
-    /// Nobody may be asked before this and the idle limit have passed.
+    /// No question may be asked before this time plus the idle limit.
     patient_since: Mono,
-    /// From here on somebody ought to be asked after the idle limit.
+    /// From this time on a question must be asked after the idle limit.
     due_since: Mono,
 }
 
@@ -128,7 +128,7 @@ struct Sim {
     tally: Tally,
     now: Now,
     engine: Engine,
-    /// How late the daemon's ticks are for now.
+    /// Current delay of the daemon's ticks.
     late: Millis,
     faults: bool,
 
@@ -146,7 +146,7 @@ struct Sim {
     endings: BTreeMap<SessionId, Ending>,
 }
 
-/// Plays the world of a seed to its end. Panics where a promise is broken.
+/// Runs the simulation of a seed to its end. Panics if an invariant is violated.
 pub fn play(seed: u64, telling: Telling) -> Tally {
     let mut random = Random::new(seed);
     let mut sim = Sim {
@@ -194,7 +194,7 @@ impl Sim {
         self.story.push(line);
     }
 
-    /// Lets time pass: keepers act, what they say arrives, alarms go off.
+    /// Lets time pass: keepers act, their reports arrive, alarms fire.
     fn pass(&mut self, time: Millis) {
         let target = self.now.mono + time;
         self.late = if self.random.chance(20) {
@@ -240,7 +240,7 @@ impl Sim {
         }
     }
 
-    /// No more faults, and everything ends: then nobody may be left waiting.
+    /// No more faults, and everything ends: then no call may be left waiting.
     fn come_to_rest(&mut self) {
         self.faults = false;
         self.pass(Millis::from_secs(5));

@@ -1,4 +1,4 @@
-//! Numbers that look random and follow from a seed.
+//! Deterministic pseudo-random numbers.
 
 pub struct Random(u64);
 

@@ -1,4 +1,4 @@
-//! The promises about answers: a call gets one, and it is the truth.
+//! Invariants of answers: a call gets exactly one, and it is correct.
 
 use abide_core::{CallId, End, Event, Millis, Outcome, QuestionId, SessionId, WhyRunning};
 
@@ -56,7 +56,7 @@ impl Sim {
         self.tally.count(what);
     }
 
-    /// It is answered about the session it named, which is its own.
+    /// The answer is about the session that the call named, which belongs to its caller.
     fn check_own(&self, call: &Call, id: SessionId) {
         assert_eq!(call.session, Some(id), "answered about another session");
         let owner = &self.keepers[&id].given.agent;
@@ -64,7 +64,7 @@ impl Sim {
         assert!(own, "answered about another's session: {call:?}");
     }
 
-    /// It has ended, it is gone where it was killed, and the word for it is the best there is.
+    /// The session has ended, a killed one is gone, and the reported ending is the most precise one.
     fn check_over(&self, call: &Call, id: SessionId, outcome: &Outcome) -> &'static str {
         let keeper = &self.keepers[&id];
         let end = keeper.ending().expect("an ending").end;
@@ -88,7 +88,7 @@ impl Sim {
         what
     }
 
-    /// Its patience is over.
+    /// Its limit is reached.
     fn check_standby(&self, call: &Call) -> &'static str {
         let now = self.now.mono;
         let over = call.until.is_some_and(|until| until <= now);
@@ -96,11 +96,11 @@ impl Sim {
         "standby"
     }
 
-    /// Nobody could have been asked, and there was something to ask, which stays open.
+    /// No person could be asked, and there was a question, which stays open.
     fn check_nobody(&self, call: &Call, id: SessionId, event: &Event) -> &'static str {
         assert!(call.asks && !call.here, "it could have asked: {call:?}");
         assert!(!self.reaches_a_person(id), "somebody could have been asked");
-        // In any other turn a question was open, and it was idle when that was put.
+        // In any other step a question was open, and the session was idle when it was asked.
         if let Event::OutputGrew { .. } = event {
             let idle = self.lives[&id].idle.expect("an idle limit");
             self.check_idle(id, idle);

@@ -8,7 +8,7 @@ use abide_core::{Effect, Engine, Event, Millis, Mono, Now, QuestionId, Wall};
 
 use read::Line;
 
-/// Plays a file and returns it as it should have been written, and how many scenarios it holds.
+/// Runs a file. Returns it with the actual results, and its number of scenarios.
 pub fn play(text: &str, file: &str) -> (String, usize) {
     let mut out = String::new();
     let mut stage = Stage::new();
@@ -32,7 +32,7 @@ pub fn play(text: &str, file: &str) -> (String, usize) {
     (out, scenarios)
 }
 
-/// Both versions of the first lines that differ, with what comes before.
+/// Both versions of the first lines that differ, with the lines before.
 pub fn difference(file: &str, written: &str, played: &str) -> String {
     let same = (written.lines().zip(played.lines()))
         .take_while(|(a, b)| a == b)
@@ -58,7 +58,7 @@ struct Stage {
     questions: Vec<QuestionId>,
 }
 
-/// The scenarios begin at this reading of the monotonic clock, so that one can look back.
+/// Value of the monotonic clock at the start of a scenario, so that times before it can be expressed.
 const BEGIN: u64 = 1_000_000_000;
 
 impl Stage {
@@ -145,7 +145,7 @@ impl Stage {
         }
     }
 
-    /// The number of a question, which it gets the first time it is seen.
+    /// Number of a question, assigned when it first appears.
     fn name_of(&mut self, question: QuestionId) -> usize {
         let known = self.questions.iter().position(|known| *known == question);
         known.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! From a line to what it means.
+//! Parser of the lines.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use abide_core::held::{Approval, HeldCommand};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::{
-    Agent, Answer, Asking, CallId, Conversation, End, Ending, Event, Exit, Key, Millis, Mono,
-    Question, QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
+    Agent, Answer, Asking, CallId, Conversation, End, Ending, Event, Exit, HeldConnection, Key,
+    Millis, Mono, Question, QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
 };
 
 use super::Stage;
@@ -15,7 +15,7 @@ use super::Stage;
 pub enum Line {
     Event(Event),
     Pass(Millis),
-    /// Time passes, and the tick comes only at its end.
+    /// Time passes, with one tick at the end.
     Late(Millis),
     Suspend(Millis),
     Wall(i64),
@@ -85,6 +85,23 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
             session: words.session()?,
             empty: !words.flag("leftover"),
             ending: ending(words)?,
+        },
+        "connection" => Event::ConnectionHeld {
+            session: words.session()?,
+            connection: Arc::new(HeldConnection {
+                number: words.number()?,
+                name: words.next()?.into(),
+                port: 443,
+                folder: "/src".into(),
+                offers: Vec::new(),
+            }),
+        },
+        "released" => Event::ConnectionReleased {
+            session: words.session()?,
+            number: words.count("number")?,
+        },
+        "ports" => Event::PortsChanged {
+            session: words.session()?,
         },
         "emptied" => Event::Emptied {
             session: words.session()?,
@@ -338,7 +355,7 @@ impl Words {
         self.value("in").map(|name| Conversation(name.into()))
     }
 
-    /// Takes `name=value` from wherever it stands.
+    /// Takes `name=value` from any position.
     fn value(&mut self, name: &str) -> Option<String> {
         let mut rest = self.words.iter().skip(self.at);
         let is = |word: &String| word.starts_with(name) && word[name.len()..].starts_with('=');

@@ -1,4 +1,4 @@
-//! From an effect to a line.
+//! Formatting of effects.
 
 use abide_core::held::{self, NotStarted, WhyHeld};
 use abide_core::message::{self, About};
@@ -17,6 +17,13 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
                 Subject::Idle { session, idle } => format!("{} idle={idle}", name(*session)),
                 Subject::Command { session, held } => {
                     format!("{} command={:?}", name(*session), held.command)
+                }
+                Subject::Connection {
+                    session,
+                    connection,
+                } => {
+                    let (host, port) = (&connection.name, connection.port);
+                    format!("{} connection={host}:{port}", name(*session))
                 }
             };
             format!("record asked {} about {about}", named(*question, stage))
@@ -94,6 +101,14 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
             )
         }
         Effect::QueryOutput { session } => format!("look at {}", name(*session)),
+        Effect::AnswerConnection {
+            session,
+            number,
+            answer,
+        } => format!(
+            "answer connection {number} of {}: {answer:?}",
+            name(*session)
+        ),
         Effect::WatchOutput { session, beyond } => {
             format!("watch {} beyond {beyond}", name(*session))
         }
@@ -103,13 +118,21 @@ pub fn effect(effect: &Effect, stage: &mut Stage) -> String {
         }
         Effect::Publish { session } => format!("publish {}", name(*session)),
         Effect::Tell { call, update } => format!("tell {} {}", call.0, told(*update, stage)),
-        Effect::Reply { call, outcome } => {
-            format!("reply {} {}", call.0, answered(outcome, stage))
+        Effect::Reply {
+            call,
+            outcome,
+            tells_owner,
+        } => {
+            let other = match outcome.reports_ending() && !tells_owner {
+                true => " (not the owner)",
+                false => "",
+            };
+            format!("reply {} {}{other}", call.0, answered(outcome, stage))
         }
     }
 }
 
-/// What anybody may know of a session, on one line.
+/// Public state of a session on one line.
 pub fn session(engine: &Engine, id: SessionId, stage: &Stage) -> String {
     let Some(session) = engine.session(id) else {
         return format!("{} is unknown", name(id));
@@ -229,7 +252,9 @@ fn refused(refusal: &Refusal, stage: &mut Stage) -> String {
         }
         Refusal::SessionEnded(session) => format!("{} has ended", name(*session)),
         Refusal::KeyReused(key) => format!("key {} was used for another command", key.0),
-        Refusal::Timer(_) | Refusal::NotRecorded => panic!("not of sessions: {refusal:?}"),
+        Refusal::Timer(_) | Refusal::NotRecorded | Refusal::DatabaseAway(_) => {
+            panic!("not of sessions: {refusal:?}")
+        }
         Refusal::TooMany(sentence) => format!("too many: {sentence}"),
     }
 }

@@ -4,6 +4,8 @@
 //! Nothing here runs anything or looks at files. Text that exceeds a limit or does not parse is reported as unparsed,
 //! never as fewer commands.
 
+#[cfg(test)]
+mod random_scripts;
 mod runs_code;
 mod walk;
 mod word;

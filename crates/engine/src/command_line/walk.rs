@@ -4,10 +4,16 @@ use abide_core::policy::{Folder, Origin, Redirect, SimpleCommand, Word};
 use tree_sitter::{Node, Tree};
 
 use super::word::{collect_inner, word};
-use super::{Input, MAX_LEVELS, Reader, Scope, TOO_DEEP, Unparsed};
+use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed};
 
 /// Levels of the tree below which the walk stops. Each nested construct takes a few levels.
 const MAX_DEPTH: usize = 4 * MAX_LEVELS;
+
+/// Words that are never the name of a program where one is expected.
+const RESERVED_WORDS: [&str; 18] = [
+    "!", "{", "}", "[[", "]]", "if", "then", "elif", "else", "fi", "case", "esac", "for", "while",
+    "until", "do", "done", "select",
+];
 
 /// Variables that change which program a name means, or make programs run others.
 const NAMES: [&str; 20] = [
@@ -435,6 +441,10 @@ impl<'a> Walker<'a> {
                     input = given.unwrap_or(input);
                 }
                 "comment" => {}
+                // The parser takes some compound commands, such as `( ! { rm x; } )`, for a program of this name.
+                "command_name" if RESERVED_WORDS.contains(&&self.text[child.byte_range()]) => {
+                    return Err(NOT_SHELL);
+                }
                 _ => words.push(word(child, self.text, &mut inner)),
             }
         }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use abide_core::SandboxedBy;
+use abide_gate::allowlist::Allowlist;
 use serde::Deserialize;
 
 use super::InvalidSetting;
@@ -17,6 +18,8 @@ pub struct SandboxConfig {
     pub network: NetworkMode,
     /// Names and ports of the allowlist.
     pub allow: Vec<String>,
+    /// Ports of this machine's loopback that a sandbox with an allowlist may reach.
+    pub host_ports: Vec<u16>,
     /// Further files and folders that are writable.
     pub write: Vec<PathBuf>,
     /// Further files and folders that look empty.
@@ -41,6 +44,8 @@ pub struct SandboxFor {
     pub network: Option<NetworkMode>,
     /// As in `[sandbox]`.
     pub allow: Vec<String>,
+    /// As in `[sandbox]`.
+    pub host_ports: Vec<u16>,
     /// As in `[sandbox]`.
     pub write: Vec<PathBuf>,
     /// As in `[sandbox]`.
@@ -133,6 +138,7 @@ impl SandboxConfig {
             all.network = part.network.unwrap_or(all.network);
             all.at_least = part.at_least.unwrap_or(all.at_least);
             all.allow.extend_from_slice(&part.allow);
+            all.host_ports.extend_from_slice(&part.host_ports);
             all.write.extend_from_slice(&part.write);
             all.hide.extend_from_slice(&part.hide);
         }
@@ -156,6 +162,16 @@ impl SandboxConfig {
                         path.display().to_string()
                     )));
                 }
+            }
+        }
+        let lists = (self.r#for.iter()).map(|part| (&part.allow, &part.host_ports));
+        for (allow, host_ports) in lists.chain([(&self.allow, &self.host_ports)]) {
+            Allowlist::parse(allow)
+                .map_err(|fault| InvalidSetting(format!("`sandbox.allow`: {fault}")))?;
+            if let Some(port) = host_ports.iter().find(|port| matches!(port, 0 | 53)) {
+                return Err(InvalidSetting(format!(
+                    "`sandbox.host_ports` cannot have the port {port}"
+                )));
             }
         }
         for part in &self.r#for {
@@ -247,6 +263,9 @@ mod tests {
             ("modes = \"off\"", "unknown field"),
             ("write = [\"cache\"]", "begin with / or ~/"),
             ("[[for]]\nmode = \"off\"", "needs `agent` or `folder`"),
+            ("allow = [\"*\"]", "`sandbox.allow`: allow entry \"*\""),
+            ("allow = [\"https://a.org\"]", "without a scheme"),
+            ("host_ports = [53]", "cannot have the port 53"),
         ] {
             let refused = read(text).unwrap_err();
             assert!(refused.contains(part), "{refused}");

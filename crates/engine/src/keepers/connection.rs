@@ -14,7 +14,7 @@ use crate::clock::SystemClock;
 use crate::seams::KeeperControl;
 use crate::stream::Stream;
 use abide_session::crash_point;
-use abide_session::frame::{FromKeeper, INPUT_WINDOW, Once, ToKeeper};
+use abide_session::frame::{FromKeeper, INPUT_WINDOW, InputKey, ToKeeper};
 use abide_session::proc::{self, ProcessHandle};
 
 /// Bytes read from a keeper at once; its frames are small.
@@ -264,7 +264,7 @@ impl KeeperConnection {
         wanted.iter().for_each(|wanted| self.send(wanted));
     }
 
-    pub async fn input(&self, bytes: &[u8], mut once: Option<Once>) -> io::Result<()> {
+    pub async fn input(&self, bytes: &[u8], mut once: Option<InputKey>) -> io::Result<()> {
         for part in bytes.chunks(INPUT_WINDOW / 4) {
             let room = u32::try_from(part.len()).unwrap_or(u32::MAX);
             let permit = self
@@ -461,6 +461,9 @@ impl KeeperTask {
                 self.connection.frame_received.notify_waiters();
                 if let Some(event) = to_event(keepers, id, &self.connection, &mut self.life, frame)
                 {
+                    if matches!(event, Event::Started { .. }) && keepers.is_sandboxed(id) {
+                        keepers.follow_gate(id, !self.made_here);
+                    }
                     if matches!(event, Event::OutputGrew { .. }) {
                         if self.inbox.is_empty() {
                             // Readers that wait for the bytes run before the engine.

@@ -1,19 +1,33 @@
 //! Orders of the event loop to keepers.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use abide_core::{Containment, End, Sandboxed, SessionId};
+use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId};
 use abide_session::changed_limits::{self, ChangedLimits};
 use abide_session::folder;
 use abide_session::frame::{Launch, ToKeeper};
 
-use super::{Keepers, RecoveredDetails, failed_keeper};
+use super::{DISK_FULL, Keepers, NO_KEEPER, PortState, RecoveredDetails, failed_keeper};
+use crate::clock::{Clock, SystemClock};
 use crate::seams::KeeperControl;
 
 impl KeeperControl for Arc<Keepers> {
+    /// Id of a keeper that is ready or being made.
     fn reserve(&self) -> SessionId {
-        Keepers::reserve(self)
+        let mut idle = self.idle.lock().expect("no holder panics");
+        if let Some(id) = self.next_ready(&idle).and_then(|at| idle.remove(at)) {
+            return id;
+        }
+        while let Some(id) = idle.pop_front() {
+            // A keeper that was killed is skipped.
+            if self.connection(id).is_some() {
+                return id;
+            }
+        }
+        drop(idle);
+        self.start_keeper()
     }
 
     fn unused_id(&self) -> SessionId {
@@ -24,16 +38,37 @@ impl KeeperControl for Arc<Keepers> {
         Keepers::start_keeper_for(self, id);
     }
 
+    /// Returns a reserved id that was not used.
     fn release(&self, id: SessionId) {
-        Keepers::release(self, id);
+        if self.connection(id).is_some() {
+            self.idle.lock().expect("no holder panics").push_front(id);
+        }
     }
 
+    /// Tells the keeper to start the command. The result arrives as an event.
     fn start(&self, id: SessionId, launch: Launch) {
-        Keepers::start(self, id, launch);
+        match (self.connection(id), self.disk_is_full()) {
+            (Some(connection), false) => {
+                // First, because the keeper may report the start at once.
+                self.starting.add(self, id);
+                connection.send(&ToKeeper::Start(Box::new(launch)));
+                // While the command runs, there is time to recycle the others.
+                self.recycle_deferred();
+            }
+            (None, false) => {
+                let keeper_fault = self.keeper_fault.lock().expect("no holder panics").take();
+                KeeperControl::fail(self, id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
+            }
+            (connection, true) => {
+                KeeperControl::fail(self, id, DISK_FULL);
+                connection.inspect(|connection| connection.close());
+            }
+        }
+        self.fill_pool();
     }
 
     fn fail(&self, id: SessionId, why: &str) {
-        Keepers::fail(self, id, why);
+        self.failed_at(id, why, SystemClock.now().wall);
     }
 
     fn send(&self, id: SessionId, order: &ToKeeper) {
@@ -86,6 +121,14 @@ impl KeeperControl for Arc<Keepers> {
     fn sandboxed(&self, id: SessionId) -> Option<Sandboxed> {
         let sandboxes = self.sandboxes.lock().expect("no holder panics");
         sandboxes.get(&id).cloned()
+    }
+
+    fn published_ports(&self, id: SessionId) -> BTreeMap<u16, PortState> {
+        self.gates.ports(id)
+    }
+
+    fn answer_connection(&self, id: SessionId, number: u64, answer: &ConnectionAnswer) {
+        self.gates.answer(id, number, answer);
     }
 
     fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails {

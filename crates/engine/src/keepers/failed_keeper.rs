@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use super::connection::{KeeperConnection, Lifecycle};
 use super::{Keepers, recovery};
 use crate::clock::{Clock, SystemClock, pause};
+use crate::seams::KeeperControl;
 use abide_session::frame::ToKeeper;
 use abide_session::proc::{self, ProcessHandle};
 use abide_session::{folder, tree};

@@ -5,6 +5,7 @@ mod connection;
 mod control;
 mod failed_keeper;
 mod fork_server;
+mod gate;
 mod recovery;
 mod starting;
 
@@ -15,19 +16,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use abide_core::{Containment, Event, Millis, Mono, Sandboxed, Session, SessionId, Wall};
+use abide_core::{
+    Containment, Event, Millis, Mono, Sandboxed, SandboxedBy, Session, SessionId, SessionName, Wall,
+};
 use abide_output::secret_fingerprints::SecretFingerprints;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use connection::{Follower, LogProgress};
+pub use gate::PortState;
 
 use crate::clock::{Clock, SystemClock, pause};
 use crate::stream::Stream;
 use crate::{entropy, socket};
 use abide_session::crash_point;
 use abide_session::folder;
-use abide_session::frame::{Launch, Once, ToKeeper};
+use abide_session::frame::{InputKey, ToKeeper};
+use abide_session::private_file;
 use connection::KeeperConnection;
 use fork_server::ForkServer;
 use starting::PendingStarts;
@@ -73,6 +78,7 @@ pub struct Keepers {
     connections: Mutex<HashMap<SessionId, Arc<KeeperConnection>>>,
     containment: Mutex<HashMap<SessionId, Containment>>,
     sandboxes: Mutex<HashMap<SessionId, Sandboxed>>,
+    gates: gate::Gates,
     /// Reason why the last keeper could not be made.
     keeper_fault: Mutex<Option<String>>,
     /// Details of recovered sessions, until they are published.
@@ -108,6 +114,8 @@ pub struct RecoveredDetails {
     pub secrets: SecretFingerprints,
     /// Damage of its record, as a sentence.
     pub damage: Option<Arc<str>>,
+    /// Name of the session.
+    pub name: Option<SessionName>,
 }
 
 impl Keepers {
@@ -129,6 +137,7 @@ impl Keepers {
             connections: Mutex::default(),
             containment: Mutex::default(),
             sandboxes: Mutex::default(),
+            gates: gate::Gates::default(),
             keeper_fault: Mutex::default(),
             recovered: Mutex::default(),
             starting: PendingStarts::default(),
@@ -170,55 +179,10 @@ impl Keepers {
         idle.iter().rposition(is_ready)
     }
 
-    /// Id of a keeper that is ready or being made.
-    pub fn reserve(self: &Arc<Self>) -> SessionId {
-        let mut idle = self.idle.lock().expect("no holder panics");
-        if let Some(id) = self.next_ready(&idle).and_then(|at| idle.remove(at)) {
-            return id;
-        }
-        while let Some(id) = idle.pop_front() {
-            // A keeper that was killed is skipped.
-            if self.connection(id).is_some() {
-                return id;
-            }
-        }
-        drop(idle);
-        self.start_keeper()
-    }
-
     /// Removes a keeper that has exited from the pool of idle keepers.
     fn drop_idle(&self, id: SessionId) {
         let mut idle = self.idle.lock().expect("no holder panics");
         idle.retain(|kept| *kept != id);
-    }
-
-    /// Returns a reserved id that was not used.
-    pub fn release(&self, id: SessionId) {
-        if self.connection(id).is_some() {
-            self.idle.lock().expect("no holder panics").push_front(id);
-        }
-    }
-
-    /// Tells the keeper to start the command. The result arrives as an event.
-    pub fn start(self: &Arc<Self>, id: SessionId, launch: Launch) {
-        match (self.connection(id), self.disk_is_full()) {
-            (Some(connection), false) => {
-                // First, because the keeper may report the start at once.
-                self.starting.add(self, id);
-                connection.send(&ToKeeper::Start(Box::new(launch)));
-                // While the command runs, there is time to recycle the others.
-                self.recycle_deferred();
-            }
-            (None, false) => {
-                let keeper_fault = self.keeper_fault.lock().expect("no holder panics").take();
-                self.fail(id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
-            }
-            (connection, true) => {
-                self.fail(id, DISK_FULL);
-                connection.inspect(|connection| connection.close());
-            }
-        }
-        self.fill_pool();
     }
 
     /// True if output of a command could not be written. After a check that found plenty, the disk is not asked again
@@ -250,11 +214,6 @@ impl Keepers {
         })
     }
 
-    /// Reports that a session could not be started.
-    pub fn fail(self: &Arc<Self>, session: SessionId, why: &str) {
-        self.failed_at(session, why, SystemClock.now().wall);
-    }
-
     /// Reports a start that failed at this time.
     fn failed_at(self: &Arc<Self>, session: SessionId, why: &str, at: Wall) {
         let event = Event::StartFailed {
@@ -283,7 +242,12 @@ impl Keepers {
 
     /// Writes to the command's input, and waits while the command does not read it. Input with an idempotency key is
     /// written once.
-    pub async fn input(&self, id: SessionId, bytes: &[u8], once: Option<Once>) -> io::Result<()> {
+    pub async fn input(
+        &self,
+        id: SessionId,
+        bytes: &[u8],
+        once: Option<InputKey>,
+    ) -> io::Result<()> {
         let connection = self.connection(id).ok_or(io::ErrorKind::BrokenPipe)?;
         connection.input(bytes, once).await
     }
@@ -331,6 +295,12 @@ impl Keepers {
         recovery::recover(self)
     }
 
+    /// Stores a name that a session was given after its start.
+    pub(super) fn store_name(&self, id: SessionId, name: Option<&SessionName>) -> io::Result<()> {
+        let path = self.folder(id).join(folder::NAME);
+        private_file::write(&path, name.map_or("", SessionName::as_str))
+    }
+
     /// Removes the directory of an ended session.
     pub fn remove(&self, id: SessionId) -> io::Result<()> {
         self.containment
@@ -376,6 +346,14 @@ impl Keepers {
             .lock()
             .expect("no holder panics")
             .insert(id, sandboxed);
+    }
+
+    /// True if the command of a session runs in namespaces, so that it may have a network gate.
+    fn is_sandboxed(&self, id: SessionId) -> bool {
+        let sandboxes = self.sandboxes.lock().expect("no holder panics");
+        sandboxes
+            .get(&id)
+            .is_some_and(|of| of.by == SandboxedBy::Namespaces)
     }
 
     /// Id that no session has or had.

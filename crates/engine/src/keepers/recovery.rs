@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use abide_core::session::{Ending, Phase, Session, StartedBy};
-use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, Wall};
+use abide_core::{Agent, Conversation, End, Key, Millis, Mono, SessionId, SessionName, Wall};
 use abide_output::secret_fingerprints::SecretFingerprints;
 
 use super::{Keepers, RecoveredDetails, RecoveredSession, hello};
@@ -246,6 +246,7 @@ fn recovered_session(
         deadline: limits.deadline,
         secrets: SecretFingerprints::from_bytes(&meta.secret_fingerprints),
         damage,
+        name: name(&keepers.folder(id), meta.name.as_deref()),
     };
     keepers.set_recovered_details(id, details);
     Session {
@@ -262,6 +263,12 @@ fn recovered_session(
         unattended: false,
         phase,
     }
+}
+
+/// Name of a session: the one that it was given last, else the one of its start.
+fn name(folder: &Path, at_start: Option<&str>) -> Option<SessionName> {
+    let later = std::fs::read_to_string(folder.join(folder::NAME)).ok();
+    SessionName::parse(later.as_deref().or(at_start)?).ok()
 }
 
 fn ending(exited: &Exited) -> Ending {

@@ -5,6 +5,7 @@
 //! commands of agents: rules never get fewer by accident.
 
 pub mod audit;
+mod hosts;
 mod settings;
 
 use std::fs::Metadata;
@@ -19,9 +20,13 @@ use abide_core::policy::{
 use abide_core::{Agent, Conversation, Millis, Mono};
 use abide_session::private_file;
 
+pub use hosts::{AllowedHost, shown_host};
+use settings::Remembered;
+
 use crate::clock::SystemClock;
 use crate::command_line;
 use crate::config;
+use crate::file_stamp::FileStamp;
 
 /// Longest file of rules, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -39,6 +44,7 @@ pub struct PolicyStore {
     home: PathBuf,
     loaded: Mutex<Loaded>,
     grants: Mutex<Vec<Grant>>,
+    host_grants: Mutex<Vec<hosts::HostGrant>>,
 }
 
 /// Rule that "this agent" has added. It ends with the daemon.
@@ -48,46 +54,9 @@ struct Grant {
 }
 
 struct Loaded {
-    stamps: [Stamp; 2],
+    stamps: [FileStamp; 2],
     /// The rules, or the reason why there are none.
     policy: Result<Arc<Policy>, Arc<str>>,
-}
-
-/// State of a file at the time it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stamp {
-    /// Not read yet.
-    Unread,
-    Missing,
-    Unreadable,
-    Is {
-        file: (u64, u64),
-        size: u64,
-        mode: u32,
-        owner: (u32, u32),
-        changed: (i64, i64, i64, i64),
-    },
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Self {
-        match std::fs::metadata(path) {
-            Ok(meta) => Stamp::Is {
-                file: (meta.dev(), meta.ino()),
-                size: meta.size(),
-                mode: meta.mode(),
-                owner: (meta.uid(), meta.gid()),
-                changed: (
-                    meta.mtime(),
-                    meta.mtime_nsec(),
-                    meta.ctime(),
-                    meta.ctime_nsec(),
-                ),
-            },
-            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Stamp::Missing,
-            Err(_) => Stamp::Unreadable,
-        }
-    }
 }
 
 /// Command of an agent that is to be judged.
@@ -129,10 +98,11 @@ impl PolicyStore {
             remembered: config.with_file_name("policy.toml"),
             home: config::home(),
             loaded: Mutex::new(Loaded {
-                stamps: [Stamp::Unread; 2],
+                stamps: [FileStamp::Unread; 2],
                 policy: Err("".into()),
             }),
             grants: Mutex::default(),
+            host_grants: Mutex::default(),
         }
     }
 
@@ -143,7 +113,7 @@ impl PolicyStore {
 
     /// Rules as the files have them now.
     pub fn policy(&self) -> Result<Arc<Policy>, BrokenPolicy> {
-        let stamps = [Stamp::of(&self.config), Stamp::of(&self.remembered)];
+        let stamps = [FileStamp::of(&self.config), FileStamp::of(&self.remembered)];
         let mut loaded = self.loaded.lock().expect("no holder panics");
         if loaded.stamps != stamps {
             let policy = self.read().map(Arc::new).map_err(Arc::from);
@@ -153,7 +123,7 @@ impl PolicyStore {
                     tracing::error!("the policy cannot be used: {why}");
                 }
                 // The fault may be of the moment, such as too many open files: the files are read again.
-                stamps = [Stamp::Unread; 2];
+                stamps = [FileStamp::Unread; 2];
             }
             *loaded = Loaded { stamps, policy };
         }
@@ -165,12 +135,16 @@ impl PolicyStore {
         let named = |path: &Path, why: String| format!("{}: {why}", path.display());
         let mut policy =
             settings::read_configured(&text, &self.home).map_err(|why| named(&self.config, why))?;
-        let text = read_file(&self.remembered)?;
-        let rules = settings::read_remembered(&text, &self.home);
-        policy
-            .rules
-            .extend(rules.map_err(|why| named(&self.remembered, why))?);
+        let remembered = self.remembered()?;
+        policy.rules.extend(remembered.rules);
         Ok(policy)
+    }
+
+    /// Rules and host names that "always" has written.
+    fn remembered(&self) -> Result<Remembered, String> {
+        let text = read_file(&self.remembered)?;
+        let remembered = settings::read_remembered(&text, &self.home);
+        remembered.map_err(|why| format!("{}: {why}", self.remembered.display()))
     }
 
     /// Judges a command of an agent.
@@ -185,6 +159,16 @@ impl PolicyStore {
             });
         }
         Ok(judge_by(&policy, &self.home, command))
+    }
+
+    /// Rules that "this agent" has added and that still hold.
+    pub fn granted_rules(&self) -> Vec<Rule> {
+        let grants = self.grants.lock().expect("no holder panics");
+        let now = SystemClock.mono();
+        let hold = grants
+            .iter()
+            .filter(|grant| now.since(grant.used) < GRANT_TIME);
+        hold.map(|grant| grant.rule.clone()).collect()
     }
 
     /// Rules that "this agent" has added for this agent.
@@ -224,7 +208,7 @@ impl PolicyStore {
                 for rule in rules {
                     let mut rule = rule.clone();
                     rule.name = unused_name(kept);
-                    kept.push(rule);
+                    kept.rules.push(rule);
                 }
             }),
         }
@@ -237,8 +221,8 @@ impl PolicyStore {
         text: &str,
         conversation: Option<&Conversation>,
     ) -> io::Result<()> {
-        let rules = settings::read_remembered(text, &self.home).map_err(io::Error::other)?;
-        let mut rules = rules;
+        let remembered = settings::read_remembered(text, &self.home);
+        let mut rules = remembered.map_err(io::Error::other)?.rules;
         if choice == Choice::ThisAgent {
             for rule in &mut rules {
                 rule.source = Source::Granted(conversation.cloned());
@@ -251,28 +235,28 @@ impl PolicyStore {
     pub fn remove(&self, name: &str) -> io::Result<bool> {
         let mut removed = false;
         self.change_remembered(|kept| {
-            let before = kept.len();
-            kept.retain(|rule| rule.name != name);
-            removed = kept.len() < before;
+            let count = |kept: &Remembered| kept.rules.len() + kept.hosts.len();
+            let before = count(kept);
+            kept.rules.retain(|rule| rule.name != name);
+            kept.hosts.retain(|host| host.name != name);
+            removed = count(kept) < before;
         })?;
         Ok(removed)
     }
 
-    fn change_remembered(&self, change: impl FnOnce(&mut Vec<Rule>)) -> io::Result<()> {
+    fn change_remembered(&self, change: impl FnOnce(&mut Remembered)) -> io::Result<()> {
         // Held while the file is written, so that no rule is lost.
         let _writing = self.loaded.lock().expect("no holder panics");
-        let text = read_file(&self.remembered).map_err(io::Error::other)?;
-        let rules = settings::read_remembered(&text, &self.home);
-        let mut rules = rules.map_err(io::Error::other)?;
-        let before = rules.clone();
-        change(&mut rules);
-        if rules == before {
+        let mut remembered = self.remembered().map_err(io::Error::other)?;
+        let before = remembered.clone();
+        change(&mut remembered);
+        if remembered == before {
             return Ok(());
         }
         if let Some(folder) = self.remembered.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        private_file::write(&self.remembered, &settings::write_remembered(&rules))
+        private_file::write(&self.remembered, &settings::write_remembered(&remembered))
     }
 }
 
@@ -323,11 +307,13 @@ pub fn shown_rules(rules: &[Rule]) -> String {
     }
 }
 
-fn unused_name(rules: &[Rule]) -> String {
-    let mut number = rules.len() + 1;
+fn unused_name(kept: &Remembered) -> String {
+    let mut number = kept.rules.len() + kept.hosts.len() + 1;
     loop {
         let name = format!("always-{number}");
-        if rules.iter().all(|rule| rule.name != name) {
+        let rules = kept.rules.iter().map(|rule| &rule.name);
+        let mut names = rules.chain(kept.hosts.iter().map(|host| &host.name));
+        if names.all(|used| *used != name) {
             return name;
         }
         number += 1;

@@ -3,8 +3,10 @@
 use std::path::Path;
 
 use abide_core::policy::{Action, Parsed, Place, Policy, Rule, Source, builtin_rules, normalized};
+use abide_gate::allowlist::Pattern;
 use serde::{Deserialize, Serialize};
 
+use super::hosts::AllowedHost;
 use crate::command_line;
 
 /// Most rules of one file.
@@ -24,7 +26,17 @@ struct RawPolicy {
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct RawRemembered {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     rule: Vec<RawRule>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    allow: Vec<AllowedHost>,
+}
+
+/// Rules and host names that "always" has written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Remembered {
+    pub rules: Vec<Rule>,
+    pub hosts: Vec<AllowedHost>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -119,8 +131,8 @@ pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, String>
     })
 }
 
-/// Rules that "always" has written.
-pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Vec<Rule>, String> {
+/// Rules and host names that "always" has written.
+pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Remembered, String> {
     let raw: RawRemembered = toml::from_str(text).map_err(|e| one_line(&e))?;
     let mut rules = Vec::new();
     for (at, rule) in raw.rule.into_iter().enumerate() {
@@ -130,21 +142,41 @@ pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Vec<Rule>, Stri
             .unwrap_or_else(|| format!("always-{}", at + 1));
         rules.push(checked(rule, name, Source::Remembered, home)?);
     }
-    Ok(rules)
+    for host in &raw.allow {
+        Pattern::parse(&host.host).map_err(|fault| fault.to_string())?;
+    }
+    Ok(Remembered {
+        rules,
+        hosts: raw.allow,
+    })
 }
 
 /// Text of the file of rules that "always" has written.
-pub(super) fn write_remembered(rules: &[Rule]) -> String {
-    let rules = shown_rules(rules);
+pub(super) fn write_remembered(remembered: &Remembered) -> String {
+    let raw = RawRemembered {
+        rule: remembered.rules.iter().map(raw_rule).collect(),
+        allow: remembered.hosts.clone(),
+    };
+    let rules = toml::to_string(&raw).unwrap_or_default();
     format!(
         "# Written by abide: answers \"always\" of a person. `abide policy remove NAME` removes a rule.\n\n{rules}"
     )
+}
+
+/// A host name as the file has it.
+pub(super) fn shown_host(host: &AllowedHost) -> String {
+    let raw = RawRemembered {
+        allow: vec![host.clone()],
+        ..RawRemembered::default()
+    };
+    toml::to_string(&raw).unwrap_or_default()
 }
 
 /// Rules as their file has them.
 pub(super) fn shown_rules(rules: &[Rule]) -> String {
     let raw = RawRemembered {
         rule: rules.iter().map(raw_rule).collect(),
+        ..RawRemembered::default()
     };
     toml::to_string(&raw).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::clock::Clock;
 
 struct Installation {
     folder: tempfile::TempDir,
@@ -230,4 +231,116 @@ fn audit_log_keeps_entries_in_order() {
     assert_eq!(commands(10), ["a", "b", "c"]);
     assert_eq!(commands(2), ["b", "c"]);
     assert!(log.read(u64::MAX, 10).is_empty());
+}
+
+fn three_lines(folder: &Path) -> audit::AuditLog {
+    let log = audit::AuditLog::new(folder.to_owned());
+    for command in ["a", "b", "c"] {
+        append(&log, command);
+    }
+    log
+}
+
+fn append(log: &audit::AuditLog, command: &str) {
+    log.append(audit::AuditEntry {
+        event: "deny".into(),
+        command: command.into(),
+        ..audit::AuditEntry::default()
+    });
+}
+
+fn only_file(folder: &Path) -> PathBuf {
+    let mut files = std::fs::read_dir(folder).expect("a folder");
+    files.next().expect("a file").expect("an entry").path()
+}
+
+#[test]
+fn audit_chain_holds_over_writers_interrupted_lines_and_days() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = three_lines(folder.path());
+    // Another process, and then the first one again.
+    append(&audit::AuditLog::new(folder.path().to_owned()), "d");
+    append(&log, &"long ".repeat(100_000));
+    append(&log, "f");
+    let found = log.verify().expect("a chain");
+    assert_eq!(
+        (found.lines, found.torn, found.older_removed),
+        (6, 0, false)
+    );
+    let file = only_file(folder.path());
+    let text = std::fs::read(&file).expect("a file");
+    std::fs::write(&file, &text[..text.len() - 5]).expect("a file");
+    assert!(matches!(
+        log.verify(),
+        Err(audit::VerifyFault::Unreadable { line: 6, .. })
+    ));
+    append(&log, "g");
+    let found = log.verify().expect("a chain");
+    assert_eq!((found.lines, found.torn), (7, 1));
+    std::fs::rename(&file, folder.path().join("2020-01-01.jsonl")).expect("an older file");
+    let later = audit::AuditLog::new(folder.path().to_owned());
+    later.append(audit::AuditEntry::default());
+    // The file of another day is older than 90 days and is removed: the chain begins later.
+    let found = later.verify().expect("a chain");
+    assert_eq!((found.lines, found.older_removed), (1, false));
+}
+
+#[test]
+fn audit_chain_goes_on_in_the_file_of_the_next_day() {
+    let folder = tempfile::tempdir().expect("a folder");
+    three_lines(folder.path());
+    let file = only_file(folder.path());
+    let before = SystemClock.now().wall.0 - 2 * 86_400_000;
+    let before = crate::timestamp::rfc3339(before);
+    let name = format!("{}.jsonl", &before[..10]);
+    std::fs::rename(&file, folder.path().join(name)).expect("an older file");
+    let later = audit::AuditLog::new(folder.path().to_owned());
+    append(&later, "d");
+    assert_eq!(later.verify().expect("a chain").lines, 4);
+}
+
+#[test]
+fn audit_chain_breaks_where_a_line_is_changed_removed_or_inserted() {
+    for change in [
+        |lines: &mut Vec<String>| lines[0] = lines[0].replace("\"a\"", "\"x\""),
+        |lines: &mut Vec<String>| drop(lines.remove(1)),
+        |lines: &mut Vec<String>| lines.insert(1, lines[0].clone()),
+        |lines: &mut Vec<String>| lines.swap(0, 1),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = three_lines(folder.path());
+        let file = only_file(folder.path());
+        let text = std::fs::read_to_string(&file).expect("a file");
+        let mut lines: Vec<String> = text.lines().map(|line| format!("{line}\n")).collect();
+        change(&mut lines);
+        std::fs::write(&file, lines.concat()).expect("a file");
+        let fault = log.verify().expect_err("a break");
+        assert!(
+            matches!(fault, audit::VerifyFault::Broken { line: 2, .. }),
+            "{fault}"
+        );
+    }
+}
+
+#[test]
+fn audit_pages_are_newest_first_and_filtered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = three_lines(folder.path());
+    let page = |after: Option<&audit::AuditPlace>, most, word: &str| {
+        let page = log.page(after, most, |entry| entry.command != word);
+        let commands: Vec<String> = page
+            .entries
+            .into_iter()
+            .map(|entry| entry.command)
+            .collect();
+        (commands.concat(), page.next)
+    };
+    let (first, next) = page(None, 2, "");
+    assert_eq!(first, "cb");
+    let next = next.expect("another page").to_string();
+    let next = next.parse().expect("a place");
+    assert_eq!(page(Some(&next), 2, ""), ("a".to_owned(), None));
+    assert_eq!(page(None, 2, "b"), ("ca".to_owned(), None));
+    assert!("x".parse::<audit::AuditPlace>().is_err());
+    assert!("../../etcc.1".parse::<audit::AuditPlace>().is_err());
 }

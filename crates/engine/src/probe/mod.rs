@@ -27,6 +27,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::AbortHandle;
+use tracing::Instrument;
 
 pub use command::LIMIT as TRY_LIMIT;
 pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionCondition, Url};
@@ -244,7 +245,8 @@ impl ProbeControl for Prober {
             seen: probe.seen.clone(),
             first: 0,
         };
-        let task = tokio::spawn(async move {
+        let span = tracing::debug_span!("timer", %timer);
+        let watch = async move {
             let context = ProbeContext {
                 services: &services,
                 owner: &owner,
@@ -259,8 +261,10 @@ impl ProbeControl for Prober {
                     why: why.0.into(),
                 },
             };
+            tracing::debug!("its condition is decided");
             let _ = events.send(decided).await;
-        });
+        };
+        let task = tokio::spawn(watch.instrument(span));
         probe.task = Some(task.abort_handle());
     }
 
@@ -370,12 +374,12 @@ impl Observations {
 /// Description of what was observed, and the simple conditions by which it holds.
 struct Satisfied<'a> {
     seen: String,
-    by: Vec<Leaf<'a>>,
+    by: Vec<LeafCondition<'a>>,
 }
 
 /// Simple condition and its position in the whole.
 #[derive(Clone, Copy)]
-struct Leaf<'a> {
+struct LeafCondition<'a> {
     condition: &'a Condition,
     place: usize,
 }
@@ -415,7 +419,7 @@ fn until_decided<'a>(
             Condition::All(parts) => return until_all_hold(parts, context, &observations).await,
         };
         let place = observations.first;
-        let by = vec![Leaf { condition, place }];
+        let by = vec![LeafCondition { condition, place }];
         Ok(Satisfied { seen, by })
     })
 }
@@ -467,7 +471,7 @@ async fn until_all_hold<'a>(
 
 /// Conditions that may no longer hold, given the order in which they began to: all before the last one, and the last
 /// one if its check took time, because it may have begun before the others held.
-fn to_recheck<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<Leaf<'a>> {
+fn to_recheck<'a>(held: &[(usize, Satisfied<'a>)]) -> Vec<LeafCondition<'a>> {
     match held.split_last() {
         Some((last, earlier)) if !earlier.is_empty() => {
             let last = last.1.by.iter();
@@ -495,7 +499,7 @@ fn start_each<'a>(
 }
 
 /// True if all of these, which held a moment ago, still do.
-async fn still_hold(leaves: Vec<Leaf<'_>>, context: ProbeContext<'_>) -> bool {
+async fn still_hold(leaves: Vec<LeafCondition<'_>>, context: ProbeContext<'_>) -> bool {
     let services = context.services;
     for leaf in leaves {
         let holds = match leaf.condition {

@@ -100,12 +100,12 @@ pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch
     else {
         return Ok(status.to_string());
     };
-    let found = find(answer.response.body_mut(), &body, late).await;
-    match found.map_err(Mismatch::Other)? {
-        Ok(words) => Ok(format!("{status} with {words:?}")),
-        Err(bytes) => Err(Mismatch::Other(format!(
+    match find(answer.response.body_mut(), &body, late).await {
+        Ok(Search::Found(words)) => Ok(format!("{status} with {words:?}")),
+        Ok(Search::NoMatch { bytes }) => Err(Mismatch::Other(format!(
             "answered {status}, without a match in {bytes} bytes of its body"
         ))),
+        Err(fault) => Err(Mismatch::Other(format!("its body cannot be read: {fault}"))),
     }
 }
 
@@ -127,13 +127,20 @@ async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
     web.send(&address, request).await
 }
 
-/// First match in a body, or the number of bytes without one. A body may be endless, so it is searched while it
-/// arrives.
+/// Result of a search in a body.
+enum Search {
+    /// Text of the first match.
+    Found(String),
+    /// This many bytes do not match.
+    NoMatch { bytes: usize },
+}
+
+/// Searches a body for the first match. A body may be endless, so it is searched while it arrives.
 async fn find(
     body: &mut Incoming,
     pattern: &Regex,
     mut late: Pin<&mut impl Future<Output = ()>>,
-) -> Result<Result<String, usize>, String> {
+) -> Result<Search, hyper::Error> {
     let words = |found: Match<'_>| String::from_utf8_lossy(found.as_bytes()).into_owned();
     let mut text = Vec::new();
     while text.len() < MAX_BODY {
@@ -142,14 +149,17 @@ async fn find(
             () = &mut late => break,
         };
         let Some(frame) = frame else { break };
-        let frame = frame.map_err(|e| format!("its body cannot be read: {e}"))?;
+        let frame = frame?;
         let from = text.len().saturating_sub(OVERLAP);
         text.extend_from_slice(&frame.into_data().unwrap_or_default());
         // A match at the end of the text may grow with the next frame.
         let found = pattern.find_at(&text, from);
         if let Some(found) = found.filter(|found| found.end() < text.len()) {
-            return Ok(Ok(words(found)));
+            return Ok(Search::Found(words(found)));
         }
     }
-    Ok(pattern.find(&text).map(words).ok_or(text.len()))
+    Ok(match pattern.find(&text) {
+        Some(found) => Search::Found(words(found)),
+        None => Search::NoMatch { bytes: text.len() },
+    })
 }

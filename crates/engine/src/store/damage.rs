@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use abide_core::Record;
-use abide_core::id::IdPermutation;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 use tokio::sync::oneshot;
 
 use super::{
-    Opened, Sqlite, Store, StoreFault, StoreReader, WakerRecord, connect, read, schema, wal,
+    Opened, PostgresAddress, Sqlite, Store, StoreFault, StoreReader, WakerRecord, connect, load,
+    postgres, schema, wal,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::secret;
@@ -55,10 +55,11 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
                  again; commands run",
                 path.display()
             );
-            return Ok((
-                open_without_database(boot_id, &fault_text)?,
-                Some(fault_text),
-            ));
+            let store = NoDatabase {
+                why: fault_text.clone(),
+                trouble: None,
+            };
+            return Ok((open_without_database(boot_id, store)?, Some(fault_text)));
         }
         Err(fault) => return Err(fault),
     };
@@ -71,6 +72,43 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
         );
     }
     Ok((opened, fault_text))
+}
+
+/// PostgreSQL database, or none if it cannot be used.
+pub(crate) struct OpenedPostgres {
+    pub opened: Opened,
+    /// Tells when a database that could not be used can be.
+    pub is_usable: Option<oneshot::Receiver<()>>,
+}
+
+/// Opens a PostgreSQL database. Without one that can be used, nothing is stored until there is.
+pub(crate) fn open_postgres(
+    address: PostgresAddress,
+    owner: &str,
+    boot_id: u128,
+) -> Result<OpenedPostgres, StoreFault> {
+    let fault = match postgres::open(address.clone(), owner, boot_id) {
+        Ok(opened) => {
+            let is_usable = None;
+            return Ok(OpenedPostgres { opened, is_usable });
+        }
+        Err(fault @ StoreFault::Refused(_)) => return Err(fault),
+        Err(fault) => fault,
+    };
+    let sentence = format!(
+        "the database at {} cannot be used: {}",
+        address.shown(),
+        fault.reason()
+    );
+    tracing::error!("{sentence}. Timers and messages are refused until it can be; commands run");
+    let store = NoDatabase {
+        why: sentence.clone(),
+        trouble: Some(sentence),
+    };
+    Ok(OpenedPostgres {
+        opened: open_without_database(boot_id, store)?,
+        is_usable: Some(postgres::watch(address, owner)?),
+    })
 }
 
 /// Checks the database without changing it.
@@ -244,18 +282,11 @@ fn copy_rows(old: &Connection, new: &Connection, table: &str, order: &str) -> Op
 }
 
 /// Opens without a database: nothing is stored, and calls that need storage are refused.
-fn open_without_database(boot_id: u128, why: &str) -> Result<Opened, StoreFault> {
-    let db = in_memory()?;
-    let id_permutation = schema::ids_key(&db).map(|key| IdPermutation { key })?;
-    let (state, conditions) = read::stored_state(&db, id_permutation, boot_id)?;
-    Ok(Opened {
-        store: Arc::new(NoDatabase(why.to_owned())),
-        reader: StoreReader::new(db, in_memory()?, id_permutation),
-        questions: Vec::new(),
-        approved: Vec::new(),
-        state,
-        conditions,
-    })
+fn open_without_database(boot_id: u128, store: NoDatabase) -> Result<Opened, StoreFault> {
+    let mut db = in_memory()?;
+    let loaded = load(&mut db, boot_id)?;
+    let reader = StoreReader::new(db, in_memory()?, loaded.id_permutation);
+    Ok(Opened::new(Arc::new(store), reader, loaded))
 }
 
 fn in_memory() -> Result<Connection, StoreFault> {
@@ -265,12 +296,16 @@ fn in_memory() -> Result<Connection, StoreFault> {
 }
 
 /// Store without a database. Refuses with the reason.
-struct NoDatabase(String);
+struct NoDatabase {
+    why: String,
+    /// Sentence for calls and the status, if the database may come back while the daemon runs.
+    trouble: Option<String>,
+}
 
 impl NoDatabase {
     fn refuse<T>(&self) -> oneshot::Receiver<Result<T, StoreFault>> {
         let (done, answer) = oneshot::channel();
-        let _ = done.send(Err(StoreFault::Unopenable(self.0.clone())));
+        let _ = done.send(Err(StoreFault::Unopenable(self.why.clone())));
         answer
     }
 }
@@ -278,6 +313,10 @@ impl NoDatabase {
 impl Store for NoDatabase {
     fn commit(&self, _: Vec<Record>) -> oneshot::Receiver<Result<(), StoreFault>> {
         self.refuse()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.clone()
     }
 
     fn write_waker_record(&self, _: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {

@@ -1,10 +1,11 @@
 //! Deliveries: the result of each attempt of each waker to deliver a message. Also what wakers need after a restart:
 //! disabled wakers, and the clients of agents.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, params};
 
 use super::StoreFault;
-use super::read::StoreReader;
+use super::query::{Columns, Param, Query};
+use super::read::{MessageRow, StoreReader};
 
 /// Delivery of one message by one waker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,56 +150,76 @@ fn put(transaction: &Connection, message: u64, delivery: &Delivery) -> Result<()
 }
 
 const DELIVERY: &str = "SELECT waker, name, attempts, failures, state, at_ms, fault, next_ms, \
-    hold_ms FROM delivery WHERE message = ?1";
+    hold_ms, message FROM delivery";
 
-pub(super) fn of_message(db: &Connection, message: u64) -> rusqlite::Result<Vec<Delivery>> {
-    let mut select = db.prepare_cached(&format!("{DELIVERY} ORDER BY name, waker"))?;
-    select.query_map([message], delivery)?.collect()
+/// Adds their deliveries to messages.
+pub(super) fn add_to(db: &dyn Query, messages: &mut [MessageRow]) -> Result<(), StoreFault> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let numbers = messages
+        .iter()
+        .map(|row| row.number.cast_signed())
+        .collect();
+    let among = db.dialect().is_among("message", 1);
+    let sql = format!("{DELIVERY} WHERE {among} ORDER BY name, waker");
+    let found = db.rows(&sql, &[Param::Ints(numbers)], |row| {
+        Ok((row.u64(9)?, delivery(row)?))
+    })?;
+    for (number, delivery) in found {
+        if let Some(message) = messages.iter_mut().find(|row| row.number == number) {
+            message.deliveries.push(delivery);
+        }
+    }
+    Ok(())
 }
 
-fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+fn delivery(row: &dyn Columns) -> Result<Delivery, StoreFault> {
     Ok(Delivery {
-        waker: row.get(0)?,
-        name: row.get(1)?,
-        attempts: row.get(2)?,
-        failures: row.get(3)?,
-        state: DeliveryState::read(&row.get::<_, String>(4)?),
-        at_ms: row.get(5)?,
-        fault: row.get(6)?,
-        next_ms: row.get(7)?,
-        hold_ms: row.get(8)?,
+        waker: row.string(0)?,
+        name: row.string(1)?,
+        attempts: row.u64(2)?,
+        failures: row.u64(3)?,
+        state: DeliveryState::read(row.str(4)?),
+        at_ms: row.opt_u64(5)?,
+        fault: row.opt_string(6)?,
+        next_ms: row.opt_u64(7)?,
+        hold_ms: row.opt_u64(8)?,
+    })
+}
+
+/// Clients of all agents.
+pub(super) fn clients(db: &dyn Query) -> Result<Vec<ClientRow>, StoreFault> {
+    db.rows("SELECT agent, kind, facts FROM client", &[], |row| {
+        Ok(ClientRow {
+            agent: row.string(0)?,
+            kind: row.string(1)?,
+            facts: row.string(2)?,
+        })
     })
 }
 
 impl StoreReader {
     /// Delivery of one message by one waker.
-    pub fn delivery(&self, message: u64, waker: &str) -> Result<Option<Delivery>, StoreFault> {
-        let db = self.db();
-        let mut select = db.prepare_cached(&format!("{DELIVERY} AND waker = ?2"))?;
-        Ok(select
-            .query_row(params![message, waker], delivery)
-            .optional()?)
+    pub async fn delivery(
+        &self,
+        message: u64,
+        waker: &str,
+    ) -> Result<Option<Delivery>, StoreFault> {
+        let sql = format!("{DELIVERY} WHERE message = ?1 AND waker = ?2");
+        let waker = waker.to_owned();
+        let read = move |db: &dyn Query| {
+            db.first(&sql, &[message.into(), waker.as_str().into()], delivery)
+        };
+        self.read(read).await
     }
 
     /// Disabled wakers, with the reason.
-    pub fn disabled_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
-        let db = self.db();
-        let mut select = db.prepare_cached("SELECT id, fault FROM waker")?;
-        let rows = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// Clients of all agents.
-    pub fn clients(&self) -> Result<Vec<ClientRow>, StoreFault> {
-        let db = self.db();
-        let mut select = db.prepare_cached("SELECT agent, kind, facts FROM client")?;
-        let rows = select.query_map([], |row| {
-            Ok(ClientRow {
-                agent: row.get(0)?,
-                kind: row.get(1)?,
-                facts: row.get(2)?,
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+    pub async fn disabled_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
+        let read = |db: &dyn Query| {
+            let sql = "SELECT id, fault FROM waker";
+            db.rows(sql, &[], |row| Ok((row.string(0)?, row.string(1)?)))
+        };
+        self.read(read).await
     }
 }

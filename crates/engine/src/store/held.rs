@@ -7,10 +7,11 @@ use abide_core::held::{Approval, HeldCommand, Record};
 use abide_core::policy::Choice;
 use abide_core::wait::Asking;
 use abide_core::{Agent, Conversation, Key, Millis, QuestionId, SessionId};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 use super::StoreFault;
+use super::query::Query;
 
 /// Command of a question, but for its launch data.
 #[derive(Deserialize, Serialize)]
@@ -119,40 +120,33 @@ pub(super) fn write(
 
 /// Commands that a person has approved and whose start is not recorded.
 pub(super) fn approved(
-    db: &Connection,
+    db: &dyn Query,
 ) -> Result<Vec<(QuestionId, SessionId, HeldCommand)>, StoreFault> {
-    let mut rows = db.prepare(
-        "SELECT id, session, command, launch FROM question \
-         WHERE closing = 'yes' AND launch IS NOT NULL",
-    )?;
-    let found = rows.query_map([], |row| {
-        let (id, session): (String, String) = (row.get(0)?, row.get(1)?);
-        let (text, launch): (String, Vec<u8>) = (row.get(2)?, row.get(3)?);
-        let held = command(&text, launch);
-        Ok((|| Some((id.parse().ok()?, session.parse().ok()?, held?)))())
+    let sql = "SELECT id, session, command, launch FROM question \
+         WHERE closing = 'yes' AND launch IS NOT NULL";
+    let found = db.rows(sql, &[], |row| {
+        let (id, session) = (row.str(0)?.parse(), row.str(1)?.parse());
+        let held = command(row.str(2)?, row.bytes(3)?.unwrap_or_default().to_vec());
+        Ok((|| Some((id.ok()?, session.ok()?, held?)))())
     })?;
-    let found: Vec<_> = found.collect::<Result<_, _>>()?;
     Ok(found.into_iter().flatten().collect())
 }
 
 /// Closing of a question about a command.
 pub(super) fn answer(
-    db: &Connection,
+    db: &dyn Query,
     question: QuestionId,
 ) -> Result<Option<CommandAnswer>, StoreFault> {
-    let mut select = db.prepare_cached(
-        "SELECT session, command, closing, because FROM question \
-         WHERE id = ? AND closing IS NOT NULL AND command IS NOT NULL",
-    )?;
-    let found = select.query_row([question.to_string()], |row| {
-        let text: String = row.get(1)?;
-        let command = serde_json::from_str::<CommandRow>(&text);
+    let sql = "SELECT session, command, closing, because FROM question \
+         WHERE id = ?1 AND closing IS NOT NULL AND command IS NOT NULL";
+    let id = question.to_string();
+    db.first(sql, &[id.as_str().into()], |row| {
+        let command = serde_json::from_str::<CommandRow>(row.str(1)?);
         Ok(CommandAnswer {
-            session: row.get(0)?,
+            session: row.string(0)?,
             command: command.map(|row| row.command).unwrap_or_default(),
-            closing: row.get(2)?,
-            because: row.get(3)?,
+            closing: row.string(2)?,
+            because: row.opt_string(3)?,
         })
-    });
-    Ok(found.optional()?)
+    })
 }

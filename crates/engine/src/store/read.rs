@@ -1,288 +1,38 @@
-//! Reads rows: at start everything that is not over, later what is asked for.
+//! Reads rows that are asked for.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use abide_core::id::IdPermutation;
-use abide_core::limit;
-use abide_core::message::{self, About};
-use abide_core::record::StoredState;
-use abide_core::time::{Millis, Steady, Wall};
-use abide_core::timer::{
-    self, Anchor, CompletedBy, Countdown, Kind, State, Status, Timer, Until, WaitMode,
-};
-use abide_core::{
-    Agent, Conversation, Key, MessageId, Question, QuestionId, SessionId, Subject, TimerId,
-};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use abide_core::message::About;
+use abide_core::time::{Millis, Wall};
+use abide_core::timer::Kind;
+use abide_core::{Conversation, MessageId, QuestionId, TimerId};
+use rusqlite::Connection;
 
+use super::StoreFault;
 use super::deliveries::{self, Delivery};
 use super::held::{self, CommandAnswer};
+use super::load::{kind, subject};
+use super::postgres::Reads;
+use super::query::{Columns, Param, Query};
 use super::write::TOLD_BY_CALL;
-use super::{StoreFault, in_transaction};
 
-/// Questions that are not closed.
-pub(super) fn open_questions(db: &Connection) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
-    let mut rows = db.prepare(
-        "SELECT id, session, idle_ms, asked_ms, command, launch FROM question WHERE closing IS NULL",
-    )?;
-    let found = rows.query_map([], |row| {
-        let (id, session): (String, String) = (row.get(0)?, row.get(1)?);
-        let (idle, asked): (u64, u64) = (row.get(2)?, row.get(3)?);
-        let (command, launch): (Option<String>, Option<Vec<u8>>) = (row.get(4)?, row.get(5)?);
-        Ok((id, session, idle, asked, command, launch))
-    })?;
-    let mut open = Vec::new();
-    for row in found {
-        let (id, session, idle, asked, command, launch) = row?;
-        let (Ok(id), Ok(session)) = (id.parse(), session.parse::<SessionId>()) else {
-            continue;
-        };
-        let subject = match command {
-            None => Subject::Idle {
-                session,
-                idle: Millis(idle),
-            },
-            Some(text) => match held::command(&text, launch.unwrap_or_default()) {
-                Some(command) => Subject::Command {
-                    session,
-                    held: Arc::new(command),
-                },
-                None => continue,
-            },
-        };
-        let asked = Wall(asked);
-        open.push((id, Question { subject, asked }));
-    }
-    Ok(open)
-}
-
-/// Timers that have not ended and messages that have not been seen.
-pub(super) fn stored_state(
-    db: &Connection,
-    id_permutation: IdPermutation,
-    boot_id: u128,
-) -> Result<(StoredState, Conditions), StoreFault> {
-    let next = |table: &str| -> Result<u64, StoreFault> {
-        let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
-        Ok(db.query_row(&sql, [], |row| row.get(0))?)
-    };
-    let (timers, conditions) = timers(db, id_permutation)?;
-    let state = StoredState {
-        id_permutation,
-        boot_id,
-        anchor: anchor(db)?,
-        next_timer: next("timer")?,
-        next_message: next("message")?,
-        timers,
-        ended: ended(db, id_permutation)?,
-        messages: messages(db)?,
-    };
-    Ok((state, conditions))
-}
-
-/// Conditions of timers, as stored.
-pub(super) type Conditions = Vec<(TimerId, Until)>;
-
-fn anchor(db: &Connection) -> Result<Option<Anchor>, StoreFault> {
-    let sql = "SELECT boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms FROM clock";
-    let found = db.query_row(sql, [], |row| {
-        let boot_id: String = row.get(0)?;
-        Ok(Anchor {
-            boot_id: u128::from_str_radix(&boot_id, 16).unwrap_or(0),
-            ahead_of_boot: row.get(1)?,
-            wall_ahead: row.get(2)?,
-            reached: Steady(row.get(3)?),
-        })
-    });
-    Ok(found.optional()?)
-}
-
-/// Cache of the last name: neighbouring rows mostly have the same agent and conversation, and share one allocation.
-#[derive(Default)]
-struct NameCache(Option<Arc<str>>);
-
-impl NameCache {
-    fn of(&mut self, name: &str) -> Arc<str> {
-        match &self.0 {
-            Some(last) if **last == *name => last.clone(),
-            _ => self.0.insert(name.into()).clone(),
-        }
-    }
-
-    fn conversation(&mut self, name: Option<String>) -> Option<Conversation> {
-        name.map(|name| Conversation(self.of(&name)))
-    }
-}
-
-fn timers(
-    db: &Connection,
-    id_permutation: IdPermutation,
-) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
-    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
-    let mut found = Vec::new();
-    let mut conditions = Conditions::new();
-    let mut select = db.prepare(
-        "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
-         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL \
-         ORDER BY number",
-    )?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let countdown = match row.get::<_, Option<u64>>(5)? {
-            Some(due) => Countdown::Running { due: Steady(due) },
-            None => Countdown::Paused {
-                remaining: Millis(row.get::<_, Option<u64>>(7)?.unwrap_or(0)),
-                until: Steady(row.get::<_, Option<u64>>(6)?.unwrap_or(0)),
-            },
-        };
-        let text = |at| -> Result<&str, StoreFault> {
-            let cell = row.get_ref(at)?;
-            cell.as_str()
-                .map_err(|e| StoreFault::Damaged(e.to_string()))
-        };
-        let number: u64 = row.get(0)?;
-        let condition: Option<String> = row.get(10)?;
-        let conditional = condition.is_some();
-        let agent = Agent(names.of(text(1)?));
-        if let Some(condition) = condition {
-            let until = Until {
-                condition: condition.into(),
-                agent: agent.clone(),
-                since: Wall(row.get(11)?),
-            };
-            conditions.push((TimerId::from_bits(id_permutation.to_bits(number)), until));
-        }
-        found.push(timer::StoredTimer {
-            number,
-            agent,
-            conversation: conversations.conversation(row.get(12)?),
-            kind: kind(text(2)?),
-            state: State {
-                total: Millis(row.get(3)?),
-                countdown,
-                wait_mode: if row.get(4)? {
-                    WaitMode::Background
-                } else {
-                    WaitMode::Foreground
-                },
-            },
-            checked: Wall(row.get(8)?),
-            key: row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
-            conditional,
-        });
-    }
-    Ok((found, conditions))
-}
-
-/// Timers that ended last, oldest first.
-fn ended(
-    db: &Connection,
-    id_permutation: IdPermutation,
-) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
-    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
-    let mut select = db.prepare(
-        "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition IS NOT NULL, \
-         completed_by, late_ms, key, conversation, background FROM timer \
-         WHERE ended_ms IS NOT NULL \
-         ORDER BY ended_ms DESC, number DESC LIMIT ?",
-    )?;
-    let rows = select.query_map([limit::ENDED_TIMERS], |row| {
-        let number: u64 = row.get(0)?;
-        let (agent, word): (String, String) = (row.get(1)?, row.get(2)?);
-        let late = Millis(row.get::<_, Option<u64>>(8)?.unwrap_or(0));
-        let status = match row.get::<_, Option<String>>(7)?.as_deref() {
-            None => Status::Stopped,
-            Some("condition") => Status::Completed {
-                by: CompletedBy::Condition,
-                late,
-            },
-            Some("impossible") => Status::Completed {
-                by: CompletedBy::Impossible,
-                late,
-            },
-            Some(_) => Status::Completed {
-                by: CompletedBy::Time,
-                late,
-            },
-        };
-        let timer = Timer {
-            id: TimerId::from_bits(id_permutation.to_bits(number)),
-            number,
-            agent: Agent(names.of(&agent)),
-            conversation: conversations.conversation(row.get(10)?),
-            wakes: kind(&word) == Kind::Mission || row.get(11)?,
-            kind: kind(&word),
-            status,
-            total: Millis(row.get(3)?),
-            remaining: Millis(row.get::<_, Option<u64>>(4)?.unwrap_or(0)),
-            checked: Wall(row.get(5)?),
-            pause_until: None,
-            conditional: row.get(6)?,
-        };
-        Ok((
-            timer,
-            row.get::<_, Option<String>>(9)?.map(|key| Key(key.into())),
-        ))
-    })?;
-    let mut ended: Vec<_> = rows.collect::<Result<_, _>>()?;
-    ended.reverse();
-    Ok(ended)
-}
-
-fn kind(word: &str) -> Kind {
-    if word == Kind::Mission.as_str() {
-        Kind::Mission
-    } else {
-        Kind::Waiting
-    }
-}
-
-fn messages(db: &Connection) -> Result<Vec<message::StoredMessage>, StoreFault> {
-    // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the call
-    // that reads them next makes it.
-    let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
-    db.execute(lost, [TOLD_BY_CALL]).unwrap_or_default();
-    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
-    let mut found = Vec::new();
-    let mut select = db.prepare(
-        "SELECT number, agent, about, told_ms IS NOT NULL, conversation, made_ms FROM message \
-         WHERE seen_ms IS NULL ORDER BY number",
-    )?;
-    let mut rows = select.query([])?;
-    while let Some(row) = rows.next()? {
-        let (agent, about): (String, String) = (row.get(1)?, row.get(2)?);
-        let Some(about) = subject(&about) else {
-            continue;
-        };
-        found.push(message::StoredMessage {
-            number: row.get(0)?,
-            agent: Agent(names.of(&agent)),
-            about,
-            conversation: conversations.conversation(row.get(4)?),
-            made: Wall(row.get(5)?),
-            delivery_begun: row.get(3)?,
-        });
-    }
-    Ok(found)
-}
-
-fn subject(about: &str) -> Option<About> {
-    let session = about.parse().map(About::Session);
-    let question = about.parse().map(About::Question);
-    about
-        .parse()
-        .map(About::Timer)
-        .or(session)
-        .or(question)
-        .ok()
-}
-
-/// Reader of stored timers, messages and questions.
+/// Reader of stored timers, messages and questions. With SQLite, a read of few rows is done when it is called; one of
+/// many rows is done by another thread.
 pub struct StoreReader {
-    db: Mutex<Connection>,
-    /// Connection for queries that read many rows, so that they do not block the others.
-    pub(super) scan_db: Mutex<Connection>,
-    pub(super) id_permutation: IdPermutation,
+    source: Source,
+    id_permutation: IdPermutation,
+}
+
+/// Database that is read.
+enum Source {
+    Sqlite {
+        db: Mutex<Connection>,
+        /// Connection for queries that read many rows, so that they do not block the others.
+        scan_db: Arc<Mutex<Connection>>,
+    },
+    Postgres(Reads),
 }
 
 /// Row of a timer.
@@ -405,147 +155,204 @@ const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_
 impl StoreReader {
     pub(crate) fn new(db: Connection, scan_db: Connection, id_permutation: IdPermutation) -> Self {
         StoreReader {
-            db: Mutex::new(db),
-            scan_db: Mutex::new(scan_db),
+            source: Source::Sqlite {
+                db: Mutex::new(db),
+                scan_db: Arc::new(Mutex::new(scan_db)),
+            },
             id_permutation,
         }
     }
 
-    /// One timer, ended or not.
-    pub fn timer(&self, id: TimerId) -> Result<Option<TimerRow>, StoreFault> {
-        let number = self.id_permutation.to_number(id.0.bits());
-        let db = self.db.lock().expect("no holder panics");
-        let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
-        Ok(select
-            .query_row([number], |row| self.timer_row(row))
-            .optional()?)
+    pub(super) fn of_postgres(reads: Reads, id_permutation: IdPermutation) -> Self {
+        StoreReader {
+            source: Source::Postgres(reads),
+            id_permutation,
+        }
     }
 
-    /// Several timers, ended or not, in one transaction: one per row would cost more than the queries.
-    pub fn timers_by_id(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
+    /// Reads few rows.
+    pub(super) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        match &self.source {
+            Source::Sqlite { db, .. } => work(&*db.lock().expect("no holder panics")),
+            Source::Postgres(reads) => reads.read(work).await,
+        }
+    }
+
+    /// Reads any number of rows.
+    pub(super) async fn scan<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        let db = match &self.source {
+            Source::Sqlite { scan_db, .. } => scan_db.clone(),
+            Source::Postgres(reads) => return reads.read(work).await,
+        };
+        let scan = move || work(&*db.lock().expect("no holder panics"));
+        let done = tokio::task::spawn_blocking(scan).await;
+        done.unwrap_or_else(|fault| Err(StoreFault::Refused(fault.to_string())))
+    }
+
+    #[cfg(test)]
+    fn db(&self) -> std::sync::MutexGuard<'_, Connection> {
+        match &self.source {
+            Source::Sqlite { db, .. } => db.lock().expect("no holder panics"),
+            Source::Postgres(_) => panic!("no SQLite"),
+        }
+    }
+
+    /// One timer, ended or not.
+    pub async fn timer(&self, id: TimerId) -> Result<Option<TimerRow>, StoreFault> {
+        let ids = self.id_permutation;
+        let number = self.timer_number(id);
+        let read = move |db: &dyn Query| {
+            let sql = &format!("{TIMER} WHERE number = ?1");
+            db.first(sql, &[number.into()], |row| timer_row(ids, row))
+        };
+        self.read(read).await
+    }
+
+    /// Several timers, ended or not.
+    pub async fn timers_by_id(&self, ids: &[TimerId]) -> Result<Vec<Option<TimerRow>>, StoreFault> {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        in_transaction(&self.db(), |db| {
-            let mut select = db.prepare_cached(&format!("{TIMER} WHERE number = ?"))?;
-            let rows = ids.iter().map(|id| {
-                let number = self.id_permutation.to_number(id.0.bits());
-                let row = select.query_row([number], |row| self.timer_row(row));
-                Ok(row.optional()?)
-            });
-            rows.collect()
-        })
+        let permutation = self.id_permutation;
+        let numbers = ids.iter().map(|id| self.timer_number(*id).cast_signed());
+        let numbers: Vec<i64> = numbers.collect();
+        let read = move |db: &dyn Query| {
+            let sql = format!("{TIMER} WHERE {}", db.dialect().is_among("number", 1));
+            db.rows(&sql, &[Param::Ints(numbers)], |row| {
+                timer_row(permutation, row)
+            })
+        };
+        let found: HashMap<TimerId, TimerRow> = (self.read(read).await?.into_iter())
+            .map(|row| (row.id, row))
+            .collect();
+        Ok(ids.iter().map(|id| found.get(id).cloned()).collect())
     }
 
-    /// Creation times of these messages, in one transaction.
-    pub fn messages_created(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
-        in_transaction(&self.db(), |db| {
-            let mut select = db.prepare_cached("SELECT made_ms FROM message WHERE number = ?")?;
-            let rows = numbers.iter().map(|number| {
-                let made = select.query_row([number], |row| Ok(Wall(row.get(0)?)));
-                Ok(made.optional()?)
-            });
-            rows.collect()
-        })
+    /// Creation times of these messages.
+    pub async fn messages_created(&self, numbers: &[u64]) -> Result<Vec<Option<Wall>>, StoreFault> {
+        let list = numbers.iter().map(|number| number.cast_signed()).collect();
+        let read = move |db: &dyn Query| {
+            let among = db.dialect().is_among("number", 1);
+            let sql = format!("SELECT number, made_ms FROM message WHERE {among}");
+            db.rows(&sql, &[Param::Ints(list)], |row| {
+                Ok((row.u64(0)?, Wall(row.u64(1)?)))
+            })
+        };
+        let made: HashMap<u64, Wall> = self.read(read).await?.into_iter().collect();
+        Ok(numbers
+            .iter()
+            .map(|number| made.get(number).copied())
+            .collect())
     }
 
     /// Ended timers, the newest first.
-    pub fn ended_timers(&self, which: EndedQuery<'_>) -> Result<Vec<TimerRow>, StoreFault> {
-        let db = self.db.lock().expect("no holder panics");
-        // Two queries, because each has an index of its own.
-        let whose = match which.agent {
-            Some(_) => "agent = ?1",
-            None => "?1 IS NULL",
+    pub async fn ended_timers(&self, which: EndedQuery<'_>) -> Result<Vec<TimerRow>, StoreFault> {
+        let ids = self.id_permutation;
+        let (agent, limit) = (which.agent.map(str::to_owned), which.limit);
+        let read = move |db: &dyn Query| {
+            // Two queries, because each has an index of its own.
+            let (whose, limited) = match agent {
+                Some(_) => ("agent = ?2", [limit.into(), agent.as_deref().into()]),
+                None => ("?2 IS NULL", [limit.into(), None::<&str>.into()]),
+            };
+            let sql = format!(
+                "{TIMER} WHERE ended_ms IS NOT NULL AND {whose} \
+                 ORDER BY ended_ms DESC, number DESC LIMIT ?1"
+            );
+            db.rows(&sql, &limited, |row| timer_row(ids, row))
         };
-        let mut select = db.prepare_cached(&format!(
-            "{TIMER} WHERE ended_ms IS NOT NULL AND {whose} \
-             ORDER BY ended_ms DESC, number DESC LIMIT ?2"
-        ))?;
-        let rows =
-            select.query_map(params![which.agent, which.limit], |row| self.timer_row(row))?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        self.read(read).await
     }
 
     /// Statistics of all timers.
-    pub fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
-        let db = self.scan_db.lock().expect("no holder panics");
-        let mut select = db.prepare_cached(
-            "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
+    pub async fn stats(&self, agent: Option<&str>) -> Result<Stats, StoreFault> {
+        let agent = agent.map(str::to_owned);
+        let sql = "SELECT count(*), count(*) FILTER (WHERE ended_ms IS NULL), \
              count(*) FILTER (WHERE completed_by = 'time'), \
              count(*) FILTER (WHERE completed_by = 'condition'), \
              count(*) FILTER (WHERE completed_by = 'impossible'), \
              count(*) FILTER (WHERE status = 'stopped'), \
-             coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0), \
-             coalesce(max(late_ms), 0) FROM timer WHERE ?1 IS NULL OR agent = ?1",
-        )?;
-        Ok(select.query_row([agent], |row| {
-            Ok(Stats {
-                made: row.get(0)?,
-                running: row.get(1)?,
-                by_time: row.get(2)?,
-                by_condition: row.get(3)?,
-                by_impossible: row.get(4)?,
-                stopped: row.get(5)?,
-                elapsed: Millis(row.get(6)?),
-                latest: Millis(row.get(7)?),
+             CAST(coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0) AS BIGINT), \
+             coalesce(max(late_ms), 0) FROM timer WHERE ?1 IS NULL OR agent = ?1";
+        let read = move |db: &dyn Query| {
+            db.one(sql, &[agent.as_deref().into()], |row| {
+                Ok(Stats {
+                    made: row.u64(0)?,
+                    running: row.u64(1)?,
+                    by_time: row.u64(2)?,
+                    by_condition: row.u64(3)?,
+                    by_impossible: row.u64(4)?,
+                    stopped: row.u64(5)?,
+                    elapsed: Millis(row.u64(6)?),
+                    latest: Millis(row.u64(7)?),
+                })
             })
-        })?)
+        };
+        self.scan(read).await
     }
 
     /// One message.
-    pub fn message(&self, number: u64) -> Result<Option<MessageRow>, StoreFault> {
-        let db = self.db.lock().expect("no holder panics");
-        let mut select = db.prepare_cached(&format!("{MESSAGE} WHERE number = ?"))?;
-        Ok(select
-            .query_row([number], |row| message_row(&db, row))
-            .optional()?
-            .flatten())
+    pub async fn message(&self, number: u64) -> Result<Option<MessageRow>, StoreFault> {
+        let sql = format!("{MESSAGE} WHERE number = ?1");
+        let read = move |db: &dyn Query| message_rows(db, &sql, &[number.into()]);
+        Ok(self.read(read).await?.into_iter().next())
     }
 
     /// Messages, the newest first, without those that the answer of a call carries.
-    pub fn messages(&self, page: MessageQuery<'_>) -> Result<Vec<MessageRow>, StoreFault> {
-        let db = self.db.lock().expect("no holder panics");
+    pub async fn messages(&self, page: MessageQuery<'_>) -> Result<Vec<MessageRow>, StoreFault> {
         // A separate condition can use the index of unseen messages.
         let unseen = if page.unseen {
             "seen_ms IS NULL AND"
         } else {
             ""
         };
-        let mut select = db.prepare_cached(&format!(
+        let sql = format!(
             "{MESSAGE} WHERE {unseen} (?1 IS NULL OR agent = ?1) \
-             AND (?3 IS NULL OR number < ?3) AND number > COALESCE(?5, -1) \
-             AND told_ms IS NOT ?4 ORDER BY number DESC LIMIT ?2"
-        ))?;
-        let chosen = params![
-            page.agent,
-            page.limit,
-            page.before,
-            TOLD_BY_CALL,
-            page.since
-        ];
-        let rows = select.query_map(chosen, |row| message_row(&db, row))?;
-        Ok(rows
-            .filter_map(Result::transpose)
-            .collect::<Result<Vec<_>, _>>()?)
+             AND (?3 IS NULL OR number < ?3) AND number > coalesce(?5, -1) \
+             AND told_ms IS DISTINCT FROM ?4 ORDER BY number DESC LIMIT ?2"
+        );
+        let agent = page.agent.map(str::to_owned);
+        let (limit, before, since) = (page.limit, page.before, page.since);
+        let read = move |db: &dyn Query| {
+            let chosen = [
+                agent.as_deref().into(),
+                limit.into(),
+                before.into(),
+                TOLD_BY_CALL.into(),
+                since.into(),
+            ];
+            message_rows(db, &sql, &chosen)
+        };
+        self.read(read).await
     }
 
     /// Session and result of a closed question.
-    pub fn question_closing(&self, id: QuestionId) -> Result<Option<(String, String)>, StoreFault> {
-        let db = self.db();
-        let mut select = db.prepare_cached(
-            "SELECT session, closing FROM question WHERE id = ? AND closing IS NOT NULL",
-        )?;
-        let found = select.query_row([id.to_string()], |row| Ok((row.get(0)?, row.get(1)?)));
-        Ok(found.optional()?)
+    pub async fn question_closing(
+        &self,
+        id: QuestionId,
+    ) -> Result<Option<(String, String)>, StoreFault> {
+        let sql = "SELECT session, closing FROM question WHERE id = ?1 AND closing IS NOT NULL";
+        let read = move |db: &dyn Query| {
+            let id = id.to_string();
+            db.first(sql, &[id.as_str().into()], |row| {
+                Ok((row.string(0)?, row.string(1)?))
+            })
+        };
+        self.read(read).await
     }
 
     /// Closing of a question about a command.
-    pub fn command_answer(&self, id: QuestionId) -> Result<Option<CommandAnswer>, StoreFault> {
-        held::answer(&self.db(), id)
-    }
-
-    pub(super) fn db(&self) -> MutexGuard<'_, Connection> {
-        self.db.lock().expect("no holder panics")
+    pub async fn command_answer(
+        &self,
+        id: QuestionId,
+    ) -> Result<Option<CommandAnswer>, StoreFault> {
+        self.read(move |db| held::answer(db, id)).await
     }
 
     /// Number of a message with this id.
@@ -553,50 +360,65 @@ impl StoreReader {
         self.id_permutation.for_messages().to_number(id.0.bits())
     }
 
-    pub(super) fn timer_row(&self, row: &Row<'_>) -> rusqlite::Result<TimerRow> {
-        let number: u64 = row.get(0)?;
-        let word: String = row.get(2)?;
-        Ok(TimerRow {
-            id: TimerId::from_bits(self.id_permutation.to_bits(number)),
-            agent: row.get(1)?,
-            kind: kind(&word),
-            purpose: row.get(3)?,
-            condition: row.get(4)?,
-            created: Wall(row.get(5)?),
-            checked: Wall(row.get(6)?),
-            total: Millis(row.get(7)?),
-            standby: row.get::<_, Option<u64>>(8)?.map(Millis),
-            status: row.get(9)?,
-            remaining: row.get::<_, Option<u64>>(10)?.map(Millis),
-            stop_reason: row.get(11)?,
-            seen: row.get(12)?,
-            completed_by: row.get(13)?,
-            late: row.get::<_, Option<u64>>(14)?.map(Millis),
-            ended: row.get::<_, Option<u64>>(15)?.map(Wall),
-            acted: row.get(16)?,
-        })
+    /// Number of a timer with this id.
+    pub(super) fn timer_number(&self, id: TimerId) -> u64 {
+        self.id_permutation.to_number(id.0.bits())
+    }
+
+    pub(super) fn id_permutation(&self) -> IdPermutation {
+        self.id_permutation
     }
 }
 
-fn message_row(db: &Connection, row: &Row<'_>) -> rusqlite::Result<Option<MessageRow>> {
-    let (id, about): (String, String) = (row.get(1)?, row.get(3)?);
-    let (Ok(id), Some(about)) = (id.parse(), subject(&about)) else {
-        return Ok(None);
-    };
-    let number = row.get(0)?;
-    Ok(Some(MessageRow {
-        number,
-        id,
-        agent: row.get(2)?,
-        about,
-        conversation: (row.get::<_, Option<String>>(8)?).map(|of| Conversation(of.into())),
-        wakes: row.get(9)?,
-        made: Wall(row.get(4)?),
-        seen: row.get::<_, Option<u64>>(5)?.map(Wall),
-        woken: row.get::<_, Option<u64>>(6)?.map(Wall),
-        in_answer: row.get::<_, Option<u64>>(7)? == Some(TOLD_BY_CALL),
-        deliveries: deliveries::of_message(db, number)?,
-    }))
+pub(super) fn timer_row(ids: IdPermutation, row: &dyn Columns) -> Result<TimerRow, StoreFault> {
+    Ok(TimerRow {
+        id: TimerId::from_bits(ids.to_bits(row.u64(0)?)),
+        agent: row.string(1)?,
+        kind: kind(row.str(2)?),
+        purpose: row.string(3)?,
+        condition: row.opt_string(4)?,
+        created: Wall(row.u64(5)?),
+        checked: Wall(row.u64(6)?),
+        total: Millis(row.u64(7)?),
+        standby: row.opt_u64(8)?.map(Millis),
+        status: row.string(9)?,
+        remaining: row.opt_u64(10)?.map(Millis),
+        stop_reason: row.opt_string(11)?,
+        seen: row.opt_string(12)?,
+        completed_by: row.opt_string(13)?,
+        late: row.opt_u64(14)?.map(Millis),
+        ended: row.opt_u64(15)?.map(Wall),
+        acted: row.opt_string(16)?,
+    })
+}
+
+/// Messages that a query selects, with their deliveries.
+fn message_rows(
+    db: &dyn Query,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<Vec<MessageRow>, StoreFault> {
+    let rows = db.rows(sql, params, |row| {
+        let (Ok(id), Some(about)) = (row.str(1)?.parse(), subject(row.str(3)?)) else {
+            return Ok(None);
+        };
+        Ok(Some(MessageRow {
+            number: row.u64(0)?,
+            id,
+            agent: row.string(2)?,
+            about,
+            conversation: row.text(8)?.map(|of| Conversation(of.into())),
+            wakes: row.flag(9)?,
+            made: Wall(row.u64(4)?),
+            seen: row.opt_u64(5)?.map(Wall),
+            woken: row.opt_u64(6)?.map(Wall),
+            in_answer: row.opt_u64(7)? == Some(TOLD_BY_CALL),
+            deliveries: Vec::new(),
+        }))
+    })?;
+    let mut rows: Vec<MessageRow> = rows.into_iter().flatten().collect();
+    deliveries::add_to(db, &mut rows)?;
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -615,12 +437,16 @@ mod tests {
         StoreReader::new(db, scan_db, IdPermutation { key: 1 })
     }
 
-    #[test]
-    fn query_over_all_timers_does_not_block_reading_one() {
+    #[tokio::test]
+    #[expect(
+        clippy::await_holding_lock,
+        reason = "the query must not need this connection"
+    )]
+    async fn query_over_all_timers_does_not_block_reading_one() {
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(&folder);
         let _reads_one = reader.db();
-        assert_eq!(reader.stats(None).expect("figures"), Stats::default());
+        assert_eq!(reader.stats(None).await.expect("figures"), Stats::default());
     }
 
     /// Counts the steps of the database, in tens.
@@ -636,8 +462,8 @@ mod tests {
         steps
     }
 
-    #[test]
-    fn ended_timers_of_one_agent_are_found_by_index() {
+    #[tokio::test]
+    async fn ended_timers_of_one_agent_are_found_by_index() {
         const ENDED: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(&folder);
@@ -650,22 +476,21 @@ mod tests {
         );
         reader.db().execute_batch(&fill).expect("rows");
         let steps = counted(&reader);
-        let ended = |agent, most| {
-            let rows = reader
-                .ended_timers(EndedQuery { agent, limit: most })
-                .expect("rows");
+        let ended = async |agent, limit| {
+            let rows = reader.ended_timers(EndedQuery { agent, limit }).await;
+            let rows = rows.expect("rows");
             let ended = rows.iter().map(|row| row.ended.expect("a time").0);
             ended.collect::<Vec<_>>()
         };
-        assert_eq!(ended(Some("few"), 10), [2, 1, 0]);
-        assert_eq!(ended(Some("many"), 2), [5_000, 4_999]);
-        assert_eq!(ended(None, 2), [5_000, 4_999]);
+        assert_eq!(ended(Some("few"), 10).await, [2, 1, 0]);
+        assert_eq!(ended(Some("many"), 2).await, [5_000, 4_999]);
+        assert_eq!(ended(None, 2).await, [5_000, 4_999]);
         let steps = steps.load(Ordering::Relaxed) * 10;
         assert!(steps < ENDED, "{steps} steps for a few of {ENDED}");
     }
 
-    #[test]
-    fn unseen_messages_are_found_by_index() {
+    #[tokio::test]
+    async fn unseen_messages_are_found_by_index() {
         const SEEN: usize = 5_000;
         let folder = tempfile::tempdir().unwrap();
         let reader = reader(&folder);
@@ -683,15 +508,15 @@ mod tests {
             since,
             limit: 10,
         };
-        let numbers = |page| -> Vec<u64> {
-            let found = reader.messages(page).expect("messages");
-            found.iter().map(|row| row.number).collect()
+        let numbers = async |page| {
+            let found = reader.messages(page).await.expect("messages");
+            found.iter().map(|row| row.number).collect::<Vec<_>>()
         };
-        assert_eq!(numbers(page(true, None)), [0]);
+        assert_eq!(numbers(page(true, None)).await, [0]);
         let last = SEEN as u64;
-        assert_eq!(numbers(page(false, Some(last - 2))), [last, last - 1]);
+        assert_eq!(numbers(page(false, Some(last - 2))).await, [last, last - 1]);
         let steps = steps.load(Ordering::Relaxed) * 10;
         assert!(steps < SEEN, "{steps} steps for three of {SEEN}");
-        assert_eq!(numbers(page(false, None)).len(), 10);
+        assert_eq!(numbers(page(false, None)).await.len(), 10);
     }
 }

@@ -4,6 +4,7 @@ use abide_core::timer::Change;
 use abide_core::{TimerId, Wall, limit};
 use rusqlite::{Connection, params};
 
+use super::query::Query;
 use super::{StoreFault, StoreReader};
 
 /// Row of a change of a timer.
@@ -41,19 +42,19 @@ pub(super) fn add(
 
 impl StoreReader {
     /// Changes of a timer, oldest first.
-    pub fn timer_changes(&self, id: TimerId) -> Result<Vec<TimerChangeRow>, StoreFault> {
-        let number = self.id_permutation.to_number(id.0.bits());
-        let db = self.db();
-        let mut select = db.prepare_cached(
-            "SELECT change, reason, at_ms FROM timer_change WHERE timer = ? ORDER BY position",
-        )?;
-        let rows = select.query_map([number], |row| {
-            Ok(TimerChangeRow {
-                change: row.get(0)?,
-                reason: row.get(1)?,
-                at: Wall(row.get(2)?),
+    pub async fn timer_changes(&self, id: TimerId) -> Result<Vec<TimerChangeRow>, StoreFault> {
+        let number = self.timer_number(id);
+        let read = move |db: &dyn Query| {
+            let sql =
+                "SELECT change, reason, at_ms FROM timer_change WHERE timer = ?1 ORDER BY position";
+            db.rows(sql, &[number.into()], |row| {
+                Ok(TimerChangeRow {
+                    change: row.string(0)?,
+                    reason: row.opt_string(1)?,
+                    at: Wall(row.u64(2)?),
+                })
             })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        };
+        self.read(read).await
     }
 }

@@ -1,13 +1,14 @@
 //! Lists of all timers, ended or not: filtered, sorted, in pages. They may read every row, so they use a connection
 //! of their own.
 
+use abide_core::id::IdPermutation;
 use abide_core::time::Wall;
 use abide_core::{Millis, TimerId};
-use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, params_from_iter};
 
-use super::read::{StoreReader, TIMER, TimerRow};
+use super::query::{Param, Query};
+use super::read::{StoreReader, TIMER, TimerRow, timer_row};
 use super::{DeliveryState, StoreFault};
+use crate::timestamp;
 
 /// Filter, order and page of a list of timers.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +70,10 @@ impl TimerOrder {
                  WHEN 'paused' THEN 2 WHEN 'completed' THEN 3 ELSE 4 END",
                 "-number",
             ),
-            TimerOrder::Ended => ("ended_ms IS NULL", "-coalesce(ended_ms, 0)"),
+            TimerOrder::Ended => (
+                "CASE WHEN ended_ms IS NULL THEN 1 ELSE 0 END",
+                "-coalesce(ended_ms, 0)",
+            ),
         }
     }
 }
@@ -111,16 +115,17 @@ pub struct MessageCounts {
 
 /// SQL condition with its values.
 #[derive(Default)]
-struct Filter {
+struct Filter<'a> {
     sql: String,
-    values: Vec<Value>,
+    values: Vec<Param<'a>>,
 }
 
-impl Filter {
-    fn new(query: &TimerQuery) -> Self {
+impl<'a> Filter<'a> {
+    /// Condition of a query; `pattern` is what its text must match.
+    fn new(query: &'a TimerQuery, pattern: Option<&'a str>, like: &str) -> Self {
         let mut filter = Filter::default();
         if let Some(agent) = &query.agent {
-            filter.and("agent = ?", [Value::from(agent.clone())]);
+            filter.and("agent = ?", [agent.as_str().into()]);
         }
         if query.statuses.is_empty() {
             match query.ended {
@@ -130,26 +135,31 @@ impl Filter {
             }
         } else {
             let marks = vec!["?"; query.statuses.len()].join(", ");
-            let words = query.statuses.iter().cloned().map(Value::from);
+            let words = query.statuses.iter().map(|word| word.as_str().into());
             filter.and(&format!("status IN ({marks})"), words);
         }
-        if let Some(text) = &query.text {
-            let like = Value::from(format!("%{}%", escaped(text)));
-            filter.and(
-                "(purpose LIKE ? ESCAPE '\\' OR id LIKE ? ESCAPE '\\')",
-                [like.clone(), like],
-            );
+        if let Some(pattern) = pattern {
+            let sql = format!("(purpose {like} ? ESCAPE '\\' OR id {like} ? ESCAPE '\\')");
+            filter.and(&sql, [pattern.into(), pattern.into()]);
         }
         filter
     }
 
-    fn and(&mut self, sql: &str, values: impl IntoIterator<Item = Value>) {
+    /// Adds a condition, in which each `?` stands for the next value.
+    fn and(&mut self, sql: &str, values: impl IntoIterator<Item = Param<'a>>) {
         self.sql.push_str(if self.sql.is_empty() {
             " WHERE "
         } else {
             " AND "
         });
-        self.sql.push_str(sql);
+        let mut number = self.values.len();
+        for part in sql.split_inclusive('?') {
+            self.sql.push_str(part);
+            if part.ends_with('?') {
+                number += 1;
+                self.sql.push_str(&number.to_string());
+            }
+        }
         self.values.extend(values);
     }
 }
@@ -165,103 +175,119 @@ fn escaped(text: &str) -> String {
     })
 }
 
+/// Page of timers; `None`: the timer in `after` does not exist.
+fn page(
+    db: &dyn Query,
+    query: &TimerQuery,
+    ids: IdPermutation,
+) -> Result<Option<TimerPage>, StoreFault> {
+    let pattern = query.text.as_deref();
+    let pattern = pattern.map(|text| format!("%{}%", escaped(text)));
+    let mut filter = Filter::new(query, pattern.as_deref(), db.dialect().like());
+    let count = format!("SELECT count(*) FROM timer{}", filter.sql);
+    let total = db.one(&count, &filter.values, |row| row.u64(0))?;
+    let (first, second) = query.order.keys();
+    if let Some(after) = query.after {
+        let number = ids.to_number(after.0.bits());
+        let find = format!("SELECT CAST({first} AS BIGINT), {second} FROM timer WHERE number = ?1");
+        let place = db.first(&find, &[number.into()], |row| {
+            Ok((row.i64(0)?, row.i64(1)?))
+        })?;
+        let Some((group, rank)) = place else {
+            return Ok(None);
+        };
+        match query.order {
+            TimerOrder::Created => filter.and("number < ?", [number.into()]),
+            TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => filter.and(
+                &format!("({first}, {second}, -number) > (?, ?, -?)"),
+                [group.into(), rank.into(), number.into()],
+            ),
+        }
+    }
+    let order = match query.order {
+        TimerOrder::Created => "number DESC".to_owned(),
+        TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => {
+            format!("{first}, {second}, number DESC")
+        }
+    };
+    filter.values.push(query.limit.saturating_add(1).into());
+    let select = format!(
+        "{TIMER}{} ORDER BY {order} LIMIT ?{}",
+        filter.sql,
+        filter.values.len()
+    );
+    let mut rows = db.rows(&select, &filter.values, |row| timer_row(ids, row))?;
+    let more = rows.len() > query.limit;
+    rows.truncate(query.limit);
+    Ok(Some(TimerPage { rows, more, total }))
+}
+
 impl StoreReader {
     /// Page of timers; `None`: the timer in `after` does not exist.
-    pub fn timers(&self, query: &TimerQuery) -> Result<Option<TimerPage>, StoreFault> {
-        let db = self.scan_db.lock().expect("no holder panics");
-        let mut filter = Filter::new(query);
-        let count = format!("SELECT count(*) FROM timer{}", filter.sql);
-        let total = db
-            .prepare_cached(&count)?
-            .query_row(params_from_iter(&filter.values), |row| row.get(0))?;
-        let (first, second) = query.order.keys();
-        if let Some(after) = query.after {
-            let number = self.id_permutation.to_number(after.0.bits());
-            let find = format!("SELECT {first}, {second} FROM timer WHERE number = ?");
-            let place = db
-                .prepare_cached(&find)?
-                .query_row([number], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()?;
-            let Some((group, rank)): Option<(i64, i64)> = place else {
-                return Ok(None);
-            };
-            let number = Value::from(number.cast_signed());
-            match query.order {
-                TimerOrder::Created => filter.and("number < ?", [number]),
-                TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => filter.and(
-                    &format!("({first}, {second}, -number) > (?, ?, -?)"),
-                    [group.into(), rank.into(), number],
-                ),
-            }
-        }
-        let order = match query.order {
-            TimerOrder::Created => "number DESC".to_owned(),
-            TimerOrder::Remaining | TimerOrder::Status | TimerOrder::Ended => {
-                format!("{first}, {second}, number DESC")
-            }
-        };
-        let select = format!("{TIMER}{} ORDER BY {order} LIMIT ?", filter.sql);
-        let limit = i64::try_from(query.limit).unwrap_or(i64::MAX - 1) + 1;
-        filter.values.push(limit.into());
-        let mut select = db.prepare_cached(&select)?;
-        let rows = select.query_map(params_from_iter(&filter.values), |row| self.timer_row(row))?;
-        let mut rows: Vec<TimerRow> = rows.collect::<Result<_, _>>()?;
-        let more = rows.len() > query.limit;
-        rows.truncate(query.limit);
-        Ok(Some(TimerPage { rows, more, total }))
+    pub async fn timers(&self, query: TimerQuery) -> Result<Option<TimerPage>, StoreFault> {
+        let ids = self.id_permutation();
+        self.scan(move |db| page(db, &query, ids)).await
     }
 
     /// Number of unseen messages, and of deliveries by state.
-    pub fn message_counts(&self) -> Result<MessageCounts, StoreFault> {
-        let db = self.scan_db.lock().expect("no holder panics");
-        let mut select = db.prepare_cached(
-            "SELECT (SELECT count(*) FROM message WHERE seen_ms IS NULL), \
+    pub async fn message_counts(&self) -> Result<MessageCounts, StoreFault> {
+        let sql = "SELECT (SELECT count(*) FROM message WHERE seen_ms IS NULL), \
              (SELECT count(*) FROM delivery WHERE state = ?1), \
-             (SELECT count(*) FROM delivery WHERE state = ?2)",
-        )?;
-        let (done, failed) = (DeliveryState::Done, DeliveryState::GivenUp);
-        Ok(select.query_row([done.as_str(), failed.as_str()], |row| {
-            Ok(MessageCounts {
-                unseen: row.get(0)?,
-                woken: row.get(1)?,
-                not_woken: row.get(2)?,
+             (SELECT count(*) FROM delivery WHERE state = ?2)";
+        let states = [DeliveryState::Done, DeliveryState::GivenUp];
+        let read = move |db: &dyn Query| {
+            db.one(sql, &states.map(|state| state.as_str().into()), |row| {
+                Ok(MessageCounts {
+                    unseen: row.u64(0)?,
+                    woken: row.u64(1)?,
+                    not_woken: row.u64(2)?,
+                })
             })
-        })?)
+        };
+        self.scan(read).await
     }
 
     /// Calls that all ended timers have saved compared with polling every `every`: the polls while each ran, less the
     /// calls that were made. Those are not counted one by one; a wait is assumed to be called again after each
     /// standby of the last call's length.
-    pub fn calls_saved(&self, agent: Option<&str>, every: Millis) -> Result<u64, StoreFault> {
-        let db = self.scan_db.lock().expect("no holder panics");
-        let mut select = db.prepare_cached(
-            "SELECT coalesce(sum(max(0, ran / ?1 - CASE WHEN standby_ms > 0 \
-             THEN max(1, (ran + standby_ms - 1) / standby_ms) ELSE 1 END)), 0) FROM \
+    pub async fn calls_saved(&self, agent: Option<&str>, every: Millis) -> Result<u64, StoreFault> {
+        let agent = agent.map(str::to_owned);
+        let sql = "SELECT CAST(coalesce(sum(CASE WHEN polls > calls THEN polls - calls ELSE 0 END), 0) AS BIGINT) \
+             FROM (SELECT ran / ?1 AS polls, CASE WHEN standby_ms > 0 AND ran > standby_ms \
+             THEN (ran + standby_ms - 1) / standby_ms ELSE 1 END AS calls FROM \
              (SELECT total_ms - coalesce(remaining_ms, 0) AS ran, standby_ms FROM timer \
-             WHERE ended_ms IS NOT NULL AND (?2 IS NULL OR agent = ?2))",
-        )?;
-        Ok(select.query_row(rusqlite::params![every.0, agent], |row| row.get(0))?)
+             WHERE ended_ms IS NOT NULL AND (?2 IS NULL OR agent = ?2)) AS ended) AS counted";
+        let read = move |db: &dyn Query| {
+            db.one(sql, &[every.0.into(), agent.as_deref().into()], |row| {
+                row.u64(0)
+            })
+        };
+        self.scan(read).await
     }
 
     /// Ended timers per day since `from`; days without any are left out.
-    pub fn timer_days(&self, agent: Option<&str>, from: Wall) -> Result<Vec<TimerDay>, StoreFault> {
-        let db = self.scan_db.lock().expect("no holder panics");
-        let mut select = db.prepare_cached(
-            "SELECT date(ended_ms / 1000, 'unixepoch') AS day, \
+    pub async fn timer_days(
+        &self,
+        agent: Option<&str>,
+        from: Wall,
+    ) -> Result<Vec<TimerDay>, StoreFault> {
+        let agent = agent.map(str::to_owned);
+        let sql = "SELECT ended_ms / 86400000 AS day, \
              count(*) FILTER (WHERE status = 'completed'), \
              count(*) FILTER (WHERE status = 'stopped'), \
-             coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0) \
+             CAST(coalesce(sum(total_ms - remaining_ms) FILTER (WHERE status = 'completed'), 0) AS BIGINT) \
              FROM timer WHERE ended_ms >= ?1 AND (?2 IS NULL OR agent = ?2) \
-             GROUP BY day ORDER BY day",
-        )?;
-        let rows = select.query_map(rusqlite::params![from.0, agent], |row| {
-            Ok(TimerDay {
-                day: row.get(0)?,
-                completed: row.get(1)?,
-                stopped: row.get(2)?,
-                waited: Millis(row.get(3)?),
+             GROUP BY day ORDER BY day";
+        let read = move |db: &dyn Query| {
+            db.rows(sql, &[from.0.into(), agent.as_deref().into()], |row| {
+                Ok(TimerDay {
+                    day: timestamp::day(row.u64(0)?),
+                    completed: row.u64(1)?,
+                    stopped: row.u64(2)?,
+                    waited: Millis(row.u64(3)?),
+                })
             })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        };
+        self.scan(read).await
     }
 }

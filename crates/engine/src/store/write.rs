@@ -11,7 +11,7 @@ use super::{StoreFault, held, in_transaction, timer_history};
 use abide_session::crash_point;
 
 /// Maximum of rows that one prune removes, so that it never blocks a turn for long.
-const PRUNE_BATCH: usize = 2_000;
+pub(super) const PRUNE_BATCH: usize = 2_000;
 
 /// Writes all records in one transaction.
 pub(crate) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
@@ -65,7 +65,7 @@ fn rows(transaction: &Connection, records: &[Record]) -> Result<(), StoreFault> 
 }
 
 /// Crash points around a commit, for tests.
-fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
+pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'static str) {
     for record in records {
         let what = match record {
             Record::Timer(timer::Record::Created { .. }) => {

@@ -14,15 +14,15 @@ use crate::store::{CommandAnswer, TimerRow};
 const LATE: Millis = Millis::from_secs(1);
 
 /// The text of one message.
-pub fn message_text(handle: &Handle, about: About) -> String {
+pub async fn message_text(handle: &Handle, about: About) -> String {
     match about {
         About::Timer(id) => {
-            let row = handle.store_reader().timer(id).ok().flatten();
-            timer_message(id, row.as_ref())
+            let row = handle.store_reader().timer(id).await;
+            timer_message(id, row.ok().flatten().as_ref())
         }
         About::Question(id) => {
-            let answer = handle.store_reader().command_answer(id).ok().flatten();
-            held_message(id, answer.as_ref())
+            let answer = handle.store_reader().command_answer(id).await;
+            held_message(id, answer.ok().flatten().as_ref())
         }
         About::Session(id) => {
             let Some(view) = handle.published().session(id) else {

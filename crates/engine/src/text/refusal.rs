@@ -36,6 +36,9 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
              try again, or see `abide doctor` where there is enough"
                 .into()
         }
+        Refusal::DatabaseAway(sentence) => {
+            format!("{sentence}. Nothing was done; try again later")
+        }
         Refusal::TooMany(sentence) => sentence.clone(),
     }
 }

@@ -43,7 +43,7 @@ pub fn omitted_hint(view: &SessionView) -> String {
     let id = view.id;
     format!(
         "terminal_session action=search session_id={id} pattern=… finds them, \
-         action=read_output since=\"0\" reads all from the begin"
+         action=read_output since=\"0\" reads all from the beginning"
     )
 }
 
@@ -60,10 +60,13 @@ pub fn ending_line(view: &SessionView) -> String {
         (End::Lost, _) | (_, None) => format!("[lost after {after}: nobody saw how it ended]"),
         (End::OutOfMemory, _) => format!("[killed after {after}: out of memory]"),
         (End::Deadline, _) => format!("[killed at its time limit after {after}]"),
-        (End::User | End::Agent | End::Inactivity | End::IdleDeclined, Some(exit)) => {
+        (end @ (End::User | End::Agent | End::Inactivity | End::IdleDeclined), Some(exit)) => {
+            let by = match end {
+                End::IdleDeclined => "a person who answered no",
+                end => end.as_str(),
+            };
             format!(
-                "[ended by {} with code {} after {after}]",
-                ending.end.as_str(),
+                "[ended by {by} with code {} after {after}]",
                 exit.shell_code()
             )
         }

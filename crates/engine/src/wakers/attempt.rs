@@ -106,9 +106,15 @@ impl Attempt {
     }
 
     /// Makes the attempt at this wall time.
-    pub async fn wake(&self, handle: &Handle, web: &Web, at_ms: u64) -> Result<(), WakeFault> {
+    pub async fn wake(
+        &self,
+        config: Option<&WakerConfig>,
+        handle: &Handle,
+        web: &Web,
+        at_ms: u64,
+    ) -> Result<(), WakeFault> {
         let gone = || WakeFault::Retry("it is no longer configured".into());
-        let config = handle.config().wakers.get(self.index).ok_or_else(gone)?;
+        let config = config.ok_or_else(gone)?;
         match &config.kind {
             WakerKind::Webhook(hook) => {
                 for number in self.numbers() {
@@ -120,7 +126,7 @@ impl Attempt {
             WakerKind::Codex => clients::codex(self, config, handle).await,
             WakerKind::Desktop => self.show_on_desktop(config, handle).await,
             WakerKind::Command(words) => {
-                let text = self.text(handle);
+                let text = self.text(handle).await;
                 let fill = |word: &String| {
                     let word = word.replace("{agent}", &self.agent.0);
                     word.replace("{text}", &text)
@@ -138,15 +144,13 @@ impl Attempt {
     }
 
     /// Text of all messages.
-    pub fn text(&self, handle: &Handle) -> String {
-        let known =
-            |(number, _): &(u64, u64)| handle.store_reader().message(*number).ok().flatten();
-        let event = self
-            .messages
-            .iter()
-            .take(MAX_MESSAGES_SHOWN)
-            .filter_map(known);
-        let mut texts: Vec<String> = event.map(|row| message_text(handle, row.about)).collect();
+    pub async fn text(&self, handle: &Handle) -> String {
+        let mut texts = Vec::new();
+        for (number, _) in self.messages.iter().take(MAX_MESSAGES_SHOWN) {
+            if let Ok(Some(row)) = handle.store_reader().message(*number).await {
+                texts.push(message_text(handle, row.about).await);
+            }
+        }
         if let Some(more @ 1..) = self.messages.len().checked_sub(MAX_MESSAGES_SHOWN) {
             texts.push(format!("{more} more: call read_messages."));
         }
@@ -159,7 +163,7 @@ impl Attempt {
         handle: &Handle,
     ) -> Result<(), WakeFault> {
         // Many desktops interpret the text as markup.
-        let text = self.text(handle);
+        let text = self.text(handle).await;
         let text = text
             .replace('&', "&amp;")
             .replace('<', "&lt;")
@@ -227,6 +231,7 @@ impl Attempt {
             secrets: Arc::default(),
             sandbox: SandboxChoice::Off,
             beyond_settings: None,
+            name: None,
         };
         let caller = Caller {
             agent: Some(Agent(OWNER.into())),

@@ -25,7 +25,7 @@ pub(super) async fn claude_code(
     handle: &Handle,
 ) -> Result<(), WakeFault> {
     let (client, live) = client(attempt, handle, ClientKind::ClaudeCode)?;
-    let text = attempt.text(handle);
+    let text = attempt.text(handle).await;
     let sent = match &client.inbox {
         Some(inbox) => send_to_inbox(inbox, &text).await.map_err(|e| e.to_string()),
         None => Err("this version of Claude Code has none".into()),
@@ -52,7 +52,7 @@ pub(super) async fn codex(
     handle: &Handle,
 ) -> Result<(), WakeFault> {
     let (client, live) = client(attempt, handle, ClientKind::Codex)?;
-    let text = attempt.text(handle);
+    let text = attempt.text(handle).await;
     let thread = client.session.clone();
     let argv: Vec<&str> = match live {
         true => vec!["codex", "queue", "--thread", &thread, "--message", &text],

@@ -3,6 +3,7 @@
 
 mod attempt;
 mod clients;
+mod restart;
 mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,31 +23,34 @@ use crate::store::{Delivery, DeliveryState, MessageQuery, MessageRow, WakerRecor
 use crate::web::Web;
 use crate::{Change, Handle, ResendRequest};
 use attempt::{Attempt, WakeFault};
+pub use restart::run;
 
 /// Messages that one waker queues in memory; the others stay in the database.
 const MAX_QUEUED: usize = 1_000;
 /// Maximum of pages of messages that are read at start.
 const MAX_PAGES: usize = 1_000;
 
-/// Runs the wakers for as long as the daemon runs.
-pub async fn run(
+/// Runs these wakers until the daemon stops.
+async fn run_configured(
     handle: Handle,
     clock: Arc<dyn Clock>,
     web: Arc<Web>,
-    mut resend_requests: mpsc::Receiver<ResendRequest>,
+    configured: Arc<[WakerConfig]>,
+    resend_requests: &mut mpsc::Receiver<ResendRequest>,
 ) {
-    if handle.config().wakers.is_empty() {
-        return;
+    if configured.is_empty() {
+        return std::future::pending().await;
     }
     let mut changes = handle.published().follow();
-    let disabled = handle.store_reader().disabled_wakers().unwrap_or_default();
+    let disabled = handle.store_reader().disabled_wakers().await;
     let mut task = WakerTask {
         handle,
         clock,
+        configured,
         wakers: BTreeMap::new(),
-        disabled: disabled.into_iter().collect(),
+        disabled: disabled.unwrap_or_default().into_iter().collect(),
     };
-    task.catch_up();
+    task.catch_up().await;
     let mut tries = JoinSet::new();
     loop {
         task.drop_idle();
@@ -66,18 +70,19 @@ pub async fn run(
                     | Change::Timer(_)
                     | Change::MessageUpdated(_),
                 ) => {}
-                Err(RecvError::Lagged(_)) => task.catch_up_missed(),
+                Err(RecvError::Lagged(_)) => task.catch_up_missed().await,
                 Err(RecvError::Closed) => return,
             },
-            () = task.handle.clients().new_connection() => task.queue_for_open_conversations(),
+            () = task.handle.clients().new_connection() => task.queue_for_open_conversations().await,
             Some(request) = resend_requests.recv() => task.resend(&request).await,
             Some(Ok(finished)) = tries.join_next() => task.attempt_finished(finished).await,
             () = sleep_until(&*task.clock, alarm) => {
                 for attempt in task.due().await {
                     let (handle, web) = (task.handle.clone(), web.clone());
+                    let config = task.configured.get(attempt.index).cloned();
                     let at_ms = task.clock.now().wall.0;
                     tries.spawn(async move {
-                        let outcome = attempt.wake(&handle, &web, at_ms).await;
+                        let outcome = attempt.wake(config.as_ref(), &handle, &web, at_ms).await;
                         FinishedAttempt { attempt, outcome }
                     });
                 }
@@ -90,6 +95,8 @@ pub async fn run(
 struct WakerTask {
     handle: Handle,
     clock: Arc<dyn Clock>,
+    /// Wakers in the order of the configuration.
+    configured: Arc<[WakerConfig]>,
     /// State by waker, agent and, for clients, conversation.
     wakers: BTreeMap<WakerKey, WakerState>,
     /// Disabled wakers, with the reason.
@@ -145,32 +152,32 @@ impl WakerTask {
     }
 
     /// Queues the messages of earlier daemons, the oldest first.
-    fn catch_up(&mut self) {
+    async fn catch_up(&mut self) {
         let mut begins = vec![None];
         while begins.len() < MAX_PAGES
-            && let Some(oldest) = self.unseen(begins[begins.len() - 1]).last()
+            && let Some(oldest) = self.unseen(begins[begins.len() - 1]).await.last()
         {
             begins.push(Some(oldest.number));
         }
         for before in begins.into_iter().rev() {
-            let rows = self.unseen(before);
+            let rows = self.unseen(before).await;
             self.queue_all(&rows);
         }
     }
 
     /// Queues messages after the receiver lagged. If a waker has more than it can queue, older ones wait until it has
     /// room.
-    fn catch_up_missed(&mut self) {
+    async fn catch_up_missed(&mut self) {
         if self.wakers.values().any(|state| state.more) {
-            let rows = self.unseen(None);
+            let rows = self.unseen(None).await;
             self.queue_all(&rows);
         } else {
-            self.catch_up();
+            self.catch_up().await;
         }
     }
 
     /// Page of messages that their agents have not seen, the newest first.
-    fn unseen(&self, before: Option<u64>) -> Vec<MessageRow> {
+    async fn unseen(&self, before: Option<u64>) -> Vec<MessageRow> {
         let page = MessageQuery {
             agent: None,
             unseen: true,
@@ -178,14 +185,12 @@ impl WakerTask {
             since: None,
             limit: MAX_QUEUED,
         };
-        self.handle
-            .store_reader()
-            .messages(page)
-            .unwrap_or_default()
+        let rows = self.handle.store_reader().messages(page).await;
+        rows.unwrap_or_default()
     }
 
     fn queue_all(&mut self, rows: &[MessageRow]) {
-        let wakers = self.handle.config().wakers.clone();
+        let wakers = self.configured.clone();
         for row in rows.iter().rev().filter(|row| row.woken.is_none()) {
             for (index, config) in wakers.iter().enumerate() {
                 self.queue(index, config, row);
@@ -241,21 +246,21 @@ impl WakerTask {
     }
 
     /// Queues messages that waited for a conversation to be opened.
-    fn queue_for_open_conversations(&mut self) {
-        let rows = self.unseen(None);
+    async fn queue_for_open_conversations(&mut self) {
+        let rows = self.unseen(None).await;
         self.queue_all(&rows);
     }
 
     async fn posted(&mut self, agent: &Agent, message: u64) {
-        let Ok(Some(row)) = self.handle.store_reader().message(message) else {
+        let Ok(Some(row)) = self.handle.store_reader().message(message).await else {
             return;
         };
         let now = self.now();
-        let wakers = self.handle.config().wakers.clone();
+        let wakers = self.configured.clone();
         let mut given_up = Vec::new();
         for (index, config) in wakers.iter().enumerate() {
             if !self.is_active_for(config, &agent.0) {
-                given_up.extend(self.disabled_delivery(config, agent, message));
+                given_up.extend(self.disabled_delivery(config, agent, message).await);
                 continue;
             }
             let key = self.key(index, config, &row);
@@ -270,14 +275,14 @@ impl WakerTask {
     }
 
     /// Delivery that is given up because its waker is disabled.
-    fn disabled_delivery(
+    async fn disabled_delivery(
         &self,
         config: &WakerConfig,
         agent: &Agent,
         message: u64,
     ) -> Option<(u64, Delivery)> {
         let why = self.disabled.get(&config.id())?;
-        let delivery = self.delivery(message, config);
+        let delivery = self.delivery(message, config).await;
         let would = *agent.0 != *OWNER && config.is_for(&agent.0);
         (would && delivery.state == DeliveryState::Waiting).then(|| {
             let over = Delivery {
@@ -317,11 +322,12 @@ impl WakerTask {
 
     /// Queues a message again, seen or not, for every waker of its agent.
     async fn resend(&mut self, request: &ResendRequest) {
-        let Ok(Some(row)) = self.handle.store_reader().message(request.message) else {
+        let row = self.handle.store_reader().message(request.message).await;
+        let Ok(Some(row)) = row else {
             return;
         };
         let (now, agent) = (self.now(), Agent(row.agent.as_str().into()));
-        let wakers = self.handle.config().wakers.clone();
+        let wakers = self.configured.clone();
         let mut deliveries = Vec::new();
         for (index, config) in wakers.iter().enumerate() {
             if *agent.0 == *OWNER || !config.is_for(&agent.0) {
@@ -337,7 +343,7 @@ impl WakerTask {
             if let Some(state) = self.state(key, config) {
                 state.waker.send_now(now, row.number);
                 state.requested.insert(row.number);
-                let delivery = self.delivery(row.number, config);
+                let delivery = self.delivery(row.number, config).await;
                 let again = Delivery {
                     failures: 0,
                     state: DeliveryState::Waiting,
@@ -365,32 +371,42 @@ impl WakerTask {
             let Some(mut state) = self.wakers.remove(&key) else {
                 continue;
             };
-            self.drop_unneeded(&key, &mut state, &mut seen);
+            self.drop_unneeded(&key, &mut state, &mut seen).await;
             if let Some(messages) = state.waker.take(now) {
                 due.push((key.clone(), messages));
             }
             self.wakers.insert(key, state);
         }
         self.record_seen(seen).await;
-        let attempts = due.into_iter().filter_map(|(key, messages)| {
-            let (index, agent, conversation) = key;
-            let config = self.handle.config().wakers.get(index)?;
-            let tries = |number: &u64| (*number, self.delivery(*number, config).attempts);
-            let messages = messages.iter().map(tries).collect();
-            Some(Attempt::new(index, agent, conversation, messages))
-        });
-        attempts.collect()
+        let mut attempts = Vec::new();
+        for ((index, agent, conversation), messages) in due {
+            let Some(config) = self.configured.get(index) else {
+                continue;
+            };
+            let mut tries = Vec::new();
+            for number in messages {
+                tries.push((number, self.delivery(number, config).await.attempts));
+            }
+            attempts.push(Attempt::new(index, agent, conversation, tries));
+        }
+        attempts
     }
 
     /// Drops messages that were read meanwhile, and those whose conversation was closed and is not resumed for them.
-    fn drop_unneeded(&self, key: &WakerKey, state: &mut WakerState, seen: &mut Vec<(usize, u64)>) {
-        let config = self.handle.config().wakers.get(key.0);
+    async fn drop_unneeded(
+        &self,
+        key: &WakerKey,
+        state: &mut WakerState,
+        seen: &mut Vec<(usize, u64)>,
+    ) {
+        let config = self.configured.get(key.0);
         let waiting: Vec<u64> = state.waker.waiting().collect();
         for number in waiting {
             if state.waker.is_urged(number) {
                 continue;
             }
-            let row = self.handle.store_reader().message(number).ok().flatten();
+            let row = self.handle.store_reader().message(number).await;
+            let row = row.ok().flatten();
             let unseen = row.as_ref().is_some_and(|row| row.seen.is_none());
             let wakes = state.requested.contains(&number)
                 || config
@@ -410,20 +426,22 @@ impl WakerTask {
 
     /// Records messages that were read before the agent was woken.
     async fn record_seen(&self, seen: Vec<(usize, u64)>) {
-        let wakers = &self.handle.config().wakers;
-        let deliveries = seen.into_iter().filter_map(|(index, number)| {
-            let known = self
-                .handle
-                .store_reader()
-                .delivery(number, &wakers.get(index)?.id());
-            let delivery = Delivery {
-                state: DeliveryState::Seen,
-                next_ms: None,
-                ..known.ok().flatten()?
+        let wakers = &self.configured;
+        let mut deliveries = Vec::new();
+        for (index, number) in seen {
+            let Some(config) = wakers.get(index) else {
+                continue;
             };
-            Some((number, delivery))
-        });
-        let deliveries: Vec<_> = deliveries.collect();
+            let reader = self.handle.store_reader();
+            if let Ok(Some(known)) = reader.delivery(number, &config.id()).await {
+                let delivery = Delivery {
+                    state: DeliveryState::Seen,
+                    next_ms: None,
+                    ..known
+                };
+                deliveries.push((number, delivery));
+            }
+        }
         if !deliveries.is_empty() {
             self.record(WakerRecord::Deliveries(deliveries)).await;
         }
@@ -431,7 +449,7 @@ impl WakerTask {
 
     async fn attempt_finished(&mut self, finished: FinishedAttempt) {
         let FinishedAttempt { attempt, outcome } = finished;
-        let config = self.handle.config().wakers.get(attempt.index).cloned();
+        let config = self.configured.get(attempt.index).cloned();
         let (now, numbers) = (self.now(), attempt.numbers());
         let key = (
             attempt.index,
@@ -450,13 +468,13 @@ impl WakerTask {
                     let event = Event::Woken { agent, messages };
                     self.handle.send_event(event).await;
                 }
-                self.delivered(&config, &numbers)
+                self.delivered(&config, &numbers).await
             }
             Err(WakeFault::Disabled(why)) => {
                 tracing::error!("{name} is disabled: {why}");
                 state.waker.done(now, &numbers);
                 self.disable(&config, &why).await;
-                self.given_up(&config, &numbers, &why)
+                self.given_up(&config, &numbers, &why).await
             }
             Err(fault @ (WakeFault::Retry(_) | WakeFault::RetryAfter(..))) => {
                 let (why, retry_after) = fault.into_parts();
@@ -470,53 +488,62 @@ impl WakerTask {
                     tracing::warn!("message {number} to {}: {name}: {why}; {what}", agent.0);
                 }
                 self.failed(&config, &verdicts, &why, retry_after.is_some())
+                    .await
             }
         };
         self.record(WakerRecord::Deliveries(deliveries)).await;
         let state = self.wakers.get_mut(&key);
         if let Some(state) = state.filter(|state| state.more && state.waker.is_empty()) {
             state.more = false;
-            self.catch_up();
+            self.catch_up().await;
         }
     }
 
-    fn delivered(&self, config: &WakerConfig, numbers: &[u64]) -> Vec<(u64, Delivery)> {
-        let made = |number: &u64| {
+    async fn delivered(&self, config: &WakerConfig, numbers: &[u64]) -> Vec<(u64, Delivery)> {
+        let mut deliveries = Vec::new();
+        for &number in numbers {
             let made = Delivery {
                 state: DeliveryState::Done,
                 failures: 0,
                 fault: None,
                 next_ms: None,
                 hold_ms: None,
-                ..self.next_attempt(*number, config)
+                ..self.next_attempt(number, config).await
             };
-            (*number, made)
-        };
-        numbers.iter().map(made).collect()
+            deliveries.push((number, made));
+        }
+        deliveries
     }
 
-    fn given_up(&self, config: &WakerConfig, numbers: &[u64], why: &str) -> Vec<(u64, Delivery)> {
-        let over = |number: &u64| {
+    async fn given_up(
+        &self,
+        config: &WakerConfig,
+        numbers: &[u64],
+        why: &str,
+    ) -> Vec<(u64, Delivery)> {
+        let mut deliveries = Vec::new();
+        for &number in numbers {
             let over = Delivery {
                 state: DeliveryState::GivenUp,
                 fault: Some(why.to_owned()),
                 next_ms: None,
                 hold_ms: None,
-                ..self.next_attempt(*number, config)
+                ..self.next_attempt(number, config).await
             };
-            (*number, over)
-        };
-        numbers.iter().map(over).collect()
+            deliveries.push((number, over));
+        }
+        deliveries
     }
 
-    fn failed(
+    async fn failed(
         &self,
         config: &WakerConfig,
         verdicts: &[(u64, Failed)],
         why: &str,
         by_retry_after: bool,
     ) -> Vec<(u64, Delivery)> {
-        let missed = |(number, failed): &(u64, Failed)| {
+        let mut deliveries = Vec::new();
+        for (number, failed) in verdicts {
             let next_ms = match failed {
                 Failed::Again(at) => Some(self.to_wall_ms(*at)),
                 Failed::GivenUp => None,
@@ -525,7 +552,7 @@ impl WakerTask {
                 Failed::Again(_) => DeliveryState::Waiting,
                 Failed::GivenUp => DeliveryState::GivenUp,
             };
-            let before = self.next_attempt(*number, config);
+            let before = self.next_attempt(*number, config).await;
             let missed = Delivery {
                 state,
                 failures: before.failures + 1,
@@ -534,14 +561,14 @@ impl WakerTask {
                 hold_ms: next_ms.filter(|_| by_retry_after),
                 ..before
             };
-            (*number, missed)
-        };
-        verdicts.iter().map(missed).collect()
+            deliveries.push((*number, missed));
+        }
+        deliveries
     }
 
     /// Delivery with one more attempt, made now.
-    fn next_attempt(&self, message: u64, config: &WakerConfig) -> Delivery {
-        let before = self.delivery(message, config);
+    async fn next_attempt(&self, message: u64, config: &WakerConfig) -> Delivery {
+        let before = self.delivery(message, config).await;
         Delivery {
             attempts: before.attempts + 1,
             at_ms: Some(self.clock.now().wall.0),
@@ -549,9 +576,9 @@ impl WakerTask {
         }
     }
 
-    fn delivery(&self, message: u64, config: &WakerConfig) -> Delivery {
+    async fn delivery(&self, message: u64, config: &WakerConfig) -> Delivery {
         let id = config.id();
-        let known = self.handle.store_reader().delivery(message, &id);
+        let known = self.handle.store_reader().delivery(message, &id).await;
         known.ok().flatten().unwrap_or_else(|| Delivery {
             waker: id,
             name: config.name(),
@@ -578,7 +605,7 @@ impl WakerTask {
         }
         let mut deliveries = Vec::new();
         for (index, until, messages) in held {
-            let Some(config) = self.handle.config().wakers.get(index) else {
+            let Some(config) = self.configured.get(index) else {
                 continue;
             };
             let next_ms = Some(self.to_wall_ms(until));
@@ -586,16 +613,14 @@ impl WakerTask {
                 "held back: at most {} per hour (most_per_hour)",
                 config.most_per_hour
             );
-            deliveries.extend(messages.into_iter().map(|number| {
-                let fault = Some(fault.clone());
-                let before = self.delivery(number, config);
+            for number in messages {
                 let held = Delivery {
-                    fault,
+                    fault: Some(fault.clone()),
                     next_ms,
-                    ..before
+                    ..self.delivery(number, config).await
                 };
-                (number, held)
-            }));
+                deliveries.push((number, held));
+            }
         }
         if !deliveries.is_empty() {
             self.record(WakerRecord::Deliveries(deliveries)).await;
@@ -606,24 +631,24 @@ impl WakerTask {
     async fn disable(&mut self, config: &WakerConfig, why: &str) {
         let (id, at_ms) = (config.id(), self.clock.now().wall.0);
         self.disabled.insert(id.clone(), why.to_owned());
-        let wakers = &self.handle.config().wakers;
-        let mut deliveries = Vec::new();
+        let wakers = &self.configured;
+        let mut waiting = Vec::new();
         for ((index, ..), state) in &mut self.wakers {
             if wakers.get(*index).is_some_and(|other| other.id() == id) {
-                deliveries.extend(state.waker.waiting());
+                waiting.extend(state.waker.waiting());
                 *state = WakerState::new(config);
             }
         }
-        let deliveries = deliveries.into_iter().map(|number| {
+        let mut deliveries = Vec::new();
+        for number in waiting {
             let over = Delivery {
                 state: DeliveryState::GivenUp,
                 fault: Some(why.to_owned()),
                 next_ms: None,
-                ..self.delivery(number, config)
+                ..self.delivery(number, config).await
             };
-            (number, over)
-        });
-        let deliveries = deliveries.collect();
+            deliveries.push((number, over));
+        }
         self.record(WakerRecord::Deliveries(deliveries)).await;
         self.record(WakerRecord::Disabled {
             waker: id,

@@ -36,13 +36,14 @@ pub(super) async fn send(
     number: u64,
     at_ms: u64,
 ) -> Result<(), WakeFault> {
-    let row = handle.store_reader().message(number).ok().flatten();
+    let row = handle.store_reader().message(number).await;
+    let row = row.ok().flatten();
     let row = row.ok_or_else(|| WakeFault::Retry("the message no longer exists".into()))?;
     let secret = hook
         .secret
         .bytes()
         .map_err(|fault| WakeFault::Retry(fault.to_string()))?;
-    let body = payload(handle, &row).to_string();
+    let body = payload(handle, &row).await.to_string();
     let (id, time) = (row.id.to_string(), (at_ms / 1_000).to_string());
     let signature = signature(&secret, &id, &time, &body);
     let address = &hook.address;
@@ -66,8 +67,8 @@ pub(super) async fn send(
 }
 
 /// Body of the request.
-fn payload(handle: &Handle, row: &MessageRow) -> Value {
-    let mut text = message_text(handle, row.about);
+async fn payload(handle: &Handle, row: &MessageRow) -> Value {
+    let mut text = message_text(handle, row.about).await;
     if text.len() > MAX_TEXT {
         let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or(0));

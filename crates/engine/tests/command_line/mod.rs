@@ -1,4 +1,4 @@
-//! Reading and judging command lines, numbered as the list of attempts that they are for.
+//! Parsing and judging command lines, numbered like the list of attacks.
 
 mod judging;
 
@@ -26,7 +26,7 @@ fn rules() -> Vec<Rule> {
     ]
 }
 
-/// Policy of the list: everything that no rule names is allowed.
+/// Policy of the list: commands that no rule matches are allowed.
 fn open() -> Policy {
     Policy {
         rules: rules(),
@@ -35,7 +35,7 @@ fn open() -> Policy {
     }
 }
 
-/// The same rules, but everything that no rule names is asked about.
+/// The same rules, but a question is asked about commands that no rule matches.
 fn closed() -> Policy {
     Policy {
         otherwise: Action::Ask,
@@ -75,6 +75,24 @@ fn unparsed(text: &str) -> Option<&'static str> {
     match parse(text, WORK).parsed {
         Parsed::Commands(_) => None,
         Parsed::Unparsed(why) => Some(why),
+    }
+}
+
+#[test]
+fn compound_command_that_is_read_as_a_program_is_unparsed() {
+    for text in [
+        "( ! { rm -rf /x; } )",
+        "(! { rm -rf /x; })",
+        "$(! { rm -rf /x; })",
+    ] {
+        match parse(text, WORK).parsed {
+            Parsed::Unparsed(why) => assert_eq!(why, NOT_SHELL, "{text}"),
+            Parsed::Commands(commands) => {
+                let first = commands.iter().filter_map(|command| command.words.first());
+                let names: Vec<_> = first.filter_map(abide_core::policy::Word::text).collect();
+                assert!(names.contains(&"rm".to_owned()), "{text}: {names:?}");
+            }
+        }
     }
 }
 

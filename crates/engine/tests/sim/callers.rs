@@ -1,9 +1,10 @@
-//! Callers: agents and people who call, wait, leave, and check what they are told.
+//! Callers: agents and people that call, wait, disconnect, and check their answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use abide_core::held::{Approval, NotStarted};
 use abide_core::request::Caller;
 use abide_core::timer::{self, Act, Create, Kind, Why};
 use abide_core::{
@@ -19,7 +20,10 @@ use crate::handle::{CallStep, CallUpdate, Handle, LaunchOptions, PendingCall};
 
 pub const AGENTS: [&str; 2] = ["ann", "bob"];
 
-/// Time that a call about timers may take beyond its patience: two commits, and the retry after a failed one.
+/// Command that a person must approve.
+pub const HELD: &str = "git push";
+
+/// Time that a call about timers may take beyond its limit: two commits, and the retry after a failed one.
 const COMMITS: u64 = 2 * SLOWEST + 2_000;
 
 /// One call and what is expected of it.
@@ -62,7 +66,7 @@ impl World {
     pub fn plan(&self, handle: &Handle) -> Plan {
         match self.dice.below(20) {
             0..5 => self.plan_run(),
-            5..7 => self.plan_about_session(),
+            5..7 => self.plan_about_session(handle),
             7 => self.plan_answer(handle),
             8..13 => self.plan_create(),
             13..17 => self.plan_about_timer(),
@@ -73,8 +77,11 @@ impl World {
     fn plan_run(&self) -> Plan {
         let dice = &self.dice;
         let standby = self.standby();
+        let caller = self.caller();
+        let launch = LaunchOptions::plain("/".into(), Vec::new(), None, Arc::default());
+        let held = caller.agent.is_some() && dice.chance(25);
         let run = Run {
-            command: "make".into(),
+            command: if held { HELD } else { "make" }.into(),
             deadline: dice.chance(30).then(|| Millis(dice.below(15_000))),
             idle: dice.chance(60).then(|| Millis(1_000 + dice.below(5_000))),
             inactivity: dice.chance(20).then(|| Millis(3_000 + dice.below(9_000))),
@@ -84,23 +91,38 @@ impl World {
             key: dice
                 .chance(20)
                 .then(|| Key(format!("k{}", dice.below(3)).into())),
-            approval: None,
+            approval: held.then(|| {
+                Arc::new(Approval {
+                    // Sometimes equal to that of another call, which then shares its question.
+                    launch: launch.to_bytes().into(),
+                    asking: self.asking(),
+                    folder: "/".into(),
+                    part: HELD.into(),
+                    rule: "r".into(),
+                    why: "w".into(),
+                    offers: Vec::new(),
+                    person_only: dice.chance(20),
+                })
+            }),
+        };
+        // The answer about a held command waits for the commit of its question, its start for that of the answer.
+        let plan = match held {
+            true => record_plan(caller, Request::Run(run), standby.map(|time| time.0)),
+            false => session_plan(caller, Request::Run(run), standby),
         };
         Plan {
-            launch: Some(LaunchOptions::plain(
-                "/".into(),
-                Vec::new(),
-                None,
-                Arc::default(),
-            )),
-            ..session_plan(self.caller(), Request::Run(run), standby)
+            launch: Some(launch),
+            ..plan
         }
     }
 
-    fn plan_about_session(&self) -> Plan {
+    fn plan_about_session(&self, handle: &Handle) -> Plan {
         let dice = &self.dice;
         let unknown = SessionId::from_bits(dice.bits());
-        let session = dice.pick(&self.keepers.ids(|_| true)).unwrap_or(unknown);
+        let mut sessions = self.keepers.ids(|_| true);
+        let questions = handle.published().questions();
+        sessions.extend(questions.iter().map(|question| question.state.session()));
+        let session = dice.pick(&sessions).unwrap_or(unknown);
         let standby = self.standby();
         let (request, standby) = match dice.below(4) {
             0 => {
@@ -128,19 +150,26 @@ impl World {
                 (join, standby)
             }
         };
-        session_plan(self.caller(), request, standby)
+        // A session of a held command may not exist yet.
+        record_plan(self.caller(), request, standby.map(|time| time.0))
     }
 
     fn plan_answer(&self, handle: &Handle) -> Plan {
         let open = handle.published().questions();
         let ids: Vec<QuestionId> = open.iter().map(|question| question.id).collect();
         let unknown = QuestionId::from_bits(self.dice.bits());
+        let question = self.dice.pick(&ids).unwrap_or(unknown);
+        let answer = match self.dice.chance(60) {
+            true => Answer::Yes,
+            false => Answer::No,
+        };
+        let about = open.iter().find(|open| open.id == question);
+        if let Some(open) = about.filter(|_| answer == Answer::Yes) {
+            self.book.says_yes(open.state.session());
+        }
         let request = Request::Answer {
-            question: self.dice.pick(&ids).unwrap_or(unknown),
-            answer: match self.dice.chance(60) {
-                true => Answer::Yes,
-                false => Answer::No,
-            },
+            question,
+            answer,
             quiet_for: None,
             because: None,
         };
@@ -233,7 +262,7 @@ impl World {
         record_plan(caller(agent), request, Some(standby.0))
     }
 
-    /// Makes a call, waits for its answer or leaves before, and checks what it is told.
+    /// Sends a call, waits for its answer or disconnects before, and checks the answer.
     pub async fn follow(self: Arc<Self>, handle: Handle, plan: Plan) {
         let began = self.clock.truth();
         let mono = self.mono();
@@ -255,7 +284,7 @@ impl World {
                 return;
             }
         };
-        // The daemon has died; whether the call was carried out is not known.
+        // The daemon has crashed; it is unknown whether the call was executed.
         let Some(outcome) = outcome else { return };
         self.tell(|| format!("answer to {:?}: {outcome:?}", plan.request));
         let took = self.mono().since(mono).0;
@@ -313,11 +342,22 @@ impl World {
             Outcome::Failed(id) => self.book.told_ending(*id),
             Outcome::Running(_, WhyRunning::Standby) => tally.count("standby over"),
             Outcome::Running(..) => tally.count("handed over"),
-            Outcome::NotStarted(..) => unreachable!("no call needs an approval here"),
+            Outcome::NotStarted(_, question, why) => {
+                let sql = "SELECT count(*) FROM question WHERE id = ?";
+                let durable = self.disk.count(sql, [question.to_string()]) == 1;
+                let failed = self.disk.failures.load(Ordering::Relaxed) > 0;
+                assert!(durable || failed, "{question} is no row");
+                tally.count(match why {
+                    NotStarted::Held(_) => "held",
+                    NotStarted::Declined(_) => "declined",
+                    NotStarted::Expired => "expired",
+                    NotStarted::Withdrawn => "withdrawn",
+                });
+            }
             Outcome::Done => {
                 if let Request::Answer { question, .. } = request {
                     tally.count("answered");
-                    // A question that could not be recorded is no row at all.
+                    // A question that could not be recorded has no row.
                     let sql = "SELECT count(*) FROM question WHERE id = ? AND closing IS NULL";
                     let open = self.disk.count(sql, [question.to_string()]) == 1;
                     let failed = self.disk.failures.load(Ordering::Relaxed) > failures;

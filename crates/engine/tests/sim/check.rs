@@ -1,4 +1,4 @@
-//! What callers were told, and the promises that are checked with it.
+//! Answers that callers received, and the invariants that are checked with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -28,29 +28,31 @@ impl SharedTally {
     }
 }
 
-/// Everything that is known from outside of the daemon.
+/// Everything that is known outside of the daemon.
 #[derive(Default)]
 pub struct Book {
     pub tally: SharedTally,
-    /// True if what happens is printed.
+    /// True if events are printed.
     loud: bool,
     facts: Mutex<Facts>,
 }
 
 #[derive(Default)]
 struct Facts {
-    /// Times at which calls were made that create a timer, by its text.
+    /// Times of calls that create a timer, by its text.
     asked: BTreeMap<String, u64>,
     /// The same by the id of the timer, once it is durable.
     made: BTreeMap<TimerId, u64>,
     /// Texts of timers whose creation was refused.
     refused: BTreeSet<String>,
-    /// Timers that a caller was told of.
+    /// Timers that were reported to a caller.
     known: BTreeSet<TimerId>,
     ended: BTreeSet<TimerId>,
-    /// Subjects that a caller was told of, by an answer or a message.
+    /// Subjects that were reported to a caller, by an answer or a message.
     told: BTreeSet<About>,
     messages: BTreeSet<MessageId>,
+    /// Sessions that a person approved.
+    yes: BTreeSet<SessionId>,
 }
 
 impl Book {
@@ -61,7 +63,7 @@ impl Book {
         }
     }
 
-    /// Prints what happens.
+    /// Prints an event.
     pub fn tell(&self, now: u64, line: impl FnOnce() -> String) {
         if self.loud {
             println!("{:>9} {}", now - 5_000_000, line());
@@ -106,7 +108,7 @@ impl Book {
         }
     }
 
-    /// Checks a state of a timer that a caller was told.
+    /// Checks the state of a timer in an answer.
     pub fn told_timer(&self, disk: &Disk, timer: &timer::Timer, completed: bool) {
         let id = timer.id.to_string();
         let rows = disk.count("SELECT count(*) FROM timer WHERE id = ?", [&id]);
@@ -123,7 +125,7 @@ impl Book {
         }
     }
 
-    /// Checks messages that a caller was told.
+    /// Checks messages in an answer.
     pub fn told_messages(&self, disk: &Disk, messages: &[ReturnedMessage]) {
         for message in messages {
             let sql = "SELECT count(*) FROM message WHERE number = ? AND told_ms IS NOT NULL";
@@ -132,7 +134,7 @@ impl Book {
             assert_eq!(durable, 1, "{message:?} was told before that is durable");
             let mut facts = self.facts.lock().unwrap();
             let told = facts.told.contains(&message.about);
-            // That a session has ended is also told to everyone who asks.
+            // The end of a session is also in the answer of every other call about it.
             let told = told && matches!(message.about, About::Timer(_));
             let again = !facts.messages.insert(message.id) || told;
             assert!(!again || message.repeated, "told twice: {message:?}");
@@ -144,6 +146,17 @@ impl Book {
         }
     }
 
+    pub fn says_yes(&self, session: SessionId) {
+        self.facts.lock().unwrap().yes.insert(session);
+    }
+
+    /// Checks that a person approved a command that must be approved.
+    pub fn held_command_started(&self, session: SessionId) {
+        self.tally.count("held command started");
+        let approved = self.facts.lock().unwrap().yes.contains(&session);
+        assert!(approved, "{session} was started, and no person said yes");
+    }
+
     pub fn told_ending(&self, session: SessionId) {
         let mut facts = self.facts.lock().unwrap();
         facts.told.insert(About::Session(session));
@@ -153,7 +166,7 @@ impl Book {
         self.facts.lock().unwrap().told.contains(&about)
     }
 
-    /// Checks the database at the end, when everything is over and every message was read.
+    /// Checks the database at the end, when everything has ended and every message was read.
     pub fn check_end(&self, disk: &Disk) {
         let none = |what: &str, sql: &str| assert_eq!(disk.count(sql, []), 0, "{what}");
         none(

@@ -47,7 +47,7 @@ impl SimClock {
         }
     }
 
-    /// Time that nothing can set, the sleep of the machine included.
+    /// Time that cannot be set, including the sleep of the machine.
     pub fn truth(&self) -> u64 {
         self.now().boot.0
     }
@@ -75,7 +75,7 @@ impl Clock for Arc<SimClock> {
 
 struct SimAlarm(Arc<SimClock>);
 
-/// Longest time by which an alarm is late.
+/// Maximum delay of an alarm.
 pub const LATE: u64 = 80;
 
 impl Alarm for SimAlarm {

@@ -1,4 +1,4 @@
-//! Simulated keepers. They outlive the daemon; what they report arrives late, twice, or not at all.
+//! Simulated keepers. They outlive the daemon; their reports arrive late, twice, or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::clock::SimClock;
 use super::keeper::{Deadline, Keeper, Truth};
 use super::{Dice, Tally};
 use crate::clock::pause;
-use crate::keepers::{RecoveredDetails, RecoveredSession};
+use crate::keepers::{PortState, RecoveredDetails, RecoveredSession};
 use crate::seams::KeeperControl;
 
 pub struct SimKeepers {
@@ -109,7 +109,7 @@ impl SimKeepers {
         }
     }
 
-    /// What a new daemon finds.
+    /// State that a new daemon finds.
     pub fn recover(&self) -> Vec<RecoveredSession> {
         let now = self.mono();
         let mut all = self.all.lock().unwrap();
@@ -125,7 +125,7 @@ impl SimKeepers {
         found.collect()
     }
 
-    /// Lets the keepers go on and sends their reports for as long as a daemon lives.
+    /// Runs the keepers and sends their reports while a daemon is alive.
     pub async fn report(self: Arc<Self>, events: mpsc::Sender<Event>) {
         loop {
             let now = self.mono();
@@ -195,6 +195,16 @@ impl KeeperControl for Connections {
         let book = &keepers.book;
         book.tell(keepers.clock.truth(), || format!("start: {id}"));
         book.tally.count("start");
+        if &*given.command == super::callers::HELD {
+            book.held_command_started(id);
+        }
+        if let Some(key) = &given.key {
+            let same = |keeper: &Keeper| {
+                keeper.given.agent == given.agent && keeper.given.key.as_ref() == Some(key)
+            };
+            let before = keepers.ids(same);
+            assert!(before.is_empty(), "{key:?} of {before:?} started {id} too");
+        }
         let (now, limit) = (keepers.mono(), launch.deadline_ms.map(Millis));
         let dice = &keepers.dice;
         let keeper = dice.with(|random| Keeper::new(id, given, limit, now, random));
@@ -254,6 +264,12 @@ impl KeeperControl for Connections {
     fn contained_by(&self, _: SessionId) -> Option<Containment> {
         None
     }
+
+    fn published_ports(&self, _: SessionId) -> BTreeMap<u16, PortState> {
+        BTreeMap::new()
+    }
+
+    fn answer_connection(&self, _: SessionId, _: u64, _: &abide_core::ConnectionAnswer) {}
 
     fn sandboxed(&self, _: SessionId) -> Option<abide_core::Sandboxed> {
         None

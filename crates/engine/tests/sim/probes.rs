@@ -1,4 +1,4 @@
-//! Simulated probes: a condition holds, or becomes impossible, when the dice say so.
+//! Simulated probes: a condition holds, or becomes impossible, at random.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ impl SimProbes {
         })
     }
 
-    /// One of the conditions that are watched is decided.
+    /// Decides one of the watched conditions.
     pub async fn decide(&self) {
         let active: Vec<TimerId> = self.active.lock().unwrap().iter().copied().collect();
         let Some(timer) = self.dice.pick(&active) else {

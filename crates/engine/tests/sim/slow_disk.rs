@@ -1,4 +1,4 @@
-//! Calls while the disk is slow: commits that are finished when the test says so.
+//! Calls while the disk is slow: the test decides when a commit finishes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +25,10 @@ impl Store for HeldStore {
         let (done, answer) = oneshot::channel();
         let _ = self.0.send((records, done));
         answer
+    }
+
+    fn settle(&self) -> oneshot::Receiver<Result<(), StoreFault>> {
+        self.commit(Vec::new())
     }
 
     fn write_waker_record(&self, _: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>> {
@@ -121,7 +125,7 @@ fn read_messages() -> Request {
     }
 }
 
-/// Waits until the loop has handled what it was sent: paused time goes on when no task can.
+/// Waits until the loop has handled its events: paused time advances only when no task can run.
 async fn loop_is_idle() {
     pause(Duration::from_millis(1)).await;
 }
@@ -199,6 +203,52 @@ fn failed_commit_refuses_the_calls_of_both_generations() {
             matches!(made, Some(Outcome::Timer(_, Why::Made))),
             "{made:?}"
         );
+    });
+}
+
+#[test]
+fn calls_are_refused_while_the_outcome_of_a_commit_is_unknown() {
+    simulated(async {
+        for settled in [Ok(()), unwritable()] {
+            let mut stage = Stage::new().await;
+            let mut first = stage.call("ann", make_timer("first")).await;
+            let unknown = StoreFault::Unknown("simulated".into());
+            stage.finish(Err(unknown)).await;
+            loop_is_idle().await;
+            let refused = Some(Outcome::Refused(Refusal::NotRecorded));
+            let second = stage.call("bob", make_timer("second")).await;
+            assert_eq!(second.done().await, refused);
+            let list = stage.list().await.done().await;
+            assert_eq!(list, refused, "what it would list may be reverted");
+            let session = stage.call("bob", run(None)).await;
+            assert!(matches!(session.done().await, Some(Outcome::Ended(_))));
+            assert!(is_unanswered(&mut first).await);
+            let is_durable = settled.is_ok();
+            stage.finish(settled).await;
+            let first = first.done().await;
+            let made = matches!(first, Some(Outcome::Timer(_, Why::Made)));
+            assert_eq!(made, is_durable, "{first:?}");
+            let list = stage.list().await.done().await;
+            let listed = usize::from(is_durable);
+            assert!(
+                matches!(&list, Some(Outcome::Timers(all)) if all.len() == listed),
+                "{list:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn stop_leaves_a_commit_of_unknown_outcome_to_the_next_daemon() {
+    simulated(async {
+        let mut stage = Stage::new().await;
+        let _first = stage.call("ann", make_timer("first")).await;
+        let unknown = StoreFault::Unknown("simulated".into());
+        stage.finish(Err(unknown)).await;
+        loop_is_idle().await;
+        stage.daemon.handle.stop().await;
+        let stopped = stage.daemon.event_loop.await.expect("no panic");
+        assert!(stopped.is_ok(), "{stopped:?}");
     });
 }
 

@@ -1,6 +1,6 @@
-//! The gate with real namespaces and real programs inside them. The number in a test's name is that of the attack.
+//! The gate with real namespaces, real programs inside them and an outside whose answers the test counts and changes.
+//! The attacks on the whole product are in `abide/tests/sandbox`. The number in a test's name is that of the attack.
 
-mod asking;
 mod connections;
 mod names;
 mod ports;

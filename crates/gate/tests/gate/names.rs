@@ -1,60 +1,8 @@
-//! Names, addresses and TLS: which connections get out.
+//! Host names, addresses and TLS: which connections are allowed.
 
 use crate::allow;
 use crate::sandbox::{Sandbox, users};
-use crate::world::{PUBLIC, World, capitals, server, tls_capitals};
-
-#[test]
-fn g108_direct_addresses_are_unreachable() {
-    for user in users() {
-        let program = r#"
-for address in ["1.1.1.1", "16843009", "0x1010101", "01.01.01.01", "2606:4700::1111", "10.255.255.53"]:
-    say(attempt(connect, address, 443))
-say(attempt(exchange, "0.0.0.0", 443))
-say(attempt(connect, "0.0.0.0", 444))
-say(attempt(exchange, "198.18.9.9", 443))
-"#;
-        let world = World::default();
-        let ended = Sandbox::start(*user, allow(&[]), world.clone(), program).finish();
-        let unreachable = ["ENETUNREACH"; 6];
-        let own_loopback = ["reset", "ECONNREFUSED", "reset"];
-        assert_eq!(
-            ended.lines(),
-            [&unreachable[..], &own_loopback].concat(),
-            "{user:?}"
-        );
-        assert!(world.dialled().is_empty());
-    }
-}
-
-#[test]
-fn g109_services_of_the_host_are_reached_only_through_host_ports() {
-    let service = capitals();
-    let port = service.port();
-    for user in users() {
-        let program = format!(
-            r#"
-say(attempt(exchange, "127.0.0.1", {port}))
-say(attempt(exchange, "localhost", {port}))
-say(attempt(connect, "169.254.169.254", 80))
-say(attempt(connect, "192.168.0.1", 80))
-"#
-        );
-        let closed = Sandbox::start(*user, allow(&[]), World::default(), &program).finish();
-        assert_eq!(
-            closed.lines(),
-            ["ECONNREFUSED", "ECONNREFUSED", "ENETUNREACH", "ENETUNREACH"]
-        );
-
-        let mut config = allow(&[]);
-        config.host_ports = vec![port];
-        let open = Sandbox::start(*user, config, World::default(), &program).finish();
-        assert_eq!(
-            open.lines(),
-            ["HELLO", "HELLO", "ENETUNREACH", "ENETUNREACH"]
-        );
-    }
-}
+use crate::world::{PUBLIC, World, capitals, tls_capitals};
 
 #[test]
 fn g110_names_with_addresses_of_the_machine_or_its_network_are_refused() {
@@ -136,25 +84,6 @@ say(attempt(exchange, "rebind.test", 80))
 }
 
 #[test]
-fn g112_programs_reach_exactly_the_name_that_is_allowed() {
-    let world = World::default()
-        .name("allowed.test", PUBLIC)
-        .server(80, capitals());
-    let program = r#"
-for name in ["allowed.test", "ALLOWED.test", "allowed.test.", "allowed.test.evil.test", "evilallowed.test", "test",
-             "_allowed.test", "xn--allwed-4ua.test", "sub.allowed.test"]:
-    say(attempt(exchange, name, 80))
-"#;
-    for user in users() {
-        let ended =
-            Sandbox::start(*user, allow(&["allowed.test"]), world.clone(), program).finish();
-        let (good, bad) = (["HELLO"; 3], ["no such name"; 6]);
-        assert_eq!(ended.lines(), [&good[..], &bad].concat());
-        assert!(world.looked_up().iter().all(|name| name == "allowed.test"));
-    }
-}
-
-#[test]
 fn g114_no_query_leaves_whatever_is_asked() {
     let world = World::default();
     let program = r#"
@@ -197,35 +126,8 @@ with connect("127.0.0.1", 53) as s:
         ]
     );
     assert!(world.looked_up().is_empty());
-    let last = ended.refusals.last().expect("refusals");
-    assert!(last["left_out"].as_u64().expect("a count") > 9000, "{last}");
-}
-
-#[test]
-fn g115_other_resolvers_cannot_be_asked() {
-    let program = r#"
-def udp(address, port):
-    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    s.sendto(b"x", (address, port))
-say(attempt(udp, "8.8.8.8", 53))
-say(attempt(connect, "8.8.8.8", 53))
-say(attempt(connect, "dns.google", 443))
-"#;
-    let ended = Sandbox::start(
-        users()[0],
-        allow(&["allowed.test"]),
-        World::default(),
-        program,
-    )
-    .finish();
-    assert_eq!(
-        ended.lines(),
-        ["ENETUNREACH", "ENETUNREACH", "no such name"]
-    );
-    assert_eq!(
-        ended.refused(),
-        [("dns.google", 0, "the name is not allowed", 2)]
-    );
+    let left_out = ended.refusals.left_out;
+    assert!(left_out > 9000, "{left_out}");
 }
 
 #[test]
@@ -290,100 +192,4 @@ say(attempt(first_bytes, 443, b"\x16\3\1" + struct.pack(">H", len(hello)) + hell
         );
         assert_eq!(world.dialled().len() - before, 3);
     }
-}
-
-#[test]
-fn g118_a_redirect_leads_to_a_name_that_is_judged_too() {
-    use std::io::{Read, Write};
-    let redirect = server(|mut stream| {
-        let _ = stream.read(&mut [0; 4096])?;
-        stream.write_all(
-            b"HTTP/1.1 302 Found\r\nLocation: http://evil.test/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        )
-    });
-    let world = World::default()
-        .name("allowed.test", PUBLIC)
-        .server(80, redirect);
-    let program = r#"
-curl = subprocess.run(["curl", "-sSL", "http://allowed.test/"], stderr=subprocess.PIPE, text=True)
-say(curl.returncode, curl.stderr.strip())
-"#;
-    let ended = Sandbox::start(users()[0], allow(&["allowed.test"]), world, program).finish();
-    assert_eq!(ended.text, "6 curl: (6) Could not resolve host: evil.test");
-    assert_eq!(ended.refused()[0].0, "evil.test");
-}
-
-#[test]
-fn g119_programs_reach_allowed_names_without_proxy_variables() {
-    use std::io::{Read, Write};
-    let web = server(|mut stream| {
-        let _ = stream.read(&mut [0; 4096])?;
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nweb")
-    });
-    let ssh = server(|mut stream| stream.write_all(b"SSH-2.0-test\r\n"));
-    let world = World::default()
-        .name("allowed.test", PUBLIC)
-        .server(80, web)
-        .server(22, ssh)
-        .server(443, tls_capitals());
-    let program = r#"
-def run(*words): return subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.strip()
-say(run("curl", "-sS", "http://allowed.test/"))
-say(run("curl", "-sSk", "https://allowed.test/"))
-say(connect("allowed.test", 22).recv(100).decode().strip())
-if os.path.exists("/usr/bin/node"):
-    say(run("/usr/bin/node", "-e", "require('http').get('http://allowed.test/', r => r.pipe(process.stdout))"))
-else:
-    say("web")
-say([name for name in os.environ if "proxy" in name.lower()])
-"#;
-    let config = allow(&["allowed.test", "git@allowed.test"]);
-    for user in users() {
-        let ended = Sandbox::start(*user, config.clone(), world.clone(), program).finish();
-        assert_eq!(
-            ended.lines(),
-            ["web", "secret", "SSH-2.0-test", "web", "[]"],
-            "{user:?}"
-        );
-    }
-}
-
-#[test]
-fn g120_fast_open_and_mptcp_do_not_go_round_the_gate() {
-    let world = World::default()
-        .name("allowed.test", PUBLIC)
-        .server(80, capitals());
-    let program = r#"
-MPTCP, FASTOPEN = 262, 0x20000000
-def mptcp(address):
-    s = socket.socket(socket.AF_INET, socket.SOCK_STREAM, MPTCP)
-    s.connect(address); s.sendall(b"hello"); s.shutdown(socket.SHUT_WR)
-    return s.recv(100).decode()
-def fast_open(address):
-    s = socket.socket()
-    s.settimeout(None)
-    s.sendto(b"hello", FASTOPEN, address); s.shutdown(socket.SHUT_WR)
-    return s.recv(100).decode()
-allowed = socket.gethostbyname("allowed.test")
-for act in [mptcp, fast_open]:
-    say(attempt(act, (allowed, 80)) in ["HELLO", "EPROTONOSUPPORT", "ENOPROTOOPT"])
-    say(attempt(act, ("1.1.1.1", 80)) in ["ENETUNREACH", "EPROTONOSUPPORT", "ENOPROTOOPT"])
-def udp(kind, protocol):
-    s = socket.socket(socket.AF_INET, kind, protocol)
-    s.settimeout(0)
-    s.connect((allowed, 443)); s.send(b"quic"); return s.recv(10)
-say(attempt(udp, socket.SOCK_DGRAM, 0))
-"#;
-    let ended =
-        Sandbox::start(users()[0], allow(&["allowed.test"]), world.clone(), program).finish();
-    assert_eq!(
-        ended.lines(),
-        ["True", "True", "True", "True", "ECONNREFUSED"]
-    );
-    assert!(
-        world
-            .dialled()
-            .iter()
-            .all(|address| address.to_string() == format!("{PUBLIC}:80"))
-    );
 }

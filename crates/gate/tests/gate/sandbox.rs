@@ -7,25 +7,26 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 
-use abide_gate::inside;
-use abide_gate::process::{Config, receive, send_config, serve};
+use abide_gate::process::{Config, receive, serve};
 use abide_gate::proxy::Proxies;
+use abide_gate::refusals::Listed;
+use abide_session::sandbox::gate_sockets;
 
 use crate::world::World;
 
-/// The user who makes the namespaces.
+/// User that creates the namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum User {
     /// The user of the test.
     Own,
-    /// An ordinary user, where the test runs as root.
+    /// An ordinary user, if the test runs as root.
     Nobody,
 }
 
 const NOBODY: u32 = 65534;
 const HIGHEST_CAPABILITY: u32 = 63;
 
-/// All users as whom the namespaces can be made here.
+/// All users that can create the namespaces here.
 pub fn users() -> &'static [User] {
     match rustix::process::geteuid().is_root() {
         true => &[User::Own, User::Nobody],
@@ -33,18 +34,18 @@ pub fn users() -> &'static [User] {
     }
 }
 
-/// A sandbox whose program runs.
+/// A sandbox whose program is running.
 pub struct Sandbox {
     child: Option<Child>,
-    gate: Option<JoinHandle<()>>,
-    folder: tempfile::TempDir,
+    gate: Option<JoinHandle<Listed>>,
+    _folder: tempfile::TempDir,
 }
 
-/// The end of a program and of its gate.
+/// Exit of a program and of its gate.
 #[derive(Debug)]
 pub struct Ended {
     pub text: String,
-    pub refusals: Vec<serde_json::Value>,
+    pub refusals: Listed,
 }
 
 /// Python functions that the programs use.
@@ -83,7 +84,7 @@ impl Sandbox {
     /// Starts a program whose gate has a control socket and proxies.
     pub fn start_with(
         user: User,
-        mut config: Config,
+        config: Config,
         world: World,
         proxies: Proxies,
         control: Option<OwnedFd>,
@@ -111,26 +112,27 @@ impl Sandbox {
             &resolv_conf,
             program,
         );
-        config.pid = child.id();
-        config.refusals = Some(folder.path().join("refusals.jsonl"));
-        let control = control.as_ref().map(AsFd::as_fd);
-        send_config(theirs.as_fd(), &config, control).expect("the configuration is sent");
+        let config = serde_json::to_string(&config).expect("JSON");
+        let config = format!("{}\n{config}", child.id());
+        let control: Vec<_> = control.iter().map(AsFd::as_fd).collect();
+        gate_sockets::send_descriptors(theirs.as_fd(), config.as_bytes(), &control)
+            .expect("the configuration is sent");
         drop(theirs);
         let gate = std::thread::spawn(move || {
-            let (config, descriptors) = receive(&own).expect("sockets");
+            let received = receive(&own).expect("sockets");
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            let serve = serve(config, descriptors, Box::new(world), Ok(proxies));
+            let serve = serve(received, None, Box::new(world), Ok(proxies));
             runtime
                 .expect("a runtime")
                 .block_on(serve)
-                .expect("the gate ends in peace");
+                .expect("the gate ends in peace")
         });
         Self {
             child: Some(child),
             gate: Some(gate),
-            folder,
+            _folder: folder,
         }
     }
 
@@ -147,22 +149,15 @@ impl Sandbox {
             .expect("a program")
             .wait_with_output()
             .expect("output");
-        self.gate
+        let refusals = self
+            .gate
             .take()
             .expect("a gate")
             .join()
             .expect("the gate does not panic");
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         assert!(output.status.success(), "{:?}: {text}", output.status);
-        let lines = std::fs::read_to_string(self.folder.path().join("refusals.jsonl"));
-        let lines = lines.unwrap_or_default();
-        Ended {
-            text,
-            refusals: lines
-                .lines()
-                .map(|line| serde_json::from_str(line).expect("JSON"))
-                .collect(),
-        }
+        Ended { text, refusals }
     }
 }
 
@@ -183,16 +178,16 @@ impl Ended {
 
     /// Name, port (0 for none), reason and count of each refusal.
     pub fn refused(&self) -> Vec<(&str, u64, &str, u64)> {
-        let mut refused = Vec::new();
-        for entry in &self.refusals {
-            refused.push((
-                entry["name"].as_str().expect("a name"),
-                entry["port"].as_u64().unwrap_or(0),
-                entry["reason"].as_str().expect("a reason"),
-                entry["count"].as_u64().expect("a count"),
-            ));
-        }
-        refused
+        let refused = self.refusals.entries.iter().map(|entry| {
+            let port = u64::from(entry.port.unwrap_or(0));
+            (
+                entry.name.as_str(),
+                port,
+                entry.reason.as_str(),
+                entry.count,
+            )
+        });
+        refused.collect()
     }
 }
 
@@ -226,8 +221,8 @@ fn spawn(
             become_nobody()?;
         }
         enter_namespaces()?;
-        let sockets = inside::open_sockets(&ports, &host_ports).map_err(io::Error::other)?;
-        inside::send(channel.as_fd(), &sockets).map_err(io::Error::other)?;
+        let sockets = gate_sockets::open_sockets(&ports, &host_ports).map_err(io::Error::other)?;
+        gate_sockets::send(channel.as_fd(), &sockets).map_err(io::Error::other)?;
         bind_over(&resolv_conf, c"/etc/resolv.conf")?;
         drop_capabilities()
     };
@@ -249,7 +244,7 @@ fn become_nobody() -> io::Result<()> {
         check(libc::setgroups(0, std::ptr::null()))?;
         check(libc::setresgid(NOBODY, NOBODY, NOBODY))?;
         check(libc::setresuid(NOBODY, NOBODY, NOBODY))?;
-        // The files in /proc/self belong to root otherwise.
+        // Otherwise the files in /proc/self belong to root.
         check(libc::prctl(libc::PR_SET_DUMPABLE, 1))
     }
 }
@@ -288,7 +283,7 @@ fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
-/// A listening unix socket in a folder of its own, and its path.
+/// A listening unix socket in its own directory, and its path.
 pub fn control_socket() -> (tempfile::TempDir, PathBuf, OwnedFd) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("gate.sock");

@@ -1,4 +1,4 @@
-//! The outside of the tests: a table of names, and addresses that lead to servers of the test.
+//! Simulated network of the tests: a table of host names, and addresses that lead to servers of the test.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use abide_gate::outside::{Outside, Pending};
 
-/// An address that is public, and stands for a server of the test.
+/// A public address that stands for a server of the test.
 pub const PUBLIC: &str = "93.184.216.34";
 
 #[derive(Default)]
@@ -118,7 +118,7 @@ pub fn server(serve: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'stati
     address
 }
 
-/// A server that reads to the end, and answers with what it read in capitals.
+/// A server that reads to the end and answers with the same text in capitals.
 pub fn capitals() -> SocketAddr {
     server(|mut stream| {
         let mut text = Vec::new();
@@ -128,8 +128,8 @@ pub fn capitals() -> SocketAddr {
     })
 }
 
-/// A TLS server with a certificate of its own that answers web requests with "secret", other messages in
-/// capitals.
+/// A TLS server with its own certificate that answers HTTP requests with "secret" and other messages with the same
+/// text in capitals.
 pub fn tls_capitals() -> SocketAddr {
     let made =
         rcgen::generate_simple_self_signed(["allowed.test".to_owned()]).expect("a certificate");

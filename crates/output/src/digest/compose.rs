@@ -129,6 +129,8 @@ impl Composition<'_> {
                 }
             }
         }
+        // A long line of the head that was cut takes what is left.
+        self.head_room += self.limit.saturating_sub(self.size());
     }
 
     /// Text, what it leaves out, and that it is shortened.
@@ -170,15 +172,22 @@ impl Composition<'_> {
 
 /// Note in place of what is left out.
 fn note(left_out: LeftOut, hint: &str, highlights_follow: bool) -> String {
-    let LeftOut { lines, bytes } = left_out;
-    let lines = line_count(lines);
+    let amount = amount(left_out);
     let follows = if highlights_follow {
         " What matters of it, by line number:"
     } else {
         ""
     };
     let hint = hint_clause(hint);
-    format!("[… {lines}, {bytes} bytes left out{hint}.{follows}]")
+    format!("[… {amount} left out{hint}.{follows}]")
+}
+
+/// Number of lines and bytes. A part of a long line is no line.
+pub fn amount(LeftOut { lines, bytes }: LeftOut) -> String {
+    match lines {
+        0 => format!("{bytes} bytes"),
+        lines => format!("{}, {bytes} bytes", line_count(lines)),
+    }
 }
 
 /// Hint as the end of a sentence.

@@ -1,14 +1,14 @@
 //! Scan of very long output for lines that may matter; all others are counted, not decoded.
 //!
 //! The first megabytes of an output are decoded and compared line by line. Of what follows, a line is decoded only if it
-//! contains a keyword of `signals::levels` in a context that did not come often before, together with the lines
+//! contains a keyword of `signals::keyword_scan` in a context that did not come often before, together with the lines
 //! around it. So the time for a long output hardly depends on what is in it. The end of the output is held as bytes and
 //! decoded when it is known to be the end.
 //!
 //! Each line is judged by itself and by the lines before it, so that the result does not depend on how the stream is
 //! cut.
 
-use super::signals::levels;
+use super::signals::keyword_scan;
 use crate::tokenizer::sgr_len;
 
 /// Number of bytes that are decoded before a scan begins.
@@ -21,9 +21,9 @@ const CONTEXTS: usize = 1 << 14;
 const SAME_CONTEXT_MAX: u8 = 6;
 /// Bytes of a context on either side of a keyword.
 const CONTEXT_BYTES: usize = 10;
-/// Bytes that are decoded at most: a constant, and a part of all.
-const DECODE_MIN: u64 = 1 << 20;
-const DECODE_PART: u64 = 100;
+/// Bytes that are decoded at most, beside those that are kept of the end: a constant, and a part of all.
+const DECODE_MIN: u64 = 512 << 10;
+const DECODE_PART: u64 = 200;
 /// A longer line is decoded. No piece of a stream is longer than this.
 const LONG_LINE: usize = super::CHUNK_BYTES;
 
@@ -137,24 +137,25 @@ impl Flood {
     fn next_line_that_matters(&mut self, block: &[u8], from: usize) -> Option<usize> {
         let start_of =
             |at: usize| memchr::memrchr(b'\n', &block[from..at]).map_or(from, |n| from + n + 1);
+        // Nothing is decoded before enough was skipped, so nothing is searched.
+        let skip = self.bytes_until_decoding().min((block.len() - from) as u64);
+        self.scanned += skip;
+        let from = from + skip as usize;
         let begun_at = self.scanned;
-        let mut special = next_special(block, from);
-        for word in levels::keywords(&block[from..]) {
+        let special = next_special(block, from);
+        for word in keyword_scan::keywords(&block[from..]) {
             let (start, end) = (from + word.start, from + word.end);
-            while let Some(at) = special.filter(|at| *at < start) {
+            if let Some(at) = special.filter(|at| *at < start) {
                 self.scanned = begun_at + (at - from) as u64;
-                if !self.is_over() {
-                    return Some(start_of(at));
-                }
-                special = next_special(block, at + 1);
+                return Some(start_of(at));
             }
             self.scanned = begun_at + word.start as u64;
-            if !self.is_over() && self.is_fresh(block, start, end) {
+            if self.is_fresh(block, start, end) {
                 return Some(start_of(start));
             }
         }
         self.scanned = begun_at + (block.len() - from) as u64;
-        special.filter(|_| !self.is_over()).map(start_of)
+        special.map(start_of)
     }
 
     /// Returns whether a keyword stands in a context that did not come often before.
@@ -176,9 +177,10 @@ impl Flood {
         is_fresh
     }
 
-    /// Returns whether so much was decoded that nothing more is for now.
-    fn is_over(&self) -> bool {
-        self.decoded > DECODE_MIN + self.scanned / DECODE_PART
+    /// Number of bytes that are skipped before a line may be decoded again.
+    fn bytes_until_decoding(&self) -> u64 {
+        let over = self.decoded.saturating_sub(DECODE_MIN + self.keep as u64);
+        (over * DECODE_PART).saturating_sub(self.scanned)
     }
 
     fn decode(&mut self, lines: &[u8], sink: &mut impl FloodSink) {

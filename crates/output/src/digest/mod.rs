@@ -28,6 +28,7 @@ mod density;
 mod entry;
 mod flood;
 mod fold;
+mod line_counter;
 mod line_shape;
 mod raw;
 mod rendered_rows;
@@ -81,7 +82,8 @@ pub struct Limits {
     pub rows: u16,
     /// Maximum number of bytes of a log that are read; see [`Limits::unread`].
     pub scan_bytes: Option<u64>,
-    /// Number of lines before the stream, if it is the rest of an output. Numbers of lines count them.
+    /// Number of lines before the stream, of this and of other streams, if it is the rest of an output. Numbers of
+    /// lines count them.
     pub lines_before: u64,
     /// Skip the earlier stages for lines that repeat except for numbers. The text is the same without it.
     pub repeat_fast_path: bool,
@@ -215,11 +217,10 @@ impl Digest {
                 head: room,
                 tail: room,
             };
-            let mut screen = Screen::new(limits.rows.clamp(2, MAX_ROWS).into(), keep);
-            screen.skip_lines(limits.lines_before);
+            let rows = limits.rows.clamp(2, MAX_ROWS).into();
             Mode::Text(Box::new(Pipeline {
                 decoder: Decoder::default(),
-                screen,
+                screen: Screen::new(rows, keep, limits.lines_before),
                 lines: LineStage {
                     fold: Fold::default(),
                     shortener: Shortener::new(max_chars, &limits.omitted_hint),
@@ -243,19 +244,29 @@ impl Digest {
         }
     }
 
-    /// Takes the next bytes.
-    pub fn push(&mut self, bytes: &[u8]) {
+    /// Takes the next bytes. Returns the number of newlines in them.
+    pub fn push(&mut self, bytes: &[u8]) -> u64 {
         let Some(last) = bytes.last() else {
-            return;
+            return 0;
         };
         self.bytes += bytes.len() as u64;
-        self.newlines += memchr::memchr_iter(b'\n', bytes).count() as u64;
+        let newlines = memchr::memchr_iter(b'\n', bytes).count() as u64;
+        self.newlines += newlines;
         self.ends_open = *last != b'\n';
         match &mut self.mode {
             Mode::Raw(raw) => raw.push(bytes),
             Mode::Text(pipeline) => bytes
                 .chunks(CHUNK_BYTES)
                 .for_each(|piece| pipeline.push(piece)),
+        }
+        newlines
+    }
+
+    /// Notes that another stream of the same output has these newlines here, so that numbers of lines are those of the
+    /// whole output. A line within which they come has the number of its end.
+    pub fn other_lines(&mut self, newlines: u64) {
+        if let Mode::Text(pipeline) = &mut self.mode {
+            pipeline.screen.note_other_lines(self.newlines, newlines);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::compose::{hint_clause, line_count};
+use super::compose::{amount, hint_clause};
 use super::entry::LeftOut;
 
 /// Begin and end of a stream.
@@ -87,10 +87,8 @@ impl RawText {
     }
 
     fn note(&self, left_out: LeftOut) -> String {
-        let LeftOut { lines, bytes } = left_out;
-        let lines = line_count(lines);
-        let hint = hint_clause(&self.hint);
-        format!("\n[… {lines}, {bytes} bytes left out{hint}.]\n")
+        let (amount, hint) = (amount(left_out), hint_clause(&self.hint));
+        format!("\n[… {amount} left out{hint}.]\n")
     }
 }
 

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use super::csi::{EraseRange, TerminalOp};
 use super::decoder::Surface;
+use super::line_counter::LineCounter;
 use super::row::{Omission, Row, RowLimits};
 
 /// A row with more bytes than this is final when the cursor leaves it. So at most one row of the screen
@@ -36,7 +37,7 @@ pub struct Screen {
     region: Option<(usize, usize)>,
     target: WriteTarget,
     mode: ScreenMode,
-    newlines: u64,
+    lines: LineCounter,
 }
 
 /// Destination of text.
@@ -59,7 +60,8 @@ enum ScreenMode {
 }
 
 impl Screen {
-    pub fn new(height: usize, keep: RowLimits) -> Self {
+    /// Empty screen of a stream before which there are lines.
+    pub fn new(height: usize, keep: RowLimits, lines_before: u64) -> Self {
         Screen {
             rows: VecDeque::from([Row::default()]),
             row: 0,
@@ -70,12 +72,18 @@ impl Screen {
             region: None,
             target: WriteTarget::Rows,
             mode: ScreenMode::Lines,
-            newlines: 0,
+            lines: LineCounter::after(lines_before),
         }
     }
 
+    /// Number of newlines so far, of the stream and of others.
     pub fn newlines(&self) -> u64 {
-        self.newlines
+        self.lines.count()
+    }
+
+    /// Counts lines of other streams that come after `at` lines of this one.
+    pub fn note_other_lines(&mut self, at: u64, lines: u64) {
+        self.lines.note(at, lines);
     }
 
     pub fn is_at_fresh_line(&self) -> bool {
@@ -100,7 +108,7 @@ impl Screen {
 
     /// Counts lines that took the fast path.
     pub fn skip_lines(&mut self, lines: u64) {
-        self.newlines += lines;
+        self.lines.advance(lines);
     }
 
     /// Emits all rows, except blank ones at the end.
@@ -141,7 +149,7 @@ impl Screen {
     }
 
     fn push_row(&mut self) {
-        self.rows.push_back(Row::new(self.newlines));
+        self.rows.push_back(Row::new(self.newlines()));
     }
 
     /// Emits the first row and reuses it as the last.
@@ -157,12 +165,12 @@ impl Screen {
         let (text, omission) = row.seal(self.keep);
         out.line(newlines, text, omission);
         row.clear();
-        row.newlines = self.newlines;
+        row.newlines = self.newlines();
         self.rows.push_back(row);
     }
 
     fn newline(&mut self, out: &mut impl LineSink) {
-        self.newlines += 1;
+        self.lines.advance(1);
         self.column = 0;
         if self.target == WriteTarget::StatusLine {
             // A newline in the status line: the program forgot to move the cursor back.
@@ -265,9 +273,10 @@ impl Screen {
     }
 
     fn clear_rows(&mut self, rows: Range<usize>) {
+        let newlines = self.newlines();
         for row in self.rows.range_mut(rows) {
             row.clear();
-            row.newlines = self.newlines;
+            row.newlines = newlines;
         }
     }
 
@@ -365,8 +374,9 @@ impl<L: LineSink> Surface for Painter<'_, L> {
         if screen.target == WriteTarget::StatusLine {
             return;
         }
+        let newlines = screen.newlines();
         let row = &mut screen.rows[screen.row];
-        row.newlines = screen.newlines;
+        row.newlines = newlines;
         screen.column = row.write(screen.column, text, screen.keep);
     }
 
@@ -430,8 +440,9 @@ impl<L: LineSink> Surface for Painter<'_, L> {
 
     fn line(&mut self, line: &str) {
         let screen = &mut *self.screen;
+        let newlines = screen.newlines();
         let row = &mut screen.rows[screen.row];
-        row.newlines = screen.newlines;
+        row.newlines = newlines;
         row.set(line);
         screen.newline(self.out);
     }

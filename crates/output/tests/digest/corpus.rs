@@ -1,6 +1,6 @@
-//! Score of the digest on logs of many tools: which of the facts that a developer needs are in the text, and what
-//! the text costs. `tests/corpus` has two halves, with different tools. Signals are tuned on the first; of the second
-//! only the total is looked at.
+//! Score of the digest on logs of many tools: which of the facts that a developer needs are in the text, and how many
+//! tokens the text has. `tests/corpus` has two halves, with different tools. Signals are tuned on the first; for the
+//! second only the total is used.
 //!
 //! `bench/digest` prints the table.
 
@@ -58,7 +58,7 @@ fn tokens(text: &str) -> usize {
         };
         tokens += class(c.is_alphabetic() && c.is_ascii(), &mut letters, 6);
         tokens += class(c.is_ascii_digit(), &mut digits, 3);
-        // A single space belongs to the word behind it.
+        // A single space belongs to the following word.
         let is_blank = c == ' ';
         tokens += usize::from(is_blank && blanks == 1);
         blanks = if is_blank { blanks + 1 } else { 0 };
@@ -67,14 +67,14 @@ fn tokens(text: &str) -> usize {
     tokens
 }
 
-/// Text without escape sequences, which no other method removes, so that they count for nobody.
+/// Text without escape sequences. Other methods do not remove them, so they are not counted.
 fn plain(bytes: &[u8]) -> String {
     let mut clean = Vec::new();
     abide_output::tokenizer::strip_escapes(bytes, &mut clean);
     String::from_utf8_lossy(&clean).into_owned()
 }
 
-/// First and last lines of a text that have at most so much of something each.
+/// First and last lines of a text, each up to a limit in some unit.
 fn both_ends(text: &str, most: usize, size: impl Fn(&str) -> usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let fitting = |lines: &mut dyn Iterator<Item = &&str>| {
@@ -96,7 +96,7 @@ fn both_ends(text: &str, most: usize, size: impl Fn(&str) -> usize) -> String {
 /// Method that shortens a text.
 type Method = fn(&str) -> String;
 
-/// Methods beside the digest.
+/// Methods to compare with the digest.
 const OTHERS: [(&str, Method); 3] = [
     // 10,000 tokens.
     ("head and tail", |text| {
@@ -138,7 +138,7 @@ impl Sample {
     }
 }
 
-/// Share of the facts by weight, and tokens beside those of head and tail, in percent.
+/// Share of the facts by weight, and tokens compared with those of head and tail, in percent.
 fn score(half: &str) -> (f64, f64) {
     let samples = samples(half);
     let mut table = String::from("| log | facts |");

@@ -162,7 +162,7 @@ fn cycles_of_lines_are_folded() {
         folded
             .contains("[… these 2 lines 38 more times with other numbers; raw: true shows all …]")
     );
-    // A broken cycle gives back what it held.
+    // An interrupted cycle returns the lines that it held.
     assert_eq!(
         text("a b\nc d\n".repeat(3) + "a b\nend\n"),
         "a b\nc d\n[these 2 lines ×3]\na b\nend"

@@ -1,14 +1,14 @@
-//! Logs of real programs, and what is made of them, byte for byte.
+//! Logs of real programs and their digests, byte for byte.
 //!
-//! After a change that is meant, `BLESS=1 cargo test -p abide --test digest golden` writes the
-//! expected texts again; read the difference before you keep it.
+//! After an intended change, `BLESS=1 cargo test -p abide --test digest golden` rewrites the expected texts; review
+//! the diff before you commit it.
 
 use std::path::PathBuf;
 
 use super::usual;
 
 #[test]
-fn real_logs_read_as_expected() {
+fn digests_of_real_logs_match_golden_files() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/digest/logs");
     let bless = std::env::var_os("BLESS").is_some();
     let mut logs: Vec<_> = std::fs::read_dir(&folder)

@@ -1,4 +1,4 @@
-//! The digest, seen from outside: real logs, planted errors, and properties of any input.
+//! The digest as a black box: real logs, planted errors, and properties of any input.
 
 mod corpus;
 mod folding;

@@ -87,11 +87,11 @@ fn c11_nothing_can_reprogram_a_terminal() {
         text("admin\u{202e}txt.exe\u{2066}\u{e0041}\n"),
         "admin\u{fffd}txt.exe\u{fffd}\u{fffd}"
     );
-    // What is never closed does not swallow the rest.
+    // An unterminated sequence does not swallow the rest.
     assert_eq!(text("a\x1b]0;never closed\nb\x1b[12\nc\n"), "a\nb\nc");
     assert_eq!(text("a\x1bPnever closed\nb\nc\n"), "a\nb\nc");
     assert_eq!(text("a\x1bP1$tnever closed\nb\n"), "a\nb");
-    // A real image goes over several lines, but not over what paints nothing.
+    // A real image spans several lines, but not lines that paint nothing.
     assert_eq!(
         text("a\x1bPq#1~~\n??\nerror: it broke\nb\n"),
         "a: it broke\nb"

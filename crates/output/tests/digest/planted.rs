@@ -1,4 +1,4 @@
-//! An error survives wherever it stands, in whatever noise, and does not cost much.
+//! An error is kept at any position, in any noise, and does not cost much.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ const ERRORS: &[&str] = &[
     "{\"level\":\"error\",\"msg\":\"teapot broke\"}",
 ];
 
-/// Like what a server writes; 40 000 lines of it are 3 MB.
+/// Similar to the log of a server; 40 000 lines are 3 MB.
 fn service_log(lines: usize) -> Vec<String> {
     let says = [
         "INFO  http request served path=/orders",

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::limits;
 
-/// Pieces that meet each other at every border: text, numbers, halves of characters, sequences.
+/// Pieces that are combined at every boundary: text, numbers, parts of characters, sequences.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => "[ a-z0-9:%=-]{0,20}".prop_map(String::into_bytes),
@@ -28,7 +28,7 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece(), 0..120).prop_map(|pieces| pieces.concat())
 }
 
-/// A line again and again with a number in it that goes on by so many each time.
+/// A repeated line with a number that increases by this step each time.
 fn flood() -> impl Strategy<Value = Vec<u8>> {
     let shape = prop::sample::select(vec![
         (
@@ -55,7 +55,7 @@ fn flood() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Bytes that begin, continue, end or break escape sequences far more often than any program's do.
+/// Bytes that begin, continue, end or break escape sequences far more often than any program does.
 fn escapes() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
         6 => Just(0x1b),
@@ -118,9 +118,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Small chunks never take the quick way over a flood, large ones do.
+    /// Small chunks never use the fast path for a flood, large ones do.
     #[test]
-    fn a_flood_reads_the_same_either_way(
+    fn digest_of_a_flood_does_not_depend_on_chunks(
         parts in prop::collection::vec(prop_oneof![2 => flood(), 1 => piece()], 1..8),
         cut in 17_000usize..80_000,
         rows in prop::sample::select(vec![6u16, 64]),
@@ -130,7 +130,7 @@ proptest! {
         let limits = Limits { rows, ..limits(max) };
         let in_chunks = |of: usize| {
             let mut digest = Digest::new(&limits);
-            bytes.chunks(of).for_each(|chunk| digest.push(chunk));
+            bytes.chunks(of).for_each(|chunk| _ = digest.push(chunk));
             digest.finish()
         };
         let slowly = in_chunks(1_000);
@@ -176,7 +176,7 @@ proptest! {
     }
 
     #[test]
-    fn c9_what_is_not_utf8_reads_as_the_library_reads_it(bytes in prop::collection::vec(prop_oneof![0x20u8..0x7f, 0xa0u8..=0xff], 0..60)) {
+    fn c9_invalid_utf8_is_decoded_like_the_standard_library(bytes in prop::collection::vec(prop_oneof![0x20u8..0x7f, 0xa0u8..=0xff], 0..60)) {
         let expected = String::from_utf8_lossy(&bytes).into_owned();
         let harmless = !expected.chars().any(|c| c.is_control() || matches!(c, '\u{61c}' | '\u{200e}'..='\u{206f}' | '\u{e0000}'..));
         prop_assume!(harmless);
@@ -184,7 +184,7 @@ proptest! {
     }
 }
 
-/// Output so long that most of it is only scanned, with all that a scan must not stumble over.
+/// Output so long that most of it is only scanned, with everything that a scan must handle.
 fn very_long() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         8 => (1usize..400).prop_map(|n| (0..n).map(|at| format!("served {} of {n}\n", at * n)).collect::<String>().into_bytes()),

@@ -1,4 +1,4 @@
-//! Too long, too wide, raw, and with gaps.
+//! Output that is too long, too wide, raw, or has gaps.
 
 use abide_output::digest::{Digest, Gap, Limits, digest};
 
@@ -152,7 +152,7 @@ fn both_ends_of_a_long_line_are_shown_at_any_position() {
             let (count, _) = part.split_once(" characters …]")?;
             count.parse::<u64>().ok()
         });
-        // What is cut from the line is what is told: the mark that stands there is none of its bytes.
+        // The reported number is the number of cut bytes: the mark in their place is not counted.
         assert_eq!(cut, Some(digested.bytes_left_out));
     }
 }
@@ -302,4 +302,43 @@ fn rest_of_an_output_is_numbered_from_its_beginning() {
     let digested = digest(rest.as_bytes(), &limits);
     let error = "5901: error: no space left";
     assert!(digested.text.contains(error), "{}", digested.text);
+}
+
+#[test]
+fn lines_have_their_numbers_among_the_lines_of_all_streams() {
+    let repeated: String = (10_000..70_000)
+        .map(|number| format!("item {number} was copied\n"))
+        .collect::<String>()
+        + &novel(900);
+    // Short output, repeated lines, and output so long that it is only scanned.
+    for text in [novel(900), repeated, novel(60_000)] {
+        let mut digest = Digest::new(&limits(3_000));
+        let (mut own, mut others) = (0, 0);
+        let mut push = |digest: &mut Digest, text: &str| {
+            let lines: Vec<&str> = text.split_inclusive('\n').collect();
+            for lines in lines.chunks(100) {
+                own += digest.push(lines.concat().as_bytes());
+                digest.other_lines(7);
+                others += 7;
+            }
+            own + others
+        };
+        let before = push(&mut digest, &text);
+        push(&mut digest, &format!("error: no space left\n{text}"));
+        let text = digest.finish().text;
+        let error = format!("\n{}: error: no space left\n", before + 1);
+        assert!(text.contains(&error), "{error}{text}");
+    }
+}
+
+#[test]
+fn single_long_line_fills_the_limit_and_counts_no_lines() {
+    let names: Vec<String> = novel(2_000).split(' ').map(str::to_owned).collect();
+    let line = format!("{{\"names\": {names:?}}}\n");
+    let digested = digest(line.as_bytes(), &limits(10_000));
+    let chars = digested.text.chars().count();
+    assert!((9_800..=10_000).contains(&chars), "{chars}");
+    let note = format!("\n[… {} bytes left out;", digested.bytes_left_out);
+    assert!(digested.text.contains(&note), "{note}");
+    assert_eq!(digested.lines_left_out, 0);
 }

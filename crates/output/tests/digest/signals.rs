@@ -1,8 +1,8 @@
-//! Forms of important lines that many tools share, each in a long output around it.
+//! Forms of important lines that many tools share, each within a long output.
 
 use super::text;
 
-/// Lines of a log that say nothing, around others.
+/// Unimportant log lines around other lines.
 fn within(ordinary: impl Fn(usize) -> String, lines: &str) -> String {
     let part = |from: usize| (from..from + 400).map(&ordinary).collect::<String>();
     format!("{}{lines}{}", part(0), part(400))

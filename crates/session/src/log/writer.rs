@@ -27,7 +27,7 @@ const FLOOD_READ_SIZE: usize = 256 << 10;
 
 /// Result of one attempt to read output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum OutputRead {
     /// Number of bytes that were read and are in the log or counted as dropped.
     Bytes(u64),
     /// No bytes at the moment.
@@ -98,7 +98,7 @@ impl LogWriter {
 
     /// Reads what `from` has, at most `max` bytes. Never blocks, and reads the bytes even if the disk refuses them,
     /// so that the child is never held up.
-    pub fn take(&mut self, from: BorrowedFd<'_>, stream: Stream, max: usize) -> Taken {
+    pub fn take(&mut self, from: BorrowedFd<'_>, stream: Stream, max: usize) -> OutputRead {
         // A command that writes nothing leaves no log.
         if self.current.is_none()
             && stream != Stream::Pty
@@ -116,22 +116,22 @@ impl LogWriter {
             self.copy(from, room)
         };
         match taken {
-            Ok(0) => Taken::Closed,
+            Ok(0) => OutputRead::Closed,
             Ok(count) => {
                 crash_point("io.mid");
                 self.came(count as u64, stream);
-                Taken::Bytes(count as u64)
+                OutputRead::Bytes(count as u64)
             }
-            Err(Trouble::Input(Errno::AGAIN | Errno::INTR)) => Taken::Nothing,
+            Err(Trouble::Input(Errno::AGAIN | Errno::INTR)) => OutputRead::Nothing,
             // Reading a terminal that no process has open fails with EIO.
-            Err(Trouble::Input(_)) => Taken::Closed,
+            Err(Trouble::Input(_)) => OutputRead::Closed,
             Err(Trouble::Disk { read: 0, .. }) => self.discard(from, max),
             Err(Trouble::Disk { read, kept }) => {
                 if kept > 0 {
                     self.came(kept as u64, stream);
                 }
                 self.lost((read - kept) as u64);
-                Taken::Bytes(read as u64)
+                OutputRead::Bytes(read as u64)
             }
         }
     }
@@ -170,19 +170,19 @@ impl LogWriter {
     }
 
     /// Reads and drops bytes, because the child must not block when the disk is full or fails.
-    fn discard(&mut self, from: BorrowedFd<'_>, max: usize) -> Taken {
+    fn discard(&mut self, from: BorrowedFd<'_>, max: usize) -> OutputRead {
         if self.buffer.is_empty() {
             self.buffer.resize(READ_SIZE, 0);
         }
         let max = max.min(self.buffer.len());
         match rustix::io::read(from, &mut self.buffer[..max]) {
-            Ok(0) => Taken::Closed,
+            Ok(0) => OutputRead::Closed,
             Ok(count) => {
                 self.lost(count as u64);
-                Taken::Bytes(count as u64)
+                OutputRead::Bytes(count as u64)
             }
-            Err(Errno::AGAIN | Errno::INTR) => Taken::Nothing,
-            Err(_) => Taken::Closed,
+            Err(Errno::AGAIN | Errno::INTR) => OutputRead::Nothing,
+            Err(_) => OutputRead::Closed,
         }
     }
 
@@ -251,7 +251,7 @@ impl LogWriter {
 }
 
 /// State of an empty pipe; `None` if it is not empty.
-fn nothing_yet(from: BorrowedFd<'_>) -> Option<Taken> {
+fn nothing_yet(from: BorrowedFd<'_>) -> Option<OutputRead> {
     let now = Timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -262,9 +262,9 @@ fn nothing_yet(from: BorrowedFd<'_>) -> Option<Taken> {
     if seen.contains(PollFlags::IN) {
         None
     } else if seen.contains(PollFlags::HUP) {
-        Some(Taken::Closed)
+        Some(OutputRead::Closed)
     } else {
-        Some(Taken::Nothing)
+        Some(OutputRead::Nothing)
     }
 }
 

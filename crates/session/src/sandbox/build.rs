@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use abide_core::Gap;
 use rustix::fs::{FileType, Mode as Permissions};
 
+use super::gate::GateChannel;
 use super::git::{self, MOST_PROTECTED, Protected};
 use super::layers::Layers;
 use super::mounts::{self, Attributes};
 use super::paths;
-use super::plan::{Mode, Network, Plan};
+use super::plan::{GatePlan, Mode, Network, Plan};
 use super::rules;
 use super::sockets::MOST_SOCKETS;
 
@@ -98,23 +99,44 @@ struct Empty {
 }
 
 /// Builds the sandbox in the namespaces of this process. `sockets`: those that are bound outside.
-pub fn build(plan: &Plan, session: &str, sockets: &[PathBuf]) -> Result<Built, Fault> {
+/// `gate`: channel to the network gate, if there is one.
+pub fn build(
+    plan: &Plan,
+    session: &str,
+    sockets: &[PathBuf],
+    gate: Option<&GateChannel>,
+) -> Result<Built, Fault> {
     rustix::process::umask(Permissions::from_raw_mode(0o022));
     mounts::make_private()
         .named(|| "make the mounts private".into())
         .map_err(Fault::unavailable)?;
     let protected = Protected::find(&plan.workspace.path);
     let trees = Trees::make(plan, session, &protected)?;
+    let resolver = match plan.network {
+        Network::Allowlist(_) => Some(resolver_file().named(|| RESOLVER_STEP.into())?),
+        Network::Off | Network::On => None,
+    };
     mounts::make_all_read_only().named(|| "make everything read-only".into())?;
     let gaps = trees.layers.gaps();
     let writable = assemble(plan, trees, &protected, sockets)?;
-    if plan.network == Network::Off {
-        raise_loopback().named(|| "start the loopback interface".into())?;
+    if let Some(file) = resolver {
+        use_resolver(file)?;
+    }
+    match (&plan.network, gate) {
+        (Network::Off, _) => raise_loopback().named(|| "start the loopback interface".into())?,
+        (Network::Allowlist(wanted), Some(channel)) => open_gate(wanted, channel)?,
+        (Network::Allowlist(_), None) => {
+            return Err(Fault::refused("open the network gate", "it has no channel"));
+        }
+        (Network::On, _) => {}
     }
     prove()?;
     let ruleset = rules::ruleset(&writable)
         .map_err(|fault| Fault::refused("make the Landlock rules", &fault.to_string()))?;
     let mut gaps = gaps;
+    if protected.is_incomplete && plan.mode == Mode::WorkspaceWrite {
+        gaps.push(Gap::NestedRepositories);
+    }
     if plan.network == Network::On && rules::version() < 6 {
         gaps.push(Gap::AbstractSockets);
     }
@@ -549,6 +571,51 @@ fn cover_sockets(
 fn is_socket(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+}
+
+const RESOLVER_STEP: &str = "make a resolv.conf of its own";
+const RESOLVER: &str = "/etc/resolv.conf";
+
+/// Opens the sockets of the network gate and sends them to it.
+fn open_gate(wanted: &GatePlan, channel: &GateChannel) -> Result<(), Fault> {
+    let opened = channel.open_sockets(wanted);
+    opened.map_err(|fault| Fault {
+        step: format!("open the network gate: {}", fault.step),
+        cause: fault.errno.into(),
+        is_unavailable: false,
+    })
+}
+
+/// A `resolv.conf` that names the gate, as a tree to be attached.
+fn resolver_file() -> io::Result<OwnedFd> {
+    let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64k")];
+    let root = mounts::create("tmpfs", &options, mounts::harmless())?;
+    let flags =
+        rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
+    let name = "resolv.conf";
+    let file = rustix::fs::openat(&root, name, flags, Permissions::from_raw_mode(0o444))?;
+    io::Write::write_all(&mut fs::File::from(file), b"nameserver 127.0.0.1\n")?;
+    let opened = mounts::open_path_itself(root.as_fd(), Path::new(name))?;
+    let tree = mounts::clone_tree(opened)?;
+    mounts::set_attributes(&tree, mounts::read_only())?;
+    Ok(tree)
+}
+
+/// Mounts the `resolv.conf` of the gate. A link to a file that only the machine's own /run has is followed, and the file
+/// made. Without the file, C libraries ask 127.0.0.1 too.
+fn use_resolver(file: OwnedFd) -> Result<(), Fault> {
+    let path = Path::new(RESOLVER);
+    if path.exists() {
+        return attach(file, path);
+    }
+    let Ok(target) = fs::read_link(path) else {
+        return Ok(());
+    };
+    let target = Path::new("/etc").join(target);
+    match target.parent().map(fs::create_dir_all) {
+        Some(Ok(())) if fs::File::create(&target).is_ok() => attach(file, &target),
+        _ => Ok(()),
+    }
 }
 
 /// Starts the loopback interface of the new network namespace, so that a test can reach its own server.

@@ -60,12 +60,13 @@ impl Entry {
         namespaces: Option<(&Namespace, libc::c_int)>,
         ruleset: Option<OwnedFd>,
         filters: Filters,
+        reports_connections: bool,
     ) -> Self {
         Entry {
             namespaces: namespaces.map(|(of, flags)| (of.handle.as_raw_fd(), flags)),
             ruleset,
             filters,
-            reporting: Reporting::prepare(),
+            reporting: Reporting::prepare(reports_connections),
         }
     }
 
@@ -178,8 +179,8 @@ impl Entry {
 }
 
 impl Reporting {
-    fn prepare() -> Option<Self> {
-        let filter = super::filter::reporting()?;
+    fn prepare(connections: bool) -> Option<Self> {
+        let filter = super::filter::reporting(connections)?;
         let flags = SocketFlags::CLOEXEC;
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
         let (keeper, child) = pair.ok()?;

@@ -242,8 +242,9 @@ pub fn path_arguments(call: i64) -> Option<(Option<usize>, usize)> {
     found.map(|(_, folder, path)| (*folder, *path))
 }
 
-/// Filter that reports attempts to write to a listener. `None`: this architecture is not known.
-pub fn reporting() -> Option<BpfProgram> {
+/// Filter that reports attempts to write to a listener, and attempts to connect if wanted. `None`: this architecture is
+/// not known.
+pub fn reporting(connections: bool) -> Option<BpfProgram> {
     // The compiler of filters does not know this action, so another one stands in its place.
     const PLACE: u32 = 1;
     const USER_NOTIF: u32 = 0x7fc0_0000;
@@ -261,6 +262,9 @@ pub fn reporting() -> Option<BpfProgram> {
     rules.insert(libc::SYS_openat, opens(2)?);
     #[cfg(target_arch = "x86_64")]
     rules.insert(libc::SYS_open, opens(1)?);
+    if connections {
+        rules.insert(libc::SYS_connect, Vec::new());
+    }
     let filter = SeccompFilter::new(
         rules,
         SeccompAction::Allow,

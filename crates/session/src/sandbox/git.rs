@@ -19,6 +19,8 @@ pub struct Protected {
     pub paths: Vec<PathBuf>,
     /// Git directory outside the workspace that its commits are written to.
     pub worktree: Option<Worktree>,
+    /// True if the search for repositories inside the workspace was not finished.
+    pub is_incomplete: bool,
 }
 
 /// Git directory of a linked worktree.
@@ -66,6 +68,7 @@ impl Protected {
         };
         for entry in entries.flatten() {
             if *left == 0 {
+                self.is_incomplete = true;
                 return;
             }
             *left -= 1;
@@ -152,6 +155,17 @@ mod tests {
             "sub/.git",
         ];
         assert_eq!(found, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn p188_search_that_stops_early_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in 0..ENTRIES {
+            touch(&folder.path().join(name.to_string()));
+        }
+        assert!(!Protected::find(folder.path()).is_incomplete);
+        touch(&folder.path().join("one-more"));
+        assert!(Protected::find(folder.path()).is_incomplete);
     }
 
     #[test]

@@ -19,11 +19,12 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use super::build::{self, Built, Fault, Named};
 use super::entry::Entry;
 use super::filter::{FAMILIES, Filters};
+use super::gate::GateChannel;
 use super::layers;
 use super::only_landlock;
 use super::plan::{Mode, Network, Plan};
 use super::sockets;
-use crate::cgroup::Leaf;
+use crate::cgroup::SessionCgroup;
 use crate::fork_exec::{exit_now, fork_failure};
 use crate::nsinit::{self, Namespace, fork_into_namespaces};
 use crate::set_name;
@@ -40,6 +41,8 @@ pub(crate) struct Sandbox {
     pub sandboxed: Sandboxed,
     /// Parts that the command needs to enter it.
     pub entry: Entry,
+    /// Channel to its network gate, which is not started yet.
+    pub gate: Option<GateChannel>,
 }
 
 /// Sentence of a sandbox that could not be built.
@@ -63,7 +66,7 @@ struct NotBuilt {
 impl Sandbox {
     /// Builds the sandbox of a session by the strongest mechanism that works here. A weaker one than namespaces is used
     /// only if the plan accepts it, and only if namespaces are not available at all.
-    pub fn make(plan: &Plan, session: &str, leaf: Option<&Leaf>) -> Result<Self, Failure> {
+    pub fn make(plan: &Plan, session: &str, leaf: Option<&SessionCgroup>) -> Result<Self, Failure> {
         match Sandbox::by_namespaces(plan, session, leaf) {
             Ok(sandbox) => Ok(sandbox),
             Err(not) if not.is_unavailable && plan.at_least <= SandboxedBy::Landlock => {
@@ -73,7 +76,11 @@ impl Sandbox {
         }
     }
 
-    fn by_namespaces(plan: &Plan, session: &str, leaf: Option<&Leaf>) -> Result<Self, NotBuilt> {
+    fn by_namespaces(
+        plan: &Plan,
+        session: &str,
+        leaf: Option<&SessionCgroup>,
+    ) -> Result<Self, NotBuilt> {
         let sentence = |why: &str, errno: i32| cannot(Some(plan.mode), why, errno);
         let fail = |what: &str, fault: &io::Error| NotBuilt {
             failure: sentence(
@@ -96,13 +103,16 @@ impl Sandbox {
         .map_err(|errno| fail("make a socket", &errno.into()))?;
         let (held, leash) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
+        let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
+            .map_err(|fault| fail("make a socket", &fault))?;
         let mut handle: RawFd = -1;
         let namespaces = namespaces(plan);
         let pid = fork_into_namespaces(namespaces, leaf, &mut handle);
         let pid = match pid {
             Ok(0) => {
                 drop(report);
-                init(plan, session, &sockets, to_report, held.as_fd())
+                let gate = gate.as_ref();
+                init(plan, session, &sockets, gate, to_report, held.as_fd())
             }
             Ok(pid) => pid,
             Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
@@ -130,8 +140,14 @@ impl Sandbox {
             });
         match built {
             Ok((gaps, ruleset)) => Ok(Sandbox {
-                entry: Entry::new(Some((&namespace, namespaces)), ruleset, filters),
+                entry: Entry::new(
+                    Some((&namespace, namespaces)),
+                    ruleset,
+                    filters,
+                    plan.network != Network::On,
+                ),
                 namespace: Some(namespace),
+                gate,
                 sandboxed: Sandboxed {
                     by: SandboxedBy::Namespaces,
                     gaps,
@@ -159,7 +175,7 @@ fn namespaces(plan: &Plan) -> libc::c_int {
         | libc::CLONE_NEWUTS
         | libc::CLONE_NEWCGROUP;
     match plan.network {
-        Network::Off => always | libc::CLONE_NEWNET,
+        Network::Off | Network::Allowlist(_) => always | libc::CLONE_NEWNET,
         Network::On => always,
     }
 }
@@ -196,6 +212,7 @@ fn init(
     plan: &Plan,
     session: &str,
     sockets: &[PathBuf],
+    gate: Option<&GateChannel>,
     report: OwnedFd,
     held: BorrowedFd<'_>,
 ) -> ! {
@@ -204,7 +221,7 @@ fn init(
     let mut go = [0; 2];
     let told = rustix::net::recv(&report, &mut go, RecvFlags::empty());
     let built = match told {
-        Ok((2, _)) => build::build(plan, session, sockets),
+        Ok((2, _)) => build::build(plan, session, sockets, gate),
         _ => Err(Errno::PIPE).named(|| "hear from the keeper".into()),
     };
     let sent = send(&report, built);

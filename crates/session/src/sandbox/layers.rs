@@ -13,6 +13,7 @@ use super::build::{Fault, Named, attach};
 use super::mounts;
 use super::paths;
 use super::plan::Plan;
+use super::stored_layers::WORK;
 
 /// Layered folders of one sandbox.
 pub struct Layers {
@@ -120,7 +121,7 @@ fn name(path: &Path) -> String {
 /// Layers a folder. Each sandbox has a work folder of its own, because the kernel empties it.
 fn overlay(path: &Path, folder: &Path, session: &str) -> io::Result<OwnedFd> {
     let upper = folder.join("upper");
-    let work = folder.join(format!("work.{session}"));
+    let work = folder.join(format!("{WORK}{session}"));
     make_private_folder(&upper)?;
     let lower = fs::metadata(path)?;
     if fs::metadata(&upper)?.mode() & 0o7777 != lower.mode() & 0o7777 {
@@ -207,7 +208,7 @@ pub fn remove_work(layers: &Path, session: &str) {
         return;
     };
     for entry in entries.flatten() {
-        let work = entry.path().join(format!("work.{session}"));
+        let work = entry.path().join(format!("{WORK}{session}"));
         // The kernel makes folders without permissions in it.
         for made in ["work", "work/incompat", "work/incompat/volatile"] {
             let _ = fs::set_permissions(work.join(made), fs::Permissions::from_mode(0o700));

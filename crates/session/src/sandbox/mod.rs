@@ -5,9 +5,12 @@
 //! its capabilities, and gets its Landlock domain (`rules`) and its system call filter (`filter`). The keeper stays outside. A
 //! step that fails is named, and nothing runs.
 
+pub mod attacks;
 mod build;
 pub(crate) mod entry;
 mod filter;
+pub(crate) mod gate;
+pub mod gate_sockets;
 mod git;
 mod init;
 mod layers;
@@ -20,12 +23,15 @@ mod probe;
 mod refusals;
 mod rules;
 mod sockets;
+mod stored_layers;
 
+pub use gate::{LIST as GATE_LIST, READY as GATE_READY, SOCKET as GATE_SOCKET};
 pub(crate) use init::{Sandbox, cannot, clean_up};
 pub(crate) use of_run::RunSandbox;
 pub(crate) use only_landlock::temporary_folder;
 pub use paths::{OWN_LAYERS, hidden_in_home};
-pub use plan::{Folder, Mode, Network, Plan};
+pub use plan::{Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
 pub use refusals::FILE as REFUSED;
 pub(crate) use refusals::{Refusals, Watched};
+pub use stored_layers::{StoredLayers, clean_layers, remove_folder, stored_layers};

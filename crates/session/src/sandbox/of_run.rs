@@ -5,6 +5,9 @@ use std::rc::Rc;
 
 use abide_core::Sandboxed;
 
+use rustix::fs::AtFlags;
+
+use super::gate::{self, Gate};
 use super::init::clean_up;
 use super::plan::Plan;
 use super::refusals::Refusals;
@@ -21,6 +24,8 @@ pub(crate) struct RunSandbox {
     pub refusals: Refusals,
     /// The session's directory.
     pub folder: Rc<OwnedFd>,
+    /// Network gate, if it has one.
+    pub gate: Option<Gate>,
 }
 
 impl RunSandbox {
@@ -33,18 +38,33 @@ impl RunSandbox {
     pub fn attempted(&mut self, ended: bool) {
         match ended {
             true => self.refusals.close(),
-            false => self.refusals.handle(),
+            false => {
+                if self.refusals.handle() {
+                    self.write_record(false);
+                }
+            }
         }
     }
 
-    /// Writes the refusals into the session's directory. A record that cannot be written is only missing from the result.
+    /// Writes the refusals into the session's directory at its end.
     pub fn record(&self) {
-        let _ = self.refusals.record(self.folder.as_fd());
+        self.write_record(true);
+    }
+
+    /// A record that cannot be written is only missing from the result. Names that the gate has refused are asked for at
+    /// the end only.
+    fn write_record(&self, is_end: bool) {
+        let of_gate = self.gate.as_ref().filter(|_| is_end).map(Gate::listed);
+        let of_gate = of_gate.unwrap_or_default();
+        let _ = self.refusals.record(self.folder.as_fd(), is_end, &of_gate);
     }
 }
 
 impl Drop for RunSandbox {
     fn drop(&mut self) {
+        if self.gate.is_some() {
+            let _ = rustix::fs::unlinkat(&*self.folder, gate::SOCKET, AtFlags::empty());
+        }
         clean_up(&self.plan, &self.session);
     }
 }

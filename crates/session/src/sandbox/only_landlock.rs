@@ -15,11 +15,13 @@ use super::rules;
 /// Oldest version of Landlock that is accepted: before it, any file could be truncated.
 const OLDEST: i32 = 3;
 
-/// Devices that can be written.
-const DEVICES: [&str; 6] = [
+/// Devices that can be read and written. All others cannot: root could read a whole disk.
+const DEVICES: [&str; 8] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
     "/dev/tty",
     "/dev/ptmx",
     "/dev/pts",
@@ -40,6 +42,12 @@ pub fn make(plan: &Plan) -> Result<Sandbox, String> {
     }
     // Unix sockets of other programs cannot be told apart from its own ones, so it can make none.
     let families: &[libc::c_int] = match plan.network {
+        Network::Allowlist(_) => {
+            return Err(
+                "a network allowlist needs namespaces; set `sandbox.network` to \"off\" or \"on\""
+                    .into(),
+            );
+        }
         Network::Off => &[libc::AF_NETLINK],
         Network::On => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
     };
@@ -67,7 +75,8 @@ pub fn make(plan: &Plan) -> Result<Sandbox, String> {
             by: SandboxedBy::Landlock,
             gaps,
         },
-        entry: Entry::new(None, Some(ruleset), filters),
+        gate: None,
+        entry: Entry::new(None, Some(ruleset), filters, false),
     })
 }
 
@@ -76,6 +85,7 @@ fn hidden(plan: &Plan) -> Vec<PathBuf> {
     let of_system = paths::HIDDEN_OF_SYSTEM.map(PathBuf::from);
     let mut all = paths::hidden_in_home(&plan.home);
     all.extend(of_system);
+    all.push("/dev".into());
     all.extend(plan.hide.iter().chain(&plan.own).cloned());
     let with_token = paths::HIDDEN_WITH_TOKEN.map(|(name, _)| plan.home.join(name));
     all.extend(with_token);

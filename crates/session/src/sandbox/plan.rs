@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use abide_core::SandboxedBy;
 
-use crate::codec::{Malformed, Put, Take};
+use crate::codec::{Decoder, Encoder, Malformed};
 
 /// Sandbox of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +42,78 @@ pub enum Mode {
 }
 
 /// Permission to connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
     /// Only the loopback of the sandbox itself.
     Off,
+    /// Names of an allowlist, through a gate.
+    Allowlist(GatePlan),
     /// The network of the machine.
     On,
+}
+
+/// Network gate of a sandbox.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatePlan {
+    /// Ports on which programs inside can connect to names.
+    pub ports: Vec<u16>,
+    /// Ports of the host's loopback that programs inside can connect to on their own loopback.
+    pub host_ports: Vec<u16>,
+    /// Configuration of the gate process, which the keeper passes on unread.
+    pub config: Vec<u8>,
+}
+
+impl Network {
+    /// Word for settings, arguments and sentences.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Network::Off => "off",
+            Network::Allowlist(_) => "allowlist",
+            Network::On => "on",
+        }
+    }
+
+    /// Gate of a network with an allowlist.
+    pub const fn gate(&self) -> Option<&GatePlan> {
+        match self {
+            Network::Allowlist(gate) => Some(gate),
+            Network::Off | Network::On => None,
+        }
+    }
+
+    fn put(&self, put: &mut Encoder<'_>) {
+        match self {
+            Network::Off => {
+                put.u8(0);
+            }
+            Network::On => {
+                put.u8(1);
+            }
+            Network::Allowlist(gate) => {
+                put.u8(2);
+                for ports in [&gate.ports, &gate.host_ports] {
+                    put.u32(ports.len() as u32);
+                    for port in ports {
+                        put.u32(u32::from(*port));
+                    }
+                }
+                put.bytes(&gate.config);
+            }
+        }
+    }
+
+    fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        Ok(match take.u8()? {
+            0 => Network::Off,
+            1 => Network::On,
+            2 => Network::Allowlist(GatePlan {
+                ports: crate::launch::list(take, |take| take.u16())?,
+                host_ports: crate::launch::list(take, |take| take.u16())?,
+                config: take.bytes()?.to_vec(),
+            }),
+            _ => return Err(Malformed),
+        })
+    }
 }
 
 /// A folder whose identity was recorded when its path was resolved. A path that leads elsewhere later is refused.
@@ -91,21 +157,21 @@ impl Plan {
     /// Plan as bytes, for a command that another daemon may start.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.put(&mut Put(&mut bytes));
+        self.put(&mut Encoder(&mut bytes));
         bytes
     }
 
     /// Plan from bytes. `None`: they are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut take = Take(bytes);
+        let mut take = Decoder(bytes);
         let plan = Plan::take(&mut take).ok()?;
         take.0.is_empty().then_some(plan)
     }
 
-    pub(crate) fn put(&self, put: &mut Put<'_>) {
+    pub(crate) fn put(&self, put: &mut Encoder<'_>) {
         put.u8(self.at_least.code())
-            .flag(self.mode == Mode::WorkspaceWrite)
-            .flag(self.network == Network::On);
+            .flag(self.mode == Mode::WorkspaceWrite);
+        self.network.put(put);
         put_path(put, &self.workspace.path);
         put.u64(self.workspace.device).u64(self.workspace.inode);
         put_path(put, &self.home);
@@ -118,17 +184,14 @@ impl Plan {
         }
     }
 
-    pub(crate) fn take(take: &mut Take<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(Plan {
             at_least: SandboxedBy::from_code(take.u8()?).ok_or(Malformed)?,
             mode: match take.flag()? {
                 true => Mode::WorkspaceWrite,
                 false => Mode::ReadOnly,
             },
-            network: match take.flag()? {
-                true => Network::On,
-                false => Network::Off,
-            },
+            network: Network::take(take)?,
             workspace: Folder {
                 path: take_path(take)?,
                 device: take.u64()?,
@@ -143,14 +206,14 @@ impl Plan {
     }
 }
 
-fn put_path(put: &mut Put<'_>, path: &Path) {
+fn put_path(put: &mut Encoder<'_>, path: &Path) {
     put.bytes(path.as_os_str().as_bytes());
 }
 
-fn take_path(take: &mut Take<'_>) -> Result<PathBuf, Malformed> {
+fn take_path(take: &mut Decoder<'_>) -> Result<PathBuf, Malformed> {
     Ok(OsString::from_vec(take.bytes()?.to_vec()).into())
 }
 
-fn take_paths(take: &mut Take<'_>) -> Result<Vec<PathBuf>, Malformed> {
+fn take_paths(take: &mut Decoder<'_>) -> Result<Vec<PathBuf>, Malformed> {
     crate::launch::list(take, take_path)
 }

@@ -1,25 +1,34 @@
-//! Record of what a sandbox has refused, for results. The kernel reports every attempt to write (seccomp user
-//! notification); the keeper compares its path with the plan and lets the call continue. The path is read from the
-//! memory of the command, so the record is a hint for people and models, never a permission.
+//! Record of what a sandbox has refused, for results. The kernel reports every attempt to write, and to connect where
+//! the network is not simply on (seccomp user notification); the keeper compares it with the plan and lets the call continue.
+//! Paths and addresses are read from the memory of the command, so the record is a hint for people and models, never a
+//! permission. Refused names come from the gate.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode as Permissions, OFlags};
 
+use super::gate::Listed;
 use super::git::Protected;
 use super::layers;
 use super::plan::{Mode, Network, Plan};
 
 /// File in the session's directory, made only if there is something to tell.
 pub const FILE: &str = "refused";
+/// The same file while it is written.
+const NEW_FILE: &str = "refused.new";
 
 /// Different refusals that are kept; all are counted.
 const MOST_KEPT: usize = 20;
+/// Free bytes below which the disk of the layers counts as full.
+const FULL: u64 = 1 << 20;
 /// Longest path that is kept, in bytes.
 const PATH_LIMIT: usize = 4_096;
+/// Size of `struct sockaddr_in6`, in bytes.
+const SOCKET_ADDRESS: usize = 28;
 
 const NOTIF_RECV: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
 const NOTIF_SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
@@ -61,6 +70,8 @@ pub(crate) struct Refusals {
     watched: Watched,
     listener: Option<OwnedFd>,
     kept: Vec<PathBuf>,
+    /// Direct addresses, which no sandbox with a gate reaches.
+    addresses: Vec<SocketAddr>,
     count: u64,
 }
 
@@ -110,6 +121,7 @@ impl Refusals {
             watched,
             listener,
             kept: Vec::new(),
+            addresses: Vec::new(),
             count: 0,
         }
     }
@@ -124,18 +136,19 @@ impl Refusals {
         self.listener = None;
     }
 
-    /// Handles one attempt.
-    pub fn handle(&mut self) {
+    /// Handles one attempt. `true`: it is one of the refusals that are kept, and new.
+    pub fn handle(&mut self) -> bool {
         let Some(listener) = &self.listener else {
-            return;
+            return false;
         };
         let mut seen = Notification::default();
         // SAFETY: the kernel writes one structure of this size.
         let received = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_RECV, &mut seen) };
         if received < 0 {
-            return;
+            return false;
         }
         let path = path_of(&seen);
+        let address = address_of(&seen);
         // SAFETY: the kernel reads an id. A process that has ended since may have given its number to another.
         let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_ID_VALID, &seen.id) } == 0;
         let answer = Response {
@@ -145,30 +158,51 @@ impl Refusals {
         };
         // SAFETY: the kernel reads one structure of this size.
         unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) };
-        if let Some(path) = path.filter(|path| is_valid && self.watched.refuses(path)) {
+        // `mkdir -p` attempts every folder of a path; one that exists is not refused.
+        let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
+        let path = path.filter(|path| is_valid && self.watched.refuses(path) && !is_there(path));
+        if let Some(path) = path {
             self.count += 1;
             if self.kept.len() < MOST_KEPT && !self.kept.contains(&path) {
                 self.kept.push(path);
+                return true;
             }
         }
+        let is_off = self.watched.plan.network == Network::Off;
+        if let Some(address) = address
+            .filter(|_| is_valid)
+            .and_then(|address| refused_address(address, is_off))
+        {
+            // A program tries several servers to look up one name.
+            if address != LOOK_UP || !self.addresses.contains(&LOOK_UP) {
+                self.count += 1;
+            }
+            if self.addresses.len() < MOST_KEPT && !self.addresses.contains(&address) {
+                self.addresses.push(address);
+                return true;
+            }
+        }
+        false
     }
 
-    /// Writes the record into the session's directory, if there is something to tell.
-    pub fn record(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
-        let planted = self.watched.planted();
-        if self.kept.is_empty() && planted.is_empty() {
+    /// Writes the record into the session's directory, if there is something to tell. Names that the command has made are
+    /// looked for at its end only. `of_gate`: refusals of the network gate.
+    pub fn record(&self, folder: BorrowedFd<'_>, is_end: bool, of_gate: &Listed) -> io::Result<()> {
+        let planted = match is_end {
+            true => self.watched.planted(),
+            false => Vec::new(),
+        };
+        let is_full = is_end && layers_are_full(&self.watched.plan.layers);
+        if self.count == 0 && planted.is_empty() && of_gate.lines.is_empty() && !is_full {
             return Ok(());
         }
-        let network = match self.watched.plan.network {
-            Network::Off => "off",
-            Network::On => "on",
-        };
-        let mut text = format!(
-            "{} {network} {}\n",
-            self.watched.plan.mode.as_str(),
-            self.count
-        )
-        .into_bytes();
+        let Plan { mode, network, .. } = &self.watched.plan;
+        let count = self.count + of_gate.count;
+        let mut text = format!("{} {} {count}\n", mode.as_str(), network.as_str()).into_bytes();
+        text.extend_from_slice(&of_gate.lines);
+        for address in &self.addresses {
+            text.extend_from_slice(format!("address {address}\n").as_bytes());
+        }
         for path in &self.kept {
             text.extend_from_slice(b"write ");
             text.extend_from_slice(&in_one_line(path));
@@ -177,10 +211,24 @@ impl Refusals {
             text.extend_from_slice(b"planted ");
             text.extend_from_slice(&in_one_line(&path));
         }
+        if is_full {
+            text.extend_from_slice(b"full ");
+            text.extend_from_slice(&in_one_line(&self.watched.plan.layers));
+        }
+        // Replaced whole: the daemon may read it at any time.
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, FILE, flags, Permissions::from_raw_mode(0o600))?;
-        io::Write::write_all(&mut std::fs::File::from(file), &text)
+        let file = rustix::fs::openat(folder, NEW_FILE, flags, Permissions::from_raw_mode(0o600))?;
+        io::Write::write_all(&mut std::fs::File::from(file), &text)?;
+        Ok(rustix::fs::renameat(folder, NEW_FILE, folder, FILE)?)
     }
+}
+
+/// True if the disk of the layers has no room left: writes to the home and temporary folders have failed or soon will.
+fn layers_are_full(layers: &Path) -> bool {
+    rustix::fs::statvfs(layers).is_ok_and(|found| {
+        found.f_bavail.saturating_mul(found.f_frsize) < FULL
+            || (found.f_files > 0 && found.f_favail == 0)
+    })
 }
 
 fn in_one_line(path: &Path) -> Vec<u8> {
@@ -192,6 +240,14 @@ fn in_one_line(path: &Path) -> Vec<u8> {
     }
     line.push(b'\n');
     line
+}
+
+fn makes_folder(number: i32) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if i64::from(number) == libc::SYS_mkdir {
+        return true;
+    }
+    i64::from(number) == libc::SYS_mkdirat
 }
 
 /// Path that a system call names, absolute and without `.` and `..`.
@@ -223,9 +279,51 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
+/// Address of a call of `connect`.
+fn address_of(seen: &Notification) -> Option<SocketAddr> {
+    if i64::from(seen.number) != libc::SYS_connect {
+        return None;
+    }
+    let mut bytes = read_memory(seen.pid, seen.args[1], SOCKET_ADDRESS)?;
+    bytes.resize(SOCKET_ADDRESS, 0);
+    let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+    let ip: IpAddr = match i32::from(u16::from_ne_bytes([bytes[0], bytes[1]])) {
+        libc::AF_INET => <[u8; 4]>::try_from(&bytes[4..8]).ok()?.into(),
+        libc::AF_INET6 => <[u8; 16]>::try_from(&bytes[8..24]).ok()?.into(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip.to_canonical(), port))
+}
+
+/// Stands for all name servers in a sandbox without network.
+const LOOK_UP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53);
+
+/// Address for the record, if the sandbox refuses it. Without network, a name server may also be on loopback.
+fn refused_address(address: SocketAddr, is_off: bool) -> Option<SocketAddr> {
+    if is_off && address.port() == LOOK_UP.port() {
+        return Some(LOOK_UP);
+    }
+    is_direct(&address).then_some(address)
+}
+
+/// True for an address outside the sandbox that stands for no name. Port 0 connects to nothing.
+fn is_direct(address: &SocketAddr) -> bool {
+    let stands_for_name = matches!(address.ip(), IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & !1 == 18);
+    let ip = address.ip();
+    !(ip.is_loopback() || ip.is_unspecified() || stands_for_name || address.port() == 0)
+}
+
 /// Text in the memory of a process, up to its zero byte.
 fn read_text(pid: u32, address: u64) -> Option<PathBuf> {
-    let mut bytes = vec![0_u8; PATH_LIMIT];
+    let mut bytes = read_memory(pid, address, PATH_LIMIT)?;
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    bytes.truncate(end);
+    Some(std::ffi::OsString::from_vec(bytes).into())
+}
+
+/// Bytes in the memory of a process, at most so many.
+fn read_memory(pid: u32, address: u64, limit: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0_u8; limit];
     let local = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
@@ -238,15 +336,13 @@ fn read_text(pid: u32, address: u64) -> Option<PathBuf> {
     let count = unsafe { libc::process_vm_readv(pid as i32, &local, 1, &remote, 1, 0) };
     let count = usize::try_from(count).ok()?;
     bytes.truncate(count);
-    let end = bytes.iter().position(|byte| *byte == 0)?;
-    bytes.truncate(end);
-    Some(std::ffi::OsString::from_vec(bytes).into())
+    Some(bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::Folder;
+    use crate::sandbox::{Folder, Network};
     use abide_core::SandboxedBy;
 
     #[test]
@@ -279,5 +375,36 @@ mod tests {
         std::fs::create_dir(root.join(".vscode")).unwrap();
         assert_eq!(watched.planted(), [PathBuf::from(".vscode")]);
         assert_eq!(normal(Path::new("/a/./b/../c")), PathBuf::from("/a/c"));
+    }
+
+    #[test]
+    fn direct_addresses_are_those_that_stand_for_no_name() {
+        for (text, expected) in [
+            ("1.1.1.1:443", true),
+            ("[2606:4700::1111]:443", true),
+            ("198.18.0.7:443", false),
+            ("198.19.255.255:443", false),
+            ("198.20.0.0:443", true),
+            ("127.0.0.1:80", false),
+            ("[::1]:80", false),
+            ("0.0.0.0:80", false),
+            ("8.8.8.8:0", false),
+        ] {
+            assert_eq!(is_direct(&text.parse().unwrap()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_name_servers_are_one_refusal_without_network() {
+        for (text, is_off, expected) in [
+            ("10.0.0.2:53", true, Some(LOOK_UP)),
+            ("127.0.0.53:53", true, Some(LOOK_UP)),
+            ("127.0.0.53:53", false, None),
+            ("127.0.0.1:80", true, None),
+            ("1.1.1.1:443", true, Some("1.1.1.1:443".parse().unwrap())),
+        ] {
+            let refused = refused_address(text.parse().unwrap(), is_off);
+            assert_eq!(refused, expected, "{text}");
+        }
     }
 }

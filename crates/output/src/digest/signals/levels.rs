@@ -5,8 +5,8 @@
 //! one that is an error.
 
 use super::patterns::{
-    DIAGNOSTIC, ERROR, FAILED_SUMMARY, KEYWORDS, LOW_LEVEL, MENTION, OUTCOME, SIDE_NOTE, SUCCESS,
-    SUMMARY, WARNING, ZERO_COUNT,
+    DIAGNOSTIC, ERROR, FAILED_SUMMARY, KEYWORDS, LOW_LEVEL, MENTION, OUTCOME, RULE_CODE, SIDE_NOTE,
+    SUCCESS, SUMMARY, WARNING, ZERO_COUNT,
 };
 
 /// Importance of a line; the most important lines get space first.
@@ -44,16 +44,12 @@ pub fn mentions_outcome(line: &str) -> bool {
     OUTCOME.is_match(line)
 }
 
-/// Byte ranges of keywords. A line without any is not important.
-pub fn keywords(bytes: &[u8]) -> impl Iterator<Item = std::ops::Range<usize>> {
-    KEYWORDS.find_iter(bytes).map(|word| word.range())
-}
-
 /// Importance of a line; `None` for an ordinary one.
 pub fn classify(line: &str) -> Option<Finding> {
     if line.len() <= MAX_WHOLE_LINE {
         let may_be = is_numbered(line) || KEYWORDS.is_match(line);
-        return may_be.then(|| read(line)).flatten();
+        let found = may_be.then(|| read(line)).flatten();
+        return found.or_else(|| rule_code(line));
     }
     let mut best: Option<Finding> = None;
     let mut read_to = 0;
@@ -88,6 +84,17 @@ fn is_numbered(line: &str) -> bool {
     let text = line.trim_start_matches(' ');
     let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
     text.len() + 2 <= line.len() && number.len() < text.len() && number.starts_with(") ")
+}
+
+/// A line with the code of a rule, such as `B006 Do not use mutable defaults`, is a warning without the word.
+fn rule_code(line: &str) -> Option<Finding> {
+    let mut pairs = line.as_bytes().array_windows();
+    let may_be = pairs.any(|[a, b]| a.is_ascii_uppercase() && b.is_ascii_digit());
+    let found = may_be.then(|| RULE_CODE.find(line)).flatten()?;
+    Some(Finding {
+        importance: Importance::Warning,
+        at: found.start(),
+    })
 }
 
 /// Offset of the message of a line with file, line and column, but without a level.
@@ -160,6 +167,26 @@ mod tests {
             importance("npm http fetch GET 200 https://packages.example/thing 31ms"),
             None
         );
+    }
+
+    #[test]
+    fn codes_of_rules_are_warnings() {
+        for line in [
+            "B006 Do not use mutable data structures for argument defaults",
+            "UP032 [*] Use f-string instead of `format` call",
+            ">> Issue: [B324:hashlib] Use of weak MD5 hash for security.",
+            "L:   1 | P:  30 | AL01 | Implicit/explicit aliasing of table.",
+        ] {
+            assert_eq!(importance(line), Some(Importance::Warning), "{line}");
+        }
+        for line in [
+            "I1115 03:46:35.123456 1 main.go:3] listening",
+            "ABC123",
+            "commit A1B2C3D4 of branch",
+            " 17 | A1 | done",
+        ] {
+            assert_eq!(importance(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use regex::{Regex, RegexBuilder};
 const DFA_BYTES: usize = 8 << 20;
 
 /// A line without any of these is not important.
-const KEYWORD_LIST: &[&str] = &[
+pub const KEYWORD_LIST: &[&str] = &[
     // HTTP status codes of errors.
     "get 4",
     "get 5",
@@ -439,4 +439,10 @@ pattern!(
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
     (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ 
     | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b"
+);
+
+// Code of a rule, as linters write it: before the message, in brackets, or in a column of its own.
+pattern!(
+    RULE_CODE,
+    r"^[A-Z]{1,6}[0-9]{3,5}:? +(?:\[[^\]]*\] )?[A-Za-z`'‘\x22]|\[[A-Z]{1,6}[0-9]{3,5}[\]:]|\| +[A-Z]{1,6}[0-9]{2,5} +\|"
 );

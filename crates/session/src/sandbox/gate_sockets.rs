@@ -1,19 +1,8 @@
-//! The half that runs inside the new network namespace, between `clone` and the loss of capabilities.
+//! Sockets of a network gate, opened inside the new network namespace before the capabilities are lost.
 //!
-//! [`open_sockets`] brings up `lo`, makes 198.18.0.0/15 local, and opens every socket that the gate needs. [`send`]
-//! hands the sockets to the gate over a socket that the process inherited. Nothing here allocates memory or starts
-//! threads, so a child that shares the memory of its parent can call it. Nothing here uses another module
-//! of this crate. The caller closes its copies and drops its
+//! [`open_sockets`] brings up `lo`, makes 198.18.0.0/15 local, and opens every socket that the gate needs. [`send`] hands
+//! the sockets to the gate over a socket that the process inherited. The caller closes its copies and drops its
 //! capabilities afterwards; a program inside can then neither open these ports nor change routes.
-//!
-//! ```no_run
-//! # fn child(channel: std::os::fd::BorrowedFd<'_>) -> Result<(), abide_gate::inside::SetupError> {
-//! let ports = [22, 80, 443]; // Allowlist::ports(), made before the clone
-//! let host_ports = [5432];
-//! let sockets = abide_gate::inside::open_sockets(&ports, &host_ports)?;
-//! abide_gate::inside::send(channel, &sockets)?;
-//! # Ok(()) }
-//! ```
 
 use std::fmt;
 use std::io::IoSlice;
@@ -84,6 +73,7 @@ pub fn open_sockets(ports: &[u16], host_ports: &[u16]) -> Result<Sockets, SetupE
     }
     let route = netlink_socket().map_err(at("open a netlink socket"))?;
     bring_up_loopback(&route).map_err(at("bring up lo"))?;
+    add_address(&route).map_err(at("add an address to lo"))?;
     add_local_route(&route).map_err(at("add the route of 198.18.0.0/15"))?;
 
     let mut sockets = Sockets {
@@ -127,7 +117,7 @@ pub fn send(channel: BorrowedFd<'_>, sockets: &Sockets) -> Result<(), SetupError
 }
 
 /// Sends a message with descriptors.
-pub(crate) fn send_descriptors(
+pub fn send_descriptors(
     channel: BorrowedFd<'_>,
     text: &[u8],
     descriptors: &[BorrowedFd<'_>],
@@ -177,6 +167,7 @@ fn netlink_socket() -> Result<OwnedFd, Errno> {
 
 // Numbers of linux/netlink.h, linux/rtnetlink.h and linux/if.h.
 const RTM_NEWLINK: u16 = 16;
+const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
@@ -187,6 +178,8 @@ const RT_TABLE_LOCAL: u8 = 255;
 const RTPROT_BOOT: u8 = 3;
 const RT_SCOPE_HOST: u8 = 254;
 const RTN_LOCAL: u8 = 2;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const AF_UNSPEC: u8 = 0;
@@ -198,6 +191,17 @@ fn bring_up_loopback(route: &OwnedFd) -> Result<(), Errno> {
     request.bytes(&LOOPBACK.to_ne_bytes());
     request.bytes(&IFF_UP.to_ne_bytes()); // flags
     request.bytes(&IFF_UP.to_ne_bytes()); // flags that change
+    request.exchange(route)
+}
+
+/// `ip addr add 192.0.0.8/32 dev lo`, the dummy address of RFC 7600. Programs that look names up with `AI_ADDRCONFIG` find
+/// none on a machine that has no other address than 127.0.0.1.
+fn add_address(route: &OwnedFd) -> Result<(), Errno> {
+    let mut request = Request::new(RTM_NEWADDR, NLM_F_CREATE);
+    request.bytes(&[AF_INET, 32, 0, RT_SCOPE_HOST]); // family, bits, flags, scope
+    request.bytes(&LOOPBACK.to_ne_bytes());
+    request.attribute(IFA_LOCAL, [192, 0, 0, 8]);
+    request.attribute(IFA_ADDRESS, [192, 0, 0, 8]);
     request.exchange(route)
 }
 

@@ -1,4 +1,4 @@
-//! A database for tests: applies records, all of a turn or none, and gives back what it kept.
+//! A database for tests: applies the records of a step, all or none, and returns what it stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use abide_core::timer::{self, Anchor, Status};
 use abide_core::{Agent, Conversation, MessageId, TimerId, Wall};
 
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct TestDatabase {
     pub timers: BTreeMap<u64, Row>,
-    pub messages: BTreeMap<u64, Letter>,
+    pub messages: BTreeMap<u64, StoredMessage>,
     pub anchor: Option<Anchor>,
 }
 
-/// A timer's row.
+/// Row of a timer.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub id: TimerId,
@@ -24,9 +24,9 @@ pub struct Row {
     pub ended_times: u32,
 }
 
-/// A message's row.
+/// Row of a message.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct StoredMessage {
     pub id: MessageId,
     pub agent: Agent,
     pub about: About,
@@ -36,7 +36,7 @@ pub struct Letter {
     pub seen: bool,
 }
 
-impl Book {
+impl TestDatabase {
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Timer(record) => self.timer(record),
@@ -109,7 +109,7 @@ impl Book {
                 reported_by_call,
                 at,
             } => {
-                let letter = Letter {
+                let letter = StoredMessage {
                     id: *id,
                     agent: agent.clone(),
                     about: content.about,
@@ -136,7 +136,7 @@ impl Book {
         }
     }
 
-    /// What must be true of any database.
+    /// Checks the invariants of any database.
     fn check(&self) {
         let timers: BTreeSet<TimerId> = self.timers.values().map(|row| row.id).collect();
         assert_eq!(timers.len(), self.timers.len(), "two timers under one id");

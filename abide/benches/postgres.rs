@@ -1,0 +1,169 @@
+//! Timers in PostgreSQL beside bare statements, on the same server with fsync on: one caller and `INSERT`, bulk and
+//! `COPY`, completions. `cargo bench -p abide --bench postgres`. Prints numbers and judges none.
+
+#[path = "../tests/common/postgres.rs"]
+#[expect(dead_code, reason = "the bench uses a part")]
+mod postgres;
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use abide_core::request::Caller;
+use abide_core::timer::{self, Create, Kind};
+use abide_core::{Agent, Millis, Outcome, Request};
+use abide_engine::config::{Config, Paths};
+use abide_engine::{Handle, Runtime};
+use postgres::Server;
+use tokio_postgres::{Client, NoTls};
+
+/// Rounds, so that both ways have the same load beside them.
+const ROUNDS: usize = 3;
+const SINGLE: usize = 1_000;
+const BULK: usize = 20_000;
+
+const TABLE: &str = "CREATE TABLE bare (number BIGINT PRIMARY KEY, id TEXT, agent TEXT, kind TEXT, purpose TEXT, \
+    created_ms BIGINT, total_ms BIGINT, status TEXT, due_ms BIGINT)";
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn main() {
+    let server = Server::with_settings(&["fsync=on"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let paths = Paths::under(dir.path());
+    std::fs::create_dir_all(paths.sessions()).expect("folders");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(async {
+        let config = Config {
+            idle_keepers: 0,
+            store: Some(server.url()),
+            ..Config::default()
+        };
+        let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
+        let engine = Runtime::start(&paths, config, program).expect("an engine");
+        let handle = engine.handle.clone();
+        let client = connect(&server).await;
+        client.batch_execute(TABLE).await.expect("a table");
+        for round in 0..ROUNDS {
+            let first = i64::try_from(round * (SINGLE + BULK)).expect("a number");
+            let bare = rate(SINGLE, insert(&client, first)).await;
+            let ours = rate(SINGLE, create(&handle)).await;
+            print("one caller, INSERT", ours, bare);
+            let bare = rate(BULK, copy(&client, first + SINGLE as i64)).await;
+            let ours = rate(BULK, create_many(&handle)).await;
+            print("bulk, COPY", ours, bare);
+        }
+        let took = complete(&handle).await;
+        println!("completions     {took:.0} a second");
+        handle.stop().await;
+        engine.stopped().await.expect("it stops well");
+    });
+}
+
+fn print(what: &str, ours: f64, bare: f64) {
+    let part = 100.0 * ours / bare;
+    println!("{what:<20} abide {ours:>8.0} a second, bare {bare:>8.0}: {part:.0} %");
+}
+
+async fn rate(count: usize, work: impl Future<Output = ()>) -> f64 {
+    let began = now();
+    work.await;
+    count as f64 / began.elapsed().as_secs_f64()
+}
+
+async fn connect(server: &Server) -> Client {
+    let url = server.url();
+    let (url, _) = url.split_once('?').expect("a schema");
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a server");
+    tokio::spawn(connection);
+    client
+}
+
+async fn insert(client: &Client, first: i64) {
+    let sql = "INSERT INTO bare VALUES ($1, 'timer_k3v9x2bc', 'bench', 'mission', 'look at the logs of the build', \
+               1, 3600000, 'running', 3600000)";
+    let insert = client.prepare(sql).await.expect("a statement");
+    for number in first..first + SINGLE as i64 {
+        client.execute(&insert, &[&number]).await.expect("a row");
+    }
+}
+
+async fn copy(client: &Client, first: i64) {
+    use futures_util::SinkExt;
+    let sink = client
+        .copy_in("COPY bare FROM STDIN")
+        .await
+        .expect("a copy");
+    let mut sink = std::pin::pin!(sink);
+    let mut rows = String::new();
+    for number in first..first + BULK as i64 {
+        rows.push_str(&format!(
+            "{number}\ttimer_k3v9x2bc\tbench\tmission\tlook at the logs of the build\t1\t3600000\trunning\t3600000\n"
+        ));
+    }
+    sink.send(bytes::Bytes::from(rows)).await.expect("rows");
+    sink.close().await.expect("a copy");
+}
+
+fn mission(total: Millis) -> Create {
+    Create {
+        kind: Kind::Mission,
+        purpose: "look at the logs of the build".into(),
+        until: None,
+        total,
+        standby: None,
+        patience: None,
+        detach: true,
+        key: None,
+    }
+}
+
+async fn call(handle: &Handle, request: timer::Request) -> Outcome {
+    let caller = Caller {
+        agent: Some(Agent("bench".into())),
+        conversation: None,
+    };
+    let pending = handle.call(caller, Request::Timer(request), None).await;
+    pending.done().await.expect("an answer")
+}
+
+async fn create(handle: &Handle) {
+    for _ in 0..SINGLE {
+        let new = mission(Millis::from_secs(36_000));
+        call(handle, timer::Request::Create(new)).await;
+    }
+}
+
+async fn create_many(handle: &Handle) {
+    for _ in 0..BULK / 10_000 {
+        let new = (0..10_000).map(|_| mission(Millis::from_secs(36_000)));
+        call(handle, timer::Request::CreateMany(new.collect())).await;
+    }
+}
+
+/// Completions per second of many timers that are due together.
+async fn complete(handle: &Handle) -> f64 {
+    let Outcome::TimersCounted(before) = call(handle, timer::Request::Count).await else {
+        panic!("a count");
+    };
+    let due = now() + Duration::from_secs(5);
+    for _ in 0..BULK / 10_000 {
+        let left = due.saturating_duration_since(now());
+        let total = Millis(u64::try_from(left.as_millis()).expect("a time").max(1));
+        let new = (0..10_000).map(|_| mission(total));
+        call(handle, timer::Request::CreateMany(new.collect())).await;
+    }
+    let left = due.saturating_duration_since(now());
+    #[expect(clippy::disallowed_methods, reason = "a bench lets time pass")]
+    tokio::time::sleep(left).await;
+    let began = now();
+    while call(handle, timer::Request::Count).await != Outcome::TimersCounted(before) {
+        tokio::task::yield_now().await;
+    }
+    BULK as f64 / began.elapsed().as_secs_f64()
+}

@@ -1,0 +1,212 @@
+//! Shell completions: the script of each shell, and the ids that it asks for while a person types. A running daemon is
+//! asked, and none is started for it.
+
+use std::ffi::OsString;
+
+use clap::{Arg, Command};
+use clap_complete::Shell;
+
+use super::ids::IdKind;
+use super::show::outln;
+use crate::http;
+use abide_engine::config::Paths;
+use abide_output::printable::one_line;
+
+/// Adds the ids to the words that the generated function offers. A placeholder such as `<SESSION>` is left out.
+const BASH: &str = r#"
+_abide_with_ids() {
+    _abide "$@"
+    local candidate
+    local -a others=()
+    for candidate in "${COMPREPLY[@]}"; do
+        [[ $candidate == '<'* || $candidate == '['* ]] || others+=("$candidate")
+    done
+    COMPREPLY=("${others[@]}")
+    while IFS=$'\t' read -r candidate _; do
+        [[ -n $candidate ]] && COMPREPLY+=("$candidate")
+    done < <("$1" complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _abide_with_ids -o bashdefault -o default abide
+"#;
+
+/// Offers ids where the generated script offers files. The words come from the line editor, because nested
+/// completions see a part of them only.
+const ZSH: &str = r#"
+_abide_ids() {
+    local -a line ids
+    line=(${(z)LBUFFER})
+    [[ $LBUFFER == *' ' ]] && line+=('')
+    ids=(${(f)"$(abide complete -- "${(@)line[2,-1]}" 2>/dev/null)"})
+    ids=(${ids//$'\t'/:})
+    _describe 'id' ids
+}
+"#;
+
+const FISH: &str = r#"
+complete -c abide -a '(abide complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+"#;
+
+/// Completion script of a shell.
+pub fn script(shell: Shell, mut root: Command) -> Vec<u8> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut root, "abide", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    let script = match shell {
+        Shell::Bash => format!("{script}{BASH}"),
+        Shell::Zsh => zsh(&script),
+        Shell::Fish => format!("{script}{FISH}"),
+        _ => script.into_owned(),
+    };
+    script.into_bytes()
+}
+
+/// Script of zsh, with a function for the arguments that are ids. It is defined before the last lines, which call the
+/// completion.
+fn zsh(script: &str) -> String {
+    let is_id = |line: &str| {
+        [
+            "':session -- ",
+            "':timer -- ",
+            "'::timer -- ",
+            "'::question -- ",
+        ]
+        .iter()
+        .any(|begin| line.starts_with(begin))
+            || line.contains("]:SESSION:_default'")
+    };
+    let lines = script.lines().map(|line| match is_id(line) {
+        true => line.replace(":_default'", ":_abide_ids'"),
+        false => line.to_owned(),
+    });
+    let script = lines.collect::<Vec<_>>().join("\n");
+    match script.split_once('\n') {
+        Some((first, rest)) => format!("{first}\n{ZSH}{rest}\n"),
+        None => script,
+    }
+}
+
+/// Prints the ids and names that the last word may become, each with what it belongs to behind a tab.
+pub fn print(paths: &Paths, root: Command, words: &[OsString]) {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let Some((last, before)) = words.split_last() else {
+        return;
+    };
+    let Some(kind) = kind_at(&root, before, last) else {
+        return;
+    };
+    let Ok(known) = http::known_ids(&paths.http_socket(), &format!("kind={kind}")) else {
+        return;
+    };
+    let typed = match last.split_once('=') {
+        Some((_, value)) => value,
+        None => last,
+    };
+    for known in known["ids"].as_array().into_iter().flatten() {
+        let text = |field: &str| one_line(known[field].as_str().unwrap_or_default());
+        let about = text("about");
+        for word in [text("name"), text("id")] {
+            if !word.is_empty() && word.starts_with(typed) {
+                outln!("{word}\t{about}");
+            }
+        }
+    }
+}
+
+/// Kind of id that the last word of a command line is, if it is one.
+fn kind_at(root: &Command, before: &[&str], last: &str) -> Option<IdKind> {
+    let mut command = root;
+    let mut option: Option<&Arg> = None;
+    let mut positionals = 0;
+    for word in before {
+        if option.take().is_some() {
+            continue;
+        }
+        if *word == "--" {
+            return None;
+        }
+        if word.starts_with('-') {
+            option = named(command, word).filter(|arg| takes_value(arg));
+        } else if let Some(below) = command.find_subcommand(word) {
+            command = below;
+            positionals = 0;
+        } else {
+            positionals += 1;
+        }
+    }
+    if let Some(option) = option {
+        return kind(option);
+    }
+    match last.split_once('=') {
+        Some((name, _)) if name.starts_with("--") => kind(named(command, name)?),
+        _ if last.starts_with('-') => None,
+        _ => kind(command.get_positionals().nth(positionals)?),
+    }
+}
+
+fn named<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
+    // A word with `=` has its value already.
+    let matches = |arg: &&Arg| match word.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => arg.get_short().is_some_and(|short| word.ends_with(short)),
+    };
+    command.get_arguments().find(matches)
+}
+
+fn takes_value(arg: &Arg) -> bool {
+    arg.get_action().takes_values()
+}
+
+fn kind(arg: &Arg) -> Option<IdKind> {
+    match arg.get_id().as_str() {
+        "session" => Some(IdKind::Session),
+        "timer" => Some(IdKind::Timer),
+        "question" => Some(IdKind::Question),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::cli::args::Cli;
+
+    #[test]
+    fn ids_are_completed_where_a_command_takes_one() {
+        let at = |words: &[&str]| {
+            let (last, before) = words.split_last().unwrap();
+            kind_at(&Cli::command(), before, last)
+        };
+        let session = Some(IdKind::Session);
+        assert_eq!(at(&["kill", ""]), session);
+        assert_eq!(at(&["session", "kill", "--json", "k"]), session);
+        assert_eq!(at(&["logs", "--tail", "5", ""]), session);
+        assert_eq!(at(&["wait", "--session", "k"]), session);
+        assert_eq!(at(&["wait", "--session=k"]), session);
+        assert_eq!(at(&["timer", "pause", ""]), Some(IdKind::Timer));
+        assert_eq!(at(&["answer", "q"]), Some(IdKind::Question));
+        for other in [
+            &["kill", "x", ""][..],
+            &["kill", "-"],
+            &["logs", "--tail", ""],
+            &["run", "--", "kill", ""],
+            &["timer", "pause", "x", ""],
+            &["ki"],
+        ] {
+            assert_eq!(at(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn zsh_offers_ids_instead_of_files() {
+        let script = String::from_utf8(script(Shell::Zsh, Cli::command())).unwrap();
+        assert!(script.starts_with("#compdef abide\n"), "{script}");
+        assert!(
+            !script.contains(
+                "':session -- Session id or its beginning, its name, or `last`:_default'"
+            )
+        );
+        assert!(script.contains(":_abide_ids' \\"), "{script}");
+    }
+}

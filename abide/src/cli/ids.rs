@@ -1,0 +1,151 @@
+//! Ids as people type them: whole, by a unique beginning, by name, or `last`. The daemon knows which ids a word may
+//! stand for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use abide_core::{QuestionId, SessionId, TimerId};
+use abide_output::printable::one_line;
+use serde_json::Value;
+
+use super::client::Client;
+use super::error::CliError;
+
+/// Candidates that are listed for an ambiguous word.
+const LISTED: usize = 5;
+
+/// Kind of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    Session,
+    Timer,
+    Question,
+}
+
+impl fmt::Display for IdKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IdKind::Session => "session",
+            IdKind::Timer => "timer",
+            IdKind::Question => "question",
+        })
+    }
+}
+
+impl IdKind {
+    /// Command that lists what has ids of this kind.
+    fn list(self) -> &'static str {
+        match self {
+            IdKind::Session => "abide ps --all",
+            IdKind::Timer => "abide timer list",
+            IdKind::Question => "abide answer",
+        }
+    }
+
+    fn is_whole(self, word: &str) -> bool {
+        match self {
+            IdKind::Session => SessionId::from_str(word).is_ok(),
+            IdKind::Timer => TimerId::from_str(word).is_ok(),
+            IdKind::Question => QuestionId::from_str(word).is_ok(),
+        }
+    }
+}
+
+/// Id of the session that a word stands for.
+pub async fn session(client: &Client, word: &str) -> Result<String, CliError> {
+    resolve(client, IdKind::Session, word).await
+}
+
+/// Id of the timer that a word stands for.
+pub async fn timer(client: &Client, word: &str) -> Result<String, CliError> {
+    resolve(client, IdKind::Timer, word).await
+}
+
+/// Id of the question that a word stands for.
+pub async fn question(client: &Client, word: &str) -> Result<String, CliError> {
+    resolve(client, IdKind::Question, word).await
+}
+
+async fn resolve(client: &Client, kind: IdKind, word: &str) -> Result<String, CliError> {
+    // A whole id needs no request, and is refused by the command itself if nothing has it.
+    if kind.is_whole(word) {
+        return Ok(word.to_owned());
+    }
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if word.is_empty() || !word.chars().all(plain) {
+        let shown = one_line(word);
+        return Err(CliError::new(format!("'{shown}' is not a {kind}"))
+            .next(format!("`{}` shows the ids", kind.list())));
+    }
+    let known = client
+        .get(&format!("/v1/ids?kind={kind}&word={}", encoded(word)))
+        .await?;
+    let ids = known["ids"].as_array().cloned().unwrap_or_default();
+    let total = known["total"].as_u64().unwrap_or(0);
+    match &ids[..] {
+        [] if word == "last" => Err(CliError::new(format!("there is no {kind}"))),
+        [] => Err(CliError::new(format!("no {kind} is called '{word}'"))
+            .next(format!("`{}` shows the ids", kind.list()))),
+        [one] => Ok(one["id"].as_str().unwrap_or_default().to_owned()),
+        several => Err(ambiguous(kind, word, several, total)),
+    }
+}
+
+/// Error that lists what a word may stand for.
+fn ambiguous(kind: IdKind, word: &str, several: &[Value], total: u64) -> CliError {
+    let candidate = |known: &Value| {
+        let text = |field: &str| one_line(known[field].as_str().unwrap_or_default());
+        match known["name"].as_str() {
+            Some(name) => format!("{} ({}: {})", text("id"), one_line(name), text("about")),
+            None => format!("{} ({})", text("id"), text("about")),
+        }
+    };
+    let mut listed: Vec<String> = several.iter().take(LISTED).map(candidate).collect();
+    match total.saturating_sub(listed.len() as u64) {
+        0 => {}
+        1 => listed.push("1 other".to_owned()),
+        others => listed.push(format!("{others} others")),
+    }
+    CliError::new(format!(
+        "'{word}' may stand for {total} {kind}s: {}",
+        listed.join(", ")
+    ))
+    .next("type more of the id")
+    .code(2)
+}
+
+/// Word as part of a query. Names may have letters beyond ASCII.
+fn encoded(word: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    };
+    word.bytes().map(encode).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ambiguous_word_lists_some_candidates_and_counts_the_rest() {
+        let known: Vec<Value> = (0..8)
+            .map(|n| json!({"id": format!("session_k000000{n}"), "about": "make"}))
+            .collect();
+        let said = ambiguous(IdKind::Session, "k", &known, 8).to_string();
+        assert!(
+            said.starts_with("abide: 'k' may stand for 8 sessions: session_k0000000 (make), "),
+            "{said}"
+        );
+        assert!(said.contains(", 3 others\n"), "{said}");
+    }
+
+    #[test]
+    fn words_are_encoded_for_a_query() {
+        assert_eq!(encoded("a-b_c.9"), "a-b_c.9");
+        assert_eq!(encoded("ü&"), "%C3%BC%26");
+    }
+}

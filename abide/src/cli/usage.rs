@@ -1,0 +1,158 @@
+//! Command lines that cannot be read: one sentence, with the command or option that was probably meant.
+
+use std::ffi::OsString;
+
+use abide_output::sanitizer::Sanitizer;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::error::EXIT_ABIDE_ERROR;
+
+/// Commands that people know from other programs, and ours.
+const SYNONYMS: [(&str, &str); 14] = [
+    ("ls", "ps"),
+    ("list", "ps"),
+    ("sessions", "ps"),
+    ("start", "session start"),
+    ("exec", "run"),
+    ("log", "logs"),
+    ("tail", "logs --tail"),
+    ("delete", "rm"),
+    ("remove", "rm"),
+    ("rename", "session rename"),
+    ("send", "session send"),
+    ("timers", "timer list"),
+    ("questions", "answer"),
+    ("init", "setup"),
+];
+
+/// Exit code of a command line that cannot be read. `run` and its relatives return the exit code of a command, which
+/// may be 2, so theirs is that of an error of abide.
+pub fn exit_code(error: &clap::Error, command: Option<OsString>) -> u8 {
+    let runs = ["run", "rerun", "sandbox"];
+    let runs = command.is_some_and(|command| runs.iter().any(|name| command == *name));
+    match error.exit_code() {
+        0 => 0,
+        _ if runs => EXIT_ABIDE_ERROR,
+        code => u8::try_from(code).unwrap_or(2),
+    }
+}
+
+/// Sentence about an unknown command or option. `None`: clap's own text says it.
+pub fn sentence(error: &clap::Error) -> Option<String> {
+    let text = |kind: ContextKind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let mut sentence = match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let given = text(ContextKind::InvalidArg)?;
+            if !given.starts_with('-') {
+                return None;
+            }
+            let meant = text(ContextKind::SuggestedArg).into_iter().collect();
+            format!("unexpected option '{given}'{}", did_you_mean(meant))
+        }
+        ErrorKind::InvalidSubcommand => {
+            let given = text(ContextKind::InvalidSubcommand)?;
+            let meant = suggested_commands(error, given);
+            format!("unknown command '{given}'{}", did_you_mean(meant))
+        }
+        _ => return None,
+    };
+    // Clap suggests `--` if a value would be accepted at this position.
+    if error.kind() == ErrorKind::UnknownArgument && error.get(ContextKind::Suggested).is_some() {
+        sentence.push_str("\n  words after `--` are not treated as options");
+    }
+    if let Some(usage) = error.get(ContextKind::Usage) {
+        sentence.push_str(&format!("\n\n{usage}"));
+    }
+    let safe = Sanitizer::default().clean(sentence.as_bytes());
+    Some(format!("error: {safe}"))
+}
+
+/// Commands that were probably meant: of other programs by their names here, else similar ones.
+fn suggested_commands<'a>(error: &'a clap::Error, given: &str) -> Vec<&'a str> {
+    let at_top = matches!(error.get(ContextKind::Usage), Some(usage) if usage.to_string().contains("abide <COMMAND>"));
+    if let Some((_, ours)) = SYNONYMS
+        .iter()
+        .find(|(theirs, _)| at_top && *theirs == given)
+    {
+        return vec![ours];
+    }
+    match error.get(ContextKind::SuggestedSubcommand) {
+        // The most similar one comes last.
+        Some(ContextValue::Strings(similar)) => similar.iter().rev().map(String::as_str).collect(),
+        Some(ContextValue::String(similar)) => vec![similar],
+        _ => Vec::new(),
+    }
+}
+
+fn did_you_mean(meant: Vec<&str>) -> String {
+    match meant.is_empty() {
+        true => String::new(),
+        false => format!("; did you mean '{}'?", meant.join("' or '")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::args::Cli;
+
+    fn said(line: &str) -> (String, u8) {
+        let words = line.split(' ');
+        let error = Cli::try_parse_from(words.clone()).expect_err(line);
+        let code = exit_code(&error, words.clone().nth(1).map(Into::into));
+        (sentence(&error).unwrap_or_default(), code)
+    }
+
+    #[test]
+    fn mistyped_commands_and_options_are_suggested() {
+        for (line, begin) in [
+            (
+                "abide statsu",
+                "error: unknown command 'statsu'; did you mean 'status'",
+            ),
+            (
+                "abide ls",
+                "error: unknown command 'ls'; did you mean 'ps'?",
+            ),
+            (
+                "abide session lst",
+                "error: unknown command 'lst'; did you mean 'list'?",
+            ),
+            (
+                "abide timer strat",
+                "error: unknown command 'strat'; did you mean 'start'",
+            ),
+            (
+                "abide policy tst",
+                "error: unknown command 'tst'; did you mean 'test'",
+            ),
+            ("abide xyzzy", "error: unknown command 'xyzzy'\n"),
+            (
+                "abide logs --folow x",
+                "error: unexpected option '--folow'; did you mean '--follow'?",
+            ),
+            (
+                "abide top --jsn",
+                "error: unexpected option '--jsn'; did you mean '--json'?",
+            ),
+        ] {
+            let (said, code) = said(line);
+            assert!(said.starts_with(begin), "{line}: {said}");
+            assert_eq!(code, 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn usage_errors_of_run_have_the_code_of_abide() {
+        assert_eq!(said("abide run --idel 5s -- true").1, 125);
+        assert_eq!(said("abide run").1, 125);
+        assert_eq!(said("abide rerun").1, 125);
+        assert_eq!(said("abide run --help").1, 0);
+        assert_eq!(said("abide wait").1, 2);
+    }
+}

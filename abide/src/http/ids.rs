@@ -1,0 +1,196 @@
+//! Ids that a word typed by a person may stand for: a unique prefix, a name or `last`. The command line resolves words
+//! and completes ids with it.
+
+use abide_api::{KnownId, KnownIds};
+use abide_core::session::StartedBy;
+use abide_core::session_name::LAST;
+use abide_output::printable::one_line;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State as Shared};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::State;
+use super::body::{JsonResponse, parse_query};
+use super::problem::Problem;
+use super::questions::visible_questions;
+use super::requester::Requester;
+use super::sessions::sort_key;
+use super::timers::unreadable;
+use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery};
+
+/// Most ids of an answer.
+const MOST: usize = 200;
+/// Timers that are read at once.
+const TIMER_PAGE: usize = 1_000;
+/// Most characters of what an id belongs to.
+const ABOUT: usize = 60;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IdQuery {
+    kind: IdKind,
+    /// Beginning of an id, with or without its kind; a session's name; or `last`. Without it, all ids are meant.
+    word: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum IdKind {
+    Session,
+    Timer,
+    Question,
+}
+
+impl IdKind {
+    fn prefix(self) -> &'static str {
+        match self {
+            IdKind::Session => "session_",
+            IdKind::Timer => "timer_",
+            IdKind::Question => "question_",
+        }
+    }
+}
+
+/// Lists the ids that a word may stand for.
+pub async fn list(
+    Shared(state): Shared<State>,
+    requester: Requester,
+    query: Result<Query<IdQuery>, QueryRejection>,
+) -> Result<JsonResponse<KnownIds>, Problem> {
+    let IdQuery { kind, word } = parse_query(query)?;
+    let word = word.filter(|word| !word.is_empty());
+    let mut ids = match kind {
+        IdKind::Session => sessions(&state, &requester),
+        IdKind::Question => questions(&state, &requester),
+        IdKind::Timer => timers(&state, &requester, word.as_deref()).await?,
+    };
+    if let Some(word) = &word {
+        ids = meant(ids, word, kind.prefix());
+    }
+    let total = ids.len();
+    ids.truncate(MOST);
+    Ok(JsonResponse(KnownIds { ids, total }))
+}
+
+/// Ids, newest first, that a word stands for: the newest for `last`, the newest with that name, else all that begin
+/// with the word.
+fn meant(mut ids: Vec<KnownId>, word: &str, prefix: &str) -> Vec<KnownId> {
+    if word == LAST {
+        ids.truncate(1);
+        return ids;
+    }
+    let named = |known: &KnownId| known.name.as_deref() == Some(word);
+    if let Some(at) = ids.iter().position(named) {
+        return vec![ids.swap_remove(at)];
+    }
+    let begins = |id: &str| id.starts_with(word) || id[prefix.len()..].starts_with(word);
+    ids.retain(|known| begins(&known.id));
+    ids
+}
+
+/// Sessions that a call started; those of conditions and wakers are not typed by people.
+fn sessions(state: &State, requester: &Requester) -> Vec<KnownId> {
+    let mut views = state.handle.published().sessions();
+    views.retain(|view| {
+        let called = matches!(view.state.started_by, StartedBy::Call);
+        called && view.visible_to(requester.agent.as_ref())
+    });
+    views.sort_by_key(|view| std::cmp::Reverse(sort_key(view)));
+    let known = views.iter().map(|view| KnownId {
+        id: view.id.to_string(),
+        name: view.name.as_ref().map(ToString::to_string),
+        about: about(&view.state.command),
+    });
+    known.collect()
+}
+
+fn questions(state: &State, requester: &Requester) -> Vec<KnownId> {
+    let open = visible_questions(&state.handle, requester);
+    let known = open.iter().rev().map(|question| KnownId {
+        id: question.id.to_string(),
+        name: None,
+        about: about(&question.command),
+    });
+    known.collect()
+}
+
+async fn timers(
+    state: &State,
+    requester: &Requester,
+    word: Option<&str>,
+) -> Result<Vec<KnownId>, Problem> {
+    let mut known = Vec::new();
+    let mut after = None;
+    loop {
+        let query = TimerQuery {
+            agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
+            statuses: Vec::new(),
+            // Completion offers timers that can still be acted on.
+            ended: match word {
+                Some(_) => EndedFilter::Include,
+                None => EndedFilter::Exclude,
+            },
+            text: word.filter(|word| *word != LAST).map(str::to_owned),
+            order: TimerOrder::Created,
+            after,
+            limit: TIMER_PAGE,
+        };
+        let handle = state.handle.clone();
+        let page = handle
+            .store_reader()
+            .timers(query)
+            .await
+            .map_err(unreadable)?;
+        let Some(page) = page else {
+            return Ok(known);
+        };
+        after = page.rows.last().map(|row| row.id);
+        known.extend(page.rows.iter().map(|row| KnownId {
+            id: row.id.to_string(),
+            name: None,
+            about: about(&row.purpose),
+        }));
+        if !page.more || word == Some(LAST) {
+            return Ok(known);
+        }
+    }
+}
+
+/// Short text on one line.
+fn about(text: &str) -> String {
+    let line = one_line(text);
+    match line.char_indices().nth(ABOUT) {
+        None => line,
+        Some((end, _)) => format!("{}…", &line[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn word_stands_for_last_then_a_name_then_a_prefix() {
+        let known = |id: &str, name: Option<&str>| KnownId {
+            id: id.to_owned(),
+            name: name.map(str::to_owned),
+            about: String::new(),
+        };
+        let all = vec![
+            known("session_k3000001", Some("build")),
+            known("session_k3000002", Some("k3")),
+            known("session_b0000003", Some("build")),
+        ];
+        let meant = |word: &str| {
+            let ids = super::meant(all.clone(), word, "session_");
+            ids.into_iter().map(|known| known.id).collect::<Vec<_>>()
+        };
+        assert_eq!(meant("last"), ["session_k3000001"]);
+        assert_eq!(meant("build"), ["session_k3000001"]);
+        assert_eq!(meant("k3"), ["session_k3000002"]);
+        assert_eq!(meant("k30"), ["session_k3000001", "session_k3000002"]);
+        assert_eq!(meant("session_b"), ["session_b0000003"]);
+        assert!(meant("x").is_empty());
+    }
+}

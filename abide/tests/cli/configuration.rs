@@ -1,0 +1,92 @@
+//! Configuration that is changed while the daemon runs.
+
+use rustix::process::{Pid, Signal};
+
+use crate::harness::{Abide, text};
+
+/// Puts another configuration file in place, as editors do.
+fn configure(abide: &Abide, text: &str) {
+    std::fs::create_dir_all(abide.path("abide")).unwrap();
+    std::fs::write(abide.path("new.toml"), text).unwrap();
+    std::fs::rename(abide.path("new.toml"), abide.path("abide/config.toml")).unwrap();
+}
+
+/// Calls the tool `shell` as an agent.
+fn shell(abide: &Abide, command: &str) -> String {
+    let call = format!("<tool name=\"shell\"><command>{command}</command></tool>");
+    std::fs::write(abide.path("call"), call).unwrap();
+    text(&abide.output(["call", "--agent", "ann", "call"]).stdout)
+}
+
+#[test]
+fn changed_configuration_takes_effect_without_a_restart() {
+    let abide = Abide::new();
+    let pid = abide.daemon_pid();
+    let long = "seq -s x 1 1000";
+    assert!(shell(&abide, long).contains("x500x"));
+    configure(&abide, "max_output = 200\n");
+    let said = shell(&abide, long);
+    assert!(!said.contains("x500x"), "{said}");
+    configure(
+        &abide,
+        "shell = [\"/bin/sh\", \"-c\", \"echo other shell; eval \\\"$0\\\"\"]\n",
+    );
+    let said = shell(&abide, "echo hello");
+    assert!(said.contains("other shell\nhello"), "{said}");
+    std::fs::remove_file(abide.path("abide/config.toml")).unwrap();
+    assert!(shell(&abide, long).contains("x500x"));
+    assert_eq!(abide.daemon_pid(), pid);
+}
+
+#[test]
+fn sandbox_setting_takes_effect_without_a_restart() {
+    let abide = Abide::new();
+    assert!(shell(&abide, "echo hello").contains("SUCCESS"));
+    // Where this mode cannot be enforced, nothing is run.
+    configure(&abide, "[sandbox]\nmode = \"read-only\"\n");
+    let said = shell(&abide, "touch made");
+    assert!(!abide.path("made").exists(), "{said}");
+    configure(&abide, "[sandbox]\nmode = \"off\"\n");
+    let said = shell(&abide, "touch made");
+    assert!(abide.path("made").exists(), "{said}");
+}
+
+#[test]
+fn bad_configuration_leaves_the_former_one_in_force() {
+    let abide = Abide::new();
+    configure(&abide, "max_output = 200\n");
+    let configuration = || abide.json(["status", "--json"])["configuration"].clone();
+    let before = configuration();
+    assert_eq!(before["trouble"], serde_json::Value::Null);
+    configure(&abide, "max_output = \n");
+    let now = configuration();
+    assert_eq!(now["read_at"], before["read_at"]);
+    let trouble = now["trouble"].as_str().expect("a sentence");
+    assert!(trouble.contains("config.toml"), "{trouble}");
+    let shown = text(&abide.output(["status"]).stdout);
+    assert!(
+        shown.contains("The former configuration stays in force."),
+        "{shown}"
+    );
+    assert!(shown.contains("settings   read "), "{shown}");
+    // A person's command runs; an agent's does not, because its rules cannot be read.
+    assert!(abide.output(["run", "--", "true"]).status.success());
+    let said = shell(&abide, "echo hello");
+    assert!(!said.contains("SUCCESS"), "{said}");
+    configure(&abide, "max_output = 300\nhttp = \"off\"\n");
+    assert!(shell(&abide, "echo hello").contains("SUCCESS"));
+    let now = configuration();
+    assert_eq!(now["trouble"], serde_json::Value::Null);
+    assert_eq!(now["at_next_start"], serde_json::json!(["http"]));
+    let shown = text(&abide.output(["status"]).stdout);
+    assert!(shown.contains("after `abide stop`: http"), "{shown}");
+}
+
+#[test]
+fn sighup_does_not_end_the_daemon() {
+    let abide = Abide::new();
+    let pid = abide.daemon_pid();
+    let daemon = Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(daemon, Signal::HUP).expect("it runs");
+    assert_eq!(abide.daemon_pid(), pid);
+}

@@ -1,0 +1,360 @@
+//! Faults of a PostgreSQL server under a real daemon. The prefix of a test name is the number of the fault in the list
+//! of faults of fleets.
+
+#[path = "../common/cleanup.rs"]
+mod cleanup;
+#[path = "../faults/harness.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod harness;
+mod pooler;
+mod proxy;
+
+use std::path::Path;
+
+use harness::postgres::Server;
+use harness::{Abide, Answer, look_for, receive};
+use proxy::{Mode, Proxy};
+use serde_json::{Value, json};
+
+/// Daemon on this server, not started yet.
+fn on(server: Server) -> Abide {
+    Abide::on(Some(server))
+}
+
+/// Daemon without a server of its own, on this address.
+fn at(url: &str) -> Abide {
+    let abide = Abide::on(None);
+    let config = format!("store = {url:?}\n");
+    std::fs::write(abide.path("config.toml"), config).expect("a configuration");
+    abide
+}
+
+fn server(abide: &mut Abide) -> &mut Server {
+    abide.server.as_mut().expect("a server")
+}
+
+fn mission(text: &str) -> Value {
+    json!({"total_duration": 3600, "mission": text})
+}
+
+fn make(abide: &Abide, text: &str) -> Answer {
+    abide.post("/v1/timers", &mission(text)).expect("an answer")
+}
+
+/// Id of a timer that must be made.
+fn made(answer: &Answer) -> String {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body["timer_id"].as_str().expect("an id").to_owned()
+}
+
+/// Sentence of a refusal.
+fn refused(answer: &Answer) -> String {
+    assert_ne!(answer.status, 200, "{}", answer.body);
+    answer.body["detail"]
+        .as_str()
+        .expect("a sentence")
+        .to_owned()
+}
+
+/// Makes a timer, again and again until the database can be written.
+fn made_at_last(abide: &Abide, text: &str) -> String {
+    look_for("a timer that can be made", || {
+        let answer = make(abide, text);
+        (answer.status == 200).then(|| made(&answer))
+    })
+}
+
+fn commands_run(abide: &Abide) {
+    let answer = abide.post("/v1/tools/shell", &json!({"command": "echo works"}));
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert!(
+        answer.body["text"].to_string().contains("works"),
+        "{}",
+        answer.body
+    );
+}
+
+fn trouble(abide: &Abide) -> Option<String> {
+    let status = abide.run(&["status", "--json"]);
+    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    status["database"]["trouble"].as_str().map(str::to_owned)
+}
+
+/// Ids of all timers in the database, in order.
+fn stored(server: &Server) -> Vec<String> {
+    let ids = server.sql("SELECT id FROM abide.timer ORDER BY id");
+    ids.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn timer_survives_a_restart_of_the_daemon() {
+    let abide = on(Server::start());
+    abide.start();
+    let id = made(&make(&abide, "kept"));
+    abide.kill_daemon();
+    abide.start();
+    let listed = abide.get("/v1/timers");
+    assert_eq!(listed["timers"][0]["timer_id"], json!(id), "{listed}");
+    assert_eq!(listed["total"], 1);
+    assert_eq!(trouble(&abide), None);
+    assert!(
+        !Path::new(&abide.path("abide.db")).exists(),
+        "there is no second store"
+    );
+    let doctor = abide.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("PostgreSQL at"), "{doctor}");
+}
+
+#[test]
+fn missing_database_refuses_timers_until_it_is_there() {
+    let mut abide = on(Server::start());
+    server(&mut abide).stop();
+    abide.start();
+    commands_run(&abide);
+    let sentence = refused(&make(&abide, "too early"));
+    assert!(sentence.contains("the database at"), "{sentence}");
+    assert!(sentence.contains("cannot be used"), "{sentence}");
+    assert!(trouble(&abide).is_some_and(|said| said.contains("cannot be used")));
+    let doctor = abide.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("cannot be used"), "{doctor}");
+    server(&mut abide).resume();
+    let id = look_for("a timer that can be made", || {
+        // The daemon starts again when the database is there, so a call may reach none.
+        let answer = abide.post("/v1/timers", &mission("in time"))?;
+        (answer.status == 200).then(|| made(&answer))
+    });
+    assert_eq!(stored(server(&mut abide)), [id]);
+    assert_eq!(trouble(&abide), None);
+}
+
+#[test]
+fn f6_killed_server_loses_and_repeats_nothing() {
+    const ROUNDS: usize = 5;
+    let mut abide = on(Server::start());
+    abide.start();
+    let mut known = Vec::new();
+    for round in 0..ROUNDS {
+        let calls: Vec<_> = (0..20)
+            .map(|n| abide.begin("/v1/timers", &mission(&format!("{round} {n}"))))
+            .collect();
+        server(&mut abide).kill();
+        commands_run(&abide);
+        server(&mut abide).resume();
+        // A call is answered after its outcome is known: it was made, or there is nothing of it.
+        for call in calls {
+            let answer = receive(call).expect("an answer");
+            if answer.status == 200 {
+                known.push(made(&answer));
+            }
+        }
+        known.push(made_at_last(&abide, "after"));
+    }
+    known.sort();
+    assert_eq!(stored(server(&mut abide)), known);
+    assert_eq!(abide.get("/v1/timers")["total"], json!(known.len()));
+}
+
+#[test]
+fn f7_restarted_server_is_used_again() {
+    let mut abide = on(Server::start());
+    abide.start();
+    let first = made(&make(&abide, "before"));
+    server(&mut abide).stop();
+    let sentence = look_for("a refusal", || {
+        let answer = make(&abide, "meanwhile");
+        (answer.status != 200).then(|| refused(&answer))
+    });
+    assert!(sentence.contains("cannot be reached since"), "{sentence}");
+    commands_run(&abide);
+    assert!(trouble(&abide).is_some_and(|said| said.contains("cannot be reached since")));
+    server(&mut abide).resume();
+    let second = made_at_last(&abide, "after");
+    assert_eq!(trouble(&abide), None);
+    let mut known = [first, second];
+    known.sort();
+    assert_eq!(stored(server(&mut abide)), known);
+}
+
+#[test]
+fn f9_commits_that_a_failover_lost_are_written_again() {
+    let mut primary = Server::start();
+    let mut standby = primary.standby();
+    let proxy = Proxy::to(primary.socket());
+    let abide = at(&proxy.url());
+    abide.start();
+    let mut known = vec![made(&make(&abide, "before"))];
+    let first = known[0].clone();
+    look_for("the first timer on the standby", || {
+        let out = standby.try_sql("SELECT id FROM abide.timer");
+        String::from_utf8_lossy(&out.stdout)
+            .contains(&first)
+            .then_some(())
+    });
+    standby.sql("ALTER SYSTEM SET primary_conninfo = ''");
+    standby.sql("SELECT pg_reload_conf()");
+    look_for("a standby that follows no more", || {
+        (standby.sql("SELECT count(*) FROM pg_stat_wal_receiver") == "0").then_some(())
+    });
+    for n in 0..10 {
+        known.push(made(&make(&abide, &format!("lost {n}"))));
+    }
+    let stop = json!({"timer_id": known[1], "reason": "enough"});
+    let stopped = abide
+        .post("/v1/tools/stop_timer", &stop)
+        .expect("an answer");
+    assert_eq!(stopped.status, 200, "{}", stopped.body);
+    primary.kill();
+    standby.sql("SELECT pg_promote()");
+    assert_eq!(stored(&standby).len(), 1, "the others are lost");
+    proxy.redirect(standby.socket());
+    known.push(made_at_last(&abide, "after"));
+    known.sort();
+    assert_eq!(stored(&standby), known);
+    let status = "SELECT count(*) FROM abide.timer WHERE status = 'stopped'";
+    assert_eq!(standby.sql(status), "1");
+    drop(abide);
+    standby.stop();
+}
+
+#[test]
+fn f14_read_only_standby_is_not_used() {
+    let primary = Server::start();
+    let standby = primary.standby();
+    let abide = at(&standby.url());
+    abide.start();
+    let sentence = refused(&make(&abide, "on a standby"));
+    assert!(sentence.contains("cannot be used"), "{sentence}");
+    commands_run(&abide);
+}
+
+#[test]
+fn f16_commit_without_an_answer_is_settled() {
+    commit_is_settled_after(Mode::DropAnswers);
+}
+
+#[test]
+fn f48_commit_that_did_not_arrive_is_settled() {
+    commit_is_settled_after(Mode::Silent);
+}
+
+fn commit_is_settled_after(mode: Mode) {
+    let primary = Server::start();
+    let proxy = Proxy::to(primary.socket());
+    let abide = at(&proxy.url());
+    abide.start();
+    let first = made(&make(&abide, "before"));
+    proxy.set(mode);
+    let unknown = abide.begin("/v1/timers", &mission("unknown"));
+    proxy.wait_for_swallowed();
+    commands_run(&abide);
+    // While it is not known what became of it, other timers are refused.
+    let sentence = look_for("a refusal", || {
+        let answer = make(&abide, "refused");
+        (answer.status != 200).then(|| refused(&answer))
+    });
+    assert!(sentence.contains("cannot be reached since"), "{sentence}");
+    proxy.set(Mode::Pass);
+    let second = made(&receive(unknown).expect("an answer"));
+    let mut known = [first, second];
+    known.sort();
+    assert_eq!(
+        stored(&primary),
+        known,
+        "once, and nothing of the refused one"
+    );
+}
+
+#[test]
+fn f21_daemon_whose_claim_was_replaced_writes_nothing() {
+    let mut abide = on(Server::start());
+    abide.start();
+    let first = made(&make(&abide, "before"));
+    let taken = "UPDATE abide.shard SET owner = 'another', epoch = epoch + 1, claim = 'other'";
+    server(&mut abide).sql(taken);
+    let sentence = refused(&make(&abide, "late"));
+    assert!(!sentence.is_empty());
+    let sentence = look_for("the reason", || {
+        trouble(&abide).filter(|said| said.contains("another daemon has taken over"))
+    });
+    assert!(sentence.contains("commands run"), "{sentence}");
+    commands_run(&abide);
+    refused(&make(&abide, "later"));
+    assert_eq!(stored(server(&mut abide)), [first]);
+}
+
+#[test]
+fn f31_newer_schema_is_refused_and_left_alone() {
+    let mut abide = on(Server::start());
+    abide.start();
+    let first = made(&make(&abide, "before"));
+    abide.run(&["stop"]);
+    server(&mut abide).sql("UPDATE abide.fleet SET version = 999");
+    abide.start();
+    let sentence = refused(&make(&abide, "too new"));
+    assert!(sentence.contains("newer abide"), "{sentence}");
+    assert!(sentence.contains("version 999"), "{sentence}");
+    commands_run(&abide);
+    assert_eq!(stored(server(&mut abide)), [first]);
+}
+
+#[test]
+fn f32_two_daemons_that_create_the_schema_at_once_do_not_collide() {
+    let server = Server::start();
+    let (one, two) = (at(&server.url()), at(&server.url()));
+    std::thread::scope(|scope| {
+        scope.spawn(|| one.start());
+        scope.spawn(|| two.start());
+    });
+    let answers = [make(&one, "one"), make(&two, "two")];
+    let (made, refusals): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.status == 200);
+    assert_eq!((made.len(), refusals.len()), (1, 1));
+    let sentence = refused(refusals[0]);
+    assert!(
+        sentence.contains("belongs to another machine"),
+        "{sentence}"
+    );
+    assert_eq!(stored(&server).len(), 1);
+    drop((one, two));
+}
+
+#[test]
+fn f43_lock_that_is_not_free_in_time_refuses_the_timer() {
+    let mut abide = on(Server::start());
+    abide.start();
+    let first = made(&make(&abide, "before"));
+    let lock = "BEGIN; LOCK TABLE abide.timer; SELECT pg_sleep(600)";
+    let mut session = server(&mut abide).session(lock);
+    look_for("a lock", || {
+        let locks = "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND granted \
+                     AND relation = 'abide.timer'::regclass";
+        (server(&mut abide).sql(locks) == "1").then_some(())
+    });
+    let sentence = refused(&make(&abide, "locked"));
+    assert!(sentence.contains("lock timeout"), "{sentence}");
+    commands_run(&abide);
+    server(&mut abide).sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' \
+         AND pid <> pg_backend_pid()",
+    );
+    let _ = session.wait();
+    let second = made_at_last(&abide, "free");
+    let mut known = [first, second];
+    known.sort();
+    assert_eq!(stored(server(&mut abide)), known);
+}
+
+#[test]
+fn f70_text_with_a_zero_byte_is_stored() {
+    let mut abide = on(Server::start());
+    abide.start();
+    let answer = make(&abide, "a\0b");
+    if answer.status == 200 {
+        let text = server(&mut abide).sql("SELECT purpose FROM abide.timer");
+        assert_eq!(text, "a\u{fffd}b");
+    }
+    made(&make(&abide, "after"));
+}

@@ -1,0 +1,91 @@
+//! PgBouncer between the daemon and its server.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::harness::look_for;
+use super::harness::postgres::Server;
+use super::{at, commands_run, made, make, refused, stored};
+
+struct Pooler {
+    folder: TempDir,
+    process: Child,
+}
+
+impl Pooler {
+    fn start(server: &Server, mode: &str) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let everybody = PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(folder.path(), everybody).expect("permissions");
+        let (place, target) = (folder.path().display(), server.path(""));
+        let config = format!(
+            "[databases]\npostgres = host={} dbname=postgres user=postgres\n[pgbouncer]\nlisten_addr =\n\
+             unix_socket_dir = {place}\nlisten_port = 5432\nauth_type = any\npool_mode = {mode}\n\
+             default_pool_size = 4\nlogfile = {place}/log\n",
+            target.display()
+        );
+        let file = folder.path().join("pgbouncer.ini");
+        std::fs::write(&file, config).expect("a configuration");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a program that the tests talk to"
+        )]
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]);
+        if rustix::process::geteuid().is_root() {
+            command.args(["--reuid=postgres", "--regid=postgres", "--init-groups"]);
+        }
+        let process = command
+            .arg("/usr/sbin/pgbouncer")
+            .arg("-q")
+            .arg(&file)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("PgBouncer is installed (`make programs` does that)");
+        let socket = folder.path().join(".s.PGSQL.5432");
+        look_for("the pooler", || Path::new(&socket).exists().then_some(()));
+        Pooler { folder, process }
+    }
+
+    fn url(&self) -> String {
+        let host = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{host}/postgres?schema=abide")
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn f40_pooler_in_transaction_mode_can_be_used() {
+    let server = Server::start();
+    let pooler = Pooler::start(&server, "transaction");
+    let abide = at(&pooler.url());
+    abide.start();
+    let mut known: Vec<String> = (0..20)
+        .map(|n| made(&make(&abide, &format!("{n}"))))
+        .collect();
+    known.sort();
+    assert_eq!(stored(&server), known);
+    assert_eq!(abide.get("/v1/timers")["total"], 20);
+    drop(abide);
+}
+
+#[test]
+fn f42_pooler_in_statement_mode_is_refused() {
+    let server = Server::start();
+    let pooler = Pooler::start(&server, "statement");
+    let abide = at(&pooler.url());
+    abide.start();
+    let sentence = refused(&make(&abide, "not possible"));
+    assert!(sentence.contains("statement pooling mode"), "{sentence}");
+    commands_run(&abide);
+    drop(abide);
+}

@@ -1,0 +1,72 @@
+//! Layers on disk: listing, removal, and what is left of killed keepers.
+
+use serde_json::{Value, json};
+
+use crate::agents::{call, text};
+use crate::harness::as_each_user;
+
+const SANDBOXED: &str = "[sandbox]\nmode = \"workspace-write\"\n";
+
+#[test]
+fn p191_layers_outlive_the_daemon_and_are_listed_and_removed() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let made =
+            json!({"command": "mkdir -p ~/cache && echo kept > ~/cache/file && chmod 555 ~/cache"});
+        call(user, "shell", &made);
+        user.abide(&["stop"]);
+        let seen = text(&call(
+            user,
+            "shell",
+            &json!({"command": "cat ~/cache/file"}),
+        ));
+        assert!(seen.contains("kept"), "{seen}");
+        assert!(!user.exists("home/cache"));
+        let listed = user.abide(&["sandbox", "layers", "--json"]);
+        let listed: Value = serde_json::from_str(&listed.text).expect("JSON");
+        assert_eq!(listed["layers"][0]["agent"], "codex", "{listed}");
+        assert!(
+            listed["layers"][0]["bytes"].as_u64() >= Some(4_096),
+            "{listed}"
+        );
+        let shown = user.abide(&["sandbox", "layers"]);
+        assert!(shown.text.contains("codex"), "{shown:?}");
+        let unknown = user.abide(&["sandbox", "layers", "--remove", "nobody"]);
+        assert!(
+            unknown.code != 0 && unknown.text.contains("has no layers"),
+            "{unknown:?}"
+        );
+        let start = json!({"action": "start", "command": "echo ready; exec sleep 1000"});
+        let started = call(user, "terminal_session", &start);
+        let id = started["result"]["session_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        let used = user.abide(&["sandbox", "layers", "--remove", "codex"]);
+        assert!(used.code != 0 && used.text.contains(&id), "{used:?}");
+        user.abide(&["session", "kill", &id]);
+        user.abide(&["stop"]);
+        let layers = user.path("state/layers");
+        user.outside(&format!(
+            "while find {} -maxdepth 3 -name 'work.*' | grep -q .; do sleep 0.05; done",
+            layers.display()
+        ));
+        let removed = user.abide(&["sandbox", "layers", "--remove", "codex"]);
+        assert_eq!(removed.code, 0, "{removed:?}");
+        assert!(!user.exists("state/layers/agent-codex"));
+    });
+}
+
+#[test]
+fn p48_work_folders_of_a_killed_keeper_are_removed_by_the_next_daemon() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        call(user, "shell", &json!({"command": "echo x > ~/x"}));
+        user.abide(&["stop"]);
+        let layer = user.outside("ls -d $ROOT/state/layers/agent-codex/*/upper | head -n 1");
+        let left = layer.trim().replace("upper", "work.session_00000000");
+        user.outside(&format!("mkdir -p {left}/work && chmod 000 {left}/work"));
+        user.abide(&["status"]);
+        user.outside(&format!("while test -e {left}; do sleep 0.05; done"));
+    });
+}

@@ -1,0 +1,135 @@
+//! Attacks 124 and 125: questions about names that no rule knows.
+
+use serde_json::{Value, json};
+
+use super::{Person, as_agent, configure, said};
+use crate::agents::call;
+use crate::harness::User;
+use crate::outside::with_outside;
+
+/// Runs a program as an agent while a person answers.
+fn asked(user: &User, program: &str, person: impl FnOnce() + Send) -> Value {
+    std::thread::scope(|scope| {
+        let person = scope.spawn(person);
+        let result = as_agent(user, program);
+        person.join().expect("no panic");
+        result
+    })
+}
+
+#[test]
+fn five_processes_put_one_question_and_once_holds_for_the_session() {
+    with_outside(|user, outside| {
+        configure(user, &["allowed.test"], "");
+        let mut person = Person::watch(user);
+        let program = r#"
+import multiprocessing
+with multiprocessing.Pool(5) as pool: say(pool.map(web, ["new.test"] * 5).count("outside / new.test"))
+say(web("new.test"))
+"#;
+        let result = asked(user, program, || {
+            let question = person.next();
+            let text = question["text"].as_str().expect("text");
+            let first = "Allow this command to connect to new.test (port 80)?\n  command: /usr/bin/python3 program.py\n  agent codex in ";
+            assert!(text.starts_with(first), "124: {text}");
+            assert!(
+                outside.log().is_empty(),
+                "nothing is looked up before the answer"
+            );
+            person.answer(&question, &["once"]);
+            assert_eq!(person.next()["event"], "closed");
+        });
+        assert_eq!(
+            said(&result).0,
+            ["5", "outside / new.test"],
+            "124: {result}"
+        );
+        let result = asked(user, "say(attempt(web, 'new.test'))", || {
+            let question = person.next();
+            assert_eq!(
+                question["about"], "connection",
+                "125: another session asks again"
+            );
+            person.answer(&question, &["no,", "because", "not", "today"]);
+            assert_eq!(person.next()["event"], "closed");
+        });
+        let (lines, rest) = said(&result);
+        assert_eq!(lines, ["reset"], "125");
+        let told = "  name   new.test:80  the question was answered \"no\": not today\n\
+                    To ask for more, call again with needs={\"network\":[\"new.test:80\"]}";
+        assert!(rest.contains(told), "{rest}");
+    });
+}
+
+#[test]
+fn this_agent_and_always_here_allow_the_name_in_later_sessions() {
+    with_outside(|user, _| {
+        configure(user, &["allowed.test"], "");
+        let mut person = Person::watch(user);
+        for (answer, name) in [("this agent", "one.test"), ("always here", "two.test")] {
+            let program = format!("say(web('{name}'))");
+            let expected = [format!("outside / {name}")];
+            let result = asked(user, &program, || {
+                let question = person.next();
+                person.answer(&question, &answer.split(' ').collect::<Vec<_>>());
+                assert_eq!(person.next()["event"], "closed");
+            });
+            assert_eq!(said(&result).0, expected, "{answer}: {result}");
+            let again = as_agent(user, &program);
+            assert_eq!(said(&again).0, expected, "{answer}: {again}");
+        }
+        drop(person);
+        user.stop();
+        let kept = user.read("state/policy.toml");
+        assert!(
+            kept.contains("host = \"two.test:80\"") && !kept.contains("one.test"),
+            "{kept}"
+        );
+        let result = as_agent(user, "say(web('two.test'), attempt(web, 'one.test'))");
+        assert_eq!(said(&result).0, ["outside / two.test reset"], "{result}");
+        let removed = user.abide(&["policy", "remove", "always-1"]);
+        assert_eq!(removed.code, 0, "{removed:?}");
+        let result = as_agent(user, "say(attempt(web, 'two.test'))");
+        assert_eq!(said(&result).0, ["reset"], "{result}");
+    });
+}
+
+#[test]
+fn nobody_there_refuses_at_once_and_tells() {
+    with_outside(|user, outside| {
+        configure(user, &["allowed.test"], "");
+        let result = as_agent(user, "say(attempt(web, 'new.test'))");
+        let (lines, rest) = said(&result);
+        assert_eq!(lines, ["reset"]);
+        assert!(
+            rest.contains("name   new.test:80  nobody could be asked"),
+            "{rest}"
+        );
+        assert!(outside.log().is_empty());
+    });
+}
+
+#[test]
+fn question_is_withdrawn_when_the_command_ends() {
+    with_outside(|user, _| {
+        configure(user, &["allowed.test"], "");
+        let mut person = Person::watch(user);
+        let serve = json!({"action": "start", "command": "curl -s http://new.test/"});
+        let started = call(user, "terminal_session", &serve);
+        let question = person.next();
+        assert_eq!(question["about"], "connection");
+        let id = started["result"]["session_id"].as_str().expect("an id");
+        call(
+            user,
+            "terminal_session",
+            &json!({"action": "kill", "session_id": id}),
+        );
+        let closed = person.next();
+        assert_eq!(
+            (&closed["event"], &closed["closing"]),
+            (&json!("closed"), &json!("withdrawn")),
+            "124"
+        );
+        assert_eq!(closed["question_id"], question["question_id"]);
+    });
+}

@@ -1,0 +1,167 @@
+//! Attacks 180 to 192 that go through a question, and what terminals are told of refusals.
+
+use serde_json::{Value, json};
+
+use crate::agents::{call, text};
+use crate::harness::{User, as_each_user};
+
+const SANDBOXED: &str = "[sandbox]\nmode = \"workspace-write\"\n[[policy.rule]]\nrun = [\"touch\"]\ndo = \"ask\"\nwhy = \"makes a file\"\n";
+
+fn id(result: &Value, name: &str) -> String {
+    let id = result["result"][name].as_str();
+    id.unwrap_or_else(|| panic!("{name}: {result}")).to_owned()
+}
+
+fn yes(user: &User, held: &Value) {
+    let answered = user.abide(&["answer", &id(held, "question_id"), "yes"]);
+    assert_eq!(answered.code, 0, "{answered:?}");
+}
+
+#[test]
+fn p180_yes_starts_nothing_where_the_mechanism_is_gone() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let program = user.path("abide-program");
+        let program = program.display();
+        // A user namespace of its own, in which the limit can be changed while the daemon runs.
+        let script = format!(
+            r#"
+call() {{ printf '<tool name="shell">%s</tool>' "$1" | {program} call --agent codex --json; }}
+field() {{ python3 -c 'import json, sys; print(json.load(sys.stdin)["result"][sys.argv[1]])' "$1"; }}
+call '<command>true</command>' | grep -q namespaces || exit 3
+held=$(call '<command>touch made</command>')
+echo 0 > /proc/sys/user/max_net_namespaces
+{program} answer $(field question_id <<< "$held") yes
+call "<session_id>$(field session_id <<< "$held")</session_id>"
+"#
+        );
+        let ran = user.in_user_namespace(&script);
+        let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        assert!(
+            said.contains("cannot be enforced here: make namespaces"),
+            "180: {said}"
+        );
+        assert!(said.contains("FATAL_ERROR"), "180: {said}");
+        assert!(!user.exists("work/made"), "180");
+    });
+}
+
+#[test]
+fn p182_once_is_used_once() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let wanted = json!({"command": "touch made; echo ran >> runs"});
+        let held = call(user, "shell", &wanted);
+        yes(user, &held);
+        let ended = call(
+            user,
+            "shell",
+            &json!({"session_id": id(&held, "session_id")}),
+        );
+        assert_eq!(ended["result"]["status"], "SUCCESS", "182: {ended}");
+        let late = user.abide(&["answer", &id(&held, "question_id"), "yes"]);
+        assert!(late.code != 0, "177: {late:?}");
+        let again = call(user, "shell", &wanted);
+        assert_eq!(again["result"]["status"], "held", "182: {again}");
+        assert_eq!(user.read("work/runs"), "ran\n");
+    });
+}
+
+#[test]
+fn p187_workspace_that_was_replaced_before_the_yes_runs_nothing() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let held = call(user, "shell", &json!({"command": "touch made"}));
+        user.outside("cd / && mv $ROOT/work $ROOT/moved && mkdir $ROOT/work");
+        yes(user, &held);
+        let ended = text(&call(
+            user,
+            "shell",
+            &json!({"session_id": id(&held, "session_id")}),
+        ));
+        assert!(ended.contains("cannot be enforced here"), "187: {ended}");
+        assert!(
+            !user.exists("work/made") && !user.exists("moved/made"),
+            "187"
+        );
+    });
+}
+
+#[test]
+fn p188_too_many_protected_paths_are_refused_and_not_skipped() {
+    as_each_user(|user| {
+        user.outside("for i in $(seq 500); do mkdir -p r$i/.git && : > r$i/.git/config; done");
+        let ran = user.run("touch made");
+        assert!(
+            ran.code != 0 && ran.text.contains("cannot be enforced here"),
+            "188: {ran:?}"
+        );
+        assert!(!user.exists("work/made"), "188");
+        user.outside("rm -r r?? r???");
+        user.works("188", "touch made");
+    });
+}
+
+#[test]
+fn p192_results_of_all_tools_name_the_mechanism() {
+    as_each_user(|user| {
+        for (config, by) in [
+            ("", "off"),
+            ("[sandbox]\nmode = \"read-only\"\n", "namespaces"),
+        ] {
+            user.abide(&["stop"]);
+            user.write("state/config.toml", config);
+            let start = json!({"action": "start", "command": "cat"});
+            let started = call(user, "terminal_session", &start);
+            let session = id(&started, "session_id");
+            let act = |action: &str| {
+                let fields = json!({"action": action, "session_id": session});
+                call(user, "terminal_session", &fields)
+            };
+            let all = [
+                call(user, "shell", &json!({"command": "true"})),
+                call(user, "execute_command", &json!({"command": "true"})),
+                started.clone(),
+                act("read_output"),
+                act("screen"),
+                act("kill"),
+            ];
+            for result in all {
+                assert_eq!(result["result"]["sandboxed_by"], by, "192: {result}");
+                assert!(result["result"]["sandbox_gaps"].is_array(), "192: {result}");
+            }
+        }
+    });
+}
+
+#[test]
+fn terminal_is_told_each_refusal_once() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let start = json!({"action": "start", "command": "echo x > /etc/first; exec bash --norc"});
+        let started = call(user, "terminal_session", &start);
+        let said = text(&started);
+        assert!(said.contains("SANDBOX: 1 thing was refused"), "{said}");
+        assert!(said.contains("write  /etc/first"), "{said}");
+        let session = id(&started, "session_id");
+        let send = |line: &str| {
+            let fields = json!({"action": "send_input", "session_id": session, "input": line, "keys": ["enter"]});
+            text(&call(user, "terminal_session", &fields))
+        };
+        let said = send("echo quiet");
+        assert!(!said.contains("SANDBOX:"), "{said}");
+        let mut said = send("echo x > /etc/second");
+        let read = json!({
+            "action": "read_output", "session_id": session, "until": "second: Read-only", "timeout_seconds": 60, "since": "0",
+        });
+        said.push_str(&text(&call(user, "terminal_session", &read)));
+        assert_eq!(
+            said.matches("SANDBOX: 2 things were refused").count(),
+            1,
+            "{said}"
+        );
+        assert!(said.contains("write  /etc/second"), "{said}");
+        let killed = json!({"action": "kill", "session_id": session});
+        call(user, "terminal_session", &killed);
+    });
+}

@@ -1,0 +1,107 @@
+//! Network gate of a sandbox, as the keeper gets it: ports to listen on, and the configuration of the gate process.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use abide_gate::allowlist::{Allowlist, Pattern};
+pub use abide_gate::process::Config as GateConfig;
+use abide_session::sandbox::GatePlan;
+use abide_session::sandbox::gate_sockets::MAX_PORTS;
+
+/// Variables that name proxies, in capitals. Programs read them in small letters too.
+const PROXY_VARIABLES: [&str; 5] = [
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "FTP_PROXY",
+];
+
+/// True for a variable that names a proxy.
+pub fn is_proxy_variable(name: &str) -> bool {
+    PROXY_VARIABLES
+        .iter()
+        .any(|variable| variable.eq_ignore_ascii_case(name))
+}
+
+/// Configuration of a gate that allows nothing yet, dials through the proxies of this environment, and never publishes the
+/// port of the daemon.
+pub fn bare(own_port: Option<u16>, env: &[(OsString, OsString)]) -> GateConfig {
+    let proxies = env.iter().filter_map(|(name, value)| {
+        let name = name.to_str().filter(|name| is_proxy_variable(name))?;
+        Some((name.to_owned(), value.to_str()?.to_owned()))
+    });
+    GateConfig {
+        publish: true,
+        never_publish: own_port.into_iter().collect(),
+        proxy_variables: proxies.collect::<BTreeMap<_, _>>(),
+        ..GateConfig::default()
+    }
+}
+
+/// Plan of a gate with this configuration. The error says why there is none.
+pub fn make(config: &GateConfig) -> Result<GatePlan, String> {
+    let allow = Allowlist::parse(&config.allow).map_err(|fault| fault.to_string())?;
+    let ports = allow.ports();
+    if ports.len() + config.host_ports.len() > MAX_PORTS {
+        return Err(format!(
+            "`sandbox.allow` and `sandbox.host_ports` name more than {MAX_PORTS} ports"
+        ));
+    }
+    Ok(GatePlan {
+        ports,
+        host_ports: config.host_ports.clone(),
+        config: serde_json::to_vec(config).map_err(|fault| fault.to_string())?,
+    })
+}
+
+/// Checks names that a call asks for. The error is a sentence.
+pub fn check_names(names: &[String]) -> Result<(), String> {
+    for name in names {
+        Pattern::parse(name).map_err(|fault| fault.to_string())?;
+    }
+    Ok(())
+}
+
+/// Adds names to the allowlist of a gate.
+pub fn add_names(gate: &GatePlan, names: &[String]) -> Result<GatePlan, String> {
+    let mut config: GateConfig =
+        serde_json::from_slice(&gate.config).map_err(|fault| fault.to_string())?;
+    config.allow.extend_from_slice(names);
+    make(&config)
+}
+
+/// Names that the allowlist of a gate does not have yet.
+pub fn missing_names(gate: &GatePlan, names: &[String]) -> Vec<String> {
+    let config: GateConfig = serde_json::from_slice(&gate.config).unwrap_or_default();
+    let missing = names.iter().filter(|name| !config.allow.contains(name));
+    missing.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_added_with_their_ports_and_proxies_are_kept() {
+        let env = [
+            ("https_proxy".into(), "http://proxy:3128".into()),
+            ("PATH".into(), "/bin".into()),
+        ];
+        let config = GateConfig {
+            allow: vec!["a.org".into()],
+            ..bare(Some(8_080), &env)
+        };
+        let gate = make(&config).unwrap();
+        assert_eq!(gate.ports, [22, 80, 443]);
+        let names = ["a.org".to_owned(), "b.org:8443".to_owned()];
+        assert_eq!(missing_names(&gate, &names), ["b.org:8443"]);
+        let more = add_names(&gate, &names[1..]).unwrap();
+        assert_eq!(more.ports, [22, 80, 443, 8_443]);
+        let back: GateConfig = serde_json::from_slice(&more.config).unwrap();
+        assert_eq!(back.allow, ["a.org", "b.org:8443"]);
+        assert_eq!(back.never_publish, [8_080]);
+        assert_eq!(back.proxy_variables.len(), 1);
+        assert!(check_names(&["*".to_owned()]).is_err());
+    }
+}

@@ -1,0 +1,243 @@
+//! Network gates of sandboxes, from the daemon's side: their questions become events, answers go back, and the ports that
+//! they publish are kept for views. A gate outlives the daemon and shows the next one what is open.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_core::policy::Choice;
+use abide_core::{ConnectionAnswer, Event, HeldConnection, SessionId};
+use abide_session::sandbox::GATE_SOCKET;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+use super::Keepers;
+use crate::clock::pause;
+use crate::policy::shown_host;
+use crate::socket;
+
+/// Time after the start of a daemon for clients and people to come back, before the questions of gates are asked again.
+const RECONNECT_GRACE: Duration = Duration::from_secs(5);
+/// Answers that may be queued for one gate; it has fewer open questions.
+const ANSWERS: usize = 64;
+/// Longest line of a gate.
+const MAX_LINE: u64 = 16 << 10;
+
+/// State of a port that a command listens on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortState {
+    /// Reachable on this machine's 127.0.0.1.
+    Published,
+    /// Not reachable, for this reason.
+    Failed(String),
+}
+
+/// Gates that the daemon follows.
+#[derive(Default)]
+pub(super) struct Gates(Mutex<HashMap<SessionId, FollowedGate>>);
+
+struct FollowedGate {
+    answers: mpsc::Sender<String>,
+    ports: BTreeMap<u16, PortState>,
+}
+
+/// A line of a gate.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Line {
+    Question {
+        id: u64,
+        name: String,
+        port: u16,
+        workspace: String,
+    },
+    Withdrawn {
+        id: u64,
+    },
+    Published {
+        port: u16,
+    },
+    NotPublished {
+        port: u16,
+        reason: String,
+    },
+    Unpublished {
+        port: u16,
+    },
+}
+
+impl Gates {
+    /// Ports that the gate of a session publishes, or could not.
+    pub fn ports(&self, id: SessionId) -> BTreeMap<u16, PortState> {
+        let gates = self.0.lock().expect("no holder panics");
+        gates
+            .get(&id)
+            .map_or_else(BTreeMap::new, |gate| gate.ports.clone())
+    }
+
+    /// Sends an answer. A gate that is gone needs none.
+    pub fn answer(&self, id: SessionId, number: u64, answer: &ConnectionAnswer) {
+        let line = match answer {
+            ConnectionAnswer::Yes => json!({"id": number, "answer": "yes"}),
+            ConnectionAnswer::No(because) => {
+                json!({"id": number, "answer": "no", "because": because.as_deref()})
+            }
+            ConnectionAnswer::Nobody => json!({"id": number, "answer": "nobody"}),
+        };
+        let gates = self.0.lock().expect("no holder panics");
+        if let Some(gate) = gates.get(&id) {
+            let _ = gate.answers.try_send(format!("{line}\n"));
+        }
+    }
+
+    fn change_port(&self, id: SessionId, port: u16, state: Option<PortState>) {
+        let mut gates = self.0.lock().expect("no holder panics");
+        if let Some(gate) = gates.get_mut(&id) {
+            match state {
+                Some(state) => gate.ports.insert(port, state),
+                None => gate.ports.remove(&port),
+            };
+        }
+    }
+}
+
+impl Keepers {
+    /// Follows the gate of a session that was started, if it has one, until the gate ends. `was_recovered`: an earlier
+    /// daemon has started the session.
+    pub(super) fn follow_gate(self: &Arc<Self>, id: SessionId, was_recovered: bool) {
+        let path = self.folder(id).join(GATE_SOCKET);
+        if !path.exists() {
+            return;
+        }
+        let (answers, queue) = mpsc::channel(ANSWERS);
+        let gate = FollowedGate {
+            answers,
+            ports: BTreeMap::new(),
+        };
+        let mut gates = self.gates.0.lock().expect("no holder panics");
+        gates.insert(id, gate);
+        drop(gates);
+        let keepers = self.clone();
+        tokio::spawn(async move {
+            let followed = async {
+                if was_recovered {
+                    pause(RECONNECT_GRACE).await;
+                }
+                keepers.read_gate(id, &path, queue).await
+            };
+            let followed = tokio::select! {
+                followed = followed => followed,
+                () = keepers.shutdown.cancelled() => return,
+            };
+            if let Err(fault) = followed {
+                tracing::debug!(%id, %fault, "the network gate is gone");
+            }
+            keepers
+                .gates
+                .0
+                .lock()
+                .expect("no holder panics")
+                .remove(&id);
+            let number = None;
+            let ended = Event::ConnectionReleased {
+                session: id,
+                number,
+            };
+            let _ = keepers.events.send(ended).await;
+            let _ = keepers
+                .events
+                .send(Event::PortsChanged { session: id })
+                .await;
+        });
+    }
+
+    async fn read_gate(
+        &self,
+        id: SessionId,
+        path: &Path,
+        mut answers: mpsc::Receiver<String>,
+    ) -> io::Result<()> {
+        let stream = socket::connect(path)?;
+        stream.set_nonblocking(true)?;
+        let (reader, mut writer) = UnixStream::from_std(stream)?.into_split();
+        let mut reader = BufReader::new(reader);
+        let mut line = Vec::new();
+        loop {
+            let mut limited = (&mut reader).take(MAX_LINE);
+            tokio::select! {
+                // A line that is read in part stays in `line`.
+                read = limited.read_until(b'\n', &mut line) => {
+                    read?;
+                    if !line.ends_with(b"\n") {
+                        return Ok(());
+                    }
+                    let event = self.gate_event(id, serde_json::from_slice(&line)?);
+                    line.clear();
+                    let _ = self.events.send(event).await;
+                }
+                Some(answer) = answers.recv() => writer.write_all(answer.as_bytes()).await?,
+            }
+        }
+    }
+
+    fn gate_event(&self, session: SessionId, line: Line) -> Event {
+        let (port, state) = match line {
+            Line::Question {
+                id,
+                name,
+                port,
+                workspace,
+            } => {
+                let connection = Arc::new(held(id, &name, port, workspace.into()));
+                return Event::ConnectionHeld {
+                    session,
+                    connection,
+                };
+            }
+            Line::Withdrawn { id } => {
+                let number = Some(id);
+                return Event::ConnectionReleased { session, number };
+            }
+            Line::Published { port } => (port, Some(PortState::Published)),
+            Line::NotPublished { port, reason } => (port, Some(PortState::Failed(reason))),
+            Line::Unpublished { port } => (port, None),
+        };
+        self.gates.change_port(session, port, state);
+        Event::PortsChanged { session }
+    }
+}
+
+/// Connections that wait, with the answers that a person can give.
+fn held(number: u64, name: &str, port: u16, workspace: PathBuf) -> HeldConnection {
+    let entry = shown_host(&format!("{name}:{port}"), &workspace);
+    HeldConnection {
+        number,
+        name: name.into(),
+        port,
+        folder: workspace.to_string_lossy().into(),
+        offers: vec![
+            (Choice::Once, "".into()),
+            (Choice::ThisAgent, "".into()),
+            (Choice::AlwaysHere, entry.into()),
+            (Choice::No, "".into()),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn always_here_shows_the_entry_that_it_writes() {
+        let held = held(1, "example.org", 443, "/src".into());
+        let (_, adds) = &held.offers[2];
+        let expected = "[[allow]]\nhost = \"example.org:443\"\nfolder = \"/src\"\n";
+        assert_eq!(&**adds, expected);
+    }
+}

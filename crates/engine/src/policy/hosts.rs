@@ -1,0 +1,113 @@
+//! Host names that people have allowed when a connection of a sandbox asked: `this agent` holds until the daemon ends,
+//! `always here` is written beside the rules that "always" adds.
+
+use std::io;
+use std::path::Path;
+
+use abide_core::policy::Choice;
+use abide_core::{Agent, Conversation, Mono};
+use serde::{Deserialize, Serialize};
+
+use super::{GRANT_TIME, MAX_GRANTS, PolicyStore, settings};
+use crate::clock::SystemClock;
+
+/// Host name that may be connected to in a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct AllowedHost {
+    /// Name for `abide policy remove`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Host name and port, as in `sandbox.allow`.
+    pub host: String,
+    /// Workspace.
+    pub folder: String,
+}
+
+/// Host name that "this agent" has allowed. The grant ends with the daemon.
+pub(super) struct HostGrant {
+    agent: Agent,
+    conversation: Option<Conversation>,
+    host: String,
+    used: Mono,
+}
+
+/// Entry that `always here` adds, as its file has it.
+pub fn shown_host(host: &str, workspace: &Path) -> String {
+    settings::shown_host(&AllowedHost {
+        name: String::new(),
+        host: host.to_owned(),
+        folder: workspace.to_string_lossy().into_owned(),
+    })
+}
+
+impl PolicyStore {
+    /// Host names that people have allowed to an agent in a workspace. None if the files cannot be read: then no command
+    /// of an agent runs anyway.
+    pub fn allowed_hosts(
+        &self,
+        agent: &Agent,
+        conversation: Option<&Conversation>,
+        workspace: &Path,
+    ) -> Vec<String> {
+        let remembered = self.remembered().unwrap_or_default();
+        let here = workspace.to_string_lossy();
+        let hosts = remembered.hosts.into_iter();
+        let hosts = hosts.filter(|host| host.folder == here);
+        let mut found: Vec<String> = hosts.map(|host| host.host).collect();
+        let now = SystemClock.mono();
+        let mut grants = self.host_grants.lock().expect("no holder panics");
+        grants.retain(|grant| now.since(grant.used) < GRANT_TIME);
+        for grant in grants.iter_mut() {
+            if grant.agent == *agent && grant.conversation.as_ref() == conversation {
+                grant.used = now;
+                found.push(grant.host.clone());
+            }
+        }
+        found
+    }
+
+    /// Host names that `always here` has allowed, for people.
+    pub fn remembered_hosts(&self) -> Vec<AllowedHost> {
+        self.remembered().unwrap_or_default().hosts
+    }
+
+    /// Keeps the answer of a person about a host name. `Once` and `No` add nothing.
+    pub fn remember_host(
+        &self,
+        choice: Choice,
+        host: &str,
+        agent: &Agent,
+        conversation: Option<&Conversation>,
+        workspace: &Path,
+    ) -> io::Result<()> {
+        match choice {
+            Choice::Once | Choice::No => Ok(()),
+            Choice::ThisAgent => {
+                let mut grants = self.host_grants.lock().expect("no holder panics");
+                if grants.len() >= MAX_GRANTS {
+                    grants.remove(0);
+                }
+                grants.push(HostGrant {
+                    agent: agent.clone(),
+                    conversation: conversation.cloned(),
+                    host: host.to_owned(),
+                    used: SystemClock.mono(),
+                });
+                Ok(())
+            }
+            Choice::AlwaysHere | Choice::Always => self.change_remembered(|kept| {
+                let folder = workspace.to_string_lossy().into_owned();
+                let is_same = |kept: &AllowedHost| kept.host == host && kept.folder == folder;
+                if !kept.hosts.iter().any(is_same) {
+                    let name = super::unused_name(kept);
+                    kept.hosts.push(AllowedHost {
+                        name,
+                        host: host.to_owned(),
+                        folder,
+                    });
+                }
+            }),
+        }
+    }
+}

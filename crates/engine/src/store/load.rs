@@ -1,0 +1,236 @@
+//! Reads everything that is not over, at the start of a daemon.
+
+use std::sync::Arc;
+
+use abide_core::id::IdPermutation;
+use abide_core::limit;
+use abide_core::message::{self, About};
+use abide_core::record::StoredState;
+use abide_core::time::{Millis, Steady, Wall};
+use abide_core::timer::{
+    self, Anchor, CompletedBy, Countdown, Kind, State, Status, Timer, Until, WaitMode,
+};
+use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subject, TimerId};
+
+use super::query::{Columns, Query};
+use super::{StoreFault, held};
+
+/// Questions that are not closed.
+pub(super) fn open_questions(db: &dyn Query) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
+    let sql = "SELECT id, session, idle_ms, asked_ms, command, launch FROM question \
+         WHERE closing IS NULL";
+    let rows = db.rows(sql, &[], |row| {
+        let (Ok(id), Ok(session)) = (row.str(0)?.parse(), row.str(1)?.parse::<SessionId>()) else {
+            return Ok(None);
+        };
+        let subject = match row.text(4)? {
+            None => Subject::Idle {
+                session,
+                idle: Millis(row.u64(2)?),
+            },
+            Some(text) => {
+                let launch = row.bytes(5)?.unwrap_or_default().to_vec();
+                let Some(command) = held::command(text, launch) else {
+                    return Ok(None);
+                };
+                Subject::Command {
+                    session,
+                    held: Arc::new(command),
+                }
+            }
+        };
+        let asked = Wall(row.u64(3)?);
+        Ok(Some((id, Question { subject, asked })))
+    })?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// Timers that have not ended and messages that have not been seen.
+pub(super) fn stored_state(
+    db: &dyn Query,
+    id_permutation: IdPermutation,
+    boot_id: u128,
+) -> Result<(StoredState, Conditions), StoreFault> {
+    let next = |table: &str| {
+        let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
+        db.one(&sql, &[], |row| row.u64(0))
+    };
+    let (timers, conditions) = timers(db, id_permutation)?;
+    let state = StoredState {
+        id_permutation,
+        boot_id,
+        anchor: anchor(db)?,
+        next_timer: next("timer")?,
+        next_message: next("message")?,
+        timers,
+        ended: ended(db, id_permutation)?,
+        messages: messages(db)?,
+    };
+    Ok((state, conditions))
+}
+
+/// Conditions of timers, as stored.
+pub(super) type Conditions = Vec<(TimerId, Until)>;
+
+fn anchor(db: &dyn Query) -> Result<Option<Anchor>, StoreFault> {
+    let sql = "SELECT boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms FROM clock";
+    db.first(sql, &[], |row| {
+        Ok(Anchor {
+            boot_id: u128::from_str_radix(row.str(0)?, 16).unwrap_or(0),
+            ahead_of_boot: row.i64(1)?,
+            wall_ahead: row.i64(2)?,
+            reached: Steady(row.u64(3)?),
+        })
+    })
+}
+
+/// Cache of the last name: neighbouring rows mostly have the same agent and conversation, and share one allocation.
+#[derive(Default)]
+struct NameCache(Option<Arc<str>>);
+
+impl NameCache {
+    fn of(&mut self, name: &str) -> Arc<str> {
+        match &self.0 {
+            Some(last) if **last == *name => last.clone(),
+            _ => self.0.insert(name.into()).clone(),
+        }
+    }
+
+    fn conversation(&mut self, name: Option<&str>) -> Option<Conversation> {
+        name.map(|name| Conversation(self.of(name)))
+    }
+}
+
+fn key(row: &dyn Columns, at: usize) -> Result<Option<Key>, StoreFault> {
+    Ok(row.text(at)?.map(|key| Key(key.into())))
+}
+
+fn timers(
+    db: &dyn Query,
+    id_permutation: IdPermutation,
+) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
+    let mut conditions = Conditions::new();
+    let sql = "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
+         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL \
+         ORDER BY number";
+    let timers = db.rows(sql, &[], |row| {
+        let countdown = match row.opt_u64(5)? {
+            Some(due) => Countdown::Running { due: Steady(due) },
+            None => Countdown::Paused {
+                remaining: Millis(row.opt_u64(7)?.unwrap_or(0)),
+                until: Steady(row.opt_u64(6)?.unwrap_or(0)),
+            },
+        };
+        let number = row.u64(0)?;
+        let agent = Agent(names.of(row.str(1)?));
+        let condition = row.text(10)?;
+        if let Some(condition) = condition {
+            let until = Until {
+                condition: condition.into(),
+                agent: agent.clone(),
+                since: Wall(row.u64(11)?),
+            };
+            conditions.push((TimerId::from_bits(id_permutation.to_bits(number)), until));
+        }
+        Ok(timer::StoredTimer {
+            number,
+            agent,
+            conversation: conversations.conversation(row.text(12)?),
+            kind: kind(row.str(2)?),
+            state: State {
+                total: Millis(row.u64(3)?),
+                countdown,
+                wait_mode: match row.flag(4)? {
+                    true => WaitMode::Background,
+                    false => WaitMode::Foreground,
+                },
+            },
+            checked: Wall(row.u64(8)?),
+            key: key(row, 9)?,
+            conditional: condition.is_some(),
+        })
+    })?;
+    Ok((timers, conditions))
+}
+
+/// Timers that ended last, oldest first.
+fn ended(
+    db: &dyn Query,
+    id_permutation: IdPermutation,
+) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
+    let sql = "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition, \
+         completed_by, late_ms, key, conversation, background FROM timer \
+         WHERE ended_ms IS NOT NULL \
+         ORDER BY ended_ms DESC, number DESC LIMIT ?1";
+    let mut ended = db.rows(sql, &[limit::ENDED_TIMERS.into()], |row| {
+        let number = row.u64(0)?;
+        let kind = kind(row.str(2)?);
+        let late = Millis(row.opt_u64(8)?.unwrap_or(0));
+        let by = match row.text(7)? {
+            None => None,
+            Some("condition") => Some(CompletedBy::Condition),
+            Some("impossible") => Some(CompletedBy::Impossible),
+            Some(_) => Some(CompletedBy::Time),
+        };
+        let timer = Timer {
+            id: TimerId::from_bits(id_permutation.to_bits(number)),
+            number,
+            agent: Agent(names.of(row.str(1)?)),
+            conversation: conversations.conversation(row.text(10)?),
+            wakes: kind == Kind::Mission || row.flag(11)?,
+            kind,
+            status: by.map_or(Status::Stopped, |by| Status::Completed { by, late }),
+            total: Millis(row.u64(3)?),
+            remaining: Millis(row.opt_u64(4)?.unwrap_or(0)),
+            checked: Wall(row.u64(5)?),
+            pause_until: None,
+            conditional: row.text(6)?.is_some(),
+        };
+        Ok((timer, key(row, 9)?))
+    })?;
+    ended.reverse();
+    Ok(ended)
+}
+
+/// Kind of a timer.
+pub(super) fn kind(word: &str) -> Kind {
+    if word == Kind::Mission.as_str() {
+        Kind::Mission
+    } else {
+        Kind::Waiting
+    }
+}
+
+fn messages(db: &dyn Query) -> Result<Vec<message::StoredMessage>, StoreFault> {
+    let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
+    let sql = "SELECT number, agent, about, told_ms, conversation, made_ms FROM message \
+         WHERE seen_ms IS NULL ORDER BY number";
+    let rows = db.rows(sql, &[], |row| {
+        let Some(about) = subject(row.str(2)?) else {
+            return Ok(None);
+        };
+        Ok(Some(message::StoredMessage {
+            number: row.u64(0)?,
+            agent: Agent(names.of(row.str(1)?)),
+            about,
+            conversation: conversations.conversation(row.text(4)?),
+            made: Wall(row.u64(5)?),
+            delivery_begun: row.opt_u64(3)?.is_some(),
+        }))
+    })?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// Subject of a message.
+pub(super) fn subject(about: &str) -> Option<About> {
+    let session = about.parse().map(About::Session);
+    let question = about.parse().map(About::Question);
+    about
+        .parse()
+        .map(About::Timer)
+        .or(session)
+        .or(question)
+        .ok()
+}

@@ -1,0 +1,279 @@
+//! Batch of rows as statements. Rows of one kind are gathered into arrays, so that a batch of any size is a few statements.
+//! Every row is stamped with the epoch and the number of its batch, which tells later whether the batch was committed.
+
+use std::collections::HashSet;
+
+use tokio_postgres::types::{ToSql, Type};
+
+/// Kind of statement. A column is a number unless its name ends with `$` (text) or `#` (bytes). The first column is
+/// the key.
+pub(super) struct Kind {
+    pub table: &'static str,
+    pub form: Form,
+    pub columns: &'static [&'static str],
+}
+
+pub(super) enum Form {
+    /// New rows. A row that exists is a conflict, unless the batch may have been committed before.
+    Insert,
+    /// New or replaced rows, by this key.
+    Put(&'static str),
+    /// Changed rows, under this condition.
+    Update(&'static str),
+    /// Any other statement. Its first two parameters are the stamp.
+    Sql(&'static str),
+}
+
+/// Value of a column.
+pub(super) enum Value {
+    Int(Option<i64>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Some(number).into()
+    }
+}
+
+impl From<Option<u64>> for Value {
+    fn from(number: Option<u64>) -> Self {
+        Value::Int(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Value::Int(Some(number))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Value::Int(Some(flag.into()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(Some(text))
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Some(text).into()
+    }
+}
+
+impl From<Option<&str>> for Value {
+    fn from(text: Option<&str>) -> Self {
+        // PostgreSQL has no zero bytes in texts; one would make every record of the batch fail.
+        Value::Text(text.map(|text| text.replace('\0', "\u{fffd}")))
+    }
+}
+
+impl From<Option<&[u8]>> for Value {
+    fn from(bytes: Option<&[u8]>) -> Self {
+        Value::Bytes(bytes.map(<[u8]>::to_vec))
+    }
+}
+
+/// Values of one column.
+enum Column {
+    Ints(Vec<Option<i64>>),
+    Texts(Vec<Option<String>>),
+    Bytes(Vec<Option<Vec<u8>>>),
+}
+
+impl Column {
+    fn new(name: &str) -> Self {
+        match name.as_bytes().last() {
+            Some(b'$') => Column::Texts(Vec::new()),
+            Some(b'#') => Column::Bytes(Vec::new()),
+            _ => Column::Ints(Vec::new()),
+        }
+    }
+
+    fn push(&mut self, value: Value) {
+        match (self, value) {
+            (Column::Ints(column), Value::Int(value)) => column.push(value),
+            (Column::Texts(column), Value::Text(value)) => column.push(value),
+            (Column::Bytes(column), Value::Bytes(value)) => column.push(value),
+            _ => unreachable!("a value of another type than its column"),
+        }
+    }
+
+    fn param(&self) -> (&(dyn ToSql + Sync), Type) {
+        match self {
+            Column::Ints(column) => (column, Type::INT8_ARRAY),
+            Column::Texts(column) => (column, Type::TEXT_ARRAY),
+            Column::Bytes(column) => (column, Type::BYTEA_ARRAY),
+        }
+    }
+
+    /// First value, as text.
+    fn first(&self) -> Option<String> {
+        match self {
+            Column::Ints(column) => column.first().copied().flatten().map(|n| n.to_string()),
+            Column::Texts(column) => column.first().cloned().flatten(),
+            Column::Bytes(_) => None,
+        }
+    }
+}
+
+/// Rows of one kind.
+struct Group {
+    kind: &'static Kind,
+    columns: Vec<Column>,
+    /// Rows that it changes: each once.
+    keys: HashSet<String>,
+}
+
+/// Epoch of a claim and number of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Stamp {
+    pub epoch: i64,
+    pub batch: i64,
+}
+
+/// Records that are committed together.
+pub(super) struct Batch {
+    pub stamp: Stamp,
+    groups: Vec<Group>,
+    /// Bytes of its values, approximately.
+    pub size: usize,
+}
+
+impl Batch {
+    pub fn empty(stamp: Stamp) -> Self {
+        Batch {
+            stamp,
+            groups: Vec::new(),
+            size: 0,
+        }
+    }
+
+    /// Adds a row. Rows of different tables, and of different keys in one table, may be written in any order.
+    pub fn put<const COLUMNS: usize>(
+        &mut self,
+        kind: &'static Kind,
+        key: &str,
+        values: [Value; COLUMNS],
+    ) {
+        self.size += values.iter().map(Value::size).sum::<usize>();
+        let same_table = |group: &usize| self.groups[*group].kind.table == kind.table;
+        let mut found = None;
+        for group in (0..self.groups.len()).rev().filter(same_table) {
+            let changes_it = self.groups[group].keys.contains(key);
+            if std::ptr::eq(self.groups[group].kind, kind) && !changes_it {
+                found = Some(group);
+                break;
+            }
+            if changes_it {
+                break;
+            }
+        }
+        let group = found.unwrap_or_else(|| {
+            self.groups.push(Group {
+                kind,
+                columns: kind.columns.iter().map(|name| Column::new(name)).collect(),
+                keys: HashSet::new(),
+            });
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[group];
+        group.keys.insert(key.to_owned());
+        for (column, value) in group.columns.iter_mut().zip(values) {
+            column.push(value);
+        }
+    }
+
+    /// Statements with their parameters. `again`: the batch may have been committed before.
+    pub fn statements(&self, again: bool) -> Vec<Statement<'_>> {
+        let statement = |group: &'_ Group| group.kind.sql(again);
+        let all = self.groups.iter().map(|group| Statement {
+            sql: statement(group),
+            params: [&self.stamp.epoch, &self.stamp.batch]
+                .map(|number| (number as &(dyn ToSql + Sync), Type::INT8))
+                .into_iter()
+                .chain(group.columns.iter().map(Column::param))
+                .collect(),
+        });
+        all.collect()
+    }
+
+    /// Query that counts rows which this batch or a later one has written, if it has written rows of its own.
+    pub fn look(&self) -> Option<String> {
+        let is_stamped = |group: &&Group| !matches!(group.kind.form, Form::Sql(_));
+        let group = self.groups.iter().rev().find(is_stamped)?;
+        let key = group.columns.first()?.first()?.replace('\'', "''");
+        let column = group.kind.columns[0].trim_end_matches(['$', '#']);
+        let Stamp { epoch, batch } = self.stamp;
+        Some(format!(
+            "SELECT count(*) FROM {} WHERE {column} = '{key}' AND (epoch, batch) >= ({epoch}, {batch})",
+            group.kind.table
+        ))
+    }
+}
+
+/// Statement with typed parameters.
+pub(super) struct Statement<'a> {
+    pub sql: String,
+    pub params: Vec<(&'a (dyn ToSql + Sync), Type)>,
+}
+
+impl Value {
+    fn size(&self) -> usize {
+        match self {
+            Value::Int(_) => 16,
+            Value::Text(text) => 24 + text.as_ref().map_or(0, String::len),
+            Value::Bytes(bytes) => 24 + bytes.as_ref().map_or(0, Vec::len),
+        }
+    }
+}
+
+impl Kind {
+    fn sql(&self, again: bool) -> String {
+        let table = self.table;
+        let columns = self.columns.iter();
+        let columns: Vec<&str> = columns
+            .map(|name| name.trim_end_matches(['$', '#']))
+            .collect();
+        let names = columns.join(", ");
+        let arrays: Vec<String> = (0..columns.len())
+            .map(|at| format!("${}", at + 3))
+            .collect();
+        let rows = format!("unnest({}) AS u({names})", arrays.join(", "));
+        let insert = || {
+            format!("INSERT INTO {table} ({names}, epoch, batch) SELECT u.*, $1, $2 FROM {rows}")
+        };
+        match &self.form {
+            Form::Sql(sql) => (*sql).to_owned(),
+            Form::Insert if again => format!("{} ON CONFLICT DO NOTHING", insert()),
+            Form::Insert => insert(),
+            Form::Put(key) => {
+                let set = columns.iter().chain(&["epoch", "batch"]);
+                let set: Vec<String> = set
+                    .map(|name| format!("{name} = excluded.{name}"))
+                    .collect();
+                format!(
+                    "{} ON CONFLICT ({key}) DO UPDATE SET {}",
+                    insert(),
+                    set.join(", ")
+                )
+            }
+            Form::Update(condition) => {
+                let key = columns[0];
+                let set = columns[1..].iter().map(|name| format!("{name} = u.{name}"));
+                let set: Vec<String> = set.collect();
+                format!(
+                    "UPDATE {table} AS t SET {}, epoch = $1, batch = $2 FROM {rows} \
+                     WHERE t.{key} = u.{key} AND {condition}",
+                    set.join(", ")
+                )
+            }
+        }
+    }
+}

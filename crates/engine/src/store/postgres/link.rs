@@ -1,0 +1,356 @@
+//! Connections to the server: the address, TLS, and what became of statements.
+//!
+//! Only transactions are used, with settings that end with them, and statements without names: a pooler may give every
+//! transaction to another server process.
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage};
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::batch::Statement;
+use crate::clock::pause;
+use crate::store::StoreFault;
+use crate::web;
+
+/// Time limit of a connection.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Time limit of a transaction here. The server's own limits are shorter, but a server process that is stopped does not
+/// keep them.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// Limits of a statement and of waiting for a lock at the server, in milliseconds.
+const STATEMENT_MS: u64 = 5_000;
+const LOCK_MS: u64 = 2_000;
+/// Schema, unless the address names one.
+const DEFAULT_SCHEMA: &str = "abide";
+
+/// Address of a database: server and schema.
+#[derive(Clone)]
+pub(crate) struct Address {
+    config: Config,
+    pub schema: String,
+    ca_file: Option<PathBuf>,
+}
+
+impl Address {
+    /// Reads `postgres://user@host/db?schema=name`, of which everything but the schema is as libpq has it.
+    pub fn parse(url: &str, ca_file: Option<PathBuf>) -> Result<Self, String> {
+        let (before, options) = url.split_once('?').unwrap_or((url, ""));
+        let mut schema = DEFAULT_SCHEMA.to_owned();
+        let mut others = Vec::new();
+        for option in options.split('&').filter(|option| !option.is_empty()) {
+            match option.strip_prefix("schema=") {
+                Some(name) => schema = name.to_owned(),
+                None => others.push(option),
+            }
+        }
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if !schema.starts_with(|c: char| c.is_ascii_lowercase())
+            || !schema.chars().all(is_plain)
+            || schema.len() > 63
+        {
+            return Err(format!(
+                "the schema must be small letters, digits and `_`, and begin with a letter; got {schema:?}"
+            ));
+        }
+        let plain = format!("{before}?{}", others.join("&"));
+        let mut config: Config = plain.parse().map_err(|e| described(&e))?;
+        config.application_name("abide");
+        config.connect_timeout(CONNECT);
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        let local = config.get_hosts().iter().all(|host| match host {
+            Host::Unix(_) => true,
+            Host::Tcp(name) => {
+                name == "localhost"
+                    || name
+                        .parse()
+                        .is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+            }
+        });
+        // Passwords and commands go to other machines encrypted, unless the address says otherwise.
+        if !others.iter().any(|option| option.starts_with("sslmode=")) {
+            config.ssl_mode(match local {
+                true => SslMode::Disable,
+                false => SslMode::Require,
+            });
+        }
+        Ok(Address {
+            config,
+            schema,
+            ca_file,
+        })
+    }
+
+    /// Server and database, without the password.
+    pub fn shown(&self) -> String {
+        let hosts = self.config.get_hosts().iter().map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        });
+        let hosts: Vec<String> = hosts.collect();
+        let database = self.config.get_dbname().or(self.config.get_user());
+        format!("{}/{}", hosts.join(","), database.unwrap_or_default())
+    }
+
+    /// Connects. The connection runs as a task of the current runtime.
+    pub(super) async fn connect(&self) -> Result<Link, LinkFault> {
+        let tls = Tls {
+            ca_file: self.ca_file.clone(),
+        };
+        let connected = tokio::select! {
+            connected = self.config.connect(tls) => connected.map_err(|e| LinkFault::of(&e, false))?,
+            () = pause(CONNECT) => return Err(LinkFault::NotSent("no answer to a connection".into())),
+        };
+        let (client, connection) = connected;
+        let (closing, closed) = oneshot::channel::<()>();
+        tokio::spawn(async move {
+            let _ = connection.await;
+            drop(closing);
+        });
+        Ok(Link {
+            client,
+            closed,
+            begin: format!(
+                "BEGIN; SET LOCAL search_path TO {}; SET LOCAL statement_timeout = {STATEMENT_MS}; \
+                 SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL idle_in_transaction_session_timeout = {STATEMENT_MS}",
+                self.schema
+            ),
+        })
+    }
+}
+
+/// Connection.
+pub(super) struct Link {
+    client: Client,
+    /// Closed when the connection is.
+    closed: oneshot::Receiver<()>,
+    begin: String,
+}
+
+/// Fault of a transaction.
+#[derive(Debug)]
+pub(super) enum LinkFault {
+    /// Nothing was sent.
+    NotSent(String),
+    /// The server has refused it, so nothing was written.
+    Refused(SqlState, String),
+    /// The server has not answered.
+    Unanswered(String),
+}
+
+impl LinkFault {
+    /// Fault of a statement. `commits`: it was the commit.
+    fn of(fault: &Error, commits: bool) -> Self {
+        let described = described(fault);
+        match fault.code() {
+            // A server that stops may have written the commit.
+            Some(code) if !(commits && code.code().starts_with("57P")) => {
+                LinkFault::Refused(code.clone(), described)
+            }
+            _ => LinkFault::Unanswered(described),
+        }
+    }
+
+    /// True if the same transaction may succeed when it is sent again.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, LinkFault::Refused(code, _) if [
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::LOCK_NOT_AVAILABLE,
+        ].contains(code))
+    }
+}
+
+impl From<LinkFault> for StoreFault {
+    fn from(fault: LinkFault) -> Self {
+        match fault {
+            LinkFault::NotSent(why) => StoreFault::Unwritable(why),
+            LinkFault::Refused(code, why) if code == SqlState::UNIQUE_VIOLATION => {
+                StoreFault::Stale(why)
+            }
+            LinkFault::Refused(_, why) => StoreFault::Unwritable(why),
+            LinkFault::Unanswered(why) => StoreFault::Unknown(why),
+        }
+    }
+}
+
+/// Fault with its cause, in one line.
+pub(super) fn described(fault: &Error) -> String {
+    if let Some(fault) = fault.as_db_error() {
+        return format!("{} ({})", fault.message(), fault.code().code());
+    }
+    let cause = std::error::Error::source(fault);
+    cause.map_or_else(|| fault.to_string(), |cause| format!("{fault}: {cause}"))
+}
+
+impl Link {
+    /// Waits until the connection is closed.
+    pub async fn closed(&mut self) {
+        let _ = (&mut self.closed).await;
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Runs one transaction in one network flight: `first` (after the limits are set), then the statements. Returns the
+    /// rows of `first`.
+    pub async fn transact(
+        &self,
+        first: &str,
+        statements: &[Statement<'_>],
+    ) -> Result<Vec<SimpleQueryMessage>, LinkFault> {
+        if self.client.is_closed() {
+            return Err(LinkFault::NotSent("the connection is closed".into()));
+        }
+        let begin = format!("{}; {first}", self.begin);
+        let begin = self.client.simple_query(&begin);
+        let written = statements
+            .iter()
+            .map(|statement| self.client.execute_typed(&statement.sql, &statement.params));
+        let written = in_order(written.collect());
+        let commit = self.client.batch_execute("COMMIT");
+        let flight = async { tokio::join!(biased; begin, written, commit) };
+        let (begun, written, committed) = self.answered(flight).await?;
+        // A commit after a failed statement is answered as if it had succeeded.
+        let begun = begun.map_err(|e| LinkFault::of(&e, false))?;
+        for result in written {
+            result.map_err(|e| LinkFault::of(&e, false))?;
+        }
+        committed.map_err(|e| LinkFault::of(&e, true))?;
+        Ok(begun)
+    }
+
+    /// Reads rows, in one transaction and one network flight.
+    pub async fn read(&self, statement: &Statement<'_>) -> Result<Vec<Row>, LinkFault> {
+        let begin = self.client.batch_execute(&self.begin);
+        let rows = self.client.query_typed(&statement.sql, &statement.params);
+        let commit = self.client.batch_execute("COMMIT");
+        let flight = async { tokio::join!(biased; begin, rows, commit) };
+        let (begun, rows, committed) = self.answered(flight).await?;
+        begun.map_err(|e| LinkFault::of(&e, false))?;
+        let rows = rows.map_err(|e| LinkFault::of(&e, false))?;
+        committed.map_err(|e| LinkFault::of(&e, true))?;
+        Ok(rows)
+    }
+
+    /// Result of a flight, if it comes in time. If not, the server is asked to give up.
+    async fn answered<T>(&self, flight: impl Future<Output = T>) -> Result<T, LinkFault> {
+        tokio::select! {
+            answer = flight => Ok(answer),
+            () = pause(PATIENCE) => {
+                let cancel = self.client.cancel_token();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = cancel.cancel_query(Tls { ca_file: None }) => {}
+                        () = pause(CONNECT) => {}
+                    }
+                });
+                Err(LinkFault::Unanswered(format!("no answer within {} s", PATIENCE.as_secs())))
+            }
+        }
+    }
+}
+
+/// Polls all futures, which send statements when they are polled first, in their order.
+async fn in_order<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut sent = Vec::with_capacity(futures.len());
+    for future in futures {
+        let mut future = Box::pin(futures_util::FutureExt::fuse(future));
+        match futures_util::poll!(&mut future) {
+            Poll::Ready(done) => {
+                sent.push(futures_util::future::Either::Left(std::future::ready(done)))
+            }
+            Poll::Pending => sent.push(futures_util::future::Either::Right(future)),
+        }
+    }
+    join_all(sent).await
+}
+
+/// Makes TLS connections that trust what the machine trusts, and `ca_file`.
+#[derive(Clone)]
+struct Tls {
+    ca_file: Option<PathBuf>,
+}
+
+/// TLS connection to a host. It is made only if the server is to be reached with TLS.
+struct TlsTo {
+    ca_file: Option<PathBuf>,
+    host: String,
+}
+
+/// Stream with TLS.
+struct Encrypted<S>(tokio_rustls::client::TlsStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
+    type Stream = Encrypted<S>;
+    type TlsConnect = TlsTo;
+    type Error = io::Error;
+
+    fn make_tls_connect(&mut self, host: &str) -> io::Result<TlsTo> {
+        Ok(TlsTo {
+            ca_file: self.ca_file.clone(),
+            host: host.to_owned(),
+        })
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for TlsTo {
+    type Stream = Encrypted<S>;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
+
+    fn connect(self, stream: S) -> Self::Future {
+        Box::pin(async move {
+            let connector = web::connector(self.ca_file);
+            let connector = connector.map_err(|fault| io::Error::other(fault.to_string()))?;
+            let name = ServerName::try_from(self.host).map_err(io::Error::other)?;
+            Ok(Encrypted(connector.connect(name, stream).await?))
+        })
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Encrypted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Encrypted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}

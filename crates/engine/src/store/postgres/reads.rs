@@ -1,0 +1,157 @@
+//! Reads, on a thread and a connection of their own: neither the event loop nor a commit waits for them.
+
+use std::cell::RefCell;
+use std::sync::mpsc;
+
+use tokio::sync::oneshot;
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::batch::Statement;
+use super::link::{Address, Link, LinkFault};
+use crate::store::StoreFault;
+use crate::store::query::{Columns, Dialect, Param, Query};
+
+/// Reads that may be queued.
+const MAX_READS: usize = 1_024;
+
+type Read = Box<dyn FnOnce(&dyn Query) + Send>;
+
+/// Thread that reads.
+#[derive(Clone)]
+pub(in crate::store) struct Reads(mpsc::SyncSender<Read>);
+
+impl Reads {
+    /// Starts the thread. It ends when all senders are dropped.
+    pub fn start(address: Address) -> Result<Self, StoreFault> {
+        let (sender, queue) = mpsc::sync_channel::<Read>(MAX_READS);
+        let refused =
+            |e: std::io::Error| StoreFault::Refused(format!("a thread for the database: {e}"));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(refused)?;
+        std::thread::Builder::new()
+            .name("abide-reads".into())
+            .spawn(move || {
+                let server = Server {
+                    runtime,
+                    address,
+                    link: RefCell::new(None),
+                };
+                while let Ok(read) = queue.recv() {
+                    read(&server);
+                }
+            })
+            .map_err(refused)?;
+        Ok(Reads(sender))
+    }
+
+    /// Result of a read that the caller waits for.
+    pub fn read_now<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        let (done, answer) = mpsc::sync_channel(1);
+        let read: Read = Box::new(move |db| drop(done.send(work(db))));
+        let ended = || StoreFault::Refused("the thread of the database has ended".into());
+        self.0.send(read).map_err(|_| ended())?;
+        answer.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Result of a read.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Result<T, StoreFault> {
+        let (done, answer) = oneshot::channel();
+        let read: Read = Box::new(move |db| drop(done.send(work(db))));
+        let busy = || StoreFault::Unwritable("too many reads wait for the database".into());
+        self.0.try_send(read).map_err(|_| busy())?;
+        answer.await.unwrap_or_else(|_| Err(busy()))
+    }
+}
+
+/// The server, as the thread reads from it.
+struct Server {
+    runtime: tokio::runtime::Runtime,
+    address: Address,
+    link: RefCell<Option<Link>>,
+}
+
+impl Server {
+    fn rows(&self, statement: &Statement<'_>) -> Result<Vec<Row>, LinkFault> {
+        // A connection that was closed while nothing was read is noticed now, so a read is tried twice.
+        let kept = self
+            .link
+            .borrow_mut()
+            .take()
+            .filter(|link| !link.is_closed());
+        self.runtime.block_on(async {
+            if let Some(link) = kept {
+                match link.read(statement).await {
+                    Err(LinkFault::NotSent(_) | LinkFault::Unanswered(_)) if link.is_closed() => {}
+                    answer => return self.keep(link, answer),
+                }
+            }
+            let link = self.address.connect().await?;
+            let answer = link.read(statement).await;
+            self.keep(link, answer)
+        })
+    }
+
+    /// Keeps a connection that can be used again.
+    fn keep(&self, link: Link, answer: Result<Vec<Row>, LinkFault>) -> Result<Vec<Row>, LinkFault> {
+        if let Ok(_) | Err(LinkFault::Refused(..)) = &answer {
+            *self.link.borrow_mut() = Some(link);
+        }
+        answer
+    }
+}
+
+impl Query for Server {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn for_each(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+        each: &mut dyn FnMut(&dyn Columns) -> Result<(), StoreFault>,
+    ) -> Result<(), StoreFault> {
+        let params = params.iter().map(|param| match param {
+            Param::Int(number) => (number as &(dyn ToSql + Sync), Type::INT8),
+            Param::Text(text) => (text as _, Type::TEXT),
+            Param::Ints(numbers) => (numbers as _, Type::INT8_ARRAY),
+        });
+        let statement = Statement {
+            sql: sql.replace('?', "$"),
+            params: params.collect(),
+        };
+        let rows = self.rows(&statement).map_err(|fault| match fault {
+            LinkFault::NotSent(why) | LinkFault::Unanswered(why) | LinkFault::Refused(_, why) => {
+                StoreFault::Unwritable(why)
+            }
+        })?;
+        rows.iter().try_for_each(|row| each(row))
+    }
+}
+
+impl Columns for Row {
+    fn int(&self, at: usize) -> Result<Option<i64>, StoreFault> {
+        self.try_get(at).map_err(|e| invalid(&e))
+    }
+
+    fn text(&self, at: usize) -> Result<Option<&str>, StoreFault> {
+        self.try_get(at).map_err(|e| invalid(&e))
+    }
+
+    fn bytes(&self, at: usize) -> Result<Option<&[u8]>, StoreFault> {
+        self.try_get(at).map_err(|e| invalid(&e))
+    }
+}
+
+fn invalid(fault: &tokio_postgres::Error) -> StoreFault {
+    StoreFault::Damaged(super::link::described(fault))
+}

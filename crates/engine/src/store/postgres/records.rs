@@ -1,0 +1,484 @@
+//! Records as rows of a batch.
+
+use abide_core::message::{self, About};
+use abide_core::question::{Answer, Closing};
+use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
+use abide_core::{Record, held as held_core, limit};
+
+use super::batch::{Batch, Form, Kind, Stamp, Value};
+use crate::store::deliveries::{Delivery, WakerRecord};
+use crate::store::write::TOLD_BY_CALL;
+use crate::store::{closing_word, held};
+
+static ASKED: Kind = Kind {
+    table: "question",
+    form: Form::Put("id"),
+    columns: &[
+        "id$", "session$", "idle_ms", "asked_ms", "command$", "launch#", "closing$",
+    ],
+};
+static CLOSED: Kind = Kind {
+    table: "question",
+    form: Form::Update("t.closing IS NULL"),
+    columns: &["id$", "closing$", "closed_ms"],
+};
+static QUESTION_SESSION: Kind = Kind {
+    table: "question",
+    form: Form::Update("true"),
+    columns: &["id$", "session$"],
+};
+static BECAUSE: Kind = Kind {
+    table: "question",
+    form: Form::Update("true"),
+    columns: &["id$", "because$"],
+};
+static LAUNCH: Kind = Kind {
+    table: "question",
+    form: Form::Update("true"),
+    columns: &["id$", "launch#"],
+};
+static CREATED: Kind = Kind {
+    table: "timer",
+    form: Form::Insert,
+    columns: &[
+        "number",
+        "id$",
+        "agent$",
+        "kind$",
+        "purpose$",
+        "condition$",
+        "key$",
+        "created_ms",
+        "checked_ms",
+        "total_ms",
+        "standby_ms",
+        "status$",
+        "background",
+        "due_ms",
+        "conversation$",
+    ],
+};
+static CHANGED: Kind = Kind {
+    table: "timer",
+    form: Form::Update("true"),
+    columns: &[
+        "number",
+        "status$",
+        "background",
+        "total_ms",
+        "due_ms",
+        "pause_until_ms",
+        "remaining_ms",
+        "stop_reason$",
+        "checked_ms",
+    ],
+};
+static STANDBY: Kind = Kind {
+    table: "timer",
+    form: Form::Update("true"),
+    columns: &["number", "standby_ms"],
+};
+static ENDED: Kind = Kind {
+    table: "timer",
+    form: Form::Update("t.ended_ms IS NULL"),
+    columns: &[
+        "number",
+        "status$",
+        "total_ms",
+        "remaining_ms",
+        "stop_reason$",
+        "seen$",
+        "completed_by$",
+        "late_ms",
+        "checked_ms",
+        "ended_ms",
+        "due_ms",
+        "pause_until_ms",
+    ],
+};
+static ACTED: Kind = Kind {
+    table: "timer",
+    form: Form::Update("true"),
+    columns: &["number", "acted$"],
+};
+static HISTORY: Kind = Kind {
+    table: "timer_change",
+    form: Form::Insert,
+    columns: &["position", "timer", "change$", "reason$", "at_ms"],
+};
+static TRIM_HISTORY: Kind = Kind {
+    table: "timer_change",
+    form: Form::Sql(
+        "DELETE FROM timer_change AS t USING unnest($3, $4) AS u(timer, most) WHERE t.timer = u.timer \
+         AND t.position <= (SELECT position FROM timer_change AS o WHERE o.timer = u.timer \
+         ORDER BY position DESC LIMIT 1 OFFSET u.most)",
+    ),
+    columns: &["timer", "most"],
+};
+static CLOCK: Kind = Kind {
+    table: "clock",
+    form: Form::Put("one"),
+    columns: &[
+        "one",
+        "boot_id$",
+        "ahead_of_boot_ms",
+        "wall_ahead_ms",
+        "reached_ms",
+    ],
+};
+static POSTED: Kind = Kind {
+    table: "message",
+    form: Form::Insert,
+    columns: &[
+        "number",
+        "id$",
+        "agent$",
+        "about$",
+        "made_ms",
+        "told_ms",
+        "conversation$",
+        "wakes",
+    ],
+};
+static TOLD: Kind = Kind {
+    table: "message",
+    form: Form::Update("true"),
+    columns: &["number", "told_ms"],
+};
+static SEEN: Kind = Kind {
+    table: "message",
+    form: Form::Update("true"),
+    columns: &["number", "seen_ms"],
+};
+static DELIVERY: Kind = Kind {
+    table: "delivery",
+    form: Form::Put("message, waker"),
+    columns: &[
+        "message", "waker$", "name$", "attempts", "failures", "state$", "at_ms", "fault$",
+        "next_ms", "hold_ms",
+    ],
+};
+static WAKER_DISABLED: Kind = Kind {
+    table: "waker",
+    form: Form::Put("id"),
+    columns: &["id$", "ended_ms", "fault$"],
+};
+static WAKER_ENABLED: Kind = Kind {
+    table: "waker",
+    form: Form::Sql("DELETE FROM waker WHERE id = ANY($3)"),
+    columns: &["id$"],
+};
+static CLIENT: Kind = Kind {
+    table: "client",
+    form: Form::Put("agent, kind"),
+    columns: &["agent$", "kind$", "facts$", "at_ms"],
+};
+
+impl Batch {
+    /// Statements of records. `position` is the number of the next change in the history of timers.
+    pub fn of_records(stamp: Stamp, records: &[Record], position: &mut i64) -> Self {
+        let mut batch = Batch::empty(stamp);
+        for record in records {
+            batch.record(record, position);
+        }
+        batch
+    }
+
+    /// Statements of a record about wakers.
+    pub fn of_waker_record(stamp: Stamp, record: &WakerRecord) -> Self {
+        let mut batch = Batch::empty(stamp);
+        match record {
+            WakerRecord::Deliveries(all) => {
+                for (message, delivery) in all {
+                    batch.delivery(*message, delivery);
+                }
+            }
+            WakerRecord::Disabled {
+                waker,
+                at_ms,
+                fault,
+            } => batch.put(
+                &WAKER_DISABLED,
+                waker,
+                [
+                    waker.as_str().into(),
+                    (*at_ms).into(),
+                    fault.as_str().into(),
+                ],
+            ),
+            WakerRecord::Enabled(waker) => {
+                batch.put(&WAKER_ENABLED, waker, [waker.as_str().into()])
+            }
+            WakerRecord::Client(client, at_ms) => batch.put(
+                &CLIENT,
+                &format!("{} {}", client.kind, client.agent),
+                [
+                    client.agent.as_str().into(),
+                    client.kind.as_str().into(),
+                    client.facts.as_str().into(),
+                    (*at_ms).into(),
+                ],
+            ),
+        }
+        batch
+    }
+
+    fn record(&mut self, record: &Record, position: &mut i64) {
+        match record {
+            Record::Asked { question, state } => {
+                let held = state.held();
+                let id = question.to_string();
+                self.put(
+                    &ASKED,
+                    &id,
+                    [
+                        id.as_str().into(),
+                        state.session().to_string().into(),
+                        state.idle().unwrap_or_default().0.into(),
+                        state.asked.0.into(),
+                        held.map(|held| held::text(held)).as_deref().into(),
+                        held.map(|held| held.approval.launch.as_ref()).into(),
+                        None::<&str>.into(),
+                    ],
+                );
+            }
+            Record::Closed {
+                question,
+                closing,
+                at,
+            } => {
+                let id = question.to_string();
+                let word = closing_word(*closing);
+                self.put(&CLOSED, &id, [id.as_str().into(), word.into(), at.0.into()]);
+                if *closing != Closing::Answered(Answer::Yes) {
+                    self.put(&LAUNCH, &id, [id.as_str().into(), None::<&[u8]>.into()]);
+                }
+            }
+            Record::Held { question, record } => {
+                let id = question.to_string();
+                let key: Value = id.as_str().into();
+                match record {
+                    held_core::Record::Approved { session } => {
+                        self.put(&QUESTION_SESSION, &id, [key, session.to_string().into()]);
+                    }
+                    held_core::Record::Declined { because } => {
+                        self.put(&BECAUSE, &id, [key, because.as_deref().into()]);
+                    }
+                    held_core::Record::Started => {
+                        self.put(&LAUNCH, &id, [key, None::<&[u8]>.into()]);
+                    }
+                }
+            }
+            Record::Timer(record) => self.timer(record, position),
+            Record::Message(record) => self.message(record),
+        }
+    }
+
+    fn timer(&mut self, record: &timer::Record, position: &mut i64) {
+        match record {
+            timer::Record::Created {
+                number,
+                id,
+                agent,
+                conversation,
+                kind,
+                purpose,
+                until,
+                key,
+                total,
+                due,
+                standby,
+                at,
+            } => self.put(
+                &CREATED,
+                &number.to_string(),
+                [
+                    (*number).into(),
+                    id.to_string().into(),
+                    agent.0.as_ref().into(),
+                    kind.as_str().into(),
+                    purpose.as_ref().into(),
+                    until.as_deref().into(),
+                    key.as_ref().map(|key| key.0.as_ref()).into(),
+                    at.0.into(),
+                    at.0.into(),
+                    total.0.into(),
+                    standby.map(|time| time.0).into(),
+                    "running".into(),
+                    false.into(),
+                    due.0.into(),
+                    conversation.as_ref().map(|of| of.0.as_ref()).into(),
+                ],
+            ),
+            timer::Record::Changed {
+                number,
+                state,
+                standby,
+                change,
+                reason,
+                checked,
+                at,
+            } => {
+                // A reason that was given with `resume_timer` is not the reason of a stop.
+                let stop_reason = reason.as_deref().filter(|_| *change != Change::Resumed);
+                let (status, due, pause_until, remaining) = match state.countdown {
+                    Countdown::Running { due } => {
+                        let status = Status::Running(state.wait_mode).as_str();
+                        (status, Some(due.0), None, None)
+                    }
+                    Countdown::Paused { remaining, until } => {
+                        ("paused", None, Some(until.0), Some(remaining.0))
+                    }
+                };
+                let key = number.to_string();
+                self.put(
+                    &CHANGED,
+                    &key,
+                    [
+                        (*number).into(),
+                        status.into(),
+                        (state.wait_mode == WaitMode::Background).into(),
+                        state.total.0.into(),
+                        due.into(),
+                        pause_until.into(),
+                        remaining.into(),
+                        stop_reason.into(),
+                        checked.0.into(),
+                    ],
+                );
+                if let Some(standby) = standby {
+                    self.put(&STANDBY, &key, [(*number).into(), standby.0.into()]);
+                }
+                // Calls that stand by again and again change nothing that a person would look for.
+                if *change != Change::Continued {
+                    self.put(
+                        &HISTORY,
+                        &key,
+                        [
+                            (*position).into(),
+                            (*number).into(),
+                            change.as_str().into(),
+                            reason.as_deref().into(),
+                            at.0.into(),
+                        ],
+                    );
+                    *position += 1;
+                    let most = limit::TIMER_CHANGES as u64;
+                    self.put(&TRIM_HISTORY, &key, [(*number).into(), most.into()]);
+                }
+            }
+            timer::Record::Ended {
+                number,
+                status,
+                total,
+                remaining,
+                stop_reason,
+                seen,
+                checked,
+                at,
+                ..
+            } => {
+                let (by, late) = match status {
+                    Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
+                    Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
+                };
+                self.put(
+                    &ENDED,
+                    &number.to_string(),
+                    [
+                        (*number).into(),
+                        status.as_str().into(),
+                        total.0.into(),
+                        remaining.0.into(),
+                        stop_reason.as_deref().into(),
+                        seen.as_deref().into(),
+                        by.into(),
+                        late.into(),
+                        checked.0.into(),
+                        at.0.into(),
+                        None::<u64>.into(),
+                        None::<u64>.into(),
+                    ],
+                );
+            }
+            timer::Record::Acted { number, key } => {
+                let values = [(*number).into(), key.0.as_ref().into()];
+                self.put(&ACTED, &number.to_string(), values);
+            }
+            timer::Record::Anchored(anchor) => self.put(
+                &CLOCK,
+                "",
+                [
+                    1_u64.into(),
+                    format!("{:032x}", anchor.boot_id).into(),
+                    anchor.ahead_of_boot.into(),
+                    anchor.wall_ahead.into(),
+                    anchor.reached.0.into(),
+                ],
+            ),
+        }
+    }
+
+    fn message(&mut self, record: &message::Record) {
+        match record {
+            message::Record::Posted {
+                number,
+                id,
+                agent,
+                content,
+                reported_by_call,
+                at,
+            } => {
+                let about = match content.about {
+                    About::Timer(timer) => timer.to_string(),
+                    About::Session(session) => session.to_string(),
+                    About::Question(question) => question.to_string(),
+                };
+                let conversation = content.conversation.as_ref();
+                self.put(
+                    &POSTED,
+                    &number.to_string(),
+                    [
+                        (*number).into(),
+                        id.to_string().into(),
+                        agent.0.as_ref().into(),
+                        about.into(),
+                        at.0.into(),
+                        reported_by_call.then_some(TOLD_BY_CALL).into(),
+                        conversation.map(|of| of.0.as_ref()).into(),
+                        content.wakes.into(),
+                    ],
+                );
+            }
+            message::Record::DeliveryBegun { numbers, at } => {
+                for number in numbers {
+                    self.put(&TOLD, &number.to_string(), [(*number).into(), at.0.into()]);
+                }
+            }
+            message::Record::Seen { numbers, at } => {
+                for number in numbers {
+                    self.put(&SEEN, &number.to_string(), [(*number).into(), at.0.into()]);
+                }
+            }
+        }
+    }
+
+    fn delivery(&mut self, message: u64, delivery: &Delivery) {
+        self.put(
+            &DELIVERY,
+            &format!("{message} {}", delivery.waker),
+            [
+                message.into(),
+                delivery.waker.as_str().into(),
+                delivery.name.as_str().into(),
+                delivery.attempts.into(),
+                delivery.failures.into(),
+                delivery.state.as_str().into(),
+                delivery.at_ms.into(),
+                delivery.fault.as_deref().into(),
+                delivery.next_ms.into(),
+                delivery.hold_ms.into(),
+            ],
+        );
+    }
+}

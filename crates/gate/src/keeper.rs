@@ -1,0 +1,41 @@
+//! The channel to the keeper, which asks at the end of its command what was refused.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use abide_session::sandbox::GATE_LIST;
+use tokio::net::UnixStream;
+
+use crate::Gate;
+
+/// Answers the keeper until it closes its end.
+pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(&channel, true)?;
+    // Each read of such a socket returns one message, and each write sends one.
+    let channel = UnixStream::from_std(channel.into())?;
+    let mut request = [0; 16];
+    loop {
+        channel.readable().await?;
+        match channel.try_read(&mut request) {
+            Ok(0) => return Ok(()),
+            Ok(length) if request[..length] == *GATE_LIST => {
+                send(&channel, gate.refusals.for_keeper().as_bytes()).await?;
+            }
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn send(channel: &UnixStream, message: &[u8]) -> io::Result<()> {
+    loop {
+        channel.writable().await?;
+        match channel.try_write(message) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

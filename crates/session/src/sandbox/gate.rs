@@ -1,0 +1,164 @@
+//! Network gate of a sandbox, from the side of the keeper: a channel to the process that serves the network from outside
+//! (`abide gate`), which the fork server starts.
+//!
+//! 1. The keeper makes a channel. The init process of the sandbox opens the sockets of the gate in its network namespace
+//!    and sends them over the channel.
+//! 2. The keeper has the fork server start the gate with the other end of the channel, and sends it the configuration
+//!    with the listening socket for the daemon.
+//! 3. When the command has ended, the keeper asks the gate what it refused.
+//!
+//! The sockets already listen before the gate runs, so nothing has to wait for it. If the gate cannot be started, or
+//! ends early, the sockets are closed and every connection fails.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+
+use super::gate_sockets::{self, send_descriptors};
+use super::plan::GatePlan;
+
+/// Socket in the session's directory on which the gate serves the daemon.
+pub const SOCKET: &str = "gate";
+
+/// Request of the keeper for the list of refusals.
+pub const LIST: &[u8] = b"list";
+
+/// Message of the gate before it serves anything.
+pub const READY: &[u8] = b"ready";
+
+/// Longest list of refusals.
+const LIST_LIMIT: usize = 32 << 10;
+
+/// Time for the gate to send the list. It has the list in memory.
+const LIST_DEADLINE: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
+
+/// Both ends of the channel to a gate that was not started yet.
+pub(crate) struct GateChannel {
+    keeper: OwnedFd,
+    gate: OwnedFd,
+}
+
+/// A gate that was started.
+pub(crate) struct Gate(OwnedFd);
+
+/// Refusals as the gate lists them: their number, and one line for each, ready for the record.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub count: u64,
+    pub lines: Vec<u8>,
+}
+
+impl GateChannel {
+    pub fn make() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC;
+        let (keeper, gate) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        Ok(GateChannel { keeper, gate })
+    }
+
+    /// Opens the sockets of the gate in the network namespace of this process, and sends them.
+    pub fn open_sockets(&self, plan: &GatePlan) -> Result<(), gate_sockets::SetupError> {
+        let sockets = gate_sockets::open_sockets(&plan.ports, &plan.host_ports)?;
+        gate_sockets::send(self.keeper.as_fd(), &sockets)
+    }
+
+    /// Has the fork server start the gate. `init` is the first process of the sandbox, `folder` the directory of the
+    /// session.
+    pub fn start(
+        self,
+        plan: &GatePlan,
+        init: i32,
+        folder: BorrowedFd<'_>,
+        starter: BorrowedFd<'_>,
+    ) -> io::Result<Gate> {
+        let listener = listen(folder)?;
+        let mut config = format!("{init}\n").into_bytes();
+        config.extend_from_slice(&plan.config);
+        send_descriptors(self.keeper.as_fd(), &config, &[listener.as_fd()])?;
+        request_start(starter, self.gate.as_fd())?;
+        Ok(Gate(self.keeper))
+    }
+}
+
+/// Asks the fork server to start a gate that has this end of its channel.
+fn request_start(starter: BorrowedFd<'_>, gate: BorrowedFd<'_>) -> io::Result<()> {
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let passed = [gate];
+    control.push(SendAncillaryMessage::ScmRights(&passed));
+    let parts = [IoSlice::new(b"gate")];
+    rustix::net::sendmsg(starter, &parts, &mut control, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Listens on the gate's socket in the session's directory.
+fn listen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let name = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
+    rustix::net::bind(&socket, &SocketAddrUnix::new(name)?)?;
+    rustix::net::listen(&socket, 4)?;
+    Ok(socket)
+}
+
+impl Gate {
+    /// Refusals up to now. A gate that has ended, or does not answer, has lost its list: then this says so.
+    pub fn listed(&self) -> Listed {
+        self.ask().unwrap_or_else(|_| Listed {
+            count: 0,
+            lines:
+                b"failed the network gate has ended early, so nothing outside could be reached\n"
+                    .to_vec(),
+        })
+    }
+
+    fn ask(&self) -> io::Result<Listed> {
+        let mut ready = [0; READY.len()];
+        match rustix::net::recv(&self.0, &mut ready, RecvFlags::DONTWAIT) {
+            // The gate is still being started, so it has refused nothing, and a short command does not wait for it.
+            Err(Errno::AGAIN) => return Ok(Listed::default()),
+            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        rustix::net::send(&self.0, LIST, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        let mut events = [PollFd::new(&self.0, PollFlags::IN)];
+        rustix::event::poll(&mut events, Some(&LIST_DEADLINE))?;
+        let mut text = vec![0; LIST_LIMIT];
+        let (length, _) = rustix::net::recv(&self.0, &mut text, RecvFlags::DONTWAIT)?;
+        text.truncate(length);
+        listed(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+fn listed(text: &[u8]) -> Option<Listed> {
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    let count = std::str::from_utf8(&text[..end]).ok()?.parse().ok()?;
+    Some(Listed {
+        count,
+        lines: text[end + 1..].to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_of_a_gate_has_a_number_and_lines() {
+        let read = listed(b"3\nname evil.example:443 not allowed\n").unwrap();
+        assert_eq!(read.count, 3);
+        assert_eq!(read.lines, b"name evil.example:443 not allowed\n");
+        assert_eq!(listed(b""), None);
+        assert_eq!(listed(b"x\n"), None);
+    }
+}
