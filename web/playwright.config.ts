@@ -28,7 +28,7 @@ export default defineConfig({
     {
       name: 'dark',
       use: { colorScheme: 'dark' },
-      testMatch: /(buttons|login|messages|questions|sessions|timers)\.spec\.ts$/,
+      testMatch: /(buttons|login|messages|questions|rules|sessions|timers)\.spec\.ts$/,
       grepInvert: /the bar moves|was read earlier|older timers come|cannot read the cookie|works once/,
     },
   ],

@@ -1,5 +1,5 @@
-// How soon the page shows something with two thousand timers and five hundred sessions: from the request of the
-// address until the first card is drawn, and until all lists are read. Run it on a machine that does nothing else.
+// Time to first content with two thousand timers and five hundred sessions: from the request until the first
+// card is drawn, and until all lists are fetched. Run it on an idle machine.
 
 import { expect, test } from '../tests/abide';
 

@@ -1,4 +1,4 @@
-// What a browser says of its own frames: how far apart they come, and which pieces of work held them up.
+// Frame statistics of a browser: the time between frames, and the long tasks.
 
 import type { Page } from '@playwright/test';
 
@@ -8,7 +8,7 @@ export interface Figures {
   median: number;
   p99: number;
   worst: number;
-  /** Pieces of work of more than 50 ms, and how long all of them took. */
+  /** Tasks of more than 50 ms, and their total time. */
   long: number;
   blocked: number;
   nodes: number;
@@ -74,7 +74,7 @@ async function end(page: Page, scene: string): Promise<Figures> {
   };
 }
 
-/** The figures of what `act` makes the page do. */
+/** The frame statistics while `act` runs. */
 export async function measure(page: Page, scene: string, act: () => Promise<void>): Promise<Figures> {
   await begin(page);
   await act();

@@ -1,5 +1,5 @@
-// Ten thousand timers and two thousand sessions on the page, while things happen to them. Prints how far
-// apart the browser's frames come. Run it on a machine that does nothing else.
+// Ten thousand timers and two thousand sessions on the page, with constant changes. Prints the time between
+// the browser's frames. Run it on an idle machine.
 
 import type { Page } from '@playwright/test';
 import { type Abide, expect, test } from '../tests/abide';
@@ -12,7 +12,7 @@ const ENDED = 1_000;
 const TALKING = 40;
 /** Timers that are paused or resumed each second. */
 const CHANGES = 60;
-/** How long a scene is looked at in which nobody does anything. */
+/** Duration of a measurement without input, in milliseconds. */
 const WATCH = 5_000;
 
 async function many(all: number, atOnce: number, act: (n: number) => Promise<unknown>): Promise<void> {
@@ -39,7 +39,7 @@ async function furnish(abide: Abide): Promise<string[]> {
   return timers;
 }
 
-/** Pauses and resumes timers until it is told to stop. */
+/** Pauses and resumes timers until it is stopped. */
 function stir(abide: Abide, timers: string[]): () => Promise<void> {
   let on = true;
   const work = async () => {

@@ -1,5 +1,5 @@
-// A stand-in for the daemon, for drawing the page with data of every kind. It is no part of the
-// product and of no test; `node dev/stand-in.mjs [timers] [sessions]` serves dist/ on port 7420.
+// A fake daemon for developing the page with data of every kind. It is not part of the product or of any
+// test; `node dev/stand-in.mjs [timers] [sessions]` serves dist/ on port 7420.
 import { createHash } from 'node:crypto';
 import { createReadStream, existsSync } from 'node:fs';
 import { createServer } from 'node:http';

@@ -1,15 +1,13 @@
 // The pictures for the README: a real daemon, real sessions, real timers.
 
-import { execFileSync } from 'node:child_process';
-import { statSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { Page } from '@playwright/test';
 import { type Abide, expect, test } from '../tests/abide';
+import { draw } from './draw';
 
 const DEMO = resolve(import.meta.dirname, '../../demo');
-const LARGEST = 150_000;
 
-/** Small programs that do what their names say for long enough to be looked at. */
+/** Small programs that run long enough for a picture. */
 const PROGRAMS = {
   'test.sh': 'n=0; while sleep 0.3; do n=$((n + 1)); printf "test orchard::row_%03d ... ok\\n" $n; done',
   'serve.sh': 'echo "Listening on http://localhost:3000"; echo "GET / 200 3ms"; echo "GET /trees 200 11ms"; exec sleep 900',
@@ -38,14 +36,6 @@ function ask(abide: Abide): void {
   abide.start('run', '--idle', '2s', '--', './migrate.sh --plan --drop-unused');
 }
 
-async function draw(page: Page, name: string): Promise<void> {
-  const path = resolve(DEMO, name);
-  await page.screenshot({ path, animations: 'allow' });
-  // The picture is flat, so fewer colours do, and make it smaller.
-  execFileSync('pngquant', ['--force', '--output', path, '128', path]);
-  expect(statSync(path).size).toBeLessThan(LARGEST);
-}
-
 test('what happens now, light', async ({ abide, inside: page }) => {
   await page.setViewportSize({ width: 1600, height: 1000 });
   const folder = write(abide);
@@ -54,7 +44,7 @@ test('what happens now, light', async ({ abide, inside: page }) => {
   await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
   await expect(page.getByRole('group', { name: /^Last lines/ }).filter({ hasText: /row_\d+5 / }).first()).toBeVisible();
   await expect(page.getByText('Mission: Check that the certificates were renewed', { exact: true })).toBeVisible();
-  await draw(page, 'page-light.png');
+  await draw(page, resolve(DEMO, 'page-light.png'));
 });
 
 test.describe('a phone', () => {
@@ -64,6 +54,6 @@ test.describe('a phone', () => {
     write(abide);
     ask(abide);
     await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
-    await draw(page, 'page-dark.png');
+    await draw(page, resolve(DEMO, 'page-dark.png'));
   });
 });

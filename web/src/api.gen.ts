@@ -1,12 +1,78 @@
 // Types of what the daemon sends, generated from crates/api by `make reference`. Do not edit.
 // Times are Unix milliseconds, durations seconds.
 
+/** Sessions of one agent. */
+export interface AgentSessions {
+  /** Name of the agent. */
+  agent: string;
+  /** Outcomes of the ended ones. */
+  outcomes: SessionOutcomes;
+  /** Seconds that the ended ones ran, added up. */
+  run_total: number;
+  /** Running sessions of the agent. */
+  running: number;
+}
+
 /** Answer that can be given to a question about a command. */
 export interface AnswerOffer {
   /** Rules that the answer adds, as TOML. Empty: none. */
   adds: string;
   /** `once`, `this agent`, `always here`, `always` or `no`. */
   answer: string;
+}
+
+/** Decisions, newest first. */
+export interface Audit {
+  /** Decisions of this page. */
+  entries: AuditLine[];
+  /** `after` of the next page. */
+  next: string | null;
+}
+
+/** One line of the audit log: a decision of a rule or a person, written before the act. */
+export interface AuditLine {
+  /** Rules that the answer added. */
+  added?: string[];
+  /** Agent that wants to run the command. */
+  agent?: string;
+  /** Answer of the person. */
+  answer?: string;
+  /** Time, in Unix milliseconds. */
+  at: number;
+  /** Channel of the answer: `person` or `client`. */
+  by?: string;
+  /** Command line, with secrets masked. */
+  command?: string;
+  /** Commands in it. */
+  commands?: string[];
+  /** `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired` or `removed` (a rule). */
+  event: string;
+  /** Working directory. */
+  folder?: string;
+  /** Hash of the line before this one. Empty: this is the first line of the log. */
+  previous: string;
+  /** Question that was asked or answered. */
+  question_id?: string;
+  /** Name of the rule that decided. */
+  rule?: string;
+  /** Reason of the decision. */
+  why?: string;
+}
+
+/** Check of the chain of the audit log. */
+export interface AuditVerified {
+  /** First place where the chain is broken. */
+  error?: string;
+  /** True if no line was changed, removed or inserted. */
+  intact: boolean;
+  /** Lines whose writing was interrupted. */
+  interrupted: number;
+  /** SHA-256 hash of the last line. Kept elsewhere, it shows later whether the end of the log was removed. */
+  last: string | null;
+  /** Number of lines. */
+  lines: number;
+  /** Time of the first line, in Unix milliseconds. */
+  since: number | null;
 }
 
 /** Timers that ended on one day (UTC). */
@@ -161,6 +227,70 @@ export interface Message {
   woken_at: number | null;
 }
 
+/** Rules in force. */
+export interface Policy {
+  /** File of the rules that the answer `always` has written. */
+  always_file: string;
+  /** Reason why the rules cannot be used: commands of agents are refused. */
+  error?: string;
+  /** Decision about commands that no rule names. */
+  otherwise: 'allow' | 'ask' | 'deny';
+  /** Rules. Empty if `error` says why they cannot be used. */
+  rules: PolicyRule[];
+  /** Decision about text that cannot be parsed. */
+  unparsed: 'allow' | 'ask' | 'deny';
+}
+
+/** One command of a command line. */
+export interface PolicyPart {
+  /** The command. */
+  command: string;
+  /** The decision about it. */
+  decision: 'allow' | 'ask' | 'deny';
+  /** Name of the rule that decides. */
+  rule: string | null;
+}
+
+/** One rule. */
+export interface PolicyRule {
+  /** Agents that the rule is for. */
+  agent: string | null;
+  /** Decision about such a command. */
+  do: 'allow' | 'ask' | 'deny';
+  /** Folder that the rule is for. */
+  folder: string | null;
+  /** Command to use in its place. */
+  instead: string | null;
+  /** Name of the rule. */
+  name: string;
+  /** True if only a person can say yes, not the client of the agent. */
+  person_only: boolean;
+  /** Words that a command begins with; `*` is one word, `...` any words. */
+  run: string[];
+  /** Origin of the rule. */
+  source: 'built-in' | 'configuration' | 'always' | 'this agent';
+  /** Reason. */
+  why: string;
+  /** Words of which a command has at least one. */
+  with: string[];
+}
+
+/** Decision about a command line that was not run. */
+export interface PolicyTested {
+  /** Answers that a person could give. */
+  answers: string[];
+  /** The command line. */
+  command: string;
+  /** The decision. */
+  decision: 'allow' | 'ask' | 'deny';
+  /** Commands in the command line. */
+  parts: PolicyPart[];
+  /** Name of the rule that decides. */
+  rule: string | null;
+  /** Reason. */
+  why: string | null;
+}
+
 /** A process. */
 export interface Process {
   /** Command line. */
@@ -171,7 +301,8 @@ export interface Process {
 
 /** A question with the state of its session now. */
 export interface Question {
-  /** `idle`: the session is idle, wait longer? `command`: the command was not started, may it run? */
+  /** `idle`: the session is idle, wait longer? `command`: the command was not started, may it run? `connection`: a
+connection of its sandbox waits, may it go on? */
   about: string;
   /** Agent that owns the session. */
   agent: string;
@@ -181,11 +312,13 @@ export interface Question {
   command: string;
   /** Percent of one processor. */
   cpu: number;
+  /** Working directory of the command. */
+  cwd: string;
   /** Activity in words: busy, sleeping, stopped or waiting for input. */
   doing: string;
   /** The same as `doing`. */
   facts: string;
-  /** Details of a question about a command that was not started. */
+  /** Details of a question about a command that was not started, or about a connection. */
   held?: QuestionCommand;
   /** Seconds without output after which the question was asked. */
   idle: number;
@@ -221,6 +354,45 @@ export interface QuestionCommand {
   rule: string;
   /** Reason of the question. */
   why: string;
+}
+
+/** Sessions in which a sandbox refused something, newest first. */
+export interface Refusals {
+  /** `after` of the next page. */
+  next: string | null;
+  /** Sessions of this page. */
+  sessions: SandboxRefusals[];
+}
+
+/** A refused thing. */
+export interface SandboxRefusal {
+  /** `write` for a path, `name` for a host and port, `address` for one that was given as a number, `failed` for a host
+that is allowed and could not be reached. */
+  kind: string;
+  /** The path or host. */
+  what: string;
+}
+
+/** Refusals of the sandbox of one session. */
+export interface SandboxRefusals {
+  /** Agent of the session. */
+  agent: string;
+  /** Command of the session. */
+  command: string;
+  /** Number of refused attempts. */
+  count: number;
+  /** Time of its start, in Unix milliseconds. */
+  created_at: number;
+  /** `read-only` or `workspace-write`. */
+  mode: string;
+  /** `off`, `allowlist` or `on`. */
+  network: string;
+  /** Names that the command has made in the workspace, and that other programs run or obey. */
+  planted: string[];
+  /** Different things that were refused; the first ones, if there are many. */
+  refused: SandboxRefusal[];
+  /** The session. */
+  session_id: string;
 }
 
 /** One command with its whole process tree. */
@@ -263,6 +435,10 @@ export interface Session {
   last_activity: number;
   /** Memory in bytes. */
   memory?: number | null;
+  /** Name that a person or agent gave the session. */
+  name?: string;
+  /** Ports on which the sandboxed command listens and that are reachable on 127.0.0.1. */
+  ports?: number[];
   /** True if the command has a terminal. */
   pty: boolean;
   /** Promises of the sandbox that this mechanism does not keep. */
@@ -287,6 +463,26 @@ export interface Session {
   waiting_for_input?: boolean;
 }
 
+/** Sessions that ended on one day (UTC). */
+export interface SessionDay {
+  /** Date, such as `2026-11-15`. */
+  day: string;
+  /** Outcomes of that day. */
+  outcomes: SessionOutcomes;
+}
+
+/** Number of ended sessions by outcome. */
+export interface SessionOutcomes {
+  /** Sessions with another exit code, killed by a foreign signal or by the OOM killer, or failed to start. */
+  failed: number;
+  /** Sessions whose ending is unknown. */
+  lost: number;
+  /** Sessions ended by a limit, a person or their agent. */
+  stopped: number;
+  /** Sessions with exit code 0. */
+  succeeded: number;
+}
+
 /** Activity of a running session. */
 export interface SessionPulse {
   /** Bytes written so far. */
@@ -303,6 +499,22 @@ export interface SessionPulse {
   tail: string[];
   /** True if the command waits for input. */
   waiting_for_input: boolean;
+}
+
+/** Statistics of all sessions that are kept. */
+export interface SessionStats {
+  /** Agents, the one with most sessions first. */
+  agents: AgentSessions[];
+  /** Bytes of output of the ended ones. */
+  bytes_total: number;
+  /** The last 30 days on which sessions ended, oldest first. */
+  days: SessionDay[];
+  /** Outcomes of the ended ones. */
+  outcomes: SessionOutcomes;
+  /** Seconds that the ended ones ran, added up. */
+  run_total: number;
+  /** Sessions that run. */
+  running: number;
 }
 
 /** Statistics of all timers. */
@@ -347,7 +559,7 @@ export interface Timer {
   ended_at?: number;
   /** Last call that asked for the timer, in Unix milliseconds. */
   last_check_at: number;
-  /** Last look of the condition of a timer that has not ended. */
+  /** Last observation of the condition of a timer that has not ended. */
   last_look?: string;
   /** Seconds between when it was due and when it completed. */
   late?: number;
@@ -359,7 +571,7 @@ export interface Timer {
   reason?: string;
   /** Seconds that are left. */
   remaining_time: number;
-  /** Last look of the condition, or the reason why it can no longer hold. */
+  /** Last observation of an ended timer, or the reason why its condition can no longer hold. */
   seen?: string;
   /** True if a call stands by on the timer. */
   standing_by: boolean;

@@ -1,19 +1,19 @@
-// The frame: the rail, the banner, the view that the address names.
+// The frame of the page: navigation, connection banner and the current view.
 
 import { useEffect, useRef, type ReactNode } from 'react';
-import { sentence } from './state/acts';
-import { house } from './state/house';
+import { errorMessage } from './state/actions';
+import { stateCache } from './state/state-cache';
 import { nextTheme } from './state/keys';
-import { daemon, link, loaded, tryNow } from './state/live';
+import { daemon, connection, loaded, tryNow } from './state/live';
 import { logout } from './state/login';
 import { canNotify, switchNotifying } from './state/notify';
-import { tell } from './state/notes';
+import { showToast } from './state/toasts';
 import { notifying, theme } from './state/prefs';
 import { route, type Route } from './state/route';
 import { useSecond, useTally } from './state/use';
 import { useValue } from './state/value';
 import { Announcer } from './parts/announcer';
-import { Empty, Try } from './parts/empty';
+import { Empty, CommandExample } from './parts/empty';
 import { Help, openHelp } from './parts/help';
 import {
   AutoIcon,
@@ -23,39 +23,41 @@ import {
   MessageIcon,
   MoonIcon,
   NowIcon,
+  RuleIcon,
   SessionIcon,
   SunIcon,
   TimerIcon,
 } from './parts/icons';
 import { Link } from './parts/link';
-import { Mark } from './parts/mark';
+import { Logo } from './parts/logo';
 import { NewTerminal } from './parts/new-terminal';
 import { NewTimer } from './parts/new-timer';
-import { Notes } from './parts/notes';
+import { Toasts } from './parts/toasts';
 import { QuestionBar } from './parts/question-bar';
 import { useUnread } from './state/unread';
 import { Login } from './views/login';
 import { Messages } from './views/messages';
 import { Now } from './views/now';
+import { Rules } from './views/rules';
 import { Session } from './views/session';
 import { Sessions } from './views/sessions';
 import { TimerView } from './views/timer';
 import { Timers } from './views/timers';
 
 export function App({ refused }: { refused: string }) {
-  const state = useValue(link).state;
-  if (state === 'stranger') {
+  const state = useValue(connection).state;
+  if (state === 'logged_out') {
     return (
       <>
         <Login refused={refused} />
-        <Notes />
+        <Toasts />
       </>
     );
   }
   return (
     <>
       <Frame />
-      <Notes />
+      <Toasts />
       <Help />
       <NewTerminal />
       <NewTimer />
@@ -71,7 +73,8 @@ const TITLES: Record<Route['view'], string> = {
   sessions: 'Sessions',
   session: 'Session',
   messages: 'Messages',
-  nowhere: 'Nowhere',
+  rules: 'Rules',
+  not_found: 'Page not found',
 };
 
 function Frame() {
@@ -80,7 +83,7 @@ function Frame() {
   const main = useRef<HTMLElement>(null);
   const first = useRef(true);
   useEffect(() => {
-    // Whoever goes somewhere by keyboard continues there, if nothing in the view has taken the focus already.
+    // After keyboard navigation the focus moves to the view, unless something in the view has it already.
     const inView = main.current?.contains(document.activeElement) ?? false;
     if (!first.current && !inView) main.current?.focus({ preventScroll: true });
     first.current = false;
@@ -115,7 +118,9 @@ function View({ at }: { at: Route }) {
       return <Session key={at.id} id={at.id} />;
     case 'messages':
       return <Messages />;
-    case 'nowhere':
+    case 'rules':
+      return <Rules />;
+    case 'not_found':
       return (
         <div className="page">
           <h1>Page not found</h1>
@@ -128,7 +133,7 @@ function View({ at }: { at: Route }) {
 }
 
 function Title({ at }: { at: Route }) {
-  const questions = useTally(house.questions);
+  const questions = useTally(stateCache.questions);
   useEffect(() => {
     document.title = `${questions > 0 ? `(${questions}) ` : ''}${TITLES[at.view]} · abide`;
   }, [questions, at]);
@@ -136,9 +141,9 @@ function Title({ at }: { at: Route }) {
 }
 
 function Rail({ at }: { at: Route }) {
-  const questions = useTally(house.questions);
-  const sessions = useTally(house.sessions) + useValue(house.laterSessions);
-  const timers = useTally(house.timers) + useValue(house.moreTimers);
+  const questions = useTally(stateCache.questions);
+  const sessions = useTally(stateCache.sessions) + useValue(stateCache.unloadedSessions);
+  const timers = useTally(stateCache.timers) + useValue(stateCache.unloadedTimers);
   const unread = useUnread(at.view === 'messages');
   const here = at.view === 'session' ? 'sessions' : at.view === 'timer' ? 'timers' : at.view;
   const item = (view: string, href: string, icon: ReactNode, name: string, badge: number, loud = false) => (
@@ -150,13 +155,14 @@ function Rail({ at }: { at: Route }) {
   return (
     <header className="rail">
       <Link href="/" className="brand">
-        <Mark /> abide
+        <Logo /> abide
       </Link>
       <nav className="nav" aria-label="Views">
         {item('now', '/', <NowIcon />, 'Now', questions, true)}
         {item('timers', '/timers', <TimerIcon />, 'Timers', timers)}
         {item('sessions', '/sessions', <SessionIcon />, 'Sessions', sessions)}
         {item('messages', '/messages', <MessageIcon />, 'Messages', unread)}
+        {item('rules', '/rules', <RuleIcon />, 'Rules', 0)}
       </nav>
       <div className="rail-foot">
         <Alive />
@@ -167,7 +173,7 @@ function Rail({ at }: { at: Route }) {
 }
 
 function Alive() {
-  const { state } = useValue(link);
+  const { state } = useValue(connection);
   const hello = useValue(daemon);
   const words = state === 'live' ? `Live, abide ${hello?.version ?? ''}` : state === 'broken' ? 'Not connected' : 'Connecting…';
   return (
@@ -179,7 +185,7 @@ function Alive() {
 }
 
 const THEMES = {
-  system: ['as the system has it', <AutoIcon key="system" />],
+  system: ['system', <AutoIcon key="system" />],
   light: ['light', <SunIcon key="light" />],
   dark: ['dark', <MoonIcon key="dark" />],
 } as const;
@@ -189,15 +195,15 @@ function Tools() {
   const notify = useValue(notifying);
   const [words, icon] = THEMES[chosen];
   const leave = () => {
-    logout().catch((fault: unknown) => tell({ tone: 'bad', title: 'You are still logged in', text: sentence(fault) }));
+    logout().catch((fault: unknown) => showToast({ tone: 'bad', title: 'You are still logged in', text: errorMessage(fault) }));
   };
   return (
     <div className="rail-tools">
       <button
         type="button"
         className="button plain compact icon"
-        aria-label={`Colours: ${words}`}
-        title={`Colours: ${words}`}
+        aria-label={`Theme: ${words}`}
+        title={`Theme: ${words}`}
         onClick={nextTheme}
       >
         {icon}
@@ -214,7 +220,7 @@ function Tools() {
           <BellIcon />
         </button>
       )}
-      <button type="button" className="button plain compact icon" aria-label="Keys" title="Keys" onClick={openHelp}>
+      <button type="button" className="button plain compact icon" aria-label="Keyboard shortcuts" title="Keyboard shortcuts" onClick={openHelp}>
         <HelpIcon />
       </button>
       <button type="button" className="button plain compact icon" aria-label="Log out" title="Log out" onClick={leave}>
@@ -224,17 +230,17 @@ function Tools() {
   );
 }
 
-/** Says that the page is not connected, what is known and what will happen. */
+/** Says that the connection is lost and when the next attempt is made. */
 function Banner() {
-  const state = useValue(link);
+  const state = useValue(connection);
   return (
     <div role="status">
       {state.state === 'broken' && (
         <div className="banner">
           <strong>Reconnecting…</strong>
           <span>
-            abide does not answer, so what you see may be old. Any command starts it: <Try command="abide status" />{' '}
-            {/* Seconds that pass are shown, not read out. */}
+            abide does not answer, so this page may be out of date. Any command starts it: <CommandExample command="abide status" />{' '}
+            {/* Screen readers do not read the passing seconds. */}
             <span aria-hidden="true">
               <NextTry at={state.nextAt} />
             </span>

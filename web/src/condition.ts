@@ -1,4 +1,4 @@
-// What a timer waits for besides its time, in a few words.
+// The condition of a timer in a few words.
 
 function is(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,4 +1,4 @@
-// Numbers and text as people read them.
+// Formatting of numbers and text.
 
 const UNITS: [string, number][] = [
   ['d', 86_400],
@@ -7,7 +7,7 @@ const UNITS: [string, number][] = [
   ['s', 1],
 ];
 
-/** `45s`, `1m30s`, `2h05m`, `3d4h`: the two largest units that matter. */
+/** `45s`, `1m30s`, `2h05m`, `3d4h`: the two largest units. */
 export function duration(seconds: number): string {
   let rest = Math.max(0, Math.floor(seconds));
   const first = UNITS.findIndex(([, size]) => rest >= size);
@@ -21,12 +21,12 @@ export function duration(seconds: number): string {
   return parts.join('');
 }
 
-/** The same for what stands still, where parts of a second may be all there is: `0.05s`, `1.5s`. */
+/** A fixed duration, with fractions of a second: `0.05s`, `1.5s`. */
 export function length(seconds: number): string {
   return seconds >= 10 || Number.isInteger(seconds) ? duration(seconds) : `${Number(Math.max(0, seconds).toPrecision(2))}s`;
 }
 
-/** `12:05` or `1:02:05`, for what counts down. */
+/** `12:05` or `1:02:05`, for countdowns. */
 export function countdown(seconds: number): string {
   const whole = Math.max(0, Math.ceil(seconds));
   if (whole >= 86_400) return duration(whole);
@@ -53,7 +53,7 @@ export function share(fraction: number): string {
   return `${Math.round(fraction * 100)} %`;
 }
 
-/** A large number with its thousands apart. */
+/** A number with thousands separators. */
 export function count(value: number): string {
   return Math.round(value).toLocaleString('en-GB');
 }
@@ -67,7 +67,7 @@ const dayTime = new Intl.DateTimeFormat(undefined, {
   hourCycle: 'h23',
 });
 
-/** The time of day, and where it is not today's the date as well. */
+/** The time of day; with the date unless it is today. */
 export function moment(stamp: number, now: number): string {
   const sameDay = new Date(stamp).toDateString() === new Date(now).toDateString();
   return (sameDay ? clockTime : dayTime).format(stamp);
@@ -79,7 +79,7 @@ export function ago(stamp: number, now: number): string {
   return seconds < 2 ? 'just now' : `${duration(seconds)} ago`;
 }
 
-/** A moment that may lie ahead: `in 5m`, `now`. */
+/** A future time: `in 5m`, `now`. */
 export function ahead(stamp: number, now: number): string {
   const seconds = (stamp - now) / 1_000;
   return seconds < 1 ? 'now' : `in ${duration(seconds)}`;
@@ -90,7 +90,7 @@ export function plural(n: number, word: string): string {
   return `${count(n)} ${word}${n === 1 ? '' : 's'}`;
 }
 
-/** The first line that is not blank, and how many lines follow it; blank ones at the end do not count. */
+/** The first line that is not blank, and the number of lines after it without trailing blank ones. */
 export function firstLine(text: string): { line: string; more: number } {
   const lines = text.trimEnd().split(/\r?\n/);
   const first = Math.max(0, lines.findIndex((line) => line.trim() !== ''));
@@ -99,16 +99,16 @@ export function firstLine(text: string): { line: string; more: number } {
 
 export interface Run {
   text: string;
-  /** What stands for a character that would not be seen, or would move others. */
+  /** `text` is a placeholder for a character that is invisible or changes the text direction. */
   mark: boolean;
 }
 
-// Control characters except tab and line feed, soft hyphen, marks and overrides of direction,
-// characters of no width, line separators, and tags.
+// Control characters except tab and line feed, soft hyphen, bidirectional controls, zero-width characters, line
+// separators, and tag characters.
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
 
-/** Text with everything visible in it: a person who says yes must see what they say yes to. */
+/** Text with hidden characters made visible: a person must see exactly what they approve. */
 export function exactly(text: string): Run[] {
   const runs: Run[] = [];
   let from = 0;
@@ -122,7 +122,7 @@ export function exactly(text: string): Run[] {
   return runs;
 }
 
-/** The same as one plain text, for places that take no markup. */
+/** The same as plain text, for places without markup. */
 export function visible(text: string): string {
   return exactly(text)
     .map((run) => run.text)

@@ -1,11 +1,11 @@
-// Where the page begins.
+// Entry point of the page.
 
 import { CSPProvider } from '@base-ui/react/csp-provider';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
 import { App } from './app';
-import { sentence } from './state/acts';
-import { whenStranger } from './state/api';
+import { errorMessage } from './state/actions';
+import { whenLoggedOut } from './state/api';
 import { followKeys } from './state/keys';
 import { connect, disconnect } from './state/live';
 import { login, takeCode } from './state/login';
@@ -14,12 +14,13 @@ import { followHistory } from './state/route';
 import './style/base.css';
 import './style/frame.css';
 import './style/views.css';
+import './style/rules.css';
 import './style/log.css';
 
 applyTheme();
 followHistory();
 followKeys();
-whenStranger(disconnect);
+whenLoggedOut(disconnect);
 
 async function enter(): Promise<string> {
   const code = takeCode();
@@ -31,9 +32,9 @@ async function enter(): Promise<string> {
     await login(code);
     return '';
   } catch (fault) {
-    // A link that was used before does no harm to who is logged in already.
+    // A login link that was used before does not end an existing login.
     connect();
-    return sentence(fault);
+    return errorMessage(fault);
   }
 }
 

@@ -1,8 +1,11 @@
-// Types of what the daemon sends, and what can be told from them.
+// Types of the daemon's responses, and facts derived from them.
 
 import type { Session, Timer } from './api.gen';
 
 export type {
+  Audit,
+  AuditLine,
+  AuditVerified,
   Delivery,
   Hello,
   LogLine,
@@ -10,22 +13,28 @@ export type {
   LogMatches,
   Match,
   Message,
+  Policy,
+  PolicyRule,
+  PolicyTested,
   Question,
   QuestionCommand,
+  Refusals,
+  SandboxRefusals,
   Session,
   SessionPulse as Pulse,
+  SessionStats,
   Stats,
   Timer,
 } from './api.gen';
 
 export type TimerStatus = Timer['status'];
 
-/** Whether anything of a session still runs. */
+/** True while a process of the session is running. */
 export function isAlive(session: Session): boolean {
   return session.status === 'running' || session.still_running.length > 0;
 }
 
-/** Whether a timer can still change. */
+/** True until the timer has completed or was stopped. */
 export function isOpen(timer: Timer): boolean {
   return timer.status !== 'completed' && timer.status !== 'stopped';
 }

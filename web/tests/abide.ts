@@ -1,5 +1,5 @@
-// An abide of its own for every test, and a browser that is let in. What the page must never do is
-// watched in every test: break its policy, throw, or ask anybody but the daemon.
+// A daemon of its own for every test, and a browser that is logged in. Every test fails if the page violates
+// its content security policy, throws, or sends a request to another host.
 
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,13 +20,13 @@ export class Abide {
     return { ...process.env, ABIDE_AGENT: undefined, ABIDE_DIR: this.dir };
   }
 
-  /** What a command of abide prints. */
+  /** Output of an abide command. */
   async cli(...words: string[]): Promise<string> {
     const { stdout } = await run(BINARY, words, { env: this.env, cwd: this.dir });
     return stdout;
   }
 
-  /** Starts a command of abide and leaves it running. */
+  /** Starts an abide command and leaves it running. */
   start(...words: string[]): ChildProcess {
     const child = spawn(BINARY, words, { env: this.env, cwd: this.dir, stdio: 'ignore' });
     this.children.push(child);
@@ -37,7 +37,7 @@ export class Abide {
     return readFileSync(join(this.dir, 'run/http.address'), 'utf8').trim();
   }
 
-  /** Asks the daemon as an agent does. */
+  /** Calls a tool of the daemon as an agent. */
   async ask<T>(method: string, path: string, body?: object): Promise<T> {
     const token = readFileSync(join(this.dir, 'token'), 'utf8').trim();
     const response = await fetch(`http://${this.address()}${path}`, {
@@ -45,9 +45,9 @@ export class Abide {
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       ...(body ? { body: JSON.stringify(body) } : {}),
     });
-    const told: unknown = await response.json();
-    if (!response.ok) throw new Error(`${method} ${path}: ${JSON.stringify(told)}`);
-    return told as T;
+    const answer: unknown = await response.json();
+    if (!response.ok) throw new Error(`${method} ${path}: ${JSON.stringify(answer)}`);
+    return answer as T;
   }
 
   /** A terminal session. */
@@ -56,7 +56,7 @@ export class Abide {
     return facts.session_id;
   }
 
-  /** Timers that nobody stands by on. */
+  /** Timers without a waiting call. */
   async timers(...timers: object[]): Promise<string[]> {
     const made = await this.ask<{ timer_ids: string[] }>('POST', '/v1/timers', { timers });
     return made.timer_ids;
@@ -79,14 +79,14 @@ export class Abide {
 }
 
 interface Fixtures {
-  /** What the configuration file holds. */
+  /** Content of the configuration file. */
   config: string;
   abide: Abide;
-  /** The page, logged in, at what happens now. */
+  /** The page, logged in, at the first view. */
   inside: Page;
 }
 
-/** Notes whatever a page must never do. */
+/** Records everything that a page must never do. */
 function watch(page: Page, origin: string): string[] {
   const wrong: string[] = [];
   page.on('pageerror', (fault) => wrong.push(`thrown: ${fault.message}`));
@@ -127,7 +127,7 @@ export const test = base.extend<Fixtures>({
 
 export { expect } from '@playwright/test';
 
-/** A note in the corner. */
+/** A toast. */
 export function note(page: Page, text: string) {
   return page.getByRole('region', { name: 'Notifications' }).getByText(text);
 }
@@ -136,13 +136,13 @@ interface Keeping {
   keptNotes: string[];
 }
 
-/** Keeps what every note said: one that brings good news is gone after a few seconds. */
+/** Records the text of every toast: a success toast disappears after a few seconds. */
 async function keepNotes(page: Page): Promise<void> {
   await page.addInitScript(() => {
     const kept: string[] = [];
     Object.assign(window, { keptNotes: kept } satisfies Keeping);
     const look = () => {
-      for (const note of document.querySelectorAll('.note')) {
+      for (const note of document.querySelectorAll('.toast')) {
         const text = note.textContent;
         if (!kept.includes(text)) kept.push(text);
       }
@@ -152,18 +152,18 @@ async function keepNotes(page: Page): Promise<void> {
 }
 
 /**
- * Settings of a daemon at an address of its own: nobody else on this machine takes its port while it is away,
- * and a page finds it there again.
+ * Settings of a daemon with an address of its own: no other process takes its port while it is down, and a
+ * page finds it there again.
  */
 export const OWN_ADDRESS = `http = "127.${64 + ((process.pid >> 16) & 63)}.${(process.pid >> 8) & 255}.${process.pid & 255}:0"\n`;
 
-/** Waits until a note in the corner has said this, however soon it is gone. */
-export async function told(page: Page, text: string): Promise<void> {
+/** Waits until a toast has had this text, even if it is gone already. */
+export async function waitForToast(page: Page, text: string): Promise<void> {
   const kept = () => page.evaluate(() => (window as unknown as Keeping).keptNotes);
   await expect.poll(async () => (await kept()).filter((note) => note.includes(text))).not.toEqual([]);
 }
 
-/** Goes quiet after `says`, so that a person is asked. */
+/** A command that writes `says` and is then idle, so that a person is asked. */
 export function quietCommand(abide: Abide, command: string): void {
   abide.start('run', '--idle', '1s', '--', command);
 }

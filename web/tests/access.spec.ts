@@ -1,8 +1,10 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import AxeBuilder from '@axe-core/playwright';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, quietCommand, test, told } from './abide';
+import { type Abide, expect, quietCommand, test, waitForToast } from './abide';
 
-/** Something of every kind. */
+/** Creates one entry of every kind. */
 async function furnish(abide: Abide): Promise<{ id: string; timer: string; log: string }> {
   const id = await abide.session('echo hello; cat');
   const [timer = ''] = await abide.timers(
@@ -12,7 +14,11 @@ async function furnish(abide: Abide): Promise<{ id: string; timer: string; log: 
   const coloured = 'for c in 30 31 32 33 34 35 36 37 90 91 92 93 94 95 96 97; do printf "\\033[${c}mword\\033[0m\\n"; done; echo bad >&2; seq 500';
   const { session_id: log } = await abide.ask<{ session_id: string }>('POST', '/v1/tools/shell', { command: coloured });
   await abide.ask('POST', '/v1/tools/shell', { command: 'exit 3' });
-  // Long enough for a scroll area of its own.
+  const denies = '[[rule]]\nname = "always-1"\nrun = ["true", "denied"]\ndo = "deny"\nwhy = "a rule for this test"\n';
+  writeFileSync(join(abide.dir, 'policy.toml'), denies, { mode: 0o600 });
+  await abide.ask('POST', '/v1/tools/shell', { command: 'true denied' });
+  await abide.cli('run', '--sandbox', 'read-only', '--cwd', '/usr/share', '--', 'sh', '-c', 'mkdir -p /usr/share/x || true');
+  // Long enough for a scroll area.
   quietCommand(abide, `sleep 1000 # ${'word '.repeat(200)}`);
   return { id, timer, log };
 }
@@ -31,14 +37,17 @@ for (const colorScheme of ['light', 'dark'] as const) {
       const { id, timer, log } = await furnish(abide);
       await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
       await expect(page.getByRole('article', { name: 'tea' })).toBeVisible();
-      const paths = ['/', '/timers', `/timers/${timer}`, '/sessions', `/sessions/${id}`, `/sessions/${log}?find=word#L3`, '/messages'];
+      const paths = ['/', '/timers', `/timers/${timer}`, '/sessions', `/sessions/${id}`, `/sessions/${log}?find=word#L3`, '/messages', '/rules', '/rules?tab=decisions', '/rules?tab=refusals'];
       for (const path of paths) {
         await page.goto(`http://${abide.address()}${path}`);
         await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
         if (path.includes(id)) await expect(page.getByTestId('terminal-state')).toHaveText('Live');
+        if (path.includes('decisions')) await expect(page.getByRole('article', { name: 'Denied: true denied' })).toBeVisible();
+        if (path.includes('refusals')) await expect(page.getByText('/usr/share/x', { exact: true })).toBeVisible();
+        if (path === '/rules') await expect(page.getByRole('article', { name: 'Rule always-1' })).toBeVisible();
         if (path.includes(log)) await expect(page.getByTestId('log-matches')).toHaveText('3 of 16');
         await scan(page, path);
-        // Nothing lies over the way to the other views.
+        // Nothing covers the links to the other views.
         for (const view of await page.getByRole('navigation').getByRole('link').all()) await view.click({ trial: true });
         const wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
         expect(wide, `${path} is wider than the screen`).toBe(false);
@@ -48,15 +57,18 @@ for (const colorScheme of ['light', 'dark'] as const) {
         await page.getByRole('tab', { name: tab }).click();
         await scan(page, tab);
       }
+      await page.goto(`http://${abide.address()}/sessions?tab=stats`);
+      await expect(page.getByRole('group', { name: 'Sessions by agent' })).toBeVisible();
+      await scan(page, 'statistics of sessions');
       await page.keyboard.press('?');
-      await expect(page.getByRole('dialog', { name: 'Keys' })).toBeVisible();
+      await expect(page.getByRole('dialog', { name: 'Keyboard shortcuts' })).toBeVisible();
       await scan(page, 'help');
     });
   }
 }
 
 for (const colorScheme of ['light', 'dark'] as const) {
-  test(`what opens on a card is accessible too: ${colorScheme}`, async ({ abide, inside: page }) => {
+  test(`menus and dialogs of a card are accessible: ${colorScheme}`, async ({ abide, inside: page }) => {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     await abide.timers({ total_duration: 600, reason: 'tea' });
     await abide.session('cat');
@@ -66,14 +78,14 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await scan(page, 'the menu of a card');
     await page.getByRole('menuitem', { name: 'Another duration…' }).click();
     await page.getByLabel('For how long').fill('soon');
-    await scan(page, 'a pause of any length');
+    await scan(page, 'a timer is paused for a custom duration');
     await page.keyboard.press('Escape');
     await page.getByRole('article', { name: 'cat' }).getByRole('button', { name: 'Kill' }).click();
     await expect(page.getByRole('alertdialog')).toBeVisible();
     await scan(page, 'the question before a kill');
   });
 
-  test(`what opens in a list, and what is refused, is accessible too: ${colorScheme}`, async ({ abide, inside: page }) => {
+  test(`menus of a list and errors are accessible: ${colorScheme}`, async ({ abide, inside: page }) => {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     await abide.timers({ total_duration: 600, reason: 'tea' });
     await page.keyboard.press('c');
@@ -82,10 +94,10 @@ for (const colorScheme of ['light', 'dark'] as const) {
     await expect(page.getByRole('dialog').getByRole('alert')).toBeVisible();
     await scan(page, 'a new terminal that is refused');
     await page.keyboard.press('Escape');
-    // Until it is gone, it has the keys to itself.
+    // An open dialog handles all keys.
     await expect(page.getByRole('dialog')).toBeHidden();
     await page.keyboard.press('2');
-    await page.getByRole('button', { name: 'What to do with tea' }).click();
+    await page.getByRole('button', { name: 'Actions for tea' }).click();
     await expect(page.getByRole('menu')).toBeVisible();
     await scan(page, 'the menu of a row');
   });
@@ -97,20 +109,20 @@ test('the login is accessible', async ({ abide, page }) => {
   await scan(page, 'login');
 });
 
-test('the switch of colours is kept', async ({ inside: page }) => {
+test('the theme is kept after a reload', async ({ inside: page }) => {
   const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await back();
-  await page.getByRole('button', { name: 'Colours: as the system has it' }).click();
-  await page.getByRole('button', { name: 'Colours: light' }).click();
-  await expect(page.getByRole('button', { name: 'Colours: dark' })).toBeVisible();
+  await page.getByRole('button', { name: 'Theme: system' }).click();
+  await page.getByRole('button', { name: 'Theme: light' }).click();
+  await expect(page.getByRole('button', { name: 'Theme: dark' })).toBeVisible();
   const dark = await back();
   expect(dark).not.toBe(light);
   await page.reload();
-  await expect(page.getByRole('button', { name: 'Colours: dark' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Theme: dark' })).toBeVisible();
   expect(await back()).toBe(dark);
 });
 
-test('everything is reached with keys, and single keys can be switched off', async ({ inside: page }) => {
+test('every view is reached with shortcuts, and shortcuts can be switched off', async ({ inside: page }) => {
   await page.keyboard.press('Tab');
   await expect(page.getByRole('link', { name: 'Skip to content' })).toBeFocused();
   await page.keyboard.press('Enter');
@@ -119,6 +131,7 @@ test('everything is reached with keys, and single keys can be switched off', asy
     ['2', 'Timers'],
     ['3', 'Sessions'],
     ['4', 'Messages'],
+    ['5', 'Rules'],
     ['1', 'All quiet'],
   ];
   for (const [key, name] of views) {
@@ -133,21 +146,21 @@ test('everything is reached with keys, and single keys can be switched off', asy
   await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
 });
 
-test('a place that is empty teaches', async ({ inside: page }) => {
+test('an empty list shows a command to try', async ({ inside: page }) => {
   await expect(page.getByText('abide run --idle 60s -- make test')).toBeVisible();
   await expect(page.getByText("abide timer start 10m --reason 'tea'")).toBeVisible();
   await page.keyboard.press('3');
   await expect(page.getByText('No sessions yet')).toBeVisible();
 });
 
-test('notifications are asked for by a click only, and refusal is told', async ({ inside: page, context }) => {
+test('notification permission is requested after a click, and a denial is reported', async ({ inside: page, context }) => {
   expect(await page.evaluate(() => Notification.permission)).not.toBe('granted');
   await context.clearPermissions();
   await page.getByRole('button', { name: 'Notify me of questions' }).click();
-  await told(page, 'This browser does not allow notifications');
+  await waitForToast(page, 'This browser does not allow notifications');
 });
 
-test('nothing is read out because time passes', async ({ abide, inside: page }) => {
+test('live regions do not change with time', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 0.05, mission: 'a message' }, { total_duration: 600, reason: 'tea' });
   await expect(page.locator('.feed').getByText('Mission: a message')).toBeVisible();
   await abide.cli('stop');

@@ -1,9 +1,9 @@
-// Every button, link, field and key that no other test presses.
+// Every button, link, field and key that no other test uses.
 
 import type { Page } from '@playwright/test';
-import { type Abide, expect, OWN_ADDRESS, note, quietCommand, test, told } from './abide';
+import { type Abide, expect, OWN_ADDRESS, note, quietCommand, test, waitForToast } from './abide';
 
-/** Nothing that waits for longer than this, in milliseconds, ends by itself. */
+/** Longer than any test, in milliseconds. */
 async function noMoreThan(page: Page, longest: number): Promise<void> {
   await page.evaluate((longest) => {
     const real = window.setTimeout.bind(window);
@@ -14,7 +14,7 @@ async function noMoreThan(page: Page, longest: number): Promise<void> {
 
 const heading = (page: Page, name: string | RegExp) => page.getByRole('heading', { name, level: 1 });
 
-test('the links of the first view lead where they say', async ({ abide, inside: page }) => {
+test('the links of the first view open their views', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'echo one; exit 3' });
   const id = await abide.session('cat');
   await page.getByRole('region', { name: 'Recently finished' }).getByRole('link', { name: 'echo one; exit 3' }).click();
@@ -42,13 +42,13 @@ test('the links of the first view lead where they say', async ({ abide, inside: 
   await expect(heading(page, 'Sessions')).toBeVisible();
 });
 
-test('what the first view has no room for is a link away', async ({ abide, inside: page }) => {
+test('the first view links to the sessions that it does not show', async ({ abide, inside: page }) => {
   await abide.timers(...Array.from({ length: 26 }, (_, n) => ({ total_duration: 600 + n, reason: `wait ${n}` })));
   await page.getByRole('link', { name: '20 more timers' }).click();
   await expect(page.getByText('26 timers')).toBeVisible();
 });
 
-test('a command to try is copied, or the page says that it cannot', async ({ inside: page, context, abide }) => {
+test('a command to try is copied, or an error is shown', async ({ inside: page, context, abide }) => {
   const copy = page.getByRole('button', { name: "Copy abide timer start 10m --reason 'tea'" });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: `http://${abide.address()}` });
   await copy.click();
@@ -57,7 +57,7 @@ test('a command to try is copied, or the page says that it cannot', async ({ ins
   await page.evaluate(() => {
     Object.defineProperty(navigator, 'clipboard', { value: { writeText: () => Promise.reject(new Error('no')) } });
   });
-  // A note stays until it is closed.
+  // A toast stays until it is closed.
   await noMoreThan(page, 5_000);
   const refused = note(page, 'This browser does not allow copying');
   await page.getByRole('button', { name: 'Copy abide setup claude-code' }).click();
@@ -77,12 +77,12 @@ test('a command to try is copied, or the page says that it cannot', async ({ ins
 const PAUSES = ['1 minute', '5 minutes', '15 minutes', '1 hour', '1 day'];
 const RESUMES = ['(1m|\\d+s)', '(5m|4m)', '(15m|14m)', '(1h|59m)', '(1d|23h)'];
 
-test('the menu of a row has every act, and every length of a pause', async ({ abide, inside: page }) => {
+test('the menu of a row has every action and every pause', async ({ abide, inside: page }) => {
   const [id] = await abide.timers({ total_duration: 600, reason: 'tea' });
   await page.keyboard.press('2');
   const row = page.getByRole('list', { name: 'Active timers' }).getByRole('listitem');
   const choose = async (name: string) => {
-    await row.getByRole('button', { name: 'What to do with tea' }).click();
+    await row.getByRole('button', { name: 'Actions for tea' }).click();
     await page.getByRole('menuitem', { name, exact: true }).click();
   };
   const status = async () => (await abide.ask<{ status: string }>('GET', `/v1/timers/${id ?? ''}`)).status;
@@ -90,7 +90,7 @@ test('the menu of a row has every act, and every length of a pause', async ({ ab
     await choose(length);
     await expect(row).toContainText('Paused');
     await expect.poll(status).toBe('paused');
-    await row.getByRole('button', { name: 'What to do with tea' }).click();
+    await row.getByRole('button', { name: 'Actions for tea' }).click();
     await expect(page.getByRole('menuitem', { name: 'Run in background' })).toHaveAttribute('aria-disabled', 'true');
     await page.keyboard.press('Escape');
     await choose('Resume');
@@ -109,14 +109,14 @@ test('the menu of a row has every act, and every length of a pause', async ({ ab
   await choose('Resume');
   await choose('Run in background');
   await expect(row).toContainText('In background');
-  await row.getByRole('button', { name: 'What to do with tea' }).click();
+  await row.getByRole('button', { name: 'Actions for tea' }).click();
   await expect(page.getByRole('menuitem', { name: 'Run in background' })).toHaveAttribute('aria-disabled', 'true');
   await page.getByRole('menuitem', { name: 'Stop timer…' }).click();
   await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
   await expect(page.getByText('No active timers')).toBeVisible();
 });
 
-test('a card has every length of a pause', async ({ abide, inside: page }) => {
+test('a card has every pause', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 600, reason: 'tea' });
   const card = page.getByRole('article', { name: 'tea' });
   for (const [place, length] of PAUSES.entries()) {
@@ -128,7 +128,7 @@ test('a card has every length of a pause', async ({ abide, inside: page }) => {
   }
 });
 
-test('each order of the timers, each state, and the way back to all', async ({ abide, inside: page }) => {
+test('timers are sorted by each order, filtered by each state, and reset', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 900, reason: 'b' });
   await abide.timers({ total_duration: 300, reason: 'c' });
   const [paused] = await abide.timers({ total_duration: 600, reason: 'a' });
@@ -187,7 +187,7 @@ test('sessions are picked, opened and killed from their list and from their own 
   await expect(page.getByText('No matching sessions')).toBeVisible();
 });
 
-test('a new terminal can be left alone, and needs a command', async ({ inside: page }) => {
+test('the dialog for a new terminal can be cancelled and needs a command', async ({ inside: page }) => {
   await page.keyboard.press('3');
   await page.getByRole('button', { name: 'New terminal' }).click();
   const dialog = page.getByRole('dialog', { name: 'New terminal' });
@@ -198,15 +198,15 @@ test('a new terminal can be left alone, and needs a command', async ({ inside: p
   await expect(page.getByRole('button', { name: 'New terminal' })).toBeFocused();
 });
 
-test('older messages, and those that nobody has seen', async ({ abide, inside: page }) => {
+test('older messages are loaded, and unseen ones are filtered', async ({ abide, inside: page }) => {
   await abide.timers(...Array.from({ length: 120 }, (_, n) => ({ total_duration: 0.05, mission: `mission ${n}` })));
   await page.keyboard.press('4');
   const messages = page.getByRole('article', { name: 'Message to default' });
   await expect(page.getByText('100 of 120 shown')).toBeVisible();
   await expect(messages).toHaveCount(100);
-  await page.getByRole('button', { name: 'Show older ones' }).click();
+  await page.getByRole('button', { name: 'Show older' }).click();
   await expect(messages).toHaveCount(120);
-  await expect(page.getByRole('button', { name: 'Show older ones' })).toBeHidden();
+  await expect(page.getByRole('button', { name: 'Show older' })).toBeHidden();
   await page.getByRole('combobox', { name: 'Filter' }).selectOption('Not seen');
   await expect(messages).toHaveCount(120);
   const read = async () => (await abide.ask<{ more: number }>('POST', '/v1/tools/read_messages', {})).more;
@@ -221,7 +221,7 @@ async function asked(abide: Abide, page: Page) {
   return card;
 }
 
-test('a question leads to its session, and is answered there too', async ({ abide, inside: page }) => {
+test('a question links to its session and is answered there too', async ({ abide, inside: page }) => {
   const card = await asked(abide, page);
   await card.getByRole('link', { name: 'Open session' }).click();
   await expect(page.getByRole('link', { name: 'Download the log' })).toBeVisible();
@@ -244,21 +244,21 @@ test('y and q answer the question that has the focus', async ({ abide, inside: p
   await expect(heading(page, '1 session running')).toBeVisible();
 });
 
-test('the tools of the rail', async ({ inside: page, context }) => {
-  const keys = page.getByRole('dialog', { name: 'Keys' });
-  await page.getByRole('button', { name: 'Keys' }).click();
+test('help, theme, notifications and logout in the navigation', async ({ inside: page, context }) => {
+  const keys = page.getByRole('dialog', { name: 'Keyboard shortcuts' });
+  await page.getByRole('button', { name: 'Keyboard shortcuts' }).click();
   await keys.getByRole('switch').click();
   await keys.getByRole('button', { name: 'Close' }).click();
   await expect(keys).toBeHidden();
   await page.keyboard.press('d');
-  await expect(page.getByRole('button', { name: 'Colours: as the system has it' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Theme: system' })).toBeVisible();
   await page.keyboard.press('?');
   await keys.getByRole('switch').click();
   await page.keyboard.press('Escape');
-  // Until it is gone, it has the keys to itself.
+  // An open dialog handles all keys.
   await expect(keys).toBeHidden();
   await page.keyboard.press('d');
-  await expect(page.getByRole('button', { name: 'Colours: light' })).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Theme: light' })).toBeVisible();
   await context.grantPermissions(['notifications']);
   const bell = page.getByRole('button', { name: 'Notify me of questions' });
   await bell.click();
@@ -267,14 +267,14 @@ test('the tools of the rail', async ({ inside: page, context }) => {
   await expect(bell).toHaveAttribute('aria-pressed', 'false');
   await page.route('**/v1/logout', (route) => route.abort());
   await page.getByRole('button', { name: 'Log out' }).click();
-  await told(page, 'You are still logged in');
+  await waitForToast(page, 'You are still logged in');
 });
 
 test.describe('at an address of its own', () => {
   test.use({ config: OWN_ADDRESS });
 
-  test('who does not want to wait for the next try tries at once', async ({ abide, inside: page }) => {
-    // No pause ends by itself, so nothing but the button can do it.
+  test('"Try now" reconnects at once', async ({ abide, inside: page }) => {
+    // The reconnect delay does not end by itself, so only the button can reconnect.
     await noMoreThan(page, 200);
     await abide.cli('stop');
     await expect(page.getByText('Reconnecting…')).toBeVisible();
@@ -284,7 +284,7 @@ test.describe('at an address of its own', () => {
   });
 });
 
-test('older timers come when the history is scrolled to its end', async ({ abide, inside: page }) => {
+test('older timers are loaded when the history is scrolled to its end', async ({ abide, inside: page }) => {
   await abide.timers(...Array.from({ length: 230 }, (_, n) => ({ total_duration: 0.05, mission: `mission ${n}` })));
   await page.keyboard.press('2');
   await page.getByRole('tab', { name: 'History' }).click();

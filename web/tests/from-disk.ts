@@ -1,5 +1,5 @@
-// The page out of a folder instead of out of the program, so that it can be tried without building the
-// program anew: `ABIDE_PAGE=dist npm test`. Its policy stays the daemon's.
+// Serves the page from a folder instead of from the program, so that it can be tested without building the
+// program: `ABIDE_PAGE=dist npm test`. The content security policy is the daemon's.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
@@ -12,7 +12,7 @@ const TYPES: Record<string, string> = {
   '.js': 'text/javascript',
   '.svg': 'image/svg+xml',
 };
-/** What is never part of the page. */
+/** Paths that are never part of the page. */
 const DAEMON = /^\/(v1|mcp|docs|metrics)(\/|$)/;
 
 export async function pageFromDisk(page: Page, origin: string): Promise<void> {

@@ -1,10 +1,10 @@
 import { expect, quietCommand, test } from './abide';
 
-// Output that tries to leave its place: markup, scripts, escapes for the terminal, and characters
-// that turn the order of others around. Every test here fails if anything of it takes effect.
+// Output that tries to escape: markup, scripts, terminal escapes, and characters that change the text
+// direction. Every test here fails if any of it takes effect.
 const MARKUP = `<img src=x onerror="alert(1)"><script>alert(2)</script></pre></article><h1 id=evil>evil</h1>`;
 
-test('what a command writes stays text everywhere', async ({ abide, inside: page }) => {
+test('output of a command is always shown as text', async ({ abide, inside: page }) => {
   const id = await abide.session(
     `printf '%s\\n' '${MARKUP}'; printf '\\033]0;evil title\\007\\033]52;c;ZXZpbA==\\007\\033[31mred\\033[0m \\342\\200\\256txt.exe\\n'; cat`,
   );
@@ -17,14 +17,14 @@ test('what a command writes stays text everywhere', async ({ abide, inside: page
   await expect(page).toHaveTitle('Session · abide');
 });
 
-test('a command shows what it hides before anybody says yes to it', async ({ abide, inside: page }) => {
+test('hidden characters of a command are visible in its question', async ({ abide, inside: page }) => {
   quietCommand(abide, `sleep 1000 # \u202e${MARKUP}\u2066\u200b`);
   const command = page.getByRole('article', { name: /Continue waiting/ }).locator('.command');
   await expect(command).toHaveText(`sleep 1000 # U+202E${MARKUP}U+2066U+200B`);
   await expect(page.locator('#evil')).toHaveCount(0);
 });
 
-test('reasons, folders and names are text as well', async ({ abide, inside: page }) => {
+test('reasons, folders and names are shown as text', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 600, reason: MARKUP });
   await expect(page.getByRole('article').filter({ hasText: '<script>alert(2)</script>' })).toBeVisible();
   await page.keyboard.press('2');
@@ -34,7 +34,7 @@ test('reasons, folders and names are text as well', async ({ abide, inside: page
   await expect(page.getByText('Nothing at')).toBeVisible();
 });
 
-test('the page is bound by a strict policy', async ({ abide, page }) => {
+test('the page has a strict content security policy', async ({ abide, page }) => {
   const response = await page.goto(`http://${abide.address()}/`);
   const policy = response?.headers()['content-security-policy'] ?? '';
   expect(policy).toContain("default-src 'none'");

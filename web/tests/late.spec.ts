@@ -1,22 +1,22 @@
-// Answers and events come in any order, and either may be late. A button shows what it is about to do, and
-// what it showed is never taken back for a moment and shown again.
+// Responses and events arrive in any order, and either may be late. A button shows its expected result at
+// once, and that result must not be reverted for a moment and shown again.
 
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page } from '@playwright/test';
-import { type Abide, expect, quietCommand, test, told } from './abide';
+import { type Abide, expect, quietCommand, test, waitForToast } from './abide';
 
 interface Gate {
   hold: () => void;
   release: () => void;
-  /** All that the stream of events has told the page. */
+  /** All events that the page has received. */
   heard: string;
 }
 
 const ORDERS = ['the answer comes long before the event', 'the event comes long before the answer'] as const;
 type Order = (typeof ORDERS)[number];
 
-/** Puts a gate into the stream of events. */
+/** Puts a gate into the event stream. */
 async function gateEvents(page: Page): Promise<void> {
   await page.addInitScript(() => {
     let open: Promise<void> = Promise.resolve();
@@ -24,7 +24,7 @@ async function gateEvents(page: Page): Promise<void> {
     gate.hold = () => {
       open = new Promise((done) => (gate.release = done));
     };
-    // Messages pass in their order, none before the gate is open.
+    // Messages pass in order, none before the gate is open.
     window.WebSocket = class extends WebSocket {
       override set onmessage(take: ((message: MessageEvent<string>) => void) | null) {
         if (!new URL(this.url).pathname.startsWith('/v1/events')) {
@@ -55,7 +55,7 @@ declare global {
   }
 }
 
-/** Notes every look that `selector` has from now on; `gone` where there is none. */
+/** Records every state of `selector` from now on; `gone` if there is no such element. */
 async function noteLooks(page: Page, selector: string): Promise<void> {
   await page.evaluate((selector) => {
     const look = () => document.querySelector(selector)?.textContent ?? 'gone';
@@ -74,8 +74,8 @@ async function settle(page: Page): Promise<void> {
 
 const heard = (page: Page, words: RegExp) => expect.poll(() => page.evaluate(() => window.gate.heard)).toMatch(words);
 
-/** Does `act`, which posts to `path`, with its answer and the event that holds `told` in this order. */
-async function inOrder(page: Page, order: Order, path: RegExp, told: RegExp, act: () => Promise<void>): Promise<void> {
+/** Runs `act`, which posts to `path`, with its response and the event that contains `expected` in this order. */
+async function inOrder(page: Page, order: Order, path: RegExp, expected: RegExp, act: () => Promise<void>): Promise<void> {
   await page.evaluate(() => {
     window.gate.heard = '';
   });
@@ -86,7 +86,7 @@ async function inOrder(page: Page, order: Order, path: RegExp, told: RegExp, act
     await (await answered).finished();
     await settle(page);
     await page.evaluate(() => window.gate.release());
-    await heard(page, told);
+    await heard(page, expected);
   } else {
     let release: () => void = () => undefined;
     const held = new Promise<void>((done) => (release = done));
@@ -96,7 +96,7 @@ async function inOrder(page: Page, order: Order, path: RegExp, told: RegExp, act
       await route.fulfill({ response });
     });
     await act();
-    await heard(page, told);
+    await heard(page, expected);
     await settle(page);
     const answered = page.waitForResponse((response) => path.test(response.url()));
     release();
@@ -106,7 +106,7 @@ async function inOrder(page: Page, order: Order, path: RegExp, told: RegExp, act
   await settle(page);
 }
 
-/** What was shown, each once: nothing came back. */
+/** Asserts that each state was shown once: nothing was reverted. */
 async function looks(page: Page): Promise<string[]> {
   return page.evaluate(() => window.shown);
 }
@@ -206,20 +206,20 @@ test.describe('with a waker', () => {
   }
 });
 
-test('an act that comes too late is refused in the words of the daemon, and the event then tells the rest', async ({ abide, inside: page }) => {
+test('an action that comes too late shows the daemon’s error, then the event updates the timer', async ({ abide, inside: page }) => {
   await gateEvents(page);
   const id = await timer(abide, page);
   const card = page.getByRole('article', { name: 'tea' });
   await page.evaluate(() => window.gate.hold());
   await abide.ask('POST', `/v1/timers/${id}/stop`, { reason: 'not needed' });
   await card.getByRole('button', { name: 'Run in background' }).click();
-  await told(page, 'The timer was not sent to the background');
+  await waitForToast(page, 'The timer was not sent to the background');
   await expect(card.getByText('Running')).toBeVisible();
   await page.evaluate(() => window.gate.release());
   await expect(card).toBeHidden();
 });
 
-test('of two acts in a row the later one stays, however late the first one is answered', async ({ abide, inside: page }) => {
+test('of two actions in a row the later one wins, even if the first is answered late', async ({ abide, inside: page }) => {
   await gateEvents(page);
   const id = await timer(abide, page);
   const card = page.getByRole('article', { name: 'tea' });
@@ -236,14 +236,14 @@ test('of two acts in a row the later one stays, however late the first one is an
   await card.getByRole('button', { name: 'Resume' }).click();
   await expect(card.getByText('Running')).toBeVisible();
   await noteLooks(page, '.timer-card .chip');
-  // The second act is sent when the first one is answered, so that it cannot overtake it.
+  // The second action is sent when the first one is answered, so that it cannot overtake it.
   release();
   await heard(page, /"status":"paused"(?:.*\n)*.*"status":"running"/);
   await settle(page);
   expect(await looks(page)).toEqual(['Running']);
 });
 
-test('a clock of the browser that is set meanwhile does not spoil what is left of a timer', async ({ abide, inside: page }) => {
+test('a change of the browser’s clock does not change the time left of a timer', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 3_000, reason: 'tea' });
   const left = page.getByRole('article', { name: 'tea' }).locator('.left');
   await expect(left).toHaveText(/^4\d:\d\d$/);

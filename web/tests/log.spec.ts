@@ -11,7 +11,7 @@ async function newest(abide: Abide): Promise<string> {
   return sessions[0]?.session_id ?? '';
 }
 
-/** Runs a command, and opens the page of its session. */
+/** Runs a command and opens the page of its session. */
 async function open(abide: Abide, page: Page, command: string): Promise<string> {
   await abide.ask('POST', '/v1/tools/shell', { command });
   const id = await newest(abide);
@@ -93,7 +93,7 @@ test('a text is found, counted and stepped through', async ({ abide, inside: pag
   await expect(matches).toHaveText('11 of 11');
   await expect(text(page, 7_779)).toBeInViewport();
   await expect(page).toHaveURL(/\?find=item\+777#L7779$/);
-  // Upper and lower case are the same, and no character is special.
+  // The search ignores case, and no character is special.
   await page.getByLabel('Find in the log').fill('ITEM (1)');
   await expect(matches).toHaveText('1 of 1');
   await expect(text(page, 30_001)).toBeInViewport();
@@ -115,7 +115,7 @@ test('more matches than one answer has are stepped through', async ({ abide, ins
   await expect(text(page, 10_001)).toBeInViewport();
 });
 
-test('streams, times and colours are told apart', async ({ abide, inside: page }) => {
+test('streams, times and colours are shown', async ({ abide, inside: page }) => {
   // The two streams may arrive in either order.
   await open(abide, page, String.raw`echo bad >&2; printf '\033[32mgreen\033[0m 10%%\r\033[32mgreen\033[0m 99%%\n'`);
   const bad = page.locator('.log-line', { hasText: 'bad' });
@@ -132,13 +132,13 @@ test('streams, times and colours are told apart', async ({ abide, inside: page }
   await expect(bad.locator('.log-time')).toBeVisible();
 });
 
-test('what a command wrote stays text, with everything in it visible', async ({ abide, inside: page }) => {
+test('output is shown as text with hidden characters made visible', async ({ abide, inside: page }) => {
   await open(abide, page, String.raw`printf '<img src=x onerror=alert(1)>\nab\342\200\256cd\n'`);
   await expect(text(page, 1)).toHaveText('<img src=x onerror=alert(1)>');
   await expect(text(page, 2)).toHaveText('abU+202Ecd');
 });
 
-test('lines are chosen, linked to and copied', async ({ abide, inside: page }) => {
+test('lines are selected, linked and copied', async ({ abide, inside: page }) => {
   await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   const id = await open(abide, page, 'seq -f "row %.0f" 50');
   await page.getByRole('link', { name: 'Line 3', exact: true }).click();
@@ -152,7 +152,7 @@ test('lines are chosen, linked to and copied', async ({ abide, inside: page }) =
   await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toContain('row 50\n');
 });
 
-test('a log that grows is followed until a person scrolls up', async ({ abide, inside: page }) => {
+test('a growing log is followed until a person scrolls up', async ({ abide, inside: page }) => {
   const fifo = join(abide.dir, 'go');
   execFileSync('mkfifo', [fifo]);
   abide.start('run', '--', 'seq 2000; cat go; cat go');
@@ -175,7 +175,7 @@ test('a log that grows is followed until a person scrolls up', async ({ abide, i
   await expect(text(page, 2_101)).toHaveText('the last one');
 });
 
-test('a search over all sessions leads to the line, and Back keeps the search', async ({ abide, inside: page }) => {
+test('a search in all sessions links to the line, and Back keeps the search', async ({ abide, inside: page }) => {
   await abide.cli('run', '--', 'seq -f "row %.0f" 5000; echo needle 7; seq 100');
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
   await page.getByLabel('Search in').selectOption('in the logs');

@@ -1,7 +1,7 @@
 import { expect, test } from './abide';
 import { pageFromDisk } from './from-disk';
 
-test('who is not known is told how to get in, and gets in by the code', async ({ abide, page }) => {
+test('the login view shows the command to run and accepts the code', async ({ abide, page }) => {
   await page.goto(`http://${abide.address()}/timers`);
   await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
   await expect(page.getByText('abide open', { exact: true })).toBeVisible();
@@ -13,7 +13,7 @@ test('who is not known is told how to get in, and gets in by the code', async ({
   await expect(page.getByRole('heading', { name: 'Timers', level: 1 })).toBeVisible();
 });
 
-test('the code leaves the address at once, and works once', async ({ abide, page, browser }) => {
+test('the code is removed from the URL and works once', async ({ abide, page, browser }) => {
   const link = await abide.link();
   await page.goto(link);
   await expect(page.getByText(/^Live, abide/)).toBeVisible();
@@ -25,14 +25,14 @@ test('the code leaves the address at once, and works once', async ({ abide, page
   await stranger.context().close();
 });
 
-test('logging out ends it', async ({ inside: page }) => {
+test('logging out ends the login', async ({ inside: page }) => {
   await page.getByRole('button', { name: 'Log out' }).click();
   await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
   await page.reload();
   await expect(page.getByRole('heading', { name: 'Log in' })).toBeVisible();
 });
 
-test('who has logged out can come in again at once', async ({ abide, inside: page }) => {
+test('a person can log in again right after logging out', async ({ abide, inside: page }) => {
   await page.getByRole('button', { name: 'Log out' }).click();
   await page.getByLabel('Or paste the link or code it prints').fill(await abide.link());
   await page.getByRole('button', { name: 'Log in' }).click();
@@ -44,7 +44,7 @@ test('a script cannot read the cookie', async ({ inside: page }) => {
   expect(await page.evaluate(() => document.cookie)).toBe('');
 });
 
-test('many pages of one browser are live at once', async ({ abide, context, inside: page }) => {
+test('many pages of one browser are connected at once', async ({ abide, context, inside: page }) => {
   const address = `http://${abide.address()}/`;
   for (let n = 0; n < 9; n += 1) {
     const another = await context.newPage();
@@ -52,7 +52,7 @@ test('many pages of one browser are live at once', async ({ abide, context, insi
     await another.goto(`${address}timers`);
     await expect(another.getByText(/^Live, abide/)).toBeVisible();
   }
-  // Pages that were left are not in the way either.
+  // Closed pages do not use up connections.
   for (const view of ['timers', 'sessions', 'messages', 'timers', 'sessions', 'messages', 'timers', 'sessions']) {
     await page.goto(address + view);
     await expect(page.getByText(/^Live, abide/)).toBeVisible();

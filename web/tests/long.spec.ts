@@ -4,14 +4,14 @@ import type { Locator } from '@playwright/test';
 import { expect, quietCommand, test } from './abide';
 
 const SIZES = { phone: { width: 390, height: 844 }, desktop: { width: 1280, height: 800 } };
-/** Seven lines that go on running, and seven that end at once. */
+/** Seven lines that keep running, and seven that end at once. */
 const STEPS = ['set -e', 'cd .', 'true', 'true', 'true', 'true'];
 const RUNNING = [...STEPS, 'sleep 1000'].join('\n');
 const ENDED = [...STEPS, 'exit 3'].join('\n');
 const MISSION = ['Check the nightly build', 'then', 'write', 'the', 'summary', 'of', 'it'].join('\n');
 const SEVEN_THOUSAND = 'sleep 1000 # ' + 'word '.repeat(1_400) + 'end';
 
-/** All of these can be seen, each within its row or card. */
+/** Asserts that all of these are visible, each within its row or card. */
 async function expectInRow(...parts: Locator[]): Promise<void> {
   for (const part of parts) {
     await expect(part).toBeVisible();
@@ -24,7 +24,7 @@ async function expectInRow(...parts: Locator[]): Promise<void> {
   }
 }
 
-/** All of these are on the screen as it stands, and nothing covers them. */
+/** Asserts that all of these are in the viewport and not covered. */
 async function expectInSight(things: Locator): Promise<void> {
   expect(await things.count()).toBeGreaterThan(0);
   const hidden = await things.evaluateAll((all) => {
@@ -91,7 +91,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
       row.getByText('+6 lines'),
       row.getByText('Running'),
       row.locator('.time-left'),
-      row.getByRole('button', { name: 'What to do with Check the nightly build', exact: true }),
+      row.getByRole('button', { name: 'Actions for Check the nightly build', exact: true }),
     );
 
     await abide.ask('POST', `/v1/timers/${id ?? ''}/stop`, { reason: 'no longer\nneeded' });
@@ -145,7 +145,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
       await expect(card.getByRole('group', { name: 'Command' })).toHaveText(command);
       expect(await page.evaluate(() => window.scrollY)).toBe(0);
       await expectInSight(card.getByRole('button'));
-      // The whole command can be read, with the keys too, and it answers nothing.
+      // The whole command can be read with the keyboard too, and its keys answer nothing.
       const area = card.getByRole('group', { name: 'Command' });
       const hidden = () => area.evaluate((box) => box.scrollHeight - box.clientHeight - box.scrollTop);
       expect(await hidden()).toBeGreaterThan(0);
@@ -154,7 +154,7 @@ for (const [name, viewport] of Object.entries(SIZES)) {
       await page.keyboard.press('End');
       await expect.poll(hidden).toBeLessThanOrEqual(1);
       await expectInSight(card.getByRole('button'));
-      // On the page of its session as well.
+      // The same on the page of its session.
       await card.getByRole('link', { name: 'Open session' }).click();
       await expect(page.getByTestId('log-state')).toHaveText('Live');
       await card.scrollIntoViewIfNeeded();

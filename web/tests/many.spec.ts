@@ -1,9 +1,9 @@
-// However much there is, only what is on the screen is drawn, and only what has changed is drawn anew.
+// With any amount of data, only visible rows are drawn, and only changed rows are rendered again.
 
 import type { Locator, Page } from '@playwright/test';
 import { expect, test } from './abide';
 
-/** Notes which rows of a list are changed from now on; what counts seconds (texts, bars) does not count. */
+/** Records which rows of a list change from now on, except for countdowns and bars. */
 async function watchRows(list: Locator): Promise<() => Promise<string[]>> {
   await list.evaluate((element) => {
     const changed = new Set<string>();
@@ -20,7 +20,7 @@ async function watchRows(list: Locator): Promise<() => Promise<string[]>> {
   return () => list.evaluate((element) => [...(element as unknown as { changedRows: Set<string> }).changedRows]);
 }
 
-/** A frame and the work that follows it. */
+/** Waits for a frame and the work that follows it. */
 async function settle(page: Page): Promise<void> {
   await page.evaluate(async () => {
     for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame);
@@ -46,7 +46,7 @@ test('ten thousand timers: a change draws one row, and scrolling leaves rows alo
   await expect(list.locator(`[data-row="${seen}"]`)).toContainText('Paused');
   expect(await changed()).toEqual([seen]);
 
-  // A little scrolling draws nothing, more of it draws only what comes into sight.
+  // A little scrolling draws nothing; more scrolling draws only the rows that become visible.
   const row = list.locator(`[data-row="${ids[14] ?? ''}"]`);
   await row.evaluate((element) => Object.assign(element, { untouched: true }));
   const untouched = await watchRows(row);
@@ -62,7 +62,7 @@ test('ten thousand timers: a change draws one row, and scrolling leaves rows alo
   expect(await list.getByRole('listitem').count()).toBeLessThan(60);
 });
 
-test('hundreds of sessions: few are drawn, and older ones come when they are scrolled to', async ({ abide, inside: page }) => {
+test('hundreds of sessions: few are drawn, and older ones are loaded while scrolling', async ({ abide, inside: page }) => {
   const runs = Array.from({ length: 260 }, (_, n) => `echo run ${n}`);
   for (const command of runs) await abide.ask('POST', '/v1/tools/shell', { command });
   await page.reload();
@@ -78,10 +78,10 @@ test('hundreds of sessions: few are drawn, and older ones come when they are scr
   expect(await list.getByRole('listitem').count()).toBeLessThan(60);
 });
 
-test('the menu of a row is made when it is opened, and gives the focus back', async ({ abide, inside: page }) => {
+test('the menu of a row is created when opened, and returns the focus', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 600, reason: 'tea' });
   await page.getByRole('link', { name: /^Timers/ }).click();
-  const button = page.getByRole('button', { name: 'What to do with tea' });
+  const button = page.getByRole('button', { name: 'Actions for tea' });
   await button.focus();
   await page.keyboard.press('Enter');
   await expect(page.getByRole('menuitem', { name: '1 minute', exact: true })).toBeVisible();

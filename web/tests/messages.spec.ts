@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, test, told } from './abide';
+import { expect, test, waitForToast } from './abide';
 
-test('a message is counted until it was looked at, and leads to its timer', async ({ abide, inside: page }) => {
+test('a message is counted as unread until it is viewed, and links to its timer', async ({ abide, inside: page }) => {
   const [id] = await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
   await expect(page.getByRole('region', { name: 'Messages' })).toContainText('Mission: look at the build');
   const link = page.getByRole('navigation', { name: 'Views' }).getByRole('link', { name: 'Messages' });
@@ -11,7 +11,7 @@ test('a message is counted until it was looked at, and leads to its timer', asyn
   await expect(link).toHaveText(/Messages$/);
   const message = page.getByRole('article', { name: 'Message to default' });
   await expect(message).toContainText('Not seen');
-  // Nothing wakes this agent, so nothing can be sent again.
+  // This agent has no waker, so the message cannot be sent again.
   await expect(message.getByRole('button', { name: 'Send again' })).toHaveCount(0);
   await message.getByRole('link', { name: 'Open timer' }).click();
   await expect(page).toHaveURL(new RegExp(id ?? ''));
@@ -28,7 +28,7 @@ test.describe('with a waker', () => {
   const command = 'test -e "$ABIDE_DIR/up" || { echo the sink is down >&2; exit 3; }';
   test.use({ config: `[[wakers]]\ncommand = ["sh", "-c", ${JSON.stringify(command)}]\nafter = 0\n` });
 
-  test('what failed is told, and is sent again on request', async ({ abide, inside: page }) => {
+  test('a failed delivery is shown and sent again on request', async ({ abide, inside: page }) => {
     await abide.timers({ total_duration: 0.05, mission: 'look at the build' });
     await page.keyboard.press('4');
     const message = page.getByRole('article', { name: 'Message to default' });
@@ -36,7 +36,7 @@ test.describe('with a waker', () => {
     await expect(deliveries).toContainText('the sink is down');
     writeFileSync(join(abide.dir, 'up'), '');
     await message.getByRole('button', { name: 'Send again' }).click();
-    await told(page, 'The message is being sent again');
+    await waitForToast(page, 'The message is being sent again');
     await expect(deliveries).toContainText('delivered');
   });
 });

@@ -1,7 +1,7 @@
-// Questions as notifications of the browser: shown where they are allowed and wanted, and nowhere else.
+// Questions as browser notifications: shown only if they are allowed and switched on.
 
 import type { Page } from '@playwright/test';
-import { expect, quietCommand, test, told } from './abide';
+import { expect, quietCommand, test, waitForToast } from './abide';
 
 interface Shown {
   title: string;
@@ -9,7 +9,7 @@ interface Shown {
   closed: boolean;
 }
 
-/** Notes each notification that the page makes; the real one is made all the same. */
+/** Records each notification that the page creates; the real one is created as well. */
 async function noteNotifications(page: Page): Promise<void> {
   await page.addInitScript(() => {
     const made: Notification[] = [];
@@ -31,7 +31,7 @@ async function noteNotifications(page: Page): Promise<void> {
       clickNotification: () => made[0]?.dispatchEvent(new Event('click')),
       away: false,
     });
-    // A browser without a screen never hides a page.
+    // A headless browser never hides a page.
     Object.defineProperty(Document.prototype, 'hidden', { get: () => (window as unknown as { away: boolean }).away });
   });
   await page.reload();
@@ -48,7 +48,7 @@ async function allow(page: Page): Promise<void> {
 
 const bell = (page: Page) => page.getByRole('button', { name: 'Notify me of questions' });
 
-test('a question is shown with its command, and a click leads to it', async ({ abide, inside: page }) => {
+test('a notification shows the question and its command, and a click opens it', async ({ abide, inside: page }) => {
   await allow(page);
   await bell(page).click();
   await expect(bell(page)).toHaveAttribute('aria-pressed', 'true');
@@ -63,7 +63,7 @@ test('a question is shown with its command, and a click leads to it', async ({ a
   expect((await shown(page))[0]?.closed).toBe(true);
 });
 
-test('what another way has answered is taken down', async ({ abide, inside: page }) => {
+test('a notification is closed when the question is answered elsewhere', async ({ abide, inside: page }) => {
   await allow(page);
   await bell(page).click();
   await leave(page);
@@ -74,7 +74,7 @@ test('what another way has answered is taken down', async ({ abide, inside: page
   await expect.poll(async () => (await shown(page))[0]?.closed).toBe(true);
 });
 
-test('nobody who looks at the page, or has not asked for it, is shown one', async ({ abide, inside: page }) => {
+test('no notification for a visible page or without opting in', async ({ abide, inside: page }) => {
   await allow(page);
   await leave(page);
   quietCommand(abide, 'sleep 1000');
@@ -88,10 +88,10 @@ test('nobody who looks at the page, or has not asked for it, is shown one', asyn
   expect(await shown(page)).toEqual([]);
 });
 
-test('without permission nothing is shown, and the page says what to do', async ({ abide, inside: page }) => {
+test('without permission no notification is shown, and the page says what to do', async ({ abide, inside: page }) => {
   await noteNotifications(page);
   await bell(page).click();
-  await told(page, 'This browser does not allow notifications');
+  await waitForToast(page, 'This browser does not allow notifications');
   await expect(bell(page)).toHaveAttribute('aria-pressed', 'false');
   await leave(page);
   quietCommand(abide, 'sleep 1000');
@@ -99,7 +99,7 @@ test('without permission nothing is shown, and the page says what to do', async 
   expect(await shown(page)).toEqual([]);
 });
 
-test('a browser that lets pages show none does not break the page', async ({ abide, inside: page }) => {
+test('a browser without notifications for pages does not break the page', async ({ abide, inside: page }) => {
   await page.context().grantPermissions(['notifications']);
   await page.addInitScript(() => {
     const illegal = () => {
@@ -112,7 +112,7 @@ test('a browser that lets pages show none does not break the page', async ({ abi
   await page.reload();
   await bell(page).click();
   quietCommand(abide, 'sleep 1000');
-  await told(page, 'This browser does not support notifications');
+  await waitForToast(page, 'This browser does not support notifications');
   await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
   await expect(page.getByText(/^Live, abide/)).toBeVisible();
 });

@@ -1,8 +1,8 @@
-import { expect, quietCommand, test, told } from './abide';
+import { expect, quietCommand, test, waitForToast } from './abide';
 
 const COMMAND = `echo "step one"; echo "step two"; sleep 1000 # ${'a command that is long and never cut in its middle '.repeat(6)}end`;
 
-test('a question comes with its exact command and its last lines, and yes keeps it running', async ({ abide, inside: page }) => {
+test('a question shows its exact command and last lines, and yes keeps it running', async ({ abide, inside: page }) => {
   quietCommand(abide, COMMAND);
   const card = page.getByRole('article', { name: 'Command has been idle for 1s. Continue waiting?' });
   await expect(card).toBeVisible();
@@ -15,7 +15,7 @@ test('a question comes with its exact command and its last lines, and yes keeps 
   const title = () => card.getAttribute('aria-labelledby');
   const first = await title();
   await card.getByRole('button', { name: 'Yes, keep waiting' }).click();
-  // It is asked again, by another question, when it has been quiet once more; so it does run on.
+  // The command keeps running: after another idle time there is another question.
   await expect.poll(title).not.toBe(first);
   await expect(card).toBeVisible();
 });
@@ -24,14 +24,14 @@ test('no kills the command', async ({ abide, inside: page }) => {
   quietCommand(abide, 'sleep 1000');
   await page.getByRole('button', { name: 'No, kill it' }).click();
   await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
-  // Who comes back sees at once what has ended, and how.
+  // The first view shows the ended session and its result.
   const lately = page.getByRole('region', { name: 'Recently finished' }).getByRole('listitem');
   await expect(lately).toHaveText([/ended: no output.*sleep 1000/]);
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
   await expect(page.getByText('ended: no output')).toBeVisible();
 });
 
-test('yes for ten minutes asks no more', async ({ abide, inside: page }) => {
+test('yes for ten minutes stops further questions', async ({ abide, inside: page }) => {
   quietCommand(abide, 'sleep 1000');
   await page.getByRole('button', { name: 'Yes, and stop asking for 10 minutes' }).click();
   await expect(page.getByRole('heading', { name: '1 session running' })).toBeVisible();
@@ -51,7 +51,7 @@ test('a question is answered with keys alone, and only on its card', async ({ ab
   await expect(page.getByRole('heading', { name: 'All quiet' })).toBeVisible();
 });
 
-test('an answer that comes too late is told so and changes nothing', async ({ abide, inside: page }) => {
+test('a late answer shows an error and changes nothing', async ({ abide, inside: page }) => {
   quietCommand(abide, 'sleep 1000');
   await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
   await page.route('**/v1/questions/*/answer', (route) =>
@@ -62,12 +62,12 @@ test('an answer that comes too late is told so and changes nothing', async ({ ab
     }),
   );
   await page.getByRole('button', { name: 'No, kill it' }).click();
-  await told(page, 'Your answer was not accepted');
-  await told(page, 'The question has been answered already: yes.');
+  await waitForToast(page, 'Your answer was not accepted');
+  await waitForToast(page, 'The question has been answered already: yes.');
   await expect(page.getByRole('button', { name: 'No, kill it' })).toBeEnabled();
 });
 
-test('a question that another way has answered goes away by itself', async ({ abide, inside: page }) => {
+test('a question that was answered elsewhere disappears', async ({ abide, inside: page }) => {
   quietCommand(abide, 'sleep 1000');
   const card = page.getByRole('article', { name: /Continue waiting/ });
   await expect(card).toBeVisible();
@@ -76,7 +76,7 @@ test('a question that another way has answered goes away by itself', async ({ ab
   await expect(card).toBeHidden();
 });
 
-test('a question is on top of every view, and is answered there', async ({ abide, inside: page }) => {
+test('a question is at the top of every view and is answered there', async ({ abide, inside: page }) => {
   await page.keyboard.press('2');
   quietCommand(abide, COMMAND);
   const bar = page.getByRole('complementary', { name: 'Open question' });
@@ -90,7 +90,7 @@ test('a question is on top of every view, and is answered there', async ({ abide
   await expect(dialog).toBeHidden();
 });
 
-test('a command that a rule holds back is allowed or refused with words for the agent', async ({ abide, inside: page }) => {
+test('a command that a rule holds is allowed or refused with a reason for the agent', async ({ abide, inside: page }) => {
   const call = abide.ask<{ text: string }>('POST', '/v1/tools/shell', { command: 'sudo -n true' });
   const card = page.getByRole('article').filter({ hasText: 'sudo -n true' });
   await expect(card).toBeVisible();

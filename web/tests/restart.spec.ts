@@ -1,8 +1,8 @@
-import { OWN_ADDRESS, expect, quietCommand, test, told } from './abide';
+import { OWN_ADDRESS, expect, quietCommand, test, waitForToast } from './abide';
 
 test.use({ config: OWN_ADDRESS });
 
-test('a page outlives the daemon: it says so, and goes on without a reload', async ({ abide, inside: page }) => {
+test('a page survives a daemon restart without a reload', async ({ abide, inside: page }) => {
   await abide.timers({ total_duration: 600, reason: 'before' });
   const id = await abide.session('sh');
   await expect(page.getByRole('article', { name: 'before' })).toBeVisible();
@@ -12,7 +12,7 @@ test('a page outlives the daemon: it says so, and goes on without a reload', asy
   await expect(page.getByText('Not connected')).toBeAttached();
   await expect(page.getByRole('button', { name: 'Copy abide status' })).toBeVisible();
   await page.getByRole('article', { name: 'before' }).getByRole('button', { name: 'Run in background' }).click();
-  await told(page, 'abide does not answer. It is not known');
+  await waitForToast(page, 'abide does not answer. It is unknown');
   await abide.cli('status');
   await abide.timers({ total_duration: 600, reason: 'after' });
   await expect(page.getByText(/^Live, abide/)).toBeVisible();
@@ -26,7 +26,7 @@ test('a page outlives the daemon: it says so, and goes on without a reload', asy
   expect(id).toMatch(/^session_/);
 });
 
-test('a terminal is there again after a restart', async ({ abide, inside: page }) => {
+test('a terminal reconnects after a restart', async ({ abide, inside: page }) => {
   const id = await abide.session('sh');
   await page.goto(`http://${abide.address()}/sessions/${id}`);
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
@@ -34,7 +34,7 @@ test('a terminal is there again after a restart', async ({ abide, inside: page }
   await expect(page.getByTestId('terminal-state')).toHaveText(/Connection lost/);
   await page.locator('.xterm').click();
   await page.keyboard.type('x');
-  await told(page, 'The terminal is not connected.');
+  await waitForToast(page, 'The terminal is not connected.');
   await abide.cli('status');
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
   await page.locator('.xterm').click();

@@ -3,7 +3,7 @@ import { appendFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from './abide';
 
-test('a session shows its live tail and is killed after a question', async ({ abide, inside: page }) => {
+test('a session shows its live tail and is killed after a confirmation', async ({ abide, inside: page }) => {
   const id = await abide.session('cat');
   const card = page.getByRole('article', { name: 'cat' });
   await expect(card).toContainText('Waiting for input');
@@ -34,7 +34,7 @@ test('the buttons of a card stay in place when its session writes', async ({ abi
   expect(await open.boundingBox()).toEqual(before);
 });
 
-test('a terminal is started from the page, typed into, and left by key', async ({ inside: page }) => {
+test('a terminal is started from the page, typed into, and left with a key', async ({ inside: page }) => {
   await page.keyboard.press('c');
   const dialog = page.getByRole('dialog', { name: 'New terminal' });
   await dialog.getByLabel('Command').fill('sh');
@@ -54,7 +54,7 @@ test('a terminal is started from the page, typed into, and left by key', async (
   await expect(page.getByText('exit code 3')).toBeVisible();
 });
 
-test('the terminal takes the size that the window has room for, when asked', async ({ abide, inside: page }) => {
+test('the terminal is resized to the window on request', async ({ abide, inside: page }) => {
   const id = await abide.session('sh');
   await page.goto(`http://${abide.address()}/sessions/${id}`);
   await expect(page.getByText('120 × 40')).toBeVisible();
@@ -62,7 +62,7 @@ test('the terminal takes the size that the window has room for, when asked', asy
   await expect(page.getByText('120 × 40')).toBeHidden();
 });
 
-test('a command that cannot be started says why', async ({ inside: page }) => {
+test('a command that cannot be started shows the reason', async ({ inside: page }) => {
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
   await page.getByRole('button', { name: 'New terminal' }).click();
   const dialog = page.getByRole('dialog', { name: 'New terminal' });
@@ -101,7 +101,7 @@ test('the log can be searched and downloaded', async ({ abide, inside: page }) =
   expect(readFileSync(path, 'utf8')).toBe('one\nneedle 7\nthree\n');
 });
 
-test('lines that match are read on as they are scrolled to', async ({ abide, inside: page }) => {
+test('more matching lines are fetched while scrolling', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'seq -f "needle %g" 1200' });
   await page.getByRole('link', { name: 'Sessions', exact: true }).click();
   await page.getByLabel('Search in').selectOption('in the logs');
@@ -128,7 +128,7 @@ test('sessions are found by their command', async ({ abide, inside: page }) => {
   await expect(rows).toContainText('exit code 1');
 });
 
-test('a terminal that a person starts is not closed for being quiet', async ({ abide, inside: page }) => {
+test('a terminal that a person starts has no idle limit', async ({ abide, inside: page }) => {
   await page.keyboard.press('c');
   await page.getByRole('dialog').getByRole('button', { name: 'Start' }).click();
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
@@ -160,7 +160,7 @@ test('a running session is interrupted, sent signals and given other limits', as
   await expect(page.getByText(/of 30m/)).toBeVisible();
 });
 
-test('Ctrl-C at a terminal is the key', async ({ abide, inside: page }) => {
+test('Ctrl-C in a terminal sends the key', async ({ abide, inside: page }) => {
   const id = await abide.session('cat');
   await page.goto(`http://${abide.address()}/sessions/${id}`);
   await expect(page.getByTestId('terminal-state')).toHaveText('Live');
@@ -168,7 +168,7 @@ test('Ctrl-C at a terminal is the key', async ({ abide, inside: page }) => {
   await expect(page.getByText('signal 2')).toBeVisible();
 });
 
-test('an ended session is run again and deleted, after a question', async ({ abide, inside: page }) => {
+test('an ended session is run again and deleted after a confirmation', async ({ abide, inside: page }) => {
   const shell = await abide.ask<{ session_id: string }>('POST', '/v1/tools/shell', { command: 'echo once more' });
   const first = `http://${abide.address()}/sessions/${shell.session_id}`;
   await page.goto(first);
@@ -186,6 +186,21 @@ test('an ended session is run again and deleted, after a question', async ({ abi
   expect(sessions).toHaveLength(1);
 });
 
+test('a session is renamed and found by its name', async ({ abide, inside: page }) => {
+  abide.start('run', '--name', 'first', '--', 'echo ready; sleep 600');
+  await page.getByRole('article', { name: /^echo ready/ }).getByRole('link', { name: 'Open' }).click();
+  await expect(page.getByText('first', { exact: true })).toBeVisible();
+  await page.getByRole('button', { name: 'Rename…' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Rename the session' });
+  await dialog.getByLabel('Name').fill('not one word');
+  await dialog.getByRole('button', { name: 'Rename' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('a name has');
+  await dialog.getByLabel('Name').fill('second');
+  await dialog.getByRole('button', { name: 'Rename' }).click();
+  await expect(dialog).toBeHidden();
+  await expect(page.getByText('second', { exact: true })).toBeVisible();
+});
+
 test('filters of sessions are part of the address', async ({ abide, inside: page }) => {
   await abide.ask('POST', '/v1/tools/shell', { command: 'true # one' });
   const other = await abide.ask<{ session_id: string }>('POST', '/v1/sessions', { command: 'cat' });
@@ -201,7 +216,7 @@ test('filters of sessions are part of the address', async ({ abide, inside: page
   await expect(page.getByRole('combobox', { name: 'Filter' })).toHaveValue('running');
 });
 
-test('a phone has the keys that its keyboard lacks', async ({ abide, inside: page }) => {
+test('a phone has buttons for the keys that its keyboard lacks', async ({ abide, inside: page }) => {
   await page.setViewportSize({ width: 390, height: 844 });
   const id = await abide.session('cat -v');
   await page.goto(`http://${abide.address()}/sessions/${id}`);
@@ -211,4 +226,38 @@ test('a phone has the keys that its keyboard lacks', async ({ abide, inside: pag
   await expect(page.locator('.xterm-rows')).toContainText('^[[A^[');
   await keys.getByRole('button', { name: 'Ctrl-C' }).click();
   await expect(page.getByText('signal 2')).toBeVisible();
+});
+
+test('statistics of sessions count outcomes by day and by agent', async ({ abide, inside: page }) => {
+  await abide.cli('run', '--', 'true');
+  await abide.cli('run', '--', 'true');
+  await abide.ask('POST', '/v1/tools/shell', { command: 'exit 3' });
+  const id = await abide.session('cat');
+  await page.getByRole('link', { name: /^Sessions/ }).click();
+  await page.getByRole('tab', { name: 'Statistics' }).click();
+  const row = page.getByRole('group', { name: 'Sessions by agent' }).getByRole('row', { name: /^default/ });
+  await expect(row.getByRole('cell')).toHaveText(['default', '1', '3', '67 %', '1', '0', /.+/]);
+  const chart = page.getByRole('img', { name: /Sessions that ended each day/ });
+  await expect(chart.locator('canvas')).toBeVisible();
+  // The newest day is at the right end; the caption shows the numbers of the day under the pointer.
+  const box = await chart.boundingBox();
+  if (!box) throw new Error('the chart has no box');
+  await page.mouse.move(box.x + box.width - 16, box.y + box.height / 2);
+  await expect(page.locator('figcaption')).toContainText(/2 succeeded.*1 failed.*0 stopped/);
+  await abide.cli('session', 'kill', id);
+  await expect(row.getByRole('cell')).toHaveText(['default', '0', '4', '67 %', '1', '1', /.+/]);
+});
+
+test('the page can be installed as an app', async ({ abide, inside: page }) => {
+  const manifest = await page.evaluate(async () => {
+    const link = document.querySelector<HTMLLinkElement>('link[rel=manifest]');
+    const answer = await fetch(link?.href ?? '');
+    return { kind: answer.headers.get('content-type'), words: (await answer.json()) as { display: string; icons: { src: string }[] } };
+  });
+  expect(manifest.kind).toBe('application/manifest+json');
+  expect(manifest.words.display).toBe('standalone');
+  for (const { src } of manifest.words.icons) {
+    const icon = await page.request.get(`http://${abide.address()}${src}`);
+    expect(icon.headers()['content-type']).toBe('image/png');
+  }
 });

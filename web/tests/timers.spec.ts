@@ -1,8 +1,8 @@
-import { expect, test, told } from './abide';
+import { expect, test, waitForToast } from './abide';
 
 const tea = { total_duration: 600, timeout_duration: 60, reason: 'tea' };
 
-test('a timer shows its times and takes every button', async ({ abide, inside: page }) => {
+test('a timer shows its times and every button works', async ({ abide, inside: page }) => {
   await abide.timers(tea);
   const card = page.getByRole('article', { name: 'tea' });
   await expect(card).toContainText('total 10m');
@@ -26,7 +26,7 @@ test('a timer shows its times and takes every button', async ({ abide, inside: p
   await expect(page.getByText('No active timers')).toBeVisible();
 });
 
-test('a pause of any length', async ({ abide, inside: page }) => {
+test('a timer is paused for a custom duration', async ({ abide, inside: page }) => {
   const [id] = await abide.timers(tea);
   const card = page.getByRole('article', { name: 'tea' });
   await card.getByRole('button', { name: 'Pause' }).click();
@@ -38,12 +38,12 @@ test('a pause of any length', async ({ abide, inside: page }) => {
   await dialog.getByLabel('For how long').fill('1h30m');
   await page.keyboard.press('Enter');
   await expect(card).toContainText(/resumes in 1h(30m|29m)/);
-  // The card shows at once what the daemon has yet to hear.
+  // The card shows the expected result before the daemon has received the request.
   const status = async () => (await abide.ask<{ status: string }>('GET', `/v1/timers/${id ?? ''}`)).status;
   await expect.poll(status).toBe('paused');
 });
 
-test('the bar moves by itself, and its cards are not drawn anew for it', async ({ abide, inside: page }) => {
+test('the bar is animated without rendering its card again', async ({ abide, inside: page }) => {
   await abide.timers(tea);
   const bar = page.getByRole('article', { name: 'tea' }).locator('.bar > i');
   await expect(bar).toHaveClass(/moving/);
@@ -60,7 +60,7 @@ test('the bar moves by itself, and its cards are not drawn anew for it', async (
   expect(Number(moved.gone)).toBeGreaterThan(0);
 });
 
-test('a refused act is taken back and says why', async ({ abide, inside: page }) => {
+test('a refused action is reverted and shows the reason', async ({ abide, inside: page }) => {
   await abide.timers(tea);
   const card = page.getByRole('article', { name: 'tea' });
   await page.route('**/v1/timers/*/stop', (route) =>
@@ -72,12 +72,12 @@ test('a refused act is taken back and says why', async ({ abide, inside: page })
   );
   await card.getByRole('button', { name: 'Stop timer…' }).click();
   await page.getByRole('button', { name: 'Stop timer', exact: true }).click();
-  await told(page, 'The timer was not stopped');
-  await told(page, "Timer 'timer_x' has completed already.");
+  await waitForToast(page, 'The timer was not stopped');
+  await waitForToast(page, "Timer 'timer_x' has completed already.");
   await expect(card.getByText('Running')).toBeVisible();
 });
 
-test('the list is filtered, sorted, and walked with the arrows', async ({ abide, inside: page }) => {
+test('the list is filtered, sorted and navigated with arrow keys', async ({ abide, inside: page }) => {
   await abide.timers(
     { total_duration: 900, reason: 'slow build' },
     { total_duration: 300, reason: 'fast build' },
@@ -96,13 +96,13 @@ test('the list is filtered, sorted, and walked with the arrows', async ({ abide,
   await page.keyboard.press('Escape');
   await page.getByLabel('Find timers').fill('build');
   await expect(list.getByRole('listitem')).toHaveCount(2);
-  await page.getByRole('button', { name: 'What to do with slow build' }).click();
+  await page.getByRole('button', { name: 'Actions for slow build' }).click();
   await page.getByRole('menuitem', { name: '1 hour' }).click();
   await page.getByRole('combobox', { name: 'State' }).selectOption('Paused');
   await expect(list.getByRole('listitem')).toHaveText([/slow build/]);
 });
 
-test('what was read earlier is not shown over what was read later', async ({ abide, inside: page }) => {
+test('an older response does not replace a newer one', async ({ abide, inside: page }) => {
   const [id] = await abide.timers(tea);
   let release: () => void = () => undefined;
   const released = new Promise<void>((done) => (release = done));
@@ -129,7 +129,7 @@ test('what was read earlier is not shown over what was read later', async ({ abi
   await expect(rows).toHaveCount(1);
   release();
   await toldLate;
-  // Long enough for the page to hear it, and to draw what it makes of it.
+  // Long enough for the page to receive the response and render it.
   await page.evaluate(async () => {
     await fetch('/v1/timers/stats');
     for (let n = 0; n < 3; n += 1) await new Promise(requestAnimationFrame);
@@ -137,7 +137,7 @@ test('what was read earlier is not shown over what was read later', async ({ abi
   await expect(rows).toHaveCount(1);
 });
 
-test('history and statistics tell of what ended', async ({ abide, inside: page }) => {
+test('history and statistics contain ended timers', async ({ abide, inside: page }) => {
   const [stopped] = await abide.timers({ total_duration: 500, reason: 'stopped one' }, { total_duration: 0.05, mission: 'done one' });
   await abide.ask('POST', `/v1/timers/${stopped ?? ''}/stop`, { reason: 'not needed' });
   await page.getByRole('link', { name: 'Timers', exact: true }).click();
@@ -148,7 +148,7 @@ test('history and statistics tell of what ended', async ({ abide, inside: page }
   await page.getByRole('tab', { name: 'Statistics' }).click();
   await expect(page.getByText('calls saved', { exact: true })).toBeVisible();
   await expect(page.getByRole('img', { name: /Timers that ended each day/ }).locator('canvas')).toBeVisible();
-  await page.getByText('The same as a table').click();
+  await page.getByText('Show as a table').click();
   await expect(page.getByRole('row').last()).toContainText('1');
 });
 

@@ -1,11 +1,11 @@
-// Chooses one agent, where several are known.
+// Filter by agent, if there are several agents.
 
 import { useCallback } from 'react';
-import type { Keyed } from '../state/keyed';
+import type { KeyedStore } from '../state/keyed-store';
 import { useIds } from '../state/use';
 
 interface Props<T extends { agent: string }> {
-  store: Keyed<T>;
+  store: KeyedStore<T>;
   agent: string;
   onChange: (agent: string) => void;
 }
@@ -13,7 +13,7 @@ interface Props<T extends { agent: string }> {
 const names = new Intl.Collator(undefined, { numeric: true });
 
 export function AgentFilter<T extends { agent: string }>({ store, agent, onChange }: Props<T>) {
-  const choose = useCallback((all: Keyed<T>) => {
+  const choose = useCallback((all: KeyedStore<T>) => {
     const agents = new Set<string>();
     for (const thing of all.all()) agents.add(thing.agent);
     return [...agents].sort(names.compare);

@@ -1,8 +1,8 @@
-// New questions are read out, and shown by the system where that is wanted.
+// Announces new questions to screen readers and as browser notifications.
 
 import { useEffect, useState } from 'react';
 import { visible } from '../format';
-import { house } from '../state/house';
+import { stateCache } from '../state/state-cache';
 import { whenAsked } from '../state/live';
 import { announce, retire } from '../state/notify';
 import { goToQuestion } from '../state/route';
@@ -10,17 +10,17 @@ import { goToQuestion } from '../state/route';
 export function Announcer() {
   const [words, setWords] = useState('');
   useEffect(() => {
-    const told = new Set<string>();
+    const announced = new Set<string>();
     whenAsked((question) => {
-      if (told.has(question.question_id)) return;
-      told.add(question.question_id);
+      if (announced.has(question.question_id)) return;
+      announced.add(question.question_id);
       setWords(`${question.question} ${visible(question.command)}`);
       announce(question, () => goToQuestion(question.question_id));
     });
-    return house.questions.subscribe(() => {
-      for (const id of told) {
-        if (house.questions.get(id)) continue;
-        told.delete(id);
+    return stateCache.questions.subscribe(() => {
+      for (const id of announced) {
+        if (stateCache.questions.get(id)) continue;
+        announced.delete(id);
         retire(id);
       }
     });

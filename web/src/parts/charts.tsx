@@ -1,16 +1,33 @@
-// The last days as bars. uPlot draws them on a canvas; the same numbers stand below as a table.
+// A bar chart of the last days. uPlot draws it on a canvas, so every view with a chart also has the numbers as a table.
 
-import { useEffect, useMemo, useRef, useSyncExternalStore } from 'react';
+import { useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { count, length } from '../format';
 import { now } from '../state/clock';
 import { theme } from '../state/prefs';
-import type { Stats } from '../wire';
-
-type Days = NonNullable<Stats['days']>;
 
 const HEIGHT = 220;
+const DAY = 86_400_000;
+const SHOWN = 30;
+
+/** One kind of value, with a number for each day that has one. */
+export interface Series {
+  name: string;
+  /** Name of a CSS variable. */
+  colour: '--accent' | '--bad' | '--line-strong';
+  /** Value by day, such as `2026-11-15`. */
+  values: Map<string, number>;
+}
+
+interface ChartProps {
+  title: string;
+  label: string;
+  /** Stacked: the first series is on top. */
+  series: readonly Series[];
+  format: (value: number) => string;
+  /** Possible distances between grid lines. */
+  steps: number[];
+}
 
 function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -26,41 +43,37 @@ function onScheme(listener: () => void): () => void {
   };
 }
 
-/** Changes with light and dark, so that a canvas can be drawn in the right colours. */
+/** Changes with the theme, so that the canvas is drawn in the right colours. */
 function useScheme(): string {
   return useSyncExternalStore(onScheme, () => `${theme.get()} ${matchMedia('(prefers-color-scheme: dark)').matches}`);
 }
 
-interface Line {
-  name: string;
-  colour: string;
-  values: number[];
+/** The last days up to today in UTC, as the daemon counts them. */
+export function lastDays(today: number): string[] {
+  return Array.from({ length: SHOWN }, (_, n) => new Date(today - (SHOWN - 1 - n) * DAY).toISOString().slice(0, 10));
 }
 
-interface PlotProps {
-  label: string;
-  days: Days;
-  lines: Line[];
-  format: (value: number) => string;
-  /** How far the lines behind the bars may be apart. */
-  steps: number[];
-}
+const dayName = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', timeZone: 'UTC' });
 
-function Plot({ label, days, lines, format, steps }: PlotProps) {
+export default function DayChart({ title, label, series, format, steps }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const scheme = useScheme();
+  const [pointed, setPointed] = useState<number | null>(null);
+  const days = useMemo(() => lastDays(now()), []);
+  const names = useMemo(() => days.map((day) => dayName.format(new Date(day))), [days]);
   useEffect(() => {
     const box = place.current;
     if (!box) return;
     const axis = { stroke: colour('--soft'), grid: { stroke: colour('--line'), width: 1 }, ticks: { show: false } };
-    const names = days.map(({ day }) => day.slice(5).replace('-', '/'));
     const bars = uPlot.paths.bars?.({ size: [0.62, 28], radius: 0.25 });
+    // Bars overlap, the tallest first: each is as high as its own value plus the values below it.
+    const heights = series.map((_, n) => days.map((day) => series.slice(n).reduce((sum, { values }) => sum + (values.get(day) ?? 0), 0)));
     const plot = new uPlot(
       {
         width: box.clientWidth,
         height: HEIGHT,
         padding: [10, 8, 0, 0],
-        cursor: { show: false },
+        cursor: { x: false, y: false, points: { show: false }, drag: { x: false, y: false } },
         legend: { show: false },
         scales: { x: { time: false, range: [-0.6, days.length - 0.4] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
         axes: [
@@ -69,7 +82,7 @@ function Plot({ label, days, lines, format, steps }: PlotProps) {
         ],
         series: [
           {},
-          ...lines.map((line) => ({
+          ...series.map((line) => ({
             label: line.name,
             fill: colour(line.colour),
             stroke: colour(line.colour),
@@ -78,8 +91,9 @@ function Plot({ label, days, lines, format, steps }: PlotProps) {
             ...(bars ? { paths: bars } : {}),
           })),
         ],
+        hooks: { setCursor: [(plot) => setPointed(plot.cursor.idx ?? null)] },
       },
-      [days.map((_, at) => at), ...lines.map((line) => line.values)],
+      [days.map((_, at) => at), ...heights],
       box,
     );
     const sized = new ResizeObserver(() => plot.setSize({ width: box.clientWidth, height: HEIGHT }));
@@ -88,84 +102,22 @@ function Plot({ label, days, lines, format, steps }: PlotProps) {
       sized.disconnect();
       plot.destroy();
     };
-  }, [days, lines, format, steps, scheme]);
-  return <div ref={place} className="chart" role="img" aria-label={label} />;
-}
-
-const COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 100_000];
-const SPANS = [1, 5, 15, 60, 300, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800, 2_592_000];
-
-const whole = (value: number) => (Number.isInteger(value) ? count(value) : '');
-
-const DAY = 86_400_000;
-const SHOWN = 30;
-
-/** The last days up to today, those on which nothing ended as well. Days are those of Greenwich, as the daemon's. */
-export function everyDay(days: Days, today: number): Days {
-  const known = new Map(days.map((day) => [day.day, day]));
-  return Array.from({ length: SHOWN }, (_, n) => {
-    const day = new Date(today - (SHOWN - 1 - n) * DAY).toISOString().slice(0, 10);
-    return known.get(day) ?? { day, completed: 0, stopped: 0, waited: 0 };
-  });
-}
-
-export default function Charts({ days: told }: { days: Days }) {
-  const days = useMemo(() => everyDay(told, now()), [told]);
-  const ended: Line[] = [
-    // The taller bar stands behind the shorter one: together they are all that ended.
-    { name: 'Completed', colour: '--accent', values: days.map((day) => day.completed + day.stopped) },
-    { name: 'Stopped', colour: '--line-strong', values: days.map((day) => day.stopped) },
-  ];
-  const waited: Line[] = [{ name: 'Waited', colour: '--accent', values: days.map((day) => day.waited) }];
+  }, [days, names, series, format, steps, scheme]);
+  const day = pointed === null ? undefined : days[pointed];
   return (
-    <>
-      <div className="charts">
-        <figure className="card">
-          <figcaption className="legend">
-            <h2>Ended, by day</h2>
-            <span className="soft small">
-              <span>
-                <i className="swatch accent" /> completed
-              </span>{' '}
-              <span>
-                <i className="swatch" /> stopped
-              </span>
+    <figure className="card">
+      <figcaption className="legend">
+        <h2>{title}</h2>
+        <span className="soft small">
+          {day !== undefined && pointed !== null && `${names[pointed] ?? ''}: `}
+          {series.map(({ name, colour: swatch, values }) => (
+            <span key={name}>
+              <i className={`swatch ${swatch.slice(2)}`} /> {day === undefined ? name : `${format(values.get(day) ?? 0)} ${name}`}
             </span>
-          </figcaption>
-          <Plot label="Timers that ended each day; the table below has the numbers" days={days} lines={ended} format={whole} steps={COUNTS} />
-        </figure>
-        <figure className="card">
-          <figcaption className="legend">
-            <h2>Waited, by day</h2>
-          </figcaption>
-          <Plot label="Time waited each day; the table below has the numbers" days={days} lines={waited} format={length} steps={SPANS} />
-        </figure>
-      </div>
-      <details>
-        <summary>The same as a table</summary>
-        <div className="scroll" tabIndex={0} role="group" aria-label="Timers by day">
-          <table className="table">
-            <thead>
-              <tr>
-                <th scope="col">Day</th>
-                <th scope="col">Completed</th>
-                <th scope="col">Stopped</th>
-                <th scope="col">Waited</th>
-              </tr>
-            </thead>
-            <tbody>
-              {told.map((day) => (
-                <tr key={day.day}>
-                  <td>{day.day}</td>
-                  <td>{count(day.completed)}</td>
-                  <td>{count(day.stopped)}</td>
-                  <td>{length(day.waited)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      </details>
-    </>
+          ))}
+        </span>
+      </figcaption>
+      <div ref={place} className="chart" role="img" aria-label={label} />
+    </figure>
   );
 }

@@ -1,17 +1,17 @@
-// Dialogs: one frame for all, and the question before something that cannot be taken back.
+// Dialogs: a frame for all of them, and a confirmation before actions that cannot be undone.
 
 import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog } from '@base-ui/react/dialog';
 import type { ReactNode } from 'react';
 
-interface BoxProps {
+interface ModalDialogProps {
   open: boolean;
   onClose: () => void;
   title: string;
   children: ReactNode;
 }
 
-export function Box({ open, onClose, title, children }: BoxProps) {
+export function ModalDialog({ open, onClose, title, children }: ModalDialogProps) {
   return (
     <Dialog.Root open={open} onOpenChange={(is) => !is && onClose()}>
       <Dialog.Portal>
@@ -25,12 +25,12 @@ export function Box({ open, onClose, title, children }: BoxProps) {
   );
 }
 
-interface SureProps extends BoxProps {
+interface ConfirmDialogProps extends ModalDialogProps {
   act: string;
   onYes: () => void;
 }
 
-export function Sure({ open, onClose, title, children, act, onYes }: SureProps) {
+export function ConfirmDialog({ open, onClose, title, children, act, onYes }: ConfirmDialogProps) {
   const yes = () => {
     onClose();
     onYes();

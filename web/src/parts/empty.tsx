@@ -1,7 +1,7 @@
-// Where there is nothing yet, the page says how to get something.
+// Placeholder of an empty list, with a command to try.
 
 import { useState, type ReactNode } from 'react';
-import { tell } from '../state/notes';
+import { showToast } from '../state/toasts';
 import { CopyIcon } from './icons';
 
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
@@ -13,11 +13,11 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   );
 }
 
-/** A command to try, and a button that takes it along. */
-export function Try({ command }: { command: string }) {
+/** A command to try, with a copy button. */
+export function CommandExample({ command }: { command: string }) {
   const [copied, setCopied] = useState(false);
   const copy = () => {
-    const failed = () => tell({ tone: 'bad', title: 'This browser does not allow copying', text: command });
+    const failed = () => showToast({ tone: 'bad', title: 'This browser does not allow copying', text: command });
     try {
       navigator.clipboard.writeText(command).then(() => setCopied(true), failed);
     } catch {

@@ -1,9 +1,9 @@
-// The keys of the page, and the switch that turns the single ones off.
+// Help: the keyboard shortcuts, and the switch that turns single-key shortcuts off.
 
 import { Switch } from '@base-ui/react/switch';
 import { setShortcuts, shortcuts } from '../state/prefs';
 import { useValue, Value } from '../state/value';
-import { Box } from './dialog';
+import { ModalDialog } from './dialog';
 
 const shown = new Value(false);
 
@@ -16,12 +16,13 @@ const KEYS: [string[], string][] = [
   [['2'], 'Timers'],
   [['3'], 'Sessions'],
   [['4'], 'Messages'],
+  [['5'], 'Rules'],
   [['/'], 'Search the list'],
   [['c'], 'New terminal'],
   [['j', 'k'], 'Next and previous card or row; in a list also the arrows, Home and End'],
   [['y', 'n'], 'Answer the question that has the focus'],
   [['q'], 'Yes, and stop asking for 10 minutes'],
-  [['d'], 'Light, dark or system colours'],
+  [['d'], 'Theme: light, dark or system'],
   [['F6'], 'Go to notifications'],
   [['?'], 'This help'],
 ];
@@ -30,7 +31,7 @@ export function Help() {
   const open = useValue(shown);
   const on = useValue(shortcuts);
   return (
-    <Box open={open} onClose={() => shown.set(false)} title="Keys">
+    <ModalDialog open={open} onClose={() => shown.set(false)} title="Keyboard shortcuts">
       <dl className="keys">
         {KEYS.map(([keys, what]) => (
           <div key={what} className="pair">
@@ -54,6 +55,6 @@ export function Help() {
           Close
         </button>
       </div>
-    </Box>
+    </ModalDialog>
   );
 }

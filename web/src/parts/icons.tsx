@@ -1,4 +1,4 @@
-// A few line drawings. They stand beside words, so a screen reader passes over them.
+// Icons. There is always text beside them, so screen readers skip them.
 
 import type { ReactNode } from 'react';
 
@@ -44,6 +44,12 @@ export const SessionIcon = icon(
 export const MessageIcon = icon(
   <>
     <path d="M4 6.5A2.5 2.5 0 0 1 6.5 4h11A2.5 2.5 0 0 1 20 6.5v8a2.5 2.5 0 0 1-2.5 2.5H11l-4.5 3.5V17A2.5 2.5 0 0 1 4 14.500z" />
+  </>,
+);
+export const RuleIcon = icon(
+  <>
+    <path d="M12 3 4.500 6v5.500c0 4.600 3.100 8 7.500 9.500 4.400-1.500 7.500-4.900 7.500-9.500V6z" />
+    <path d="m8.800 12 2.300 2.300 4.100-4.300" />
   </>,
 );
 export const SunIcon = icon(

@@ -1,4 +1,4 @@
-// A link inside the page. With a modifier key it is an ordinary one.
+// A link inside the page. With a modifier key the browser handles it.
 
 import type { AnchorHTMLAttributes, MouseEvent } from 'react';
 import { go } from '../state/route';

@@ -1,13 +1,13 @@
-// Copies the lines that are chosen, or the whole log.
+// Copies the selected lines or the whole log.
 
 import { useState } from 'react';
 import { count, plural } from '../format';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { get, withQuery } from '../state/api';
-import { tell } from '../state/notes';
+import { showToast } from '../state/toasts';
 import type { LogLines } from '../wire';
 
-/** More lines are better downloaded. */
+/** Larger selections have to be downloaded. */
 const MOST = 20_000;
 const PAGE = 1_000;
 
@@ -29,15 +29,15 @@ export function CopyLines({ id, chosen, total }: { id: string; chosen: [number, 
   const lines = Math.min(last, total) - first + 1;
   const copy = async () => {
     if (lines > MOST) {
-      tell({ tone: 'bad', title: 'Too many lines to copy', text: `Choose at most ${count(MOST)} lines, or download the log.` });
+      showToast({ tone: 'bad', title: 'Too many lines to copy', text: `Choose at most ${count(MOST)} lines, or download the log.` });
       return;
     }
     setBusy(true);
     try {
       await navigator.clipboard.writeText(await readLines(id, first, Math.min(last, total)));
-      tell({ tone: 'good', title: `Copied ${plural(lines, 'line')}` });
+      showToast({ tone: 'good', title: `Copied ${plural(lines, 'line')}` });
     } catch (fault) {
-      tell({ tone: 'bad', title: 'Nothing was copied', text: sentence(fault) });
+      showToast({ tone: 'bad', title: 'Nothing was copied', text: errorMessage(fault) });
     } finally {
       setBusy(false);
     }

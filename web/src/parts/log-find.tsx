@@ -1,10 +1,10 @@
-// Find within a log: a text or a regular expression, which match is looked at, and the way to the next one.
+// Search within a log: a text or a regular expression, the current match, and buttons for the next and previous match.
 
 import { useEffect, useRef, type KeyboardEvent } from 'react';
 import { count } from '../format';
-import { sentence } from '../state/acts';
-import { placeFrom, useFound, type Found } from '../state/find';
-import { tell } from '../state/notes';
+import { errorMessage } from '../state/actions';
+import { placeFrom, useLogSearch, type SearchResult } from '../state/find';
+import { showToast } from '../state/toasts';
 import { useParam } from '../state/route';
 import { DownIcon, UpIcon } from './icons';
 
@@ -14,11 +14,11 @@ interface Props {
   regex: boolean;
   pattern: string;
   total: number | null;
-  /** The line that is looked at, if one is chosen. */
+  /** The current line, if one is chosen. */
   current: number | null;
-  /** The line from which a search begins. */
+  /** The line at which a search begins. */
   start: () => number;
-  /** Whether the first result leads to its match; not where a line was linked to. */
+  /** Whether the first result scrolls to its match. It does not if the URL names a line. */
   jump: boolean;
   onTyped: () => void;
   onValid: (pattern: string) => void;
@@ -28,10 +28,10 @@ interface Props {
 export function LogFind({ id, text, regex, pattern, total, current, start, jump, onTyped, onValid, onShow }: Props) {
   const [, setText] = useParam('find');
   const [, setRegex] = useParam('regex');
-  const { found, fault, more } = useFound(id, pattern, total);
+  const { found, fault, more } = useLogSearch(id, pattern, total);
   const place = found && current !== null ? found.lines.indexOf(current) : -1;
 
-  // The first answer to a pattern leads to the next match from where the person is.
+  // The first response to a pattern goes to the next match from the current position.
   const answered = useRef('');
   useEffect(() => {
     if (!found || answered.current === found.pattern) return;
@@ -43,12 +43,12 @@ export function LogFind({ id, text, regex, pattern, total, current, start, jump,
 
   const step = async (by: number) => {
     if (!found || found.lines.length === 0) return;
-    let matches: Found = found;
+    let matches: SearchResult = found;
     let next = place < 0 ? placeFrom(found.lines, start()) : place + by;
     try {
       if (next >= matches.lines.length && matches.next !== null) matches = (await more()) ?? matches;
     } catch (error) {
-      tell({ tone: 'bad', title: 'The search was not continued', text: sentence(error) });
+      showToast({ tone: 'bad', title: 'The search was not continued', text: errorMessage(error) });
       return;
     }
     if (next >= matches.lines.length) next = 0;
@@ -105,7 +105,7 @@ export function LogFind({ id, text, regex, pattern, total, current, start, jump,
   );
 }
 
-function matchWords(found: Found | null, place: number): string {
+function matchWords(found: SearchResult | null, place: number): string {
   if (!found) return 'Searching…';
   if (found.total === 0) return found.stopped ? 'No matches so far' : 'No matches';
   const all = `${count(found.total)}${found.stopped ? '+' : ''}`;

@@ -4,12 +4,12 @@ import { pieces } from './log-text';
 const line = { number: 1, at: 0, stream: 'stdout' as const };
 
 describe('pieces', () => {
-  it('leaves a plain line whole', () => {
+  it('returns a plain line as one piece', () => {
     expect(pieces({ ...line, text: 'plain' })).toEqual([{ text: 'plain', className: '', matches: false }]);
     expect(pieces({ ...line, text: '' })).toEqual([]);
   });
 
-  it('cuts where a match overlaps a colour', () => {
+  it('splits where a match overlaps a colour', () => {
     const styles = [{ start: 0, end: 5, colour: 1, bold: true }];
     const cut = pieces({ ...line, text: 'error: disk', styles, matches: [{ start: 3, end: 8 }] });
     expect(cut.map((piece) => [piece.text, piece.className, piece.matches])).toEqual([

@@ -1,4 +1,4 @@
-// The text of one line of a log: its colours, the matches of a search, and everything in it visible.
+// The text of one log line: colours, search matches, and hidden characters made visible.
 
 import { memo } from 'react';
 import { exactly } from '../format';
@@ -10,7 +10,7 @@ interface Piece {
   matches: boolean;
 }
 
-/** Cuts a line wherever its style changes or a match begins or ends. */
+/** Splits a line where its style changes or a match begins or ends. */
 export function pieces({ text, styles = [], matches = [] }: LogLine): Piece[] {
   const cuts = new Set([0, text.length]);
   for (const { start, end } of [...styles, ...matches]) cuts.add(start).add(end);
@@ -49,7 +49,7 @@ export const LogText = memo(function LogText({ line }: { line: LogLine }) {
 function Visible({ text }: { text: string }) {
   return exactly(text).map((run, place) =>
     run.mark ? (
-      <span key={place} className="log-hidden" title="A character that cannot be seen">
+      <span key={place} className="log-hidden" title="Invisible character">
         {run.text}
       </span>
     ) : (

@@ -52,13 +52,13 @@ describe('parseLines', () => {
     expect(parseLines(formatLines(9, 3))).toEqual([3, 9]);
   });
 
-  it('refuses what names no line', () => {
+  it('returns null for other fragments', () => {
     for (const text of ['', '#main', '#L', '#L0', '#L1-', '#l5']) expect(parseLines(text)).toBeNull();
   });
 });
 
 describe('literalPattern', () => {
-  it('escapes what a regular expression would read otherwise', () => {
+  it('escapes special characters of regular expressions', () => {
     expect(literalPattern('a.b (c)[1]*')).toBe('(?i)a\\.b \\(c\\)\\[1\\]\\*');
   });
 });

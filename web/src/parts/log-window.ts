@@ -1,27 +1,27 @@
-// Which lines of a log are on the screen, and how far the list is scrolled for a line. The scroll bar stands for the
-// whole log: a share of the way down is the same share of the lines, and the line there is at that share of the
-// window. So both ends are reached exactly, whatever the heights of the lines are, and a log that is higher than a
-// browser can scroll is only scrolled faster.
+// Computes which lines of a log are visible, and the scroll position of a line. The scroll bar represents the whole
+// log: at a fraction of the scroll range, the line at the same fraction of the log is at that fraction of the window.
+// So both ends are reached exactly for any line heights, and a log that is higher than a browser can scroll only
+// scrolls faster.
 
 /** Height of a line that is not wrapped, in pixels. */
 export const ROW = 20;
 /** Browsers cannot scroll much farther than this, in pixels. */
 const HIGHEST = 10_000_000;
-/** Lines beyond the edges that are drawn as well. */
+/** Lines outside the window that are drawn as well. */
 const MARGIN = 12;
 
 export interface LogWindow {
-  /** The first line that is drawn, from 0, and the one after the last. */
+  /** The first line that is drawn, from 0, and the line after the last one. */
   from: number;
   to: number;
-  /** The line that fixes the place of the others, and which part of it is at `y`. */
+  /** The line that fixes the position of the others, and the part of it that is at `y`. */
   anchor: number;
   part: number;
-  /** Where the anchor is in the window, in pixels. */
+  /** Position of the anchor in the window, in pixels. */
   y: number;
 }
 
-/** Pixels of the whole list. */
+/** Height of the whole list in pixels. */
 export function listHeight(total: number): number {
   return Math.min(HIGHEST, total * ROW);
 }
@@ -41,7 +41,7 @@ export function windowAt(top: number, height: number, total: number): LogWindow 
   };
 }
 
-/** How far to scroll so that a line is in sight: in the middle, if all lines have the same height. */
+/** Scroll position that makes a line visible: in the middle, if all lines have the same height. */
 export function topFor(line: number, height: number, total: number, even: boolean): number {
   const all = listHeight(total);
   const way = Math.max(0, all - height);
@@ -63,7 +63,7 @@ export function formatLines(first: number, last: number): string {
   return first === last ? `#L${first}` : `#L${Math.min(first, last)}-L${Math.max(first, last)}`;
 }
 
-/** A text as a regular expression that finds it, in upper or lower case. */
+/** A case-insensitive regular expression that matches a text literally. */
 export function literalPattern(text: string): string {
   return `(?i)${text.replace(/[\\^$.*+?()[\]{}|#&~-]/g, '\\$&')}`;
 }

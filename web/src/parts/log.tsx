@@ -1,5 +1,5 @@
-// The log of a session: all its lines by number, found, linked to, copied and followed. Only what is on the screen is
-// read and drawn, so a million lines are as quick as ten.
+// The log of a session: lines by number, with search, links, copy and follow. Only visible lines are fetched and drawn,
+// so a million lines are as fast as ten.
 
 import {
   useCallback,
@@ -14,7 +14,7 @@ import {
   type Ref,
 } from 'react';
 import { bytes as inBytes, count, plural } from '../format';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { get, withQuery } from '../state/api';
 import { LogPages } from '../state/log-pages';
 import { logTimes, logWrap, setLogTimes, setLogWrap } from '../state/prefs';
@@ -26,7 +26,7 @@ import { LogFind } from './log-find';
 import { LogText } from './log-text';
 import { formatLines, listHeight, literalPattern, parseLines, ROW, topFor, windowAt } from './log-window';
 
-/** A log of no more lines is drawn whole. */
+/** A log with at most this many lines is drawn completely. */
 const WHOLE = 400;
 
 interface Props {
@@ -42,7 +42,7 @@ function reader(id: string, pattern: string) {
   return (from: number, limit: number) => get<LogLines>(withQuery(path, { from, limit, pattern }));
 }
 
-/** The pages of a log, read again whenever it has grown or another pattern is marked in it. */
+/** The pages of a log, fetched again when the log has grown or another pattern is highlighted. */
 function useLogPages(id: string, pattern: string, bytes: number, live: boolean): LogPages {
   const pages = useMemo(() => new LogPages(reader(id, '')), [id]);
   useSyncExternalStore(pages.subscribe, () => pages.version);
@@ -60,7 +60,7 @@ export default function Log({ id, live, bytes }: Props) {
   const [regex] = useParam('regex');
   const [typed, setTyped] = useState(false);
   const pattern = text === '' ? '' : regex === '1' ? text : literalPattern(text);
-  // A pattern that is invalid is refused when it is searched for; the lines are shown without it.
+  // An invalid pattern is refused by the search; the lines are shown without highlights.
   const [valid, setValid] = useState('');
   const pages = useLogPages(id, valid === pattern ? pattern : '', bytes, live);
   const { total, fault } = pages;
@@ -76,7 +76,7 @@ export default function Log({ id, live, bytes }: Props) {
     if (!extend) setAnchor(line);
     setFragment(formatLines(from, line));
   };
-  // A link to a line leads there once the log is known, and again when the address changes.
+  // Scrolls to the line of the URL once the log is loaded, and again when the URL changes.
   const wanted = chosen?.[0] ?? null;
   const known = total !== null;
   useEffect(() => {
@@ -130,7 +130,7 @@ export default function Log({ id, live, bytes }: Props) {
       </div>
       {fault !== null && (
         <p className="fault" role="alert">
-          {sentence(fault)}{' '}
+          {errorMessage(fault)}{' '}
           <button type="button" className="button compact" onClick={() => pages.retry()}>
             Try again
           </button>
@@ -176,10 +176,10 @@ function Toggle({ on, onClick, children }: { on: boolean; onClick: () => void; c
 }
 
 interface ListHandle {
-  /** Brings a line into sight. */
+  /** Scrolls a line into view. */
   show: (line: number) => void;
   toEnd: () => void;
-  /** The first line in sight. */
+  /** The first visible line. */
   first: () => number;
 }
 
@@ -234,7 +234,7 @@ function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, 
         } else {
           element.scrollTop = topFor(Math.min(line, total), element.clientHeight, total, !wrap);
         }
-        // A window that is too low for the page is scrolled to as well.
+        // If the log is below the visible part of the page, the page is scrolled as well.
         element.scrollIntoView({ block: 'nearest' });
         look();
       },
@@ -256,7 +256,7 @@ function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, 
     if (!element) return;
     const sized = new ResizeObserver(look);
     sized.observe(element);
-    // Where the list is higher than a browser can scroll, the wheel would go past many lines at once.
+    // If the list is higher than a browser can scroll, one step of the wheel would skip many lines.
     const wheel = (event: WheelEvent) => {
       const rate = listHeight(total) / (total * ROW);
       if (rate === 1 || event.ctrlKey || event.shiftKey || event.deltaMode !== 0) return;
@@ -272,7 +272,7 @@ function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, 
 
   useEffect(() => pages.want(from + 1, to), [pages, from, to, pages.version]);
 
-  // The lines are laid out by the browser, then moved so that the anchor is at its place.
+  // The browser lays out the lines; they are then moved so that the anchor is at its position.
   useLayoutEffect(() => {
     const lines = block.current;
     if (!lines || whole) {
@@ -284,7 +284,7 @@ function List({ ref, pages, total, wrap, times, chosen, following, onFollowing, 
     lines.style.transform = `translateY(${place.top + y - row.offsetTop - part * row.offsetHeight}px)`;
   });
 
-  // What is followed stays at its end, before it is painted.
+  // A followed log is scrolled to its end before it is painted.
   useLayoutEffect(() => {
     if (following) toEnd();
   }, [following, toEnd, total, wrap, pages.version]);

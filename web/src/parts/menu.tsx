@@ -1,5 +1,4 @@
-// A button that opens a menu. The menu is made when it is opened, since a list has many such buttons
-// and hardly ever an open one.
+// A button that opens a menu. The menu is created when it is opened, since a list has many such buttons.
 
 import { Menu } from '@base-ui/react/menu';
 import { useRef, useState, type ReactNode } from 'react';
@@ -9,7 +8,7 @@ interface Props {
   label?: string;
   align: 'start' | 'end';
   tabIndex?: number;
-  /** What is on the button. */
+  /** Content of the button. */
   face: ReactNode;
   children: ReactNode;
 }
@@ -33,7 +32,7 @@ export function MenuButton({ className, label, align, tabIndex, face, children }
       </button>
       {open && (
         <Menu.Root open onOpenChange={setOpen}>
-          {/* Within a landmark, where who goes by those finds it. */}
+          {/* Inside a landmark, so that screen readers find it. */}
           <Menu.Portal container={document.getElementById('main')}>
             <Menu.Positioner className="menu-place" anchor={button} sideOffset={6} align={align}>
               <Menu.Popup className="menu" finalFocus={button}>

@@ -1,13 +1,13 @@
 // Starts a terminal from the page.
 
 import { useState } from 'react';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { post } from '../state/api';
-import { house } from '../state/house';
+import { stateCache } from '../state/state-cache';
 import { go, wantedTerminal } from '../state/route';
 import { useValue, Value } from '../state/value';
 import type { Session } from '../wire';
-import { Box } from './dialog';
+import { ModalDialog } from './dialog';
 
 const asking = new Value(false);
 
@@ -19,9 +19,9 @@ export function NewTerminal() {
   const open = useValue(asking);
   const close = () => asking.set(false);
   return (
-    <Box open={open} onClose={close} title="New terminal">
+    <ModalDialog open={open} onClose={close} title="New terminal">
       <Form onClose={close} />
-    </Box>
+    </ModalDialog>
   );
 }
 
@@ -34,15 +34,15 @@ function Form({ onClose }: { onClose: () => void }) {
     setBusy(true);
     setFault('');
     try {
-      // A person comes back to a terminal when it suits them: it is not closed for being quiet.
+      // A terminal that a person starts has no idle limit.
       const wanted = { command, inactivity_timeout: 0, ...(cwd.trim() ? { cwd: cwd.trim() } : {}) };
       const session = await post<Session>('/v1/sessions', wanted);
-      if (!house.sessions.get(session.session_id)) house.putSession(session);
+      if (!stateCache.sessions.get(session.session_id)) stateCache.putSession(session);
       wantedTerminal.set(session.session_id);
       onClose();
       go(`/sessions/${session.session_id}`);
     } catch (error) {
-      setFault(sentence(error));
+      setFault(errorMessage(error));
       setBusy(false);
     }
   };

@@ -1,11 +1,11 @@
 // Starts a timer from the page.
 
 import { useState } from 'react';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { post } from '../state/api';
 import { go } from '../state/route';
 import { useValue, Value } from '../state/value';
-import { Box } from './dialog';
+import { ModalDialog } from './dialog';
 import { seconds } from './timer';
 
 const asking = new Value(false);
@@ -18,9 +18,9 @@ export function NewTimer() {
   const open = useValue(asking);
   const close = () => asking.set(false);
   return (
-    <Box open={open} onClose={close} title="New timer">
+    <ModalDialog open={open} onClose={close} title="New timer">
       <Form onClose={close} />
-    </Box>
+    </ModalDialog>
   );
 }
 
@@ -59,7 +59,7 @@ function Form({ onClose }: { onClose: () => void }) {
       onClose();
       go(`/timers/${timer_ids[0] ?? ''}`);
     } catch (error) {
-      setFault(sentence(error));
+      setFault(errorMessage(error));
       setBusy(false);
     }
   };

@@ -1,25 +1,25 @@
-// A question on top of every view that does not show it already: it can be answered wherever the person is.
+// A question at the top of every view that does not show it already, so that it can be answered in any view.
 
 import { useState } from 'react';
-import { house, type HeldQuestion } from '../state/house';
-import type { Keyed } from '../state/keyed';
+import { stateCache, type CachedQuestion } from '../state/state-cache';
+import type { KeyedStore } from '../state/keyed-store';
 import type { Route } from '../state/route';
-import { useIds, useThing } from '../state/use';
-import { Box } from './dialog';
+import { useIds, useEntry } from '../state/use';
+import { ModalDialog } from './dialog';
 import { QuestionCard } from './question';
 import { OneLine } from './text';
 
-function oldestFirst(store: Keyed<HeldQuestion>): string[] {
+function oldestFirst(store: KeyedStore<CachedQuestion>): string[] {
   return [...store.all()].sort((a, b) => a.asked_at - b.asked_at).map((question) => question.question_id);
 }
 
 export function QuestionBar({ at }: { at: Route }) {
-  const ids = useIds(house.questions, oldestFirst);
+  const ids = useIds(stateCache.questions, oldestFirst);
   const [open, setOpen] = useState<string | null>(null);
   const isShown = (id: string) =>
-    at.view === 'now' || (at.view === 'session' && house.questions.get(id)?.session_id === at.id);
+    at.view === 'now' || (at.view === 'session' && stateCache.questions.get(id)?.session_id === at.id);
   const [first, ...others] = ids.filter((id) => !isShown(id));
-  const question = useThing(house.questions, first ?? '');
+  const question = useEntry(stateCache.questions, first ?? '');
   if (first === undefined || !question) return null;
   return (
     <aside className="question-bar" aria-label="Open question">
@@ -30,9 +30,9 @@ export function QuestionBar({ at }: { at: Route }) {
         Answer
       </button>
       {open === first && (
-        <Box open onClose={() => setOpen(null)} title="Question">
+        <ModalDialog open onClose={() => setOpen(null)} title="Question">
           <QuestionCard id={first} />
-        </Box>
+        </ModalDialog>
       )}
     </aside>
   );

@@ -1,12 +1,12 @@
-// A question to the person: what is asked, about which command exactly, and the three answers.
+// A question to the person: the question, the exact command, and the answers.
 
 import { memo, useEffect, useRef, useState, type KeyboardEvent, type RefObject } from 'react';
 import { duration } from '../format';
-import { answer, answerCommand } from '../state/acts';
-import { type HeldQuestion, house } from '../state/house';
+import { answer, answerCommand } from '../state/actions';
+import { type CachedQuestion, stateCache } from '../state/state-cache';
 import { shortcuts } from '../state/prefs';
 import { wantedQuestion } from '../state/route';
-import { useThing } from '../state/use';
+import { useEntry } from '../state/use';
 import { useValue } from '../state/value';
 import type { QuestionCommand } from '../wire';
 import { Link } from './link';
@@ -21,9 +21,9 @@ const SAID: Record<string, string> = {
 const KEYS: Record<string, 'yes' | 'no' | 'quiet'> = { y: 'yes', n: 'no', q: 'quiet' };
 
 export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
-  const question = useThing(house.questions, id);
-  const pulse = useThing(house.pulses, question?.session_id ?? '');
-  const session = useThing(house.sessions, question?.session_id ?? '');
+  const question = useEntry(stateCache.questions, id);
+  const pulse = useEntry(stateCache.pulses, question?.session_id ?? '');
+  const session = useEntry(stateCache.sessions, question?.session_id ?? '');
   const card = useRef<HTMLElement>(null);
   const wanted = useValue(wantedQuestion) === id;
   useEffect(() => {
@@ -34,13 +34,13 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
   }, [wanted]);
   if (!question) return null;
   if (question.held) return <CommandQuestion card={card} question={question} held={question.held} />;
-  // It may have been quiet for long before there was anybody to ask.
-  const told = question.asked_at - question.idle * 1_000;
-  const quietSince = Math.min(told, Math.max(session?.last_activity ?? 0, pulse?.last_activity ?? 0) || told);
+  // The session may have been idle for longer before a person could be asked.
+  const quietByQuestion = question.asked_at - question.idle * 1_000;
+  const quietSince = Math.min(quietByQuestion, Math.max(session?.last_activity ?? 0, pulse?.last_activity ?? 0) || quietByQuestion);
   const { answering } = question;
   const say = (word: 'yes' | 'no' | 'quiet') => void answer(id, word);
   const onKey = (event: KeyboardEvent) => {
-    // Only on the card itself: an answer must never be a slip of the finger elsewhere.
+    // Only on the card itself, so that a key pressed elsewhere does not answer.
     const word = KEYS[event.key];
     if (!word || !shortcuts.get() || answering || event.target !== event.currentTarget) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -109,14 +109,14 @@ const OFFERS: Record<string, string> = {
   no: 'No',
 };
 
-/** A question about a command that a rule holds back until a person has answered. */
+/** A question about a command that a rule holds until a person answers. */
 function CommandQuestion({
   card,
   question,
   held,
 }: {
   card: RefObject<HTMLElement | null>;
-  question: HeldQuestion;
+  question: CachedQuestion;
   held: QuestionCommand;
 }) {
   const [because, setBecause] = useState('');

@@ -1,13 +1,13 @@
-// A session: what it does or how it ended, and as a card with its live tail.
+// A session: its state or result, and its card with the live tail.
 
 import { memo, useState } from 'react';
 import { bytes, duration, share, visible } from '../format';
-import { kill } from '../state/acts';
-import { type HeldSession, house } from '../state/house';
-import { useSecond, useThing } from '../state/use';
+import { kill } from '../state/actions';
+import { type CachedSession, stateCache } from '../state/state-cache';
+import { useSecond, useEntry } from '../state/use';
 import { isAlive, type Pulse, type Session } from '../wire';
 import { Bar } from './bar';
-import { Sure } from './dialog';
+import { ConfirmDialog } from './dialog';
 import { Link } from './link';
 import { FewLines, Since, Tail, WholeText } from './text';
 
@@ -21,7 +21,7 @@ const ENDS: Record<string, string> = {
   lost: 'lost',
 };
 
-/** How it ended, in words and in tone. */
+/** The result of a session: its text and its tone. */
 export function howItEnded(session: Session): [string, string] {
   if (session.status === 'failed') return ['failed to start', 'bad'];
   const special = session.end ? ENDS[session.end] : undefined;
@@ -31,7 +31,7 @@ export function howItEnded(session: Session): [string, string] {
   return [`exit code ${session.exit_code}`, session.exit_code === 0 ? 'good' : 'bad'];
 }
 
-export function SessionState({ session, waits }: { session: HeldSession; waits?: boolean }) {
+export function SessionState({ session, waits }: { session: CachedSession; waits?: boolean }) {
   if (session.ending) return <span className="chip warn">Killing…</span>;
   if (session.status === 'running') {
     return waits ? <span className="chip warn">Waiting for input</span> : <span className="chip good">Running</span>;
@@ -41,7 +41,7 @@ export function SessionState({ session, waits }: { session: HeldSession; waits?:
   return <span className={`chip ${tone}`}>{words}</span>;
 }
 
-/** How long it has been quiet, against how long it may be. */
+/** Time without output, compared with the idle limit. */
 export function Quiet({ session, pulse }: { session: Session; pulse: Pulse | undefined }) {
   const now = useSecond();
   const last = Math.max(pulse?.last_activity ?? 0, session.last_activity);
@@ -81,7 +81,7 @@ export function Load({ pulse }: { pulse: Pulse | undefined }) {
   );
 }
 
-export function KillButton({ session, compact }: { session: HeldSession; compact?: boolean }) {
+export function KillButton({ session, compact }: { session: CachedSession; compact?: boolean }) {
   const [asking, setAsking] = useState(false);
   if (!isAlive(session)) return null;
   return (
@@ -95,7 +95,7 @@ export function KillButton({ session, compact }: { session: HeldSession; compact
         Kill
       </button>
       {asking && (
-        <Sure
+        <ConfirmDialog
           open
           onClose={() => setAsking(false)}
           title="Kill this session?"
@@ -104,15 +104,15 @@ export function KillButton({ session, compact }: { session: HeldSession; compact
         >
           <WholeText className="command" text={session.command} label="Command" />
           <p className="soft">This ends the command and every process it started. Its log is kept.</p>
-        </Sure>
+        </ConfirmDialog>
       )}
     </>
   );
 }
 
 export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
-  const session = useThing(house.sessions, id);
-  const pulse = useThing(house.pulses, id);
+  const session = useEntry(stateCache.sessions, id);
+  const pulse = useEntry(stateCache.pulses, id);
   if (!session) return null;
   return (
     <article className="card session-card" tabIndex={-1} data-stop aria-labelledby={`${id}-title`}>
@@ -126,7 +126,7 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
       </div>
       <Tail lines={pulse?.tail ?? session.tail ?? []} label={`Last lines of ${id}`} unwrapped />
       <QuietBar session={session} pulse={pulse} />
-      {/* Above what grows with each number: a button that moves while it is pressed is not pressed. */}
+      {/* Above the parts that grow: a button that moves while it is pressed is not clicked. */}
       <div className="row-of-buttons">
         <Link className="button compact" href={`/sessions/${id}`}>
           Open

@@ -1,18 +1,18 @@
-// A live terminal. It keeps the session's own size, since an agent looks at the same screen; the
-// letters shrink to fit. Only who asks for it gives the session another size.
+// A live terminal. It keeps the size of the session, since an agent reads the same screen; the font shrinks to fit. The
+// session is resized only on request.
 
 import { Terminal as Xterm } from '@xterm/xterm';
 import '@xterm/xterm/css/xterm.css';
 import { useEffect, useRef, useState } from 'react';
-import { link } from '../state/live';
+import { connection } from '../state/live';
 import { pauseBefore } from '../state/live';
-import { tell } from '../state/notes';
+import { showToast } from '../state/toasts';
 import { wantedTerminal } from '../state/route';
-import { withSheets } from './sheets';
+import { withAdoptedStyles } from './adopted-styles';
 
 const LARGEST = 14;
 const SMALLEST = 9;
-/** Width and height of a letter, by its size. */
+/** Width and height of a character, relative to the font size. */
 const WIDE = 0.6023;
 const HIGH = 1.21;
 
@@ -40,7 +40,7 @@ const COLOURS = {
   brightWhite: '#f6f5f1',
 };
 
-/** Keys that a keyboard on a screen does not have. */
+/** Keys that an on-screen keyboard does not have. */
 const KEYS: [string, string, string][] = [
   ['Ctrl-C', 'Ctrl-C', '\x03'],
   ['Tab', 'Tab', '\t'],
@@ -51,7 +51,7 @@ const KEYS: [string, string, string][] = [
   ['→', 'Right', '\x1b[C'],
   ['Ctrl-D', 'Ctrl-D', '\x04'],
 ];
-/** That keys are not sent is said at most this often, in milliseconds. */
+/** Minimum time between two warnings that keys are not sent, in milliseconds. */
 const NOTE_EVERY = 5_000;
 
 function isInput(event: KeyboardEvent): boolean {
@@ -70,7 +70,7 @@ interface Word {
 
 interface Props {
   id: string;
-  /** It has written nothing so far. */
+  /** No output so far. */
   silent: boolean;
 }
 
@@ -90,22 +90,22 @@ export default function Terminal({ id, silent }: Props) {
       disableStdin: true,
       fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
       fontSize: LARGEST,
-      // A link in the output is text: what a command wrote opens nothing.
+      // Links in the output are text: output of a command must not open anything.
       linkHandler: null,
       screenReaderMode: true,
       scrollback: 10_000,
       theme: COLOURS,
     });
-    const dropSheets = withSheets(() => terminal.open(box));
-    /** The connection is lost: what is typed goes nowhere. */
+    const removeStyles = withAdoptedStyles(() => terminal.open(box));
+    /** The connection is lost: input is dropped. */
     let lost = false;
     let toldOf = 0;
     const notSent = () => {
       if (Date.now() - toldOf < NOTE_EVERY) return;
       toldOf = Date.now();
-      tell({ tone: 'bad', title: 'Not sent', text: 'The terminal is not connected. Type it again once it is back.' });
+      showToast({ tone: 'bad', title: 'Not sent', text: 'The terminal is not connected. Type it again once it is back.' });
     };
-    // Tab is for the program; the way out is Escape with Shift, and it is said below.
+    // Tab goes to the program. Shift+Escape leaves the terminal; the text below says so.
     terminal.attachCustomKeyEventHandler((event) => {
       if (lost && event.type === 'keydown' && isInput(event)) notSent();
       if (event.key !== 'Escape' || !event.shiftKey) return true;
@@ -131,7 +131,7 @@ export default function Terminal({ id, silent }: Props) {
     };
     const hear = (word: Word) => {
       if (word.type === 'hello') {
-        // Whatever was there is painted anew.
+        // The whole screen is painted again.
         terminal.reset();
         tries = 0;
         resize(word);
@@ -173,9 +173,9 @@ export default function Terminal({ id, silent }: Props) {
       };
     };
     open();
-    // As soon as the page hears the daemon again, the terminal does not wait either.
-    const leave = link.subscribe(() => {
-      if (link.get().state !== 'live' || timer === undefined) return;
+    // The terminal reconnects as soon as the page has reconnected.
+    const leave = connection.subscribe(() => {
+      if (connection.get().state !== 'live' || timer === undefined) return;
       clearTimeout(timer);
       open();
     });
@@ -200,7 +200,7 @@ export default function Terminal({ id, silent }: Props) {
       sized.disconnect();
       socket.current?.close();
       terminal.dispose();
-      dropSheets();
+      removeStyles();
     };
   }, [id]);
 
@@ -223,7 +223,7 @@ export default function Terminal({ id, silent }: Props) {
               type="button"
               className="button compact"
               aria-label={name}
-              // The keyboard on the screen stays where it is.
+              // The on-screen keyboard stays open.
               onPointerDown={(event) => event.preventDefault()}
               onClick={() => press.current(bytes)}
             >

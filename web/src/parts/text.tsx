@@ -1,16 +1,16 @@
-// Text that came from somewhere else, and times that go on by themselves.
+// Text from commands and agents, and relative times that update themselves.
 
 import type { ReactNode } from 'react';
 import { ago, count, duration, exactly, firstLine, plural } from '../format';
 import { useSecond } from '../state/use';
 
-/** A command or a line, with everything in it visible. */
+/** A command or a line with hidden characters made visible. */
 export function Exact({ text, className = '' }: { text: string; className?: string }) {
   return (
     <span className={`exact ${className}`} dir="ltr" translate="no">
       {exactly(text).map((run, place) =>
         run.mark ? (
-          <span key={place} className="mark" title="A character that cannot be seen">
+          <span key={place} className="mark" title="Invisible character">
             {run.text}
           </span>
         ) : (
@@ -38,7 +38,7 @@ export function OneLine({ text, prose = false }: { text: string; prose?: boolean
 interface FewLinesProps {
   text: string;
   prose?: boolean;
-  /** Words before the text. */
+  /** Content before the text. */
   before?: ReactNode;
 }
 
@@ -64,7 +64,7 @@ export function isLong(text: string): boolean {
   return text.length > LONG_CHARACTERS || text.split('\n', LONG_LINES + 1).length > LONG_LINES;
 }
 
-/** A whole text. A long one scrolls within its own area, so that what stands below it stays in sight. */
+/** A whole text. A long one scrolls within its own area, so that what is below it stays in view. */
 export function WholeText({ text, label, className = '' }: { text: string; label: string; className?: string }) {
   if (!isLong(text)) {
     return (
@@ -97,7 +97,7 @@ export function ScrollArea({ text, label, className = '' }: { text: string; labe
 interface TailProps {
   lines: string[];
   label: string;
-  /** Long lines go on beyond the edge, so that tables stay tables and the height stays the same. */
+  /** Long lines are not wrapped, so that tables keep their shape and the height stays the same. */
   unwrapped?: boolean;
 }
 
@@ -111,13 +111,13 @@ export function Tail({ lines, label, unwrapped }: TailProps) {
   );
 }
 
-/** `5m ago`, going on. */
+/** `5m ago`, updated every second. */
 export function Ago({ stamp }: { stamp: number }) {
   const now = useSecond();
   return <time dateTime={new Date(stamp).toISOString()}>{ago(stamp, now)}</time>;
 }
 
-/** How long it has been, going on; `least` is known already. */
+/** Time since `stamp`, updated every second; `least` is its lower limit. */
 export function Since({ stamp, least = 0 }: { stamp: number; least?: number }) {
   const now = useSecond();
   return <span className="numbers">{duration(Math.max(least, (now - stamp) / 1_000))}</span>;

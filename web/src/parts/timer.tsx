@@ -1,15 +1,15 @@
-// A timer: its state, its buttons, and as a card.
+// A timer: its state, its buttons and its card.
 
 import { Menu } from '@base-ui/react/menu';
 import { memo, useState } from 'react';
 import { conditionWords } from '../condition';
 import { ahead, countdown, firstLine, length, visible } from '../format';
-import { timerAct } from '../state/acts';
-import { type HeldTimer, house } from '../state/house';
-import { useSecond, useThing } from '../state/use';
+import { timerAction } from '../state/actions';
+import { type CachedTimer, stateCache } from '../state/state-cache';
+import { useSecond, useEntry } from '../state/use';
 import { isOpen, type Timer, type TimerStatus } from '../wire';
 import { Bar, StillBar } from './bar';
-import { Box, Sure } from './dialog';
+import { ModalDialog, ConfirmDialog } from './dialog';
 import { DownIcon, MoreIcon } from './icons';
 import { MenuButton } from './menu';
 import { Link } from './link';
@@ -32,15 +32,15 @@ export function purpose(timer: Timer): string {
   return timer.reason ?? timer.mission ?? timer.timer_id;
 }
 
-/** What is left, counting down. */
-export function Left({ timer }: { timer: HeldTimer }) {
+/** Time left, counting down. */
+export function TimeLeft({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
   const left = timer.due === null ? timer.remaining_time : (timer.due - now) / 1_000;
   return <span className="numbers">{countdown(left)}</span>;
 }
 
-/** In a list the bar takes a step each second: dozens of moving ones would cost more than they show. */
-export function SteppingBar({ timer }: { timer: HeldTimer }) {
+/** Bar of a list row, updated once a second: dozens of animated bars would use too much CPU time. */
+export function SteppingBar({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
   const left = timer.due === null ? timer.remaining_time : (timer.due - now) / 1_000;
   const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
@@ -48,7 +48,7 @@ export function SteppingBar({ timer }: { timer: HeldTimer }) {
   return <StillBar label={label} at={done} className={timer.due === null ? 'wide still' : 'wide'} />;
 }
 
-export function TimerBar({ timer }: { timer: HeldTimer }) {
+export function TimerBar({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
   const left = timer.due === null ? timer.remaining_time : Math.max(0, (timer.due - now) / 1_000);
   const done = timer.total_duration > 0 ? 1 - left / timer.total_duration : 1;
@@ -65,15 +65,15 @@ export function TimerBar({ timer }: { timer: HeldTimer }) {
   );
 }
 
-/** How long the call that stands by goes on standing by; `null`: none does. */
-function standbyLeft(timer: HeldTimer, at: number): number | null {
+/** Time that the agent's call still waits; `null`: no call waits. */
+function standbyLeft(timer: CachedTimer, at: number): number | null {
   if (!timer.standing_by || timer.status !== 'running') return null;
   const left = timer.last_check_at / 1_000 + timer.timeout_duration - at / 1_000;
   return Math.min(timer.timeout_duration, Math.max(0, left));
 }
 
-/** The second duration of a timer: the agent's call waits no longer than this. */
-export function Standby({ timer }: { timer: HeldTimer }) {
+/** The standby of a timer: the agent's call waits no longer than this. */
+export function Standby({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
   const left = standbyLeft(timer, now);
   const total = timer.timeout_duration;
@@ -90,8 +90,8 @@ export function Standby({ timer }: { timer: HeldTimer }) {
   );
 }
 
-/** The same in a few words, for a card. */
-function StandbyFact({ timer }: { timer: HeldTimer }) {
+/** The standby as one line of a card. */
+function StandbyFact({ timer }: { timer: CachedTimer }) {
   const now = useSecond();
   const left = standbyLeft(timer, now);
   return (
@@ -120,7 +120,7 @@ const PAUSES: [string, number][] = [
   ['1 day', 86_400],
 ];
 
-/** `90`, `5m`, `1h30m` as seconds; `null`: it is not a duration. */
+/** Parses `90`, `5m` or `1h30m` to seconds; `null`: not a duration. */
 export function seconds(text: string): number | null {
   const plain = text.trim().toLowerCase();
   if (/^\d+(\.\d+)?$/.test(plain)) return Number(plain) > 0 ? Number(plain) : null;
@@ -131,17 +131,17 @@ export function seconds(text: string): number | null {
   return sum > 0 ? sum : null;
 }
 
-function PauseBox({ id, onClose }: { id: string; onClose: () => void }) {
+function PauseDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const [text, setText] = useState('10m');
   const length = seconds(text);
   return (
-    <Box open onClose={onClose} title="Pause this timer">
+    <ModalDialog open onClose={onClose} title="Pause this timer">
       <form
         onSubmit={(event) => {
           event.preventDefault();
           if (length === null) return;
           onClose();
-          void timerAct(id, 'pause', length);
+          void timerAction(id, 'pause', length);
         }}
       >
         <label className="field">
@@ -159,7 +159,7 @@ function PauseBox({ id, onClose }: { id: string; onClose: () => void }) {
           </button>
         </div>
       </form>
-    </Box>
+    </ModalDialog>
   );
 }
 
@@ -167,7 +167,7 @@ function PauseItems({ id, onOther }: { id: string; onOther: () => void }) {
   return (
     <>
       {PAUSES.map(([words, length]) => (
-        <Menu.Item key={length} className="menu-item" onClick={() => void timerAct(id, 'pause', length)}>
+        <Menu.Item key={length} className="menu-item" onClick={() => void timerAction(id, 'pause', length)}>
           {words}
         </Menu.Item>
       ))}
@@ -178,20 +178,20 @@ function PauseItems({ id, onOther }: { id: string; onOther: () => void }) {
   );
 }
 
-/** Asks before a timer is ended for good. */
-function StopBox({ timer, onClose }: { timer: HeldTimer; onClose: () => void }) {
+/** Confirms that a timer is to be stopped. */
+function StopDialog({ timer, onClose }: { timer: CachedTimer; onClose: () => void }) {
   return (
-    <Sure open onClose={onClose} title="Stop this timer?" act="Stop timer" onYes={() => void timerAct(timer.timer_id, 'stop')}>
+    <ConfirmDialog open onClose={onClose} title="Stop this timer?" act="Stop timer" onYes={() => void timerAction(timer.timer_id, 'stop')}>
       <WholeText text={purpose(timer)} label={timer.mission ? 'Mission' : 'Reason'} />
       <p className="soft">It ends now, and its agent is not notified. This cannot be undone.</p>
-    </Sure>
+    </ConfirmDialog>
   );
 }
 
-const BACKGROUND = 'Nobody waits for it any longer; it continues and notifies its agent when it completes';
+const BACKGROUND = 'The agent no longer waits for the timer. It continues and notifies the agent when it completes';
 
-/** The buttons that the state allows. */
-export function TimerButtons({ timer }: { timer: HeldTimer }) {
+/** The buttons that are allowed in the current state. */
+export function TimerButtons({ timer }: { timer: CachedTimer }) {
   const [asking, setAsking] = useState(false);
   const [stopping, setStopping] = useState(false);
   const id = timer.timer_id;
@@ -200,7 +200,7 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
   return (
     <div className="row-of-buttons">
       {paused ? (
-        <button type="button" className="button compact" onClick={() => void timerAct(id, 'resume')}>
+        <button type="button" className="button compact" onClick={() => void timerAction(id, 'resume')}>
           Resume
         </button>
       ) : (
@@ -221,21 +221,21 @@ export function TimerButtons({ timer }: { timer: HeldTimer }) {
         className="button compact"
         disabled={timer.status !== 'running'}
         title={BACKGROUND}
-        onClick={() => void timerAct(id, 'cancel')}
+        onClick={() => void timerAction(id, 'cancel')}
       >
         Run in background
       </button>
       <button type="button" className="button compact bad" onClick={() => setStopping(true)}>
         Stop timer…
       </button>
-      {stopping && <StopBox timer={timer} onClose={() => setStopping(false)} />}
-      {asking && <PauseBox id={id} onClose={() => setAsking(false)} />}
+      {stopping && <StopDialog timer={timer} onClose={() => setStopping(false)} />}
+      {asking && <PauseDialog id={id} onClose={() => setAsking(false)} />}
     </div>
   );
 }
 
-/** The same behind one button, for a list. */
-export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: number }) {
+/** The same actions as a menu, for a list. */
+export function TimerMenu({ timer, tabIndex }: { timer: CachedTimer; tabIndex: number }) {
   const [asking, setAsking] = useState(false);
   const [stopping, setStopping] = useState(false);
   const id = timer.timer_id;
@@ -245,13 +245,13 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
     <>
       <MenuButton
         className="button plain compact icon"
-        label={`What to do with ${visible(firstLine(purpose(timer)).line)}`}
+        label={`Actions for ${visible(firstLine(purpose(timer)).line)}`}
         align="end"
         tabIndex={tabIndex}
         face={<MoreIcon />}
       >
         {paused ? (
-          <Menu.Item className="menu-item" onClick={() => void timerAct(id, 'resume')}>
+          <Menu.Item className="menu-item" onClick={() => void timerAction(id, 'resume')}>
             Resume
           </Menu.Item>
         ) : (
@@ -263,7 +263,7 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
         <Menu.Item
           className="menu-item"
           disabled={timer.status !== 'running'}
-          onClick={() => void timerAct(id, 'cancel')}
+          onClick={() => void timerAction(id, 'cancel')}
         >
           Run in background
         </Menu.Item>
@@ -271,14 +271,14 @@ export function TimerMenu({ timer, tabIndex }: { timer: HeldTimer; tabIndex: num
           Stop timer…
         </Menu.Item>
       </MenuButton>
-      {stopping && <StopBox timer={timer} onClose={() => setStopping(false)} />}
-      {asking && <PauseBox id={id} onClose={() => setAsking(false)} />}
+      {stopping && <StopDialog timer={timer} onClose={() => setStopping(false)} />}
+      {asking && <PauseDialog id={id} onClose={() => setAsking(false)} />}
     </>
   );
 }
 
-/** What it waits for, and what the last look at that saw. */
-function Until({ timer, words }: { timer: HeldTimer; words: string }) {
+/** The condition of a timer and the result of the last check. */
+function Until({ timer, words }: { timer: CachedTimer; words: string }) {
   return (
     <>
       <span title={visible(words)}>
@@ -294,7 +294,7 @@ function Until({ timer, words }: { timer: HeldTimer; words: string }) {
 }
 
 export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
-  const timer = useThing(house.timers, id);
+  const timer = useEntry(stateCache.timers, id);
   if (!timer) return null;
   const look = timer.status === 'paused' ? 'paused' : isOpen(timer) ? '' : 'over';
   return (
@@ -309,7 +309,7 @@ export const TimerCard = memo(function TimerCard({ id }: { id: string }) {
       </div>
       <div className="timer-line">
         <span className="left">
-          <Left timer={timer} />
+          <TimeLeft timer={timer} />
         </span>
         <span className="soft small">{timer.mission ? 'mission' : 'waiting'}</span>
       </div>

@@ -1,9 +1,9 @@
-// A long list of which only what is on the screen is drawn. The page itself scrolls. One row is in
-// the order of tabs; the arrows move to the others.
+// A virtual list: only visible rows are drawn. The page itself scrolls. One row is in the tab order; the arrow keys
+// move to the others.
 
 import { memo, useCallback, useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent, type ReactNode } from 'react';
 import { flushSync } from 'react-dom';
-import { assign, NO_SLOTS, sameRows } from './slots';
+import { assign, NO_ROW_ELEMENTS, sameRows } from './row-elements';
 
 type DrawRow = (id: string, tabIndex: number) => ReactNode;
 
@@ -12,19 +12,19 @@ interface Props {
   label: string;
   height: number;
   /**
-   * Draws a row; `tabIndex` is for what can be focused in it. Must stay the same function. The elements
-   * of a row may show another one later: what it keeps of its own needs the row's id as its key.
+   * Renders a row; `tabIndex` is for its focusable element. The function must be stable between renders. The elements
+   * of a row may be reused for another one: local state needs the row's id as key.
    */
   row: DrawRow;
-  /** Called when the end comes into sight. */
+  /** Called when the end becomes visible. */
   onEnd?: () => void;
 }
 
-/** Rows beyond the edges that are drawn as well. */
+/** Rows outside the window that are drawn as well. */
 const MARGIN = 6;
-/** What is drawn changes by so many rows at once: a little scrolling changes nothing. */
+/** The range of drawn rows changes in steps of this many rows, so that a little scrolling changes nothing. */
 const STEP = 4;
-/** Nothing has been scrolled for this long: it stands still, in milliseconds. */
+/** Scrolling has stopped after this time without a scroll event, in milliseconds. */
 const STILL = 120;
 
 interface Span {
@@ -42,7 +42,7 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
   const look = useCallback(() => {
     if (!list.current) return false;
     const top = -list.current.getBoundingClientRect().top;
-    // Who goes past whole screens sees nothing of what lies beyond the edges.
+    // While whole screens are skipped, rows outside the window are not needed.
     const racing = Math.abs(top - lastTop.current) > window.innerHeight / 2;
     lastTop.current = top;
     const margin = racing ? 0 : MARGIN;
@@ -58,7 +58,7 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
   useEffect(() => {
     let frame = 0;
     let rest: ReturnType<typeof setTimeout> | undefined;
-    // Drawn within the frame that has been scrolled, since one later shows a gap.
+    // Drawn in the same frame as the scroll; one frame later a gap is visible.
     const draw = () => {
       clearTimeout(rest);
       if (flushSync(look)) rest = setTimeout(look, STILL);
@@ -82,7 +82,7 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
     if (span.to >= ids.length) onEnd?.();
   }, [span, ids.length, onEnd]);
 
-  // A row that was out of sight is focused once it is drawn.
+  // A row that was not drawn is focused once it is.
   useLayoutEffect(() => {
     if (goTo.current === null) return;
     const target = list.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(goTo.current)}"] [data-main]`);
@@ -128,12 +128,12 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
     moveTo(next);
   };
 
-  const [slots, setSlots] = useState(NO_SLOTS);
+  const [rowElements, setRowElements] = useState(NO_ROW_ELEMENTS);
   const shown = ids.slice(span.from, span.to);
-  // The row that holds the focus stays, so that the focus is not lost by scrolling.
+  // The row with the focus stays, so that scrolling does not lose the focus.
   const apart = current !== undefined && active !== null && (place < span.from || place >= span.to);
   if (apart) shown.push(current);
-  if (!sameRows(slots.ids, shown)) setSlots(assign(slots, shown, active ?? undefined));
+  if (!sameRows(rowElements.ids, shown)) setRowElements(assign(rowElements, shown, active ?? undefined));
 
   return (
     <ul
@@ -149,7 +149,7 @@ export function Virtual({ ids, label, height, row, onEnd }: Props) {
     >
       {shown.map((id, n) => (
         <Item
-          key={slots.keys.get(id)}
+          key={rowElements.keys.get(id)}
           id={id}
           at={apart && id === current ? place : span.from + n}
           all={ids.length}
@@ -171,7 +171,7 @@ interface ItemProps {
   row: DrawRow;
 }
 
-/** Drawn once: scrolling brings others and leaves this one alone. */
+/** Memoized: scrolling adds other rows and does not render this one again. */
 const Item = memo(function Item({ id, at, all, height, tabIndex, row }: ItemProps) {
   return (
     <li
@@ -186,7 +186,7 @@ const Item = memo(function Item({ id, at, all, height, tabIndex, row }: ItemProp
   );
 });
 
-/** The height of a row, which is another one where the screen is narrow. */
+/** The height of a row, which differs on narrow screens. */
 export function useRowHeight(wide: number, narrow: number): number {
   const [small, setSmall] = useState(() => matchMedia('(max-width: 900px)').matches);
   useEffect(() => {

@@ -1,4 +1,4 @@
-// Requests to the daemon. A "no" is an exception that carries the daemon's own sentence.
+// HTTP requests to the daemon. An error response becomes an exception with the daemon's error text.
 
 export class Refused extends Error {
   constructor(
@@ -9,23 +9,23 @@ export class Refused extends Error {
   }
 }
 
-/** The daemon did not answer. Of an act it is not known whether it was done. */
+/** The daemon did not answer. After an action it is unknown whether the action was done. */
 export class Unreachable extends Error {
   constructor(acts: boolean) {
     super(
       acts
-        ? 'abide does not answer. It is not known whether this was done; look again once it is back.'
+        ? 'abide does not answer. It is unknown whether the action was done. Check again once abide is back.'
         : 'abide does not answer. Any command starts it, such as `abide status`.',
     );
   }
 }
 
-type Strangers = () => void;
-let onStranger: Strangers = () => undefined;
+type Listener = () => void;
+let onLoggedOut: Listener = () => undefined;
 
-/** What to do when the daemon does not know us any more. */
-export function whenStranger(act: Strangers): void {
-  onStranger = act;
+/** Sets the handler of responses that say that the login is no longer valid. */
+export function whenLoggedOut(act: Listener): void {
+  onLoggedOut = act;
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
@@ -60,9 +60,9 @@ async function ask(path: string, init: RequestInit): Promise<unknown> {
   }
 }
 
-/** The daemon's sentence, or the best there is. */
+/** The daemon's error text, or the HTTP status if there is none. */
 export async function refusal(response: Response, path: string): Promise<Refused> {
-  if (response.status === 401 && path !== '/v1/login') onStranger();
+  if (response.status === 401 && path !== '/v1/login') onLoggedOut();
   let sentence = `abide answered ${response.status} ${response.statusText}`.trim() + '.';
   try {
     const problem: unknown = await response.json();
@@ -70,12 +70,12 @@ export async function refusal(response: Response, path: string): Promise<Refused
       sentence = problem.detail;
     }
   } catch {
-    // There is no sentence; the status has to do.
+    // There is no error text; the status is used.
   }
   return new Refused(response.status, sentence);
 }
 
-/** A path with its query; what is undefined or empty is left out. */
+/** A path with its query; undefined and empty values are omitted. */
 export function withQuery(path: string, query: Record<string, string | number | boolean | undefined>): string {
   const pairs = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {

@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { now, onTick, setClock, whenJumped } from './clock';
 
-test('the daemon’s clock counts, not this machine’s', () => {
+test('now() follows the daemon’s clock, not this machine’s', () => {
   setClock(1_000_000, 400_000);
   expect(now(400_000)).toBe(1_000_000);
   expect(now(460_000)).toBe(1_060_000);
@@ -9,7 +9,7 @@ test('the daemon’s clock counts, not this machine’s', () => {
   expect(now(100)).toBe(50);
 });
 
-test('a clock that is set, or a machine that slept, is noticed at the next second', () => {
+test('a clock change or a sleep is detected within a second', () => {
   vi.useFakeTimers({ toFake: ['Date', 'performance', 'setInterval', 'clearInterval'] });
   const jumped = vi.fn();
   whenJumped(jumped);

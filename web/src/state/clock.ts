@@ -1,9 +1,8 @@
-// The daemon's clock. The one of this machine may be wrong, or be another machine's; what counts is
-// the daemon's, and how far the two are apart.
+// The daemon's clock. The clock of this machine may be wrong, so times are computed with the offset between the two.
 
 let ahead = 0;
 
-/** The daemon said what time it is. */
+/** Sets the offset from the daemon's time. */
 export function setClock(daemon: number, here = Date.now()): void {
   ahead = daemon - here;
 }
@@ -17,12 +16,15 @@ type Listener = () => void;
 const listeners = new Set<Listener>();
 let ticking: ReturnType<typeof setInterval> | undefined;
 
-/** Milliseconds by which the calendar and the time that passes may be apart after a second. */
+/** Maximum difference between wall clock and monotonic clock after a second, in milliseconds. */
 const JUMP = 1_500;
 let apart = 0;
 let onJump: Listener = () => undefined;
 
-/** What to do when this machine's clock was set, or the machine slept: how far the two are apart is not known then. */
+/**
+ * Sets the handler that is called after this machine's clock was changed or the machine slept: the offset is unknown
+ * then.
+ */
 export function whenJumped(act: Listener): void {
   onJump = act;
 }
@@ -33,7 +35,7 @@ function lookForJump(): void {
   if (Math.abs(apart - before) > JUMP) onJump();
 }
 
-/** Calls back every second, for as long as anybody listens. */
+/** Calls the listener every second until it unsubscribes. */
 export function onTick(listener: Listener): () => void {
   listeners.add(listener);
   if (ticking === undefined) {
@@ -51,7 +53,7 @@ export function onTick(listener: Listener): () => void {
   };
 }
 
-/** The second that it is, so that a number of looks within one give the same. */
+/** The current second, so that several calls within one second return the same value. */
 export function second(): number {
   return Math.floor(now() / 1_000) * 1_000;
 }

@@ -1,22 +1,22 @@
-// A search within one log: the numbers of the lines that match, and which of them is looked at.
+// A search within one log: the numbers of the matching lines, and the current match.
 
 import { useCallback, useEffect, useRef, useState } from 'react';
 import type { LogMatches } from '../wire';
-import { sentence } from './acts';
+import { errorMessage } from './actions';
 import { get, withQuery } from './api';
 
-/** A search waits until nothing has been typed for so long. */
+/** A search starts when nothing has been typed for this long, in milliseconds. */
 const TYPING = 250;
-/** While a log grows, it is searched again at most this often. */
+/** Minimum time between two searches while the log grows, in milliseconds. */
 const AGAIN = 2_000;
 
-export interface Found {
+export interface SearchResult {
   pattern: string;
-  /** Lines that match, as far as they were read. */
+  /** Matching lines that have been fetched. */
   lines: number[];
-  /** All lines that match. */
+  /** Number of all matching lines. */
   total: number;
-  /** Where to go on; `null`: all are read. */
+  /** Cursor of the next page; `null`: all are fetched. */
   next: number | null;
   /** The search took too long: there may be more than `total`. */
   stopped: boolean;
@@ -26,19 +26,19 @@ function readMatches(id: string, pattern: string, after: number, signal?: AbortS
   return get(withQuery(`/v1/sessions/${encodeURIComponent(id)}/matches`, { pattern, after }), signal);
 }
 
-/** The place in `lines` of the first match at or after a line; after the last one, the first. */
+/** Index in `lines` of the first match at or after a line; past the last match, the first one. */
 export function placeFrom(lines: readonly number[], line: number): number {
   const place = lines.findIndex((number) => number >= line);
   return place < 0 ? 0 : place;
 }
 
-/** Searches a log for a pattern, again when it has grown. */
-export function useFound(id: string, pattern: string, total: number | null): { found: Found | null; fault: string; more: () => Promise<Found | null> } {
-  const [found, setFound] = useState<Found | null>(null);
+/** Searches a log for a pattern, and again when the log has grown. */
+export function useLogSearch(id: string, pattern: string, total: number | null): { found: SearchResult | null; fault: string; more: () => Promise<SearchResult | null> } {
+  const [found, setFound] = useState<SearchResult | null>(null);
   const [fault, setFault] = useState('');
   const searched = useRef('');
   const known = total !== null;
-  // Changes at most every so often while the log grows.
+  // Throttled while the log grows.
   const settled = useThrottled(total ?? 0, AGAIN);
   useEffect(() => {
     if (pattern === '' || !known) return;
@@ -51,7 +51,7 @@ export function useFound(id: string, pattern: string, total: number | null): { f
           setFault('');
         },
         (error: unknown) => {
-          if (!stop.signal.aborted) setFault(sentence(error));
+          if (!stop.signal.aborted) setFault(errorMessage(error));
         },
       );
     };
@@ -65,7 +65,7 @@ export function useFound(id: string, pattern: string, total: number | null): { f
   const more = useCallback(async () => {
     if (current === null || current.next === null) return current;
     const page = await readMatches(id, pattern, current.next);
-    const all: Found = {
+    const all: SearchResult = {
       pattern,
       lines: [...current.lines, ...page.lines],
       total: current.lines.length + page.total,

@@ -1,4 +1,4 @@
-// Keys that work everywhere but where somebody types.
+// Keyboard shortcuts. They are off while a text field has the focus.
 
 import { openHelp } from '../parts/help';
 import { openNewTerminal } from '../parts/new-terminal';
@@ -16,6 +16,7 @@ const ACTS: Record<string, () => void> = {
   '2': () => go('/timers'),
   '3': () => go('/sessions'),
   '4': () => go('/messages'),
+  '5': () => go('/rules'),
   '/': () => document.querySelector<HTMLElement>('[data-search]')?.focus(),
   c: openNewTerminal,
   d: nextTheme,
@@ -23,7 +24,7 @@ const ACTS: Record<string, () => void> = {
   k: () => step(-1),
 };
 
-/** To the next card, or into the list where there are no cards. */
+/** Moves the focus to the next card, or into the list if there are no cards. */
 function step(by: number): void {
   const stops = [...document.querySelectorAll<HTMLElement>('[data-stop]')];
   if (stops.length === 0) {
@@ -44,9 +45,9 @@ function isTyping(target: EventTarget | null): boolean {
 export function followKeys(): void {
   window.addEventListener('keydown', (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
-    // A dialog or a menu has the keys to itself.
+    // An open dialog or menu handles its own keys.
     if (document.querySelector('[role="dialog"], [role="alertdialog"], [role="menu"]')) return;
-    // The help itself is always there, since it says how to get the others back.
+    // The help is always available, since it says how to switch the shortcuts on again.
     const act = event.key === '?' ? openHelp : shortcuts.get() ? ACTS[event.key] : undefined;
     if (!act) return;
     event.preventDefault();

@@ -1,75 +1,74 @@
-// The stream of events: opened, read, and opened again when it breaks, with the page told the truth
-// about it all the while.
+// The event stream: connects, applies events and reconnects after a failure. `connection` always has its current state.
 
 import type { Hello, Message, Pulse, Question, Session, Timer } from '../wire';
 import { get, Refused, withQuery } from './api';
 import { now, setClock, whenJumped } from './clock';
-import { house } from './house';
+import { stateCache } from './state-cache';
 import { EventParser, type ServerEvent } from './sse';
 import { Value } from './value';
 
-export type Link =
+export type Connection =
   | { state: 'connecting' }
   | { state: 'live' }
   | { state: 'broken'; tries: number; nextAt: number }
-  | { state: 'stranger' };
+  | { state: 'logged_out' };
 
-export const link = new Value<Link>({ state: 'connecting' });
+export const connection = new Value<Connection>({ state: 'connecting' });
 export const daemon = new Value<Hello | null>(null);
-/** Whether the lists have been read once. */
+/** Set once the lists have been fetched. */
 export const loaded = new Value(false);
 
-/** The stream is never silent for this long: the daemon breathes every 15 seconds. */
+/** Timeout of the event stream, in milliseconds. The daemon sends a keep-alive every 15 seconds. */
 const SILENCE = 40_000;
 const FIRST_PAUSE = 300;
 const LONGEST_PAUSE = 10_000;
 
-type Opened = (question: Question) => void;
-let onQuestion: Opened = () => undefined;
+type QuestionHandler = (question: Question) => void;
+let onQuestion: QuestionHandler = () => undefined;
 
-export function whenAsked(act: Opened): void {
+export function whenAsked(act: QuestionHandler): void {
   onQuestion = act;
-  house.whenAsked(act);
+  stateCache.whenAsked(act);
 }
 
-/** How long to wait before the next try: twice as long each time, and never all pages at once. */
+/** Delay before the next attempt: exponential backoff with jitter, so that pages do not reconnect all at once. */
 export function pauseBefore(tries: number, chance = Math.random()): number {
   const longest = Math.min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** Math.min(tries, 10));
   return longest * (0.75 + chance * 0.25);
 }
 
 let lastId: string | undefined;
-/** Whether the lists must be read before what the stream says can be trusted. */
+/** Set while the lists have to be fetched before events can be applied. */
 let stale = true;
 let stop: AbortController | undefined;
 let skipPause: (() => void) | undefined;
 
-/** Begins, or begins anew after a login. */
+/** Connects, or reconnects after a login. */
 export function connect(): void {
   stop?.abort();
-  // Nothing is known of what happened before, nor of who looked at it.
+  // Events before this connection are unknown, and the login may be another one.
   lastId = undefined;
   stale = true;
   const controller = new AbortController();
   stop = controller;
-  link.set({ state: 'connecting' });
+  connection.set({ state: 'connecting' });
   void keepAlive(controller.signal);
 }
 
 export function disconnect(): void {
   stop?.abort();
-  link.set({ state: 'stranger' });
+  connection.set({ state: 'logged_out' });
 }
 
-/** Does not wait any longer. */
+/** Ends the current reconnect delay. */
 export function tryNow(): void {
   skipPause?.();
 }
 
-// Whoever is connected anew is told what time it is; and of what came while the machine slept.
-let beginAnew: (() => void) | undefined;
+// A new connection brings the daemon's time, and what happened while the machine slept.
+let reconnect: (() => void) | undefined;
 whenJumped(() => {
-  beginAnew?.();
+  reconnect?.();
   tryNow();
 });
 
@@ -80,23 +79,23 @@ async function keepAlive(signal: AbortSignal): Promise<void> {
     try {
       await follow(signal, () => {
         tries = 0;
-        link.set({ state: 'live' });
+        connection.set({ state: 'live' });
       });
     } catch (fault) {
       if (!over() && fault instanceof Refused && fault.status === 401) {
-        link.set({ state: 'stranger' });
+        connection.set({ state: 'logged_out' });
         return;
       }
     }
     if (over()) return;
     const pause = pauseBefore(tries);
     tries += 1;
-    link.set({ state: 'broken', tries, nextAt: now() + pause });
-    await rest(pause, signal);
+    connection.set({ state: 'broken', tries, nextAt: now() + pause });
+    await sleep(pause, signal);
   }
 }
 
-async function rest(pause: number, signal: AbortSignal): Promise<void> {
+async function sleep(pause: number, signal: AbortSignal): Promise<void> {
   await new Promise<void>((done) => {
     const over = () => {
       clearTimeout(timer);
@@ -111,22 +110,22 @@ async function rest(pause: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** One connection, to its end. */
+/** Follows one connection until it ends. */
 async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
   const own = new AbortController();
   const end = () => own.abort();
-  // Lists that come in after the end do not bring the connection back.
+  // Lists that arrive after the end of the connection do not mark it as live again.
   const live = () => {
     if (!own.signal.aborted) onLive();
   };
   signal.addEventListener('abort', end, { once: true });
-  beginAnew = end;
+  reconnect = end;
   try {
     const parser = new EventParser();
     const take = (text: string) => {
-      for (const event of parser.take(text)) hear(event, live, end);
+      for (const event of parser.take(text)) handleEvent(event, live, end);
     };
-    // A browser does not say why it was let in nowhere; a plain request does.
+    // A browser does not say why a WebSocket was refused; a plain request does.
     if (!(await listen(take, own.signal))) await get('/v1/status', own.signal);
   } finally {
     signal.removeEventListener('abort', end);
@@ -134,19 +133,19 @@ async function follow(signal: AbortSignal, onLive: () => void): Promise<void> {
   }
 }
 
-/** Hears all that the daemon says, until it says no more or nobody wants to hear it. `false`: it said nothing. */
+/** Reads the event stream until it ends or `signal` aborts. Resolves to `false` if nothing was received. */
 function listen(take: (text: string) => void, signal: AbortSignal): Promise<boolean> {
   return new Promise((done, failed) => {
     const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
     const socket = new WebSocket(`${scheme}://${location.host}${withQuery('/v1/events', { tails: true, last: lastId })}`);
-    let heard = false;
+    let received = false;
     let watchdog: ReturnType<typeof setTimeout> | undefined;
     const leave = () => {
       clearTimeout(watchdog);
       signal.removeEventListener('abort', leave);
       socket.onmessage = socket.onclose = null;
       socket.close();
-      done(heard);
+      done(received);
     };
     const wait = () => {
       clearTimeout(watchdog);
@@ -156,7 +155,7 @@ function listen(take: (text: string) => void, signal: AbortSignal): Promise<bool
     signal.addEventListener('abort', leave);
     socket.onclose = leave;
     socket.onmessage = (message: MessageEvent<string>) => {
-      heard = true;
+      received = true;
       wait();
       try {
         take(message.data);
@@ -168,38 +167,38 @@ function listen(take: (text: string) => void, signal: AbortSignal): Promise<bool
   });
 }
 
-function hear(event: ServerEvent, onLive: () => void, giveUp: () => void): void {
+function handleEvent(event: ServerEvent, onLive: () => void, drop: () => void): void {
   const data: unknown = JSON.parse(event.data);
   if (event.id) lastId = event.id;
   if (event.event === 'hello') {
     const hello = data as Hello;
     setClock(hello.now);
     daemon.set(hello);
-    if (stale) load(onLive, giveUp);
+    if (stale) load(onLive, drop);
     else onLive();
   } else if (event.event === 'reset') {
     stale = true;
-    load(onLive, giveUp);
+    load(onLive, drop);
   } else if (event.event === 'timers_changed') {
-    house.reloadTimers().catch(() => {
-      // Nothing will say again that they have changed.
+    stateCache.reloadTimers().catch(() => {
+      // The daemon does not repeat this event, so the timers have to be fetched again.
       stale = true;
-      giveUp();
+      drop();
     });
   } else {
     apply(event.event, data);
   }
 }
 
-/** Reads the lists while events go on; without them the connection is worth nothing. */
-function load(onLive: () => void, giveUp: () => void): void {
+/** Fetches the lists while events continue. If this fails, the connection is dropped. */
+function load(onLive: () => void, drop: () => void): void {
   const done = () => {
     stale = false;
     loaded.set(true);
     onLive();
   };
-  const early = loaded.get() ? Promise.resolve() : house.first().then(() => loaded.set(true));
-  early.then(() => house.load()).then(done, giveUp);
+  const early = loaded.get() ? Promise.resolve() : stateCache.first().then(() => loaded.set(true));
+  early.then(() => stateCache.load()).then(done, drop);
 }
 
 interface QuestionEvent extends Question {
@@ -207,16 +206,16 @@ interface QuestionEvent extends Question {
 }
 
 function apply(kind: string, data: unknown): void {
-  if (kind === 'session') house.putSession(data as Session);
-  else if (kind === 'output') house.putPulse(data as Pulse);
-  else if (kind === 'timer') house.putTimer(data as Timer);
-  else if (kind === 'message') house.putMessage(data as Message);
+  if (kind === 'session') stateCache.putSession(data as Session);
+  else if (kind === 'output') stateCache.putPulse(data as Pulse);
+  else if (kind === 'timer') stateCache.putTimer(data as Timer);
+  else if (kind === 'message') stateCache.putMessage(data as Message);
   else if (kind === 'question') {
     const { state, ...question } = data as QuestionEvent;
     if (state === 'closed') {
-      house.closeQuestion(question.question_id);
+      stateCache.closeQuestion(question.question_id);
     } else {
-      house.putQuestion(question);
+      stateCache.putQuestion(question);
       onQuestion(question);
     }
   }

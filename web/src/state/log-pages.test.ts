@@ -6,7 +6,7 @@ function line(number: number, text = `line ${number}`): LogLine {
   return { number, at: 0, stream: 'stdout', text };
 }
 
-/** A log of so many lines, read at most `most` at once, and what was asked of it. */
+/** A log of this many lines that returns at most `most` per request, and the requests it received. */
 function log(total: () => number, most = PAGE) {
   const asked: number[] = [];
   const read = (from: number, limit: number): Promise<LogLines> => {
@@ -20,7 +20,7 @@ function log(total: () => number, most = PAGE) {
 const settled = () => new Promise((done) => setTimeout(done));
 
 describe('LogPages', () => {
-  it('reads the pages that are wanted, once', async () => {
+  it('fetches each wanted page once', async () => {
     const { asked, read } = log(() => 10_000);
     const pages = new LogPages(read);
     pages.refresh();
@@ -35,7 +35,7 @@ describe('LogPages', () => {
     expect(pages.line(9_000)).toBeUndefined();
   });
 
-  it('reads a page of long lines in parts', async () => {
+  it('fetches a page of long lines in parts', async () => {
     const { asked, read } = log(() => 450, 200);
     const pages = new LogPages(read);
     pages.refresh();
@@ -44,7 +44,7 @@ describe('LogPages', () => {
     expect(pages.line(450)?.number).toBe(450);
   });
 
-  it('reads the end again when the log has grown', async () => {
+  it('fetches the end again when the log has grown', async () => {
     let total = 3;
     const { asked, read } = log(() => total);
     const pages = new LogPages(read);
@@ -61,7 +61,7 @@ describe('LogPages', () => {
     expect(pages.line(700)?.number).toBe(700);
   });
 
-  it('forgets the pages that were wanted longest ago', async () => {
+  it('evicts the pages that were used longest ago', async () => {
     const { read } = log(() => 100_000);
     const pages = new LogPages(read);
     pages.refresh();
@@ -72,7 +72,7 @@ describe('LogPages', () => {
     expect(pages.line(99 * PAGE + 1)?.number).toBe(99 * PAGE + 1);
   });
 
-  it('shows old lines until they were read in another way', async () => {
+  it('shows old lines until they are fetched with the new function', async () => {
     const { read } = log(() => 10);
     const pages = new LogPages(read);
     pages.refresh();

@@ -1,23 +1,23 @@
-// The lines of one log, read in pages as they come into sight. Only the pages that were read last are held, so a log
-// of any length takes the same memory.
+// The lines of one log, fetched in pages as they are scrolled into view. Only the pages that were used last are cached,
+// so a log of any length takes the same memory.
 
 import type { LogLine, LogLines } from '../wire';
 
-/** Lines of a page. */
+/** Lines per page. */
 export const PAGE = 500;
-/** Pages that are held. */
+/** Pages in the cache. */
 const HELD = 40;
 
 export type ReadLines = (from: number, limit: number) => Promise<LogLines>;
 
 export class LogPages {
-  /** Lines in the log, as far as is known; `null`: not read yet. */
+  /** Lines in the log; `null`: not known yet. */
   total: number | null = null;
   fault: unknown = null;
-  /** Changes whenever anything has changed. */
+  /** Increases with every change. */
   version = 0;
   private readonly pages = new Map<number, LogLine[]>();
-  /** Pages without the marks of the current search, shown until they are read again. */
+  /** Pages without the highlights of the current search, shown until they are fetched again. */
   private stale = new Map<number, LogLine[]>();
   private reading = new Set<number>();
   private refreshing = false;
@@ -31,14 +31,14 @@ export class LogPages {
     return () => this.listeners.delete(listener);
   };
 
-  /** A line by its number, from 1; `undefined`: it is not held. */
+  /** A line by its number, from 1; `undefined`: not in the cache. */
   line(number: number): LogLine | undefined {
     const page = Math.floor((number - 1) / PAGE);
     const place = (number - 1) % PAGE;
     return this.pages.get(page)?.[place] ?? this.stale.get(page)?.[place];
   }
 
-  /** Reads the lines from now on in another way: what is held is shown until it was read again. */
+  /** Replaces the fetch function. Cached lines are shown until they are fetched again. */
   use(read: ReadLines): void {
     this.read = read;
     this.stale = new Map([...this.stale, ...this.pages]);
@@ -47,14 +47,14 @@ export class LogPages {
     this.changed();
   }
 
-  /** Has the lines `from` to `to` read, if they are not held. */
+  /** Fetches the lines `from` to `to` unless they are in the cache. */
   want(from: number, to: number): void {
     if (this.total === null || this.fault !== null) return;
     const last = Math.min(to, this.total);
     for (let page = Math.floor((Math.max(1, from) - 1) / PAGE); page * PAGE < last; page += 1) {
       const lines = this.pages.get(page);
       if (lines) {
-        // What was wanted last is let go last.
+        // Marks the page as the one used last.
         this.pages.delete(page);
         this.pages.set(page, lines);
       }
@@ -63,7 +63,7 @@ export class LogPages {
     }
   }
 
-  /** Reads what is at the end of the log: once for all who ask meanwhile. */
+  /** Fetches the end of the log; calls during a fetch share the next one. */
   refresh(): void {
     if (this.refreshing) {
       this.again = true;
@@ -87,7 +87,7 @@ export class LogPages {
       const first = page * PAGE + 1;
       const lines: LogLine[] = [];
       let total: number;
-      // A page of long lines comes in parts.
+      // A page of long lines is returned in parts.
       do {
         const part = await read(first + lines.length, PAGE - lines.length);
         if (read !== this.read) return;
@@ -114,7 +114,7 @@ export class LogPages {
     this.changed();
   }
 
-  /** Tries again after a fault. */
+  /** Tries again after an error. */
   retry(): void {
     this.fault = null;
     this.refresh();

@@ -1,15 +1,15 @@
-// A one-time code becomes a cookie that this page itself can never read.
+// Exchanges a one-time code for a cookie that scripts of the page cannot read.
 
 import { post } from './api';
 import { connect, disconnect, loaded } from './live';
 
-/** The code in a link, or what was typed as one. */
+/** The login code in a link, or the text itself. */
 export function codeIn(text: string): string {
   const found = /#login=([^&\s]+)/.exec(text);
   return decodeURIComponent(found?.[1] ?? text.trim());
 }
 
-/** Takes the code out of the address, so that it stays in no history and no bookmark. */
+/** Removes the code from the URL, so that it stays in no history and no bookmark. */
 export function takeCode(): string | null {
   if (!location.hash.startsWith('#login=')) return null;
   const code = codeIn(location.hash);

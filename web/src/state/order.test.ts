@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { Keyed } from './keyed';
-import { foremost, ordered } from './order';
+import { KeyedStore } from './keyed-store';
+import { firstN, ordered } from './order';
 
 interface Thing {
   id: string;
@@ -13,17 +13,17 @@ function many(count: number): Thing[] {
   return Array.from({ length: count }, (_, n) => ({ id: `t${n}`, rank: (n * 7_919) % 10_007 }));
 }
 
-test('the foremost are those that a whole sort puts first', () => {
+test('firstN returns what a full sort puts first', () => {
   const things = many(3_000);
   const odd = (thing: Thing) => thing.rank % 2 === 1;
   const sorted = things.filter(odd).sort(up);
-  expect(foremost(things, 24, odd, up)).toEqual(sorted.slice(0, 24));
-  expect(foremost(things.slice(0, 10), 24, odd, up)).toEqual(things.slice(0, 10).filter(odd).sort(up));
-  expect(foremost(things, 0, odd, up)).toEqual([]);
+  expect(firstN(things, 24, odd, up)).toEqual(sorted.slice(0, 24));
+  expect(firstN(things.slice(0, 10), 24, odd, up)).toEqual(things.slice(0, 10).filter(odd).sort(up));
+  expect(firstN(things, 0, odd, up)).toEqual([]);
 });
 
-test('an order comes out the same whatever was there before', () => {
-  const store = new Keyed<Thing>((thing) => thing.id, () => undefined);
+test('the order does not depend on the previous result', () => {
+  const store = new KeyedStore<Thing>((thing) => thing.id, () => undefined);
   many(500).forEach((thing) => store.put(thing));
   const order = (before: string[]) => ordered(store, before, (thing) => thing.id, (thing) => thing.rank > 100, up);
   const first = order([]);
@@ -36,8 +36,8 @@ test('an order comes out the same whatever was there before', () => {
   expect(second).not.toContain('t9');
 });
 
-test('what is nearly in order is compared hardly more than once', () => {
-  const store = new Keyed<Thing>((thing) => thing.id, () => undefined);
+test('a nearly sorted list needs few comparisons', () => {
+  const store = new KeyedStore<Thing>((thing) => thing.id, () => undefined);
   many(10_000).forEach((thing) => store.put(thing));
   let compared = 0;
   const order = (before: string[]) =>

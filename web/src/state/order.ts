@@ -1,15 +1,15 @@
-// Putting many things in order, cheaply.
+// Sorting of large lists.
 
-import type { Keyed } from './keyed';
+import type { KeyedStore } from './keyed-store';
 
 type Compare<T> = (a: T, b: T) => number;
 
 /**
- * The ids of all that is wanted, in order. What was there before comes first in the order it had then,
- * so that a sort finds nearly everything in its place.
+ * The ids of all wanted entries, sorted. Entries of the previous result come first in their old order, so that the list
+ * is nearly sorted already.
  */
 export function ordered<T extends object>(
-  store: Keyed<T>,
+  store: KeyedStore<T>,
   before: string[],
   idOf: (thing: T) => string,
   wanted: (thing: T) => boolean,
@@ -28,8 +28,8 @@ export function ordered<T extends object>(
   return things.sort(compare).map(idOf);
 }
 
-/** The first `most` in order, without putting the others in order as well. */
-export function foremost<T>(all: Iterable<T>, most: number, wanted: (thing: T) => boolean, compare: Compare<T>): T[] {
+/** The first `most` entries in order, without sorting the others. */
+export function firstN<T>(all: Iterable<T>, most: number, wanted: (thing: T) => boolean, compare: Compare<T>): T[] {
   const best: T[] = [];
   for (const thing of all) {
     if (!wanted(thing)) continue;

@@ -1,4 +1,4 @@
-// What this browser remembers: light or dark, single-key shortcuts, notifications, how logs are shown.
+// Settings in this browser: theme, keyboard shortcuts, notifications, how logs are shown.
 
 import { Value } from './value';
 
@@ -16,7 +16,7 @@ function write(name: string, value: string): void {
   try {
     localStorage.setItem(`abide.${name}`, value);
   } catch {
-    // A browser that keeps nothing still shows the page.
+    // Without local storage the page still works.
   }
 }
 
@@ -53,7 +53,7 @@ export function setLogTimes(on: boolean): void {
   write('log-times', on ? 'on' : 'off');
 }
 
-/** The time of the newest message when the messages were last looked at; `null`: they never were. */
+/** The time of the newest message when the messages view was last open; `null`: never. */
 export const messagesRead = new Value<number | null>(Number(read('messages-read')) || null);
 
 export function setMessagesRead(at: number): void {
@@ -61,7 +61,7 @@ export function setMessagesRead(at: number): void {
   write('messages-read', String(at));
 }
 
-/** The theme as the style sheets see it. */
+/** Applies the theme to the document. */
 export function applyTheme(): void {
   const chosen = theme.get();
   if (chosen === 'system') delete document.documentElement.dataset['theme'];

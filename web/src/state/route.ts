@@ -1,5 +1,5 @@
-// The address: which view it names, its query and its fragment. Filters, searches and chosen lines are part of it, so
-// that Back, a reload and a shared link show the same.
+// The URL: the view, the query and the fragment. Filters, searches and chosen lines are part of it, so that Back, a
+// reload and a shared link show the same.
 
 import { useCallback } from 'react';
 import { useValue, Value } from './value';
@@ -11,7 +11,8 @@ export type Route =
   | { view: 'sessions' }
   | { view: 'session'; id: string }
   | { view: 'messages' }
-  | { view: 'nowhere'; path: string };
+  | { view: 'rules' }
+  | { view: 'not_found'; path: string };
 
 export function parse(path: string): Route {
   const parts = path.split('/').filter(Boolean);
@@ -20,9 +21,10 @@ export function parse(path: string): Route {
   if (first === 'timers' && !second) return { view: 'timers' };
   if (first === 'timers' && second && parts.length === 2) return { view: 'timer', id: second };
   if (first === 'messages' && !second) return { view: 'messages' };
+  if (first === 'rules' && !second) return { view: 'rules' };
   if (first === 'sessions' && !second) return { view: 'sessions' };
   if (first === 'sessions' && second && parts.length === 2) return { view: 'session', id: second };
-  return { view: 'nowhere', path };
+  return { view: 'not_found', path };
 }
 
 export const route = new Value<Route>(parse(location.pathname));
@@ -51,7 +53,7 @@ function replace(change: (url: URL) => void): void {
   read();
 }
 
-/** One parameter of the query, and how to set it. The empty text removes it. */
+/** One parameter of the query and its setter. An empty value removes it. */
 export function useParam(name: string): [string, (value: string) => void] {
   const all = useValue(query);
   const set = useCallback(
@@ -69,10 +71,10 @@ export function setFragment(text: string): void {
   replace((url) => (url.hash = text));
 }
 
-/** The question that a person wants to see, until its card has the focus. */
+/** The question to be focused, until its card has the focus. */
 export const wantedQuestion = new Value<string | null>(null);
 
-/** The terminal that a person has just started, until it has the focus. */
+/** The terminal that was just started, until it has the focus. */
 export const wantedTerminal = new Value<string | null>(null);
 
 export function goToQuestion(id: string): void {
@@ -85,7 +87,7 @@ export function followHistory(): void {
     const { pathname } = location;
     const before = fragment.get();
     read();
-    // A fragment alone is no other view.
+    // A change of the fragment alone does not change the view.
     if (pathname !== seen || before === fragment.get()) route.set(parse(pathname));
     seen = pathname;
   };

@@ -8,7 +8,7 @@ const EVENTS = [
   { id: '7-2', event: 'message', data: 'x' },
 ];
 
-test('events are the same in whatever pieces they come', () => {
+test('events are the same for any chunk boundaries', () => {
   for (let size = 1; size <= STREAM.length; size += 1) {
     const parser = new EventParser();
     const events = [];
@@ -19,7 +19,7 @@ test('events are the same in whatever pieces they come', () => {
   }
 });
 
-test('an event that is not complete is not told', () => {
+test('an incomplete event is not returned', () => {
   const parser = new EventParser();
   expect(parser.take('event: timer\ndata: {}\n')).toEqual([]);
   expect(parser.take('\n')).toHaveLength(1);

@@ -1,4 +1,4 @@
-// Server-sent events, taken apart as they come.
+// Parser of server-sent events.
 
 export interface ServerEvent {
   id: string | undefined;
@@ -6,7 +6,7 @@ export interface ServerEvent {
   data: string;
 }
 
-/** Takes text in any pieces and gives the events that are complete. */
+/** Accepts text in chunks of any size and returns the events that are complete. */
 export class EventParser {
   private rest = '';
   private id: string | undefined;
@@ -16,7 +16,7 @@ export class EventParser {
   take(text: string): ServerEvent[] {
     const events: ServerEvent[] = [];
     this.rest += text;
-    // A carriage return at the very end may be half of a line's end.
+    // A carriage return at the end may be the first half of a line end.
     const complete = /\r\n|\n|\r(?!$)/g;
     let from = 0;
     for (let end = complete.exec(this.rest); end; end = complete.exec(this.rest)) {

@@ -1,49 +1,48 @@
-// The state as React sees it.
+// React hooks for the state.
 
 import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from 'react';
 import { onTick, second } from './clock';
-import type { Keyed } from './keyed';
+import type { KeyedStore } from './keyed-store';
 
-/** One thing; drawn anew only when that one changes. */
-export function useThing<T extends object>(store: Keyed<T>, key: string): T | undefined {
+/** One entry of a store; renders again only when that entry changes. */
+export function useEntry<T extends object>(store: KeyedStore<T>, key: string): T | undefined {
   const subscribe = useCallback((listener: () => void) => store.subscribeTo(key, listener), [store, key]);
   return useSyncExternalStore(subscribe, () => store.get(key));
 }
 
-/** How many things count; drawn anew only when that changes. */
-export function useTally<T extends object>(store: Keyed<T>): number {
+/** Number of entries that count; renders again only when it changes. */
+export function useTally<T extends object>(store: KeyedStore<T>): number {
   return useSyncExternalStore(
     useCallback((listener: () => void) => store.subscribe(listener), [store]),
     () => store.tally,
   );
 }
 
-/** Lists are put in order at most this often, */
+/** Minimum time between two sorts of a list, in milliseconds. */
 const ORDER_EVERY = 250;
-/** and where that takes long, for no larger part of the time than one in this. */
+/** Sorting takes at most one part in this many of the time. */
 const ORDER_SHARE = 20;
 
 /**
- * Picks ids out of all things and puts them in order. The order of the last time comes along: what is
- * nearly in order is put in order fast.
+ * Selects ids of entries and sorts them. `before` is the previous result: a list that is nearly sorted is sorted fast.
  */
-export type Choose<T extends object> = (store: Keyed<T>, before: string[]) => string[];
+export type Choose<T extends object> = (store: KeyedStore<T>, before: string[]) => string[];
 
 /**
- * The ids of what `choose` picks, in its order. Drawn anew only when the ids or their order change,
- * and reckoned a few times a second at most, however fast the things change.
+ * The ids that `choose` returns. Renders again only when the ids or their order change, and recomputes a few times a
+ * second at most, however fast the entries change.
  */
-export function useIds<T extends object>(store: Keyed<T>, choose: Choose<T>): string[] {
+export function useIds<T extends object>(store: KeyedStore<T>, choose: Choose<T>): string[] {
   const [ids, setIds] = useState<string[]>(() => choose(store, []));
   const latest = useRef(ids);
-  const reckoned = useRef<{ choose: Choose<T>; version: number }>({ choose, version: store.version });
+  const computed = useRef<{ choose: Choose<T>; version: number }>({ choose, version: store.version });
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | undefined;
     let next = 0;
-    const reckon = () => {
+    const recompute = () => {
       timer = undefined;
       const began = performance.now();
-      reckoned.current = { choose, version: store.version };
+      computed.current = { choose, version: store.version };
       const fresh = choose(store, latest.current);
       const took = performance.now() - began;
       next = began + Math.max(ORDER_EVERY, took * ORDER_SHARE);
@@ -54,10 +53,10 @@ export function useIds<T extends object>(store: Keyed<T>, choose: Choose<T>): st
     const soon = () => {
       if (timer !== undefined) return;
       const wait = Math.max(0, next - performance.now());
-      if (wait === 0) reckon();
-      else timer = setTimeout(reckon, wait);
+      if (wait === 0) recompute();
+      else timer = setTimeout(recompute, wait);
     };
-    if (reckoned.current.choose !== choose || reckoned.current.version !== store.version) reckon();
+    if (computed.current.choose !== choose || computed.current.version !== store.version) recompute();
     const leave = store.subscribe(soon);
     return () => {
       leave();

@@ -1,10 +1,10 @@
-// Who is not known yet is told how to get in.
+// The login form.
 
 import { useState } from 'react';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { login } from '../state/login';
-import { Try } from '../parts/empty';
-import { Mark } from '../parts/mark';
+import { CommandExample } from '../parts/empty';
+import { Logo } from '../parts/logo';
 
 export function Login({ refused }: { refused: string }) {
   const [text, setText] = useState('');
@@ -15,7 +15,7 @@ export function Login({ refused }: { refused: string }) {
     try {
       await login(text);
     } catch (error) {
-      setFault(sentence(error));
+      setFault(errorMessage(error));
       setBusy(false);
     }
   };
@@ -23,14 +23,14 @@ export function Login({ refused }: { refused: string }) {
     <main className="gate">
       <div className="card">
         <div className="brand">
-          <Mark /> abide
+          <Logo /> abide
         </div>
         <div className="section">
           <h1>Log in</h1>
           <p className="soft">
             Run this in a terminal on the machine where abide runs. It opens this page and logs you in:
           </p>
-          <Try command="abide open" />
+          <CommandExample command="abide open" />
         </div>
         <form
           onSubmit={(event) => {

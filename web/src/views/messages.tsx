@@ -1,21 +1,21 @@
-// What agents were told, and how each message found its way.
+// Messages to agents, and the state of each delivery.
 
 import { useCallback, useState } from 'react';
 import { ahead, count, moment } from '../format';
-import { wakeAgain } from '../state/acts';
+import { wakeAgain } from '../state/actions';
 import { now } from '../state/clock';
-import { house } from '../state/house';
-import type { Keyed } from '../state/keyed';
+import { stateCache } from '../state/state-cache';
+import type { KeyedStore } from '../state/keyed-store';
 import { useParam } from '../state/route';
-import { useIds, useSecond, useThing } from '../state/use';
+import { useIds, useSecond, useEntry } from '../state/use';
 import type { Delivery, Message } from '../wire';
 import { AgentFilter } from '../parts/agent-filter';
-import { Empty, Try } from '../parts/empty';
+import { Empty, CommandExample } from '../parts/empty';
 import { Link } from '../parts/link';
 import { Ago, Exact } from '../parts/text';
 
 type Which = 'all' | 'unseen' | 'failed';
-/** Messages that are drawn at once. */
+/** Messages that are added to the list at a time. */
 const STEP = 100;
 
 function failed(message: Message): boolean {
@@ -28,7 +28,7 @@ export function Messages() {
   const which: Which = shown === 'unseen' || shown === 'failed' ? shown : 'all';
   const [most, setMost] = useState(STEP);
   const choose = useCallback(
-    (store: Keyed<Message>) => {
+    (store: KeyedStore<Message>) => {
       const wanted = [...store.all()].filter(
         (message) =>
           (agent === '' || message.agent === agent) &&
@@ -38,17 +38,17 @@ export function Messages() {
     },
     [which, agent],
   );
-  const ids = useIds(house.messages, choose);
+  const ids = useIds(stateCache.messages, choose);
   const more = () => {
     setMost((old) => old + STEP);
-    if (most + STEP > ids.length) void house.moreMessages().catch(() => undefined);
+    if (most + STEP > ids.length) void stateCache.moreMessages().catch(() => undefined);
   };
   return (
     <div className="page">
       <header className="page-head">
         <h1>Messages</h1>
         <div className="end">
-          <AgentFilter store={house.messages} agent={agent} onChange={setAgent} />
+          <AgentFilter store={stateCache.messages} agent={agent} onChange={setAgent} />
           <label>
             <span className="hidden">Filter</span>
             <select className="input" value={which} onChange={(event) => setShown(event.target.value === 'all' ? '' : event.target.value)}>
@@ -64,7 +64,7 @@ export function Messages() {
           {which === 'all' && agent === '' && (
             <>
               <span>A timer that completes while no call is waiting sends a message to its agent. Try one:</span>
-              <Try command="abide timer start 5s --mission 'look at the build'" />
+              <CommandExample command="abide timer start 5s --mission 'look at the build'" />
             </>
           )}
         </Empty>
@@ -72,14 +72,14 @@ export function Messages() {
         <ul className="messages" aria-label="Messages">
           {ids.slice(0, most).map((id) => (
             <li key={id}>
-              <Told id={id} />
+              <MessageCard id={id} />
             </li>
           ))}
         </ul>
       )}
-      {(ids.length > most || house.olderMessages) && ids.length > 0 && (
+      {(ids.length > most || stateCache.olderMessages) && ids.length > 0 && (
         <button type="button" className="button" onClick={more}>
-          Show older ones
+          Show older
         </button>
       )}
       {ids.length > 0 && (
@@ -91,8 +91,8 @@ export function Messages() {
   );
 }
 
-function Told({ id }: { id: string }) {
-  const message = useThing(house.messages, id);
+function MessageCard({ id }: { id: string }) {
+  const message = useEntry(stateCache.messages, id);
   const [sending, setSending] = useState(false);
   if (!message) return null;
   const again = () => {
@@ -128,7 +128,7 @@ function Told({ id }: { id: string }) {
               Open session
             </Link>
           )}
-          {/* Without a waker there is no way to send it. */}
+          {/* Without a waker the message cannot be sent. */}
           {deliveries.length > 0 && (
             <button type="button" className="button compact" disabled={sending} onClick={again}>
               {sending ? 'Sending…' : 'Send again'}
@@ -139,7 +139,7 @@ function Told({ id }: { id: string }) {
       {deliveries.length > 0 && (
         <ul className="deliveries" aria-label="Deliveries">
           {deliveries.map((delivery, place) => (
-            <Way key={place} delivery={delivery} />
+            <DeliveryLine key={place} delivery={delivery} />
           ))}
         </ul>
       )}
@@ -147,7 +147,7 @@ function Told({ id }: { id: string }) {
   );
 }
 
-function Way({ delivery }: { delivery: Delivery }) {
+function DeliveryLine({ delivery }: { delivery: Delivery }) {
   const second = useSecond();
   const tries = delivery.attempts;
   return (
@@ -155,7 +155,7 @@ function Way({ delivery }: { delivery: Delivery }) {
       <span className={`dot ${delivery.ok ? 'good' : delivery.fault ? 'bad' : 'warn'}`} />
       <Exact text={delivery.waker} />
       <span className="soft">
-        {became(delivery)}
+        {deliveryState(delivery)}
         {delivery.at !== null && ` ${moment(delivery.at, now())}`}
         {tries > 1 && `, ${count(tries)} tries`}
         {delivery.next_at !== null && `, next try ${ahead(delivery.next_at, second)}`}
@@ -169,10 +169,10 @@ function Way({ delivery }: { delivery: Delivery }) {
   );
 }
 
-/** What became of it, in words. */
-function became(delivery: Delivery): string {
+/** State of a delivery in words. */
+function deliveryState(delivery: Delivery): string {
   if (delivery.ok) return 'delivered';
-  if (delivery.state === 'seen') return 'not needed: its agent had seen it';
+  if (delivery.state === 'seen') return 'not needed: the agent has seen the message';
   if (delivery.state === 'given_up') return 'given up';
-  return delivery.fault === null ? 'is waiting' : 'failed';
+  return delivery.fault === null ? 'waiting' : 'failed';
 }

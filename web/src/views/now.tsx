@@ -1,52 +1,55 @@
-// What matters at the moment: questions first, then what runs, what waits, and what was said.
+// The first view: questions, running sessions, timers and recent messages.
 
 import { count, firstLine, plural, visible } from '../format';
-import { house, type HeldQuestion, type HeldSession, type HeldTimer } from '../state/house';
-import type { Keyed } from '../state/keyed';
-import { foremost } from '../state/order';
-import { useIds, useTally, useThing } from '../state/use';
+import { stateCache, type CachedQuestion, type CachedSession, type CachedTimer } from '../state/state-cache';
+import type { KeyedStore } from '../state/keyed-store';
+import { firstN } from '../state/order';
+import { useIds, useTally, useEntry } from '../state/use';
 import { useValue } from '../state/value';
 import { isAlive, isOpen, type Message } from '../wire';
-import { Empty, Try } from '../parts/empty';
+import { Empty, CommandExample } from '../parts/empty';
 import { Link } from '../parts/link';
 import { QuestionCard } from '../parts/question';
 import { SessionCard, SessionState } from '../parts/session';
-import { useSteady } from '../parts/steady';
+import { useStableOrder } from '../parts/stable-order';
 import { Ago, FewLines, OneLine } from '../parts/text';
 import { TimerCard } from '../parts/timer';
+import { useTimerStatistics } from './timer-stats';
 
-/** Cards of a kind; the rest is in the list. */
+/** Cards of each kind; the list has the rest. */
 const CARDS = 6;
-const FEED = 8;
-const ASKED = 50;
-const LATELY = 5;
+const RECENT_MESSAGES = 8;
+const MAX_QUESTIONS = 50;
+const RECENT_SESSIONS = 5;
 
-const ever = () => true;
+const always = () => true;
 
-function openQuestions(store: Keyed<HeldQuestion>): string[] {
-  const questions = foremost(store.all(), ASKED, ever, (a, b) => a.asked_at - b.asked_at);
+function openQuestions(store: KeyedStore<CachedQuestion>): string[] {
+  const questions = firstN(store.all(), MAX_QUESTIONS, always, (a, b) => a.asked_at - b.asked_at);
   return questions.map((question) => question.question_id);
 }
 
-function running(store: Keyed<HeldSession>): string[] {
-  const sessions = foremost(store.all(), CARDS, isAlive, (a, b) => b.created_at - a.created_at);
+function running(store: KeyedStore<CachedSession>): string[] {
+  const sessions = firstN(store.all(), CARDS, isAlive, (a, b) => b.created_at - a.created_at);
   return sessions.map((session) => session.session_id);
 }
 
-const endOf = (session: HeldSession) => session.ended_at ?? session.created_at;
+const endOf = (session: CachedSession) => session.ended_at ?? session.created_at;
 
-/** Under this name abide itself runs what wakes an agent. It is told with the message, and is not what anybody comes back for. */
+/**
+ * Agent name of the sessions in which abide runs wakers. The message shows their result, so they are not listed here.
+ */
 const WAKER = 'waker';
 
-/** What has ended, the latest first: who comes back wants to know. */
-function ended(store: Keyed<HeldSession>): string[] {
-  const over = (session: HeldSession) => !isAlive(session) && session.agent !== WAKER;
-  const sessions = foremost(store.all(), LATELY, over, (a, b) => endOf(b) - endOf(a));
+/** Ended sessions, newest first. */
+function ended(store: KeyedStore<CachedSession>): string[] {
+  const over = (session: CachedSession) => !isAlive(session) && session.agent !== WAKER;
+  const sessions = firstN(store.all(), RECENT_SESSIONS, over, (a, b) => endOf(b) - endOf(a));
   return sessions.map((session) => session.session_id);
 }
 
 function Ended({ id }: { id: string }) {
-  const session = useThing(house.sessions, id);
+  const session = useEntry(stateCache.sessions, id);
   if (!session) return null;
   return (
     <li>
@@ -61,19 +64,19 @@ function Ended({ id }: { id: string }) {
   );
 }
 
-/** The next to come first, then what is paused. */
-function open(store: Keyed<HeldTimer>): string[] {
-  const timers = foremost(store.all(), CARDS, isOpen, (a, b) => (a.due ?? Infinity) - (b.due ?? Infinity) || 0);
+/** Timers that are due next come first, then paused ones. */
+function open(store: KeyedStore<CachedTimer>): string[] {
+  const timers = firstN(store.all(), CARDS, isOpen, (a, b) => (a.due ?? Infinity) - (b.due ?? Infinity) || 0);
   return timers.map((timer) => timer.timer_id);
 }
 
-function newest(store: Keyed<Message>): string[] {
-  const messages = foremost(store.all(), FEED, ever, (a, b) => b.created_at - a.created_at);
+function newest(store: KeyedStore<Message>): string[] {
+  const messages = firstN(store.all(), RECENT_MESSAGES, always, (a, b) => b.created_at - a.created_at);
   return messages.map((message) => message.message_id);
 }
 
-function Said({ id }: { id: string }) {
-  const message = useThing(house.messages, id);
+function FeedItem({ id }: { id: string }) {
+  const message = useEntry(stateCache.messages, id);
   if (!message) return null;
   const { line, more } = firstLine(message.text);
   const rest = message.text.slice(message.text.indexOf(line) + line.length);
@@ -94,7 +97,7 @@ function Said({ id }: { id: string }) {
   );
 }
 
-/** Who has run something already need not be told how. */
+/** Shows how to start a session, unless there have been sessions already. */
 function Idle({ known }: { known: boolean }) {
   if (known) {
     return (
@@ -106,16 +109,16 @@ function Idle({ known }: { known: boolean }) {
   return (
     <Empty title="No running sessions">
       <span>Commands that agents run with abide appear here. Set up an agent first:</span>
-      <Try command="abide setup claude-code" />
+      <CommandExample command="abide setup claude-code" />
       <span>Or run a command yourself:</span>
-      <Try command="abide run --idle 60s -- make test" />
+      <CommandExample command="abide run --idle 60s -- make test" />
     </Empty>
   );
 }
 
-/** What a message says, to be read out when it comes; how long ago that was changes all the time. */
+/** Text of a message for screen readers, without its age, which changes all the time. */
 function Words({ id }: { id: string }) {
-  const message = useThing(house.messages, id);
+  const message = useEntry(stateCache.messages, id);
   return message ? visible(message.text) : null;
 }
 
@@ -129,18 +132,19 @@ function More({ all, shown, word, href }: { all: number; shown: number; word: st
 }
 
 export function Now() {
-  const questions = useIds(house.questions, openQuestions);
-  const sessions = useIds(house.sessions, running);
-  const { ids: timers, props: steady } = useSteady(useIds(house.timers, open));
-  const messages = useIds(house.messages, newest);
-  const recent = useIds(house.sessions, ended);
-  const asked = useTally(house.questions);
-  const alive = useTally(house.sessions) + useValue(house.laterSessions);
-  const waiting = useTally(house.timers) + useValue(house.moreTimers);
+  const questions = useIds(stateCache.questions, openQuestions);
+  const sessions = useIds(stateCache.sessions, running);
+  const { ids: timers, props: stableOrder } = useStableOrder(useIds(stateCache.timers, open));
+  const messages = useIds(stateCache.messages, newest);
+  const recent = useIds(stateCache.sessions, ended);
+  const asked = useTally(stateCache.questions);
+  const alive = useTally(stateCache.sessions) + useValue(stateCache.unloadedSessions);
+  const waiting = useTally(stateCache.timers) + useValue(stateCache.unloadedTimers);
   return (
     <div className="page">
       <header className="page-head">
         <h1>{headline(asked, alive, waiting)}</h1>
+        <CallsSaved />
       </header>
       {questions.length > 0 && (
         <section className="questions" aria-label="Open questions">
@@ -189,10 +193,10 @@ export function Now() {
             {timers.length === 0 ? (
               <Empty title="No active timers">
                 <span>Agents set timers to wait. You can, too:</span>
-                <Try command="abide timer start 10m --reason 'tea'" />
+                <CommandExample command="abide timer start 10m --reason 'tea'" />
               </Empty>
             ) : (
-              <div className="cards" {...steady}>
+              <div className="cards" {...stableOrder}>
                 {timers.map((id) => (
                   <TimerCard key={id} id={id} />
                 ))}
@@ -213,7 +217,7 @@ export function Now() {
           ) : (
             <ul className="card feed">
               {messages.map((id) => (
-                <Said key={id} id={id} />
+                <FeedItem key={id} id={id} />
               ))}
             </ul>
           )}
@@ -222,6 +226,19 @@ export function Now() {
           </p>
         </section>
       </div>
+    </div>
+  );
+}
+
+/** Calls of a polling loop that timers made unnecessary. */
+function CallsSaved() {
+  const { stats } = useTimerStatistics();
+  if (!stats || stats.calls_saved === 0) return null;
+  return (
+    <div className="end">
+      <Link href="/timers?tab=stats" className="soft">
+        <b>{count(stats.calls_saved)}</b> {stats.calls_saved === 1 ? 'call' : 'calls'} saved by waiting
+      </Link>
     </div>
   );
 }

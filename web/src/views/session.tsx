@@ -1,15 +1,15 @@
-// One session: all that is known of it, and its terminal or its log.
+// One session: its facts, and its terminal or its log.
 
 import { lazy, Suspense, useEffect, useState } from 'react';
 import { bytes, duration, length, moment } from '../format';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { get } from '../state/api';
 import { now } from '../state/clock';
-import { house, type HeldQuestion } from '../state/house';
-import type { Keyed } from '../state/keyed';
-import { link } from '../state/live';
+import { stateCache, type CachedQuestion } from '../state/state-cache';
+import type { KeyedStore } from '../state/keyed-store';
+import { connection } from '../state/live';
 import { fragment, useParam } from '../state/route';
-import { useThing } from '../state/use';
+import { useEntry } from '../state/use';
 import { useValue } from '../state/value';
 import { isAlive, type Session as SessionFacts } from '../wire';
 import { Empty } from '../parts/empty';
@@ -18,7 +18,7 @@ import { Link } from '../parts/link';
 import { parseLines } from '../parts/log-window';
 import { QuestionCard } from '../parts/question';
 import { Load, Quiet, SessionState } from '../parts/session';
-import { SessionActs } from '../parts/session-acts';
+import { SessionActions } from '../parts/session-actions';
 import { Exact, extent, FewLines, isLong, ScrollArea, Since } from '../parts/text';
 import { useIds } from '../state/use';
 
@@ -26,18 +26,18 @@ const Terminal = lazy(() => import('../parts/terminal'));
 const Log = lazy(() => import('../parts/log'));
 
 export function Session({ id }: { id: string }) {
-  const session = useThing(house.sessions, id);
-  const pulse = useThing(house.pulses, id);
+  const session = useEntry(stateCache.sessions, id);
+  const pulse = useEntry(stateCache.pulses, id);
   const [fault, setFault] = useState('');
   const known = session !== undefined;
-  // What could not be read is read once the daemon is there again.
-  const live = useValue(link).state === 'live';
+  // After a failure the session is fetched again once the connection is back.
+  const live = useValue(connection).state === 'live';
   useEffect(() => {
     if (known || !live) return;
-    const asked = house.ask(id, () => get<SessionFacts>(`/v1/sessions/${encodeURIComponent(id)}`));
+    const asked = stateCache.ask(id, () => get<SessionFacts>(`/v1/sessions/${encodeURIComponent(id)}`));
     asked.then(
-      (told) => told && house.putSession(told),
-      (error: unknown) => setFault(sentence(error)),
+      (response) => response && stateCache.putSession(response),
+      (error: unknown) => setFault(errorMessage(error)),
     );
   }, [id, known, live]);
   if (!session) {
@@ -59,12 +59,13 @@ export function Session({ id }: { id: string }) {
       <header className="session-head">
         <div className="page-head">
           <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
+          {session.name && <b>{session.name}</b>}
           <span className="soft small">{id}</span>
           <div className="end">
             <a className="button" href={`/v1/sessions/${id}/log/raw?download=1`} download={`${id}.log`}>
               <FileIcon /> Download the log
             </a>
-            <SessionActs session={session} />
+            <SessionActions session={session} />
           </div>
         </div>
         <Command text={session.command} />
@@ -106,7 +107,7 @@ export function Session({ id }: { id: string }) {
   );
 }
 
-/** What it wrote: as a log, and of a terminal as its screen, unless a line of the log was asked for. */
+/** Output of a session: the log, or the screen of a terminal unless the URL names a log line. */
 function Output({ session, bytes }: { session: SessionFacts; bytes: number }) {
   const { session_id: id, pty } = session;
   const [view, setView] = useParam('view');
@@ -132,7 +133,7 @@ function Output({ session, bytes }: { session: SessionFacts; bytes: number }) {
   );
 }
 
-/** The command as the title of the page. A long one is opened on request. */
+/** The command as the title of the page. A long one is expanded on request. */
 function Command({ text }: { text: string }) {
   if (!isLong(text)) {
     return (
@@ -154,13 +155,13 @@ function Command({ text }: { text: string }) {
   );
 }
 
-/** A question about this session is answered here as well. */
+/** An open question about this session can be answered here as well. */
 function Asked({ session }: { session: string }) {
-  const ids = useIds(house.questions, all);
-  const own = ids.filter((id) => house.questions.get(id)?.session_id === session);
+  const ids = useIds(stateCache.questions, all);
+  const own = ids.filter((id) => stateCache.questions.get(id)?.session_id === session);
   return own.map((id) => <QuestionCard key={id} id={id} />);
 }
 
-function all(store: Keyed<HeldQuestion>): string[] {
+function all(store: KeyedStore<CachedQuestion>): string[] {
   return [...store.all()].map((question) => question.question_id);
 }

@@ -1,33 +1,70 @@
-// All sessions, and a search over what they wrote.
+// All sessions, and a search in their output.
 
+import { Tabs } from '@base-ui/react/tabs';
 import { useCallback, useEffect, useMemo, useState } from 'react';
 import { bytes, count, length, visible } from '../format';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { get, withQuery } from '../state/api';
-import { house, type HeldSession } from '../state/house';
-import type { Keyed } from '../state/keyed';
+import { stateCache, type CachedSession } from '../state/state-cache';
+import type { KeyedStore } from '../state/keyed-store';
 import { ordered } from '../state/order';
 import { useParam } from '../state/route';
-import { useIds, useThing } from '../state/use';
+import { useIds, useEntry } from '../state/use';
 import { isAlive, type Match, type Session } from '../wire';
 import { AgentFilter } from '../parts/agent-filter';
-import { Empty, Try } from '../parts/empty';
+import { Empty, CommandExample } from '../parts/empty';
 import { PlusIcon } from '../parts/icons';
 import { Link } from '../parts/link';
 import { openNewTerminal } from '../parts/new-terminal';
 import { KillButton, SessionState } from '../parts/session';
 import { Ago, Exact, OneLine, Since } from '../parts/text';
 import { useRowHeight, Virtual } from '../parts/virtual';
+import { SessionStatistics } from './session-stats';
 
 type Which = 'all' | 'running' | 'ended';
-/** A search waits until nothing has been typed for so long. */
+/** A search starts when nothing has been typed for this long, in milliseconds. */
 const TYPING = 250;
 
 function holds(session: Session, words: string): boolean {
-  return `${session.session_id} ${session.command} ${session.agent}`.toLowerCase().includes(words);
+  return `${session.session_id} ${session.name ?? ''} ${session.command} ${session.agent}`.toLowerCase().includes(words);
 }
 
 export function Sessions() {
+  const [tab, setTab] = useParam('tab');
+  return (
+    <div className="page">
+      <Tabs.Root
+        value={tab === 'stats' ? tab : 'list'}
+        onValueChange={(value: string) => setTab(value === 'list' ? '' : value)}
+      >
+        <header className="page-head">
+          <h1>Sessions</h1>
+          <Tabs.List className="tabs">
+            <Tabs.Tab className="tab" value="list">
+              List
+            </Tabs.Tab>
+            <Tabs.Tab className="tab" value="stats">
+              Statistics
+            </Tabs.Tab>
+          </Tabs.List>
+          <div className="end">
+            <button type="button" className="button primary" onClick={openNewTerminal}>
+              <PlusIcon /> New terminal
+            </button>
+          </div>
+        </header>
+        <Tabs.Panel value="list" className="section panel">
+          <FilteredList />
+        </Tabs.Panel>
+        <Tabs.Panel value="stats" className="section panel">
+          <SessionStatistics />
+        </Tabs.Panel>
+      </Tabs.Root>
+    </div>
+  );
+}
+
+function FilteredList() {
   const [words, setWords] = useParam('q');
   const [state, setState] = useParam('state');
   const [agent, setAgent] = useParam('agent');
@@ -35,23 +72,14 @@ export function Sessions() {
   const which: Which = state === 'running' || state === 'ended' ? state : 'all';
   const inLogs = place === 'logs';
   return (
-    <div className="page">
-      <header className="page-head">
-        <h1>Sessions</h1>
-        <div className="end">
-          <button type="button" className="button primary" onClick={openNewTerminal}>
-            <PlusIcon /> New terminal
-          </button>
-        </div>
-      </header>
-      <div className="section">
+    <>
         <div className="tools">
           <label className="search">
             <span className="hidden">Find</span>
             <input
               className="input"
               type="search"
-              placeholder={inLogs ? 'A pattern to find in what they wrote' : 'Find by command, agent or id'}
+              placeholder={inLogs ? 'A pattern to find in what they wrote' : 'Find by command, name, agent or id'}
               value={words}
               onChange={(event) => setWords(event.target.value)}
               data-search
@@ -82,39 +110,38 @@ export function Sessions() {
                   <option value="ended">Ended</option>
                 </select>
               </label>
-              <AgentFilter store={house.sessions} agent={agent} onChange={setAgent} />
+              <AgentFilter store={stateCache.sessions} agent={agent} onChange={setAgent} />
             </>
           )}
         </div>
         {inLogs ? <Matches pattern={words.trim()} /> : <List words={words.trim().toLowerCase()} which={which} agent={agent} />}
-      </div>
-    </div>
+    </>
   );
 }
 
 function List({ words, which, agent }: { words: string; which: Which; agent: string }) {
   const choose = useCallback(
-    (store: Keyed<HeldSession>, before: string[]) => {
-      const wanted = (session: HeldSession) =>
+    (store: KeyedStore<CachedSession>, before: string[]) => {
+      const wanted = (session: CachedSession) =>
         (which === 'all' || isAlive(session) === (which === 'running')) &&
         (agent === '' || session.agent === agent) &&
         (words === '' || holds(session, words));
-      // What runs comes first.
-      const order = (a: HeldSession, b: HeldSession) =>
+      // Running sessions come first.
+      const order = (a: CachedSession, b: CachedSession) =>
         Number(isAlive(b)) - Number(isAlive(a)) || b.created_at - a.created_at;
       return ordered(store, before, (session) => session.session_id, wanted, order);
     },
     [words, which, agent],
   );
-  const ids = useIds(house.sessions, choose);
+  const ids = useIds(stateCache.sessions, choose);
   const height = useRowHeight(60, 104);
-  const onEnd = useCallback(() => void house.moreSessions().catch(() => undefined), []);
+  const onEnd = useCallback(() => void stateCache.moreSessions().catch(() => undefined), []);
   useOlderOnes(words === '' ? agent : words);
   if (ids.length === 0) {
     return words === '' && agent === '' && which !== 'ended' ? (
       <Empty title="No sessions yet">
         <span>Every command runs in a session, and its log is kept. Start one:</span>
-        <Try command="abide session start -- bash" />
+        <CommandExample command="abide session start -- bash" />
       </Empty>
     ) : (
       <Empty title="No matching sessions" />
@@ -145,7 +172,7 @@ function List({ words, which, agent }: { words: string; which: Which; agent: str
 
 const sessionRow = (id: string, tabIndex: number) => <Row id={id} tabIndex={tabIndex} />;
 
-/** Those that are not held here are asked for. */
+/** Fetches matching sessions that are not in the cache. */
 function useOlderOnes(words: string): void {
   useEffect(() => {
     if (words === '') return;
@@ -155,7 +182,7 @@ function useOlderOnes(words: string): void {
       const found = get<{ sessions: Session[] }>(path, stop.signal);
       found.then(
         ({ sessions }) => {
-          for (const session of sessions) if (!house.sessions.get(session.session_id)) house.putSession(session);
+          for (const session of sessions) if (!stateCache.sessions.get(session.session_id)) stateCache.putSession(session);
         },
         () => undefined,
       );
@@ -168,8 +195,8 @@ function useOlderOnes(words: string): void {
 }
 
 function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
-  const session = useThing(house.sessions, id);
-  const pulse = useThing(house.pulses, id);
+  const session = useEntry(stateCache.sessions, id);
+  const pulse = useEntry(stateCache.pulses, id);
   if (!session) return null;
   const alive = isAlive(session);
   return (
@@ -179,6 +206,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
       </span>
       <span>
         <Link className="name one-line block" href={`/sessions/${id}`} tabIndex={tabIndex} data-main title={visible(session.command)}>
+          {session.name && <b>{session.name}: </b>}
           <OneLine text={session.command} />
         </Link>
         <span className="soft small one-line block">
@@ -198,38 +226,38 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
   );
 }
 
-interface Found {
+interface SearchPage {
   matches: Match[];
   next: string | null;
 }
 
-/** Lines that are brought at once. */
+/** Lines per request. */
 const PAGE = 500;
 
-/** The next lines that match. Where a search took too long to find any, it is gone on with. */
-async function find(pattern: string, from: string | null, signal?: AbortSignal): Promise<Found> {
+/** The next matching lines. A search that timed out without a match is continued. */
+async function find(pattern: string, from: string | null, signal?: AbortSignal): Promise<SearchPage> {
   let after = from ?? undefined;
   while (true) {
-    const found = await get<Found>(withQuery('/v1/search', { pattern, limit: PAGE, after }), signal);
+    const found = await get<SearchPage>(withQuery('/v1/search', { pattern, limit: PAGE, after }), signal);
     if (found.matches.length > 0 || found.next === null) return found;
     after = found.next;
   }
 }
 
 function Matches({ pattern }: { pattern: string }) {
-  const [found, setFound] = useState<{ pattern: string; found: Found } | null>(null);
+  const [found, setFound] = useState<{ pattern: string; found: SearchPage } | null>(null);
   const [fault, setFault] = useState('');
   useEffect(() => {
     if (pattern === '') return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
       find(pattern, null, stop.signal).then(
-        (told) => {
-          setFound({ pattern, found: told });
+        (response) => {
+          setFound({ pattern, found: response });
           setFault('');
         },
         (error: unknown) => {
-          if (!stop.signal.aborted) setFault(sentence(error));
+          if (!stop.signal.aborted) setFault(errorMessage(error));
         },
       );
     }, TYPING);
@@ -238,14 +266,14 @@ function Matches({ pattern }: { pattern: string }) {
       stop.abort();
     };
   }, [pattern]);
-  const readOn = useCallback(async (pattern: string, from: Found) => {
+  const readOn = useCallback(async (pattern: string, from: SearchPage) => {
     try {
       const page = await find(pattern, from.next);
       const all = { matches: [...from.matches, ...page.matches], next: page.next };
-      // What is looked for by now may be something else.
+      // The pattern may have changed meanwhile.
       setFound((now) => (now?.found === from ? { pattern, found: all } : now));
     } catch (error) {
-      setFault(sentence(error));
+      setFault(errorMessage(error));
     }
   }, []);
   const byKey = useMemo(
@@ -288,7 +316,7 @@ function Matches({ pattern }: { pattern: string }) {
   );
 }
 
-/** To the line itself, with the search that found it. */
+/** Link to the line in its log, with the same search. */
 function lineLink(match: Match, pattern: string): string {
   return `${withQuery(`/sessions/${match.session_id}`, { find: pattern, regex: 1 })}#L${match.line}`;
 }

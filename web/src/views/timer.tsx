@@ -1,29 +1,29 @@
-// One timer: both of its durations, what it waits for, and what has happened to it.
+// One timer: both durations, its condition and its history.
 
 import { useEffect, useState, type ReactNode } from 'react';
 import { conditionWords } from '../condition';
 import { ago, length, moment } from '../format';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { get, withQuery } from '../state/api';
 import { now } from '../state/clock';
-import { house, type HeldTimer } from '../state/house';
-import type { Keyed } from '../state/keyed';
-import { link } from '../state/live';
-import { useIds, useSecond, useThing } from '../state/use';
+import { stateCache, type CachedTimer } from '../state/state-cache';
+import type { KeyedStore } from '../state/keyed-store';
+import { connection } from '../state/live';
+import { useIds, useSecond, useEntry } from '../state/use';
 import { useValue } from '../state/value';
 import { isOpen, type Message, type Session, type Timer } from '../wire';
 import { Empty } from '../parts/empty';
 import { Link } from '../parts/link';
 import { SessionState } from '../parts/session';
 import { Exact, OneLine, WholeText } from '../parts/text';
-import { Left, PausedUntil, purpose, Standby, TimerBar, TimerButtons, TimerState } from '../parts/timer';
+import { TimeLeft, PausedUntil, purpose, Standby, TimerBar, TimerButtons, TimerState } from '../parts/timer';
 
-/** A timer that has ended is not held with the others; it is read when it is looked at. */
-function useTimer(id: string): { timer: HeldTimer | undefined; fault: string } {
-  const open = useThing(house.timers, id);
-  const [past, setPast] = useState<HeldTimer>();
+/** A timer of the cache; an ended timer is not in the cache and is fetched. */
+function useTimer(id: string): { timer: CachedTimer | undefined; fault: string } {
+  const open = useEntry(stateCache.timers, id);
+  const [past, setPast] = useState<CachedTimer>();
   const [fault, setFault] = useState('');
-  const live = useValue(link).state === 'live';
+  const live = useValue(connection).state === 'live';
   const known = open !== undefined;
   useEffect(() => {
     if (known || !live) return;
@@ -36,7 +36,7 @@ function useTimer(id: string): { timer: HeldTimer | undefined; fault: string } {
         setFault(found ? '' : `There is no timer ${id}`);
       },
       (error: unknown) => {
-        if (!stop.signal.aborted) setFault(sentence(error));
+        if (!stop.signal.aborted) setFault(errorMessage(error));
       },
     );
     return () => stop.abort();
@@ -87,7 +87,7 @@ export function TimerView({ id }: { id: string }) {
         <section className="card" aria-labelledby="timer-total">
           <h2 id="timer-total">Total</h2>
           <div className="timer-line">
-            <span className="left">{open ? <Left timer={timer} /> : length(timer.elapsed_time)}</span>
+            <span className="left">{open ? <TimeLeft timer={timer} /> : length(timer.elapsed_time)}</span>
             <span className="soft small">
               {open ? 'left' : 'passed'} of {length(timer.total_duration)}
             </span>
@@ -136,7 +136,7 @@ function ending(timer: Timer): string {
   return 'Completed: its time was up';
 }
 
-function entries(timer: HeldTimer, messages: Message[]): Entry[] {
+function entries(timer: CachedTimer, messages: Message[]): Entry[] {
   const all: Entry[] = [{ at: timer.created_at, what: `Created by ${timer.agent}` }];
   if (timer.last_check_at > timer.created_at) all.push({ at: timer.last_check_at, what: 'Last call about it' });
   if (timer.ended_at !== undefined) {
@@ -155,10 +155,10 @@ function entries(timer: HeldTimer, messages: Message[]): Entry[] {
   return all.sort((a, b) => a.at - b.at);
 }
 
-function History({ timer }: { timer: HeldTimer }) {
+function History({ timer }: { timer: CachedTimer }) {
   const second = useSecond();
-  const ids = useIds(house.messages, all);
-  const own = ids.map((id) => house.messages.get(id)).filter((message) => message?.timer_id === timer.timer_id);
+  const ids = useIds(stateCache.messages, all);
+  const own = ids.map((id) => stateCache.messages.get(id)).filter((message) => message?.timer_id === timer.timer_id);
   const past = entries(timer, own as Message[]);
   return (
     <ol className="card history">
@@ -194,14 +194,14 @@ function History({ timer }: { timer: HeldTimer }) {
   );
 }
 
-function all(store: Keyed<Message>): string[] {
+function all(store: KeyedStore<Message>): string[] {
   return [...store.all()].map((message) => message.message_id);
 }
 
-/** The runs of a command that is its condition, as far as they are kept. */
+/** Runs of the command of the timer's condition, as far as they are stored. */
 function Tries({ id }: { id: string }) {
-  const ids = useIds(house.sessions, sessions);
-  const own = ids.map((session) => house.sessions.get(session)).filter((session) => session?.started_by === id) as Session[];
+  const ids = useIds(stateCache.sessions, sessions);
+  const own = ids.map((session) => stateCache.sessions.get(session)).filter((session) => session?.started_by === id) as Session[];
   if (own.length === 0) return null;
   const newest = own.sort((a, b) => b.created_at - a.created_at).slice(0, 20);
   return (
@@ -222,6 +222,6 @@ function Tries({ id }: { id: string }) {
   );
 }
 
-function sessions(store: Keyed<Session>): string[] {
+function sessions(store: KeyedStore<Session>): string[] {
   return [...store.all()].map((session) => session.session_id);
 }

@@ -1,31 +1,31 @@
-// Timers as a list, those of the past, and what they come to.
+// Open timers, the history of timers, and statistics.
 
 import { Tabs } from '@base-ui/react/tabs';
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { useCallback, useMemo, useRef, useState } from 'react';
 import { conditionWords } from '../condition';
 import { count, length, moment, visible } from '../format';
-import { sentence } from '../state/acts';
+import { errorMessage } from '../state/actions';
 import { get, withQuery } from '../state/api';
 import { now } from '../state/clock';
-import { house, type HeldTimer } from '../state/house';
-import type { Keyed } from '../state/keyed';
-import { Newest } from '../state/newest';
+import { stateCache, type CachedTimer } from '../state/state-cache';
+import type { KeyedStore } from '../state/keyed-store';
+import { LatestResponse } from '../state/latest-response';
 import { ordered } from '../state/order';
 import { useParam } from '../state/route';
-import { useIds, useThing } from '../state/use';
+import { useIds, useEntry } from '../state/use';
 import { useValue } from '../state/value';
-import { isOpen, type Stats, type Timer } from '../wire';
+import { isOpen, type Timer } from '../wire';
 import { AgentFilter } from '../parts/agent-filter';
-import { Empty, Try } from '../parts/empty';
+import { Empty, CommandExample } from '../parts/empty';
 import { PlusIcon } from '../parts/icons';
 import { Link } from '../parts/link';
 import { openNewTimer } from '../parts/new-timer';
-import { useSteady } from '../parts/steady';
+import { useReadAgain } from '../parts/statistics';
+import { useStableOrder } from '../parts/stable-order';
 import { OneLine } from '../parts/text';
-import { Left, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
+import { TimeLeft, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
 import { useRowHeight, Virtual } from '../parts/virtual';
-
-const Charts = lazy(() => import('../parts/charts'));
+import { onTimerEnd, TimerStatistics } from './timer-stats';
 
 const TABS = ['open', 'history', 'stats'];
 
@@ -63,7 +63,7 @@ export function Timers() {
           <History />
         </Tabs.Panel>
         <Tabs.Panel value="stats" className="section panel">
-          <Statistics />
+          <TimerStatistics />
         </Tabs.Panel>
       </Tabs.Root>
     </div>
@@ -73,13 +73,13 @@ export function Timers() {
 const ORDERS = ['remaining', 'created', 'status', 'reason'] as const;
 type Order = (typeof ORDERS)[number];
 
-/** Compares words as people do, and much faster than each comparison on its own. */
+/** Compares words in the order of the locale; one collator is much faster than `localeCompare`. */
 const words = new Intl.Collator(undefined, { numeric: true });
 
-/** How to compare, at one moment: what is paused has its time left at any. */
-function comparison(order: Order): (a: HeldTimer, b: HeldTimer) => number {
+/** Compares timers at one point in time: a paused timer keeps its time left. */
+function comparison(order: Order): (a: CachedTimer, b: CachedTimer) => number {
   const at = now();
-  const due = (timer: HeldTimer) => timer.due ?? at + timer.remaining_time * 1_000;
+  const due = (timer: CachedTimer) => timer.due ?? at + timer.remaining_time * 1_000;
   switch (order) {
     case 'remaining':
       return (a, b) => due(a) - due(b);
@@ -92,7 +92,7 @@ function comparison(order: Order): (a: HeldTimer, b: HeldTimer) => number {
   }
 }
 
-/** What can be found in a timer. It never changes, so it is put together once. */
+/** Searchable text of a timer. A timer object never changes, so the text is built once. */
 const texts = new WeakMap<Timer, string>();
 
 function holds(timer: Timer, wanted: string): boolean {
@@ -112,8 +112,8 @@ function Open() {
   const order = ORDERS.find((known) => known === sort) ?? 'remaining';
   const sought = text.trim().toLowerCase();
   const choose = useCallback(
-    (store: Keyed<HeldTimer>, before: string[]) => {
-      const wanted = (timer: HeldTimer) =>
+    (store: KeyedStore<CachedTimer>, before: string[]) => {
+      const wanted = (timer: CachedTimer) =>
         isOpen(timer) &&
         (status === '' || timer.status === status) &&
         (agent === '' || timer.agent === agent) &&
@@ -122,8 +122,8 @@ function Open() {
     },
     [sought, status, agent, order],
   );
-  const beyond = useValue(house.moreTimers);
-  const { ids, props } = useSteady(useIds(house.timers, choose));
+  const beyond = useValue(stateCache.unloadedTimers);
+  const { ids, props } = useStableOrder(useIds(stateCache.timers, choose));
   const height = useRowHeight(60, 104);
   const showAll = () => {
     setText('');
@@ -154,7 +154,7 @@ function Open() {
             <option value="running_background">In background</option>
           </select>
         </label>
-        <AgentFilter store={house.timers} agent={agent} onChange={setAgent} />
+        <AgentFilter store={stateCache.timers} agent={agent} onChange={setAgent} />
         <label>
           <span className="hidden">Order</span>
           <select className="input" value={order} onChange={(event) => setSort(event.target.value === 'remaining' ? '' : event.target.value)}>
@@ -170,7 +170,7 @@ function Open() {
       </div>
       {beyond > 0 && (
         <p className="soft small">
-          These are the timers that are due next. {count(beyond)} more are left out here; <code>abide timer list</code> has
+          These are the timers that are due next. {count(beyond)} more are not shown here; <code>abide timer list</code> shows
           all.
         </p>
       )}
@@ -184,7 +184,7 @@ function Open() {
         ) : (
           <Empty title="No active timers">
             <span>A timer waits for a time or a condition. Try one:</span>
-            <Try command="abide timer start 10m --reason 'tea'" />
+            <CommandExample command="abide timer start 10m --reason 'tea'" />
           </Empty>
         )
       ) : (
@@ -208,7 +208,7 @@ function Open() {
 const openRow = (id: string, tabIndex: number) => <Row id={id} tabIndex={tabIndex} />;
 
 function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
-  const timer = useThing(house.timers, id);
+  const timer = useEntry(stateCache.timers, id);
   if (!timer) return null;
   const condition = timer.until == null ? '' : `, or when ${conditionWords(timer.until)}`;
   return (
@@ -234,7 +234,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
       </span>
       <SteppingBar timer={timer} />
       <span className="time-left">
-        <Left timer={timer} />
+        <TimeLeft timer={timer} />
       </span>
       <span className="soft small one-line wide">{timer.agent}</span>
       <span className="end">
@@ -256,7 +256,7 @@ function history(after?: string): Promise<Past> {
 function History() {
   const [past, setPast] = useState<Past | null>(null);
   const [fault, setFault] = useState('');
-  const newest = useRef(new Newest());
+  const newest = useRef(new LatestResponse());
   const readTop = useCallback(async () => {
     try {
       const page = await newest.current.of(history());
@@ -264,20 +264,20 @@ function History() {
       setPast((old) => (old === null ? page : newOnTop(page, old)));
       setFault('');
     } catch (error) {
-      setFault(sentence(error));
+      setFault(errorMessage(error));
     }
   }, []);
   const readOn = useCallback(async (after: string) => {
     try {
       const page = await history(after);
-      // What was read anew meanwhile goes on elsewhere.
+      // If the list was fetched again meanwhile, this page does not follow its end.
       setPast((old) => (old?.next === after ? { ...page, timers: [...old.timers, ...page.timers] } : old));
       setFault('');
     } catch (error) {
-      setFault(sentence(error));
+      setFault(errorMessage(error));
     }
   }, []);
-  useReadWhenTimersEnd(useCallback(() => void readTop(), [readTop]));
+  useReadAgain(useCallback(() => void readTop(), [readTop]), onTimerEnd);
   const byId = useMemo(() => new Map((past?.timers ?? []).map((timer) => [timer.timer_id, timer])), [past]);
   const next = past?.next;
   const ids = useMemo(() => [...byId.keys()], [byId]);
@@ -301,7 +301,7 @@ function History() {
   return (
     <>
       <div className="heads past-row" aria-hidden="true">
-        <span>How</span>
+        <span>Outcome</span>
         <span>Reason or mission</span>
         <span>Time passed</span>
         <span>Ended</span>
@@ -312,11 +312,11 @@ function History() {
   );
 }
 
-/** What was read before with what is new on top, so that who has scrolled down stays there. */
+/** Adds new entries on top of those that were fetched before, so that the scroll position stays. */
 function newOnTop(fresh: Past, old: Past): Past {
   const newest = old.timers[0]?.timer_id;
   const at = fresh.timers.findIndex((timer) => timer.timer_id === newest);
-  // Where they do not meet, something between the two may be missing.
+  // Without a common entry, timers between the two may be missing.
   return at < 0 ? fresh : { ...old, timers: [...fresh.timers.slice(0, at), ...old.timers] };
 }
 
@@ -351,73 +351,6 @@ function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: numb
       </span>
       <span className="soft small wide">{moment(ended, now())}</span>
       <span className="soft small one-line wide">{timer.agent}</span>
-    </div>
-  );
-}
-
-/** Reads at once, and again soon after any timer has ended. */
-function useReadWhenTimersEnd(read: () => void): void {
-  useEffect(() => {
-    read();
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const soon = () => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        read();
-      }, 500);
-    };
-    const leave = house.endedTimers.subscribe(soon);
-    return () => {
-      leave();
-      clearTimeout(timer);
-    };
-  }, [read]);
-}
-
-function Statistics() {
-  const [stats, setStats] = useState<Stats | null>(null);
-  const [fault, setFault] = useState('');
-  const newest = useRef(new Newest());
-  const read = useCallback(() => {
-    newest.current.of(get<Stats>('/v1/timers/stats')).then(
-      (told) => {
-        if (!told) return;
-        setStats(told);
-        setFault('');
-      },
-      (error: unknown) => setFault(sentence(error)),
-    );
-  }, []);
-  useReadWhenTimersEnd(read);
-  if (fault) return <p className="fault">{fault}</p>;
-  if (!stats) return <p className="soft">Loading…</p>;
-  const { days } = stats;
-  return (
-    <>
-      <div className="tiles">
-        <Tile value={count(stats.completed_by_time + stats.completed_by_condition + stats.completed_by_impossible)} name="completed" />
-        <Tile value={count(stats.completed_by_condition)} name="of them by their condition" />
-        <Tile value={count(stats.stopped)} name="stopped" />
-        <Tile value={length(stats.elapsed_total)} name="waited in all" />
-        <Tile value={count(stats.calls_saved)} name="calls saved" />
-      </div>
-      <p className="soft small">
-        Calls saved: what a loop that looks every 30 seconds would have called, minus the calls that were made.
-      </p>
-      {days.length > 0 && (
-        <Suspense fallback={<p className="soft">Loading…</p>}>
-          <Charts days={days} />
-        </Suspense>
-      )}
-    </>
-  );
-}
-
-function Tile({ value, name }: { value: string; name: string }) {
-  return (
-    <div className="card tile">
-      <b>{value}</b>
-      <span className="soft small">{name}</span>
     </div>
   );
 }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { Newest } from './newest';
+import { LatestResponse } from './latest-response';
 
-/** A promise that is kept, or broken, from outside. */
+/** A promise that is resolved or rejected from outside. */
 function pending(): { answer: Promise<string>; come: (word: string) => void; fail: () => void } {
   let come: (word: string) => void = () => undefined;
   let fail: () => void = () => undefined;
@@ -12,8 +12,8 @@ function pending(): { answer: Promise<string>; come: (word: string) => void; fai
   return { answer, come, fail };
 }
 
-test('an answer that a later one has overtaken is let go of', async () => {
-  const newest = new Newest();
+test('a response that a later one has overtaken is dropped', async () => {
+  const newest = new LatestResponse();
   const [one, two] = [pending(), pending()];
   const [first, second] = [newest.of(one.answer), newest.of(two.answer)];
   two.come('two');
@@ -22,8 +22,8 @@ test('an answer that a later one has overtaken is let go of', async () => {
   expect(await first).toBeUndefined();
 });
 
-test('answers in their order are all told', async () => {
-  const newest = new Newest();
+test('responses in order are all returned', async () => {
+  const newest = new LatestResponse();
   const [one, two] = [pending(), pending()];
   const [first, second] = [newest.of(one.answer), newest.of(two.answer)];
   one.come('one');
@@ -32,8 +32,8 @@ test('answers in their order are all told', async () => {
   expect(await second).toBe('two');
 });
 
-test('a refusal that comes too late is no fault any more', async () => {
-  const newest = new Newest();
+test('an error that a later response has overtaken is dropped', async () => {
+  const newest = new LatestResponse();
   const [one, two] = [pending(), pending()];
   const [first, second] = [newest.of(one.answer), newest.of(two.answer)];
   two.come('two');

@@ -1,13 +1,13 @@
-// The corner where notes come up.
+// The corner of the page where toasts appear.
 
 import { Toast } from '@base-ui/react/toast';
-import { notes } from '../state/notes';
+import { toastManager } from '../state/toasts';
 import { CloseIcon } from './icons';
 
 function Shown() {
   const { toasts } = Toast.useToastManager();
   return toasts.map((toast) => (
-    <Toast.Root key={toast.id} toast={toast} className="note" data-type={toast.type} swipeDirection={[]}>
+    <Toast.Root key={toast.id} toast={toast} className="toast" data-type={toast.type} swipeDirection={[]}>
       <Toast.Title render={<h3 />} />
       <Toast.Close className="button plain compact icon" aria-label="Dismiss">
         <CloseIcon />
@@ -17,11 +17,11 @@ function Shown() {
   ));
 }
 
-export function Notes() {
+export function Toasts() {
   return (
-    <Toast.Provider toastManager={notes} limit={4}>
+    <Toast.Provider toastManager={toastManager} limit={4}>
       <Toast.Portal>
-        <Toast.Viewport className="notes">
+        <Toast.Viewport className="toasts">
           <Shown />
         </Toast.Viewport>
       </Toast.Portal>

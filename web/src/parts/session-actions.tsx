@@ -1,13 +1,13 @@
-// What a person can do with a session: interrupt it, send it signals, change its limits; run it again or delete it.
+// What a person can do with a session: name it, interrupt it, send it signals, change its limits; run it again or delete it.
 
 import { Menu } from '@base-ui/react/menu';
 import { useState } from 'react';
 import { duration } from '../format';
-import { deleteSession, extend, interrupt, rerun, sendSignal, sentence } from '../state/acts';
-import type { HeldSession } from '../state/house';
+import { deleteSession, extend, interrupt, rename, rerun, sendSignal, errorMessage } from '../state/actions';
+import type { CachedSession } from '../state/state-cache';
 import { go } from '../state/route';
 import { isAlive } from '../wire';
-import { Box, Sure } from './dialog';
+import { ModalDialog, ConfirmDialog } from './dialog';
 import { DownIcon } from './icons';
 import { MenuButton } from './menu';
 import { KillButton } from './session';
@@ -25,11 +25,62 @@ const SIGNALS: [string, string][] = [
   ['CONT', 'continue'],
 ];
 
-export function SessionActs({ session }: { session: HeldSession }) {
-  return isAlive(session) ? <Running session={session} /> : <Ended session={session} />;
+export function SessionActions({ session }: { session: CachedSession }) {
+  const [naming, setNaming] = useState(false);
+  return (
+    <>
+      <button type="button" className="button" onClick={() => setNaming(true)}>
+        Rename…
+      </button>
+      {isAlive(session) ? <Running session={session} /> : <Ended session={session} />}
+      {naming && <Rename session={session} onClose={() => setNaming(false)} />}
+    </>
+  );
 }
 
-function Running({ session }: { session: HeldSession }) {
+function Rename({ session, onClose }: { session: CachedSession; onClose: () => void }) {
+  const [name, setName] = useState(session.name ?? '');
+  const [fault, setFault] = useState('');
+  const change = async () => {
+    try {
+      await rename(session.session_id, name.trim());
+      onClose();
+    } catch (error) {
+      setFault(errorMessage(error));
+    }
+  };
+  return (
+    <ModalDialog open onClose={onClose} title="Rename the session">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void change();
+        }}
+      >
+        <label className="field">
+          <span>Name</span>
+          <input className="input" value={name} onChange={(event) => setName(event.target.value)} placeholder="none" maxLength={64} autoFocus />
+          <small>One word, which the command line takes instead of the id.</small>
+        </label>
+        {fault && (
+          <p className="fault" role="alert">
+            {fault}
+          </p>
+        )}
+        <div className="end">
+          <button type="button" className="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" className="button primary">
+            Rename
+          </button>
+        </div>
+      </form>
+    </ModalDialog>
+  );
+}
+
+function Running({ session }: { session: CachedSession }) {
   const [limits, setLimits] = useState(false);
   const id = session.session_id;
   const runs = session.status === 'running';
@@ -66,7 +117,7 @@ function Running({ session }: { session: HeldSession }) {
   );
 }
 
-function Limits({ session, onClose }: { session: HeldSession; onClose: () => void }) {
+function Limits({ session, onClose }: { session: CachedSession; onClose: () => void }) {
   const [time, setTime] = useState('');
   const [idle, setIdle] = useState('');
   const [fault, setFault] = useState('');
@@ -78,11 +129,11 @@ function Limits({ session, onClose }: { session: HeldSession; onClose: () => voi
       await extend(session.session_id, wanted.timeout, wanted.idle);
       onClose();
     } catch (error) {
-      setFault(sentence(error));
+      setFault(errorMessage(error));
     }
   };
   return (
-    <Box open onClose={onClose} title="Change the limits">
+    <ModalDialog open onClose={onClose} title="Change the limits">
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -114,11 +165,11 @@ function Limits({ session, onClose }: { session: HeldSession; onClose: () => voi
           </button>
         </div>
       </form>
-    </Box>
+    </ModalDialog>
   );
 }
 
-function Ended({ session }: { session: HeldSession }) {
+function Ended({ session }: { session: CachedSession }) {
   const [asking, setAsking] = useState<'rerun' | 'delete' | null>(null);
   const close = () => setAsking(null);
   const again = async () => {
@@ -137,18 +188,18 @@ function Ended({ session }: { session: HeldSession }) {
         Delete…
       </button>
       {asking === 'rerun' && (
-        <Sure open onClose={close} title="Run this command again?" act="Run it" onYes={() => void again()}>
+        <ConfirmDialog open onClose={close} title="Run this command again?" act="Run it" onYes={() => void again()}>
           <WholeText className="command" text={session.command} label="Command" />
           <p className="soft">
             It runs as a new session of yours in <Exact text={session.cwd} />, without the environment and the limits of the first run.
           </p>
-        </Sure>
+        </ConfirmDialog>
       )}
       {asking === 'delete' && (
-        <Sure open onClose={close} title="Delete this session?" act="Delete it" onYes={() => void remove()}>
+        <ConfirmDialog open onClose={close} title="Delete this session?" act="Delete it" onYes={() => void remove()}>
           <WholeText className="command" text={session.command} label="Command" />
           <p className="soft">Its log is deleted as well. This cannot be undone.</p>
-        </Sure>
+        </ConfirmDialog>
       )}
     </>
   );

@@ -1,26 +1,26 @@
-// Keeps the order of a list while the pointer is on it: a card that moves away under the pointer is missed, or
-// another one is pressed.
+// Keeps the order of a list while the pointer is over it: a card that moves away under the pointer is missed, or
+// another one is clicked.
 
 import { useEffect, useRef, useState } from 'react';
 
-/** The order stays for so long after the pointer has left, in milliseconds. */
+/** The order is kept this long after the pointer has left, in milliseconds. */
 const AFTER = 1_500;
 
-/** What was there stays in its order; what is gone is left out, and what is new comes last. */
+/** Known ids keep their order; removed ids are dropped, and new ids come last. */
 export function keepOrder(before: readonly string[], now: readonly string[]): string[] {
   const there = new Set(now);
   const known = new Set(before);
   return [...before.filter((id) => there.has(id)), ...now.filter((id) => !known.has(id))];
 }
 
-interface Steady {
+interface StableOrder {
   ids: string[];
-  /** To be set on what contains the list. */
+  /** Props of the element that contains the list. */
   props: { onPointerEnter: () => void; onPointerLeave: () => void };
 }
 
-export function useSteady(ids: string[]): Steady {
-  /** The order that is kept; `null`: nobody points at the list. */
+export function useStableOrder(ids: string[]): StableOrder {
+  /** The order that is kept; `null`: the pointer is not over the list. */
   const [kept, setKept] = useState<string[] | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);

@@ -1,7 +1,7 @@
-// The sign of the house.
+// The logo.
 
 import address from '../style/icon.svg';
 
-export function Mark() {
+export function Logo() {
   return <img src={address} width="28" height="28" alt="" />;
 }

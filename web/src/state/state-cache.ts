@@ -1,43 +1,43 @@
-// All that the page knows of the daemon: the lists as they were read, and what events changed since.
+// The page's copy of the daemon's state: the lists as they were fetched, updated by events since then.
 
 import { isAlive, isOpen, type Message, type Pulse, type Question, type Session, type Timer } from '../wire';
 import { get, withQuery } from './api';
 import { now } from './clock';
-import { Keyed, type Later } from './keyed';
+import { KeyedStore, type Later } from './keyed-store';
 import { Value } from './value';
 
-/** A timer with the moment at which it is due, so that it can be drawn without asking again. */
-export interface HeldTimer extends Timer {
+/** A timer with the time at which it is due, so that its countdown can be drawn without another request. */
+export interface CachedTimer extends Timer {
   due: number | null;
 }
 
-/** A question, and what the person is answering right now. */
-export interface HeldQuestion extends Question {
+/** A question, and the answer that is being sent from this page. */
+export interface CachedQuestion extends Question {
   answering?: string;
 }
 
-/** A session, and whether it is being ended from here. */
-export interface HeldSession extends Session {
+/** A session; `ending` is set while this page is killing it. */
+export interface CachedSession extends Session {
   ending?: boolean;
 }
 
 const PAGE = 1_000;
-/** Ended sessions and messages that are read at the start; more come when somebody scrolls. */
+/** Ended sessions and messages that are fetched at the start. More are fetched when the list is scrolled. */
 const RECENT = 200;
-/** Things of each kind that are read before all others, so that the first view is drawn early. */
+/** Entries of each kind that are fetched first, so that the first view is drawn early. */
 const FIRST = 20;
-/** Messages that are held; older ones are read again where somebody wants them. */
-const MESSAGES_HELD = 2_000;
-/** So many more may come before the oldest are let go, all at once. */
-const MESSAGES_OVER = 200;
-/** Sessions that may end before the list is read anew, so that it does not grow for ever. */
-const ENDED_HELD = 4_000;
-/** Timers that are held. Where there are more, those that are due next. */
-export const TIMERS_HELD = 20_000;
-/** The timers are read anew at most this often. */
+/** Messages in the cache. Older ones are fetched again when they are needed. */
+const MAX_MESSAGES = 2_000;
+/** Messages above `MAX_MESSAGES` before the oldest ones are removed, all at once. */
+const MESSAGES_SLACK = 200;
+/** Sessions that may end before the list is fetched again, so that the cache does not grow without limit. */
+const MAX_ENDED_SESSIONS = 4_000;
+/** Timers in the cache. If there are more, the cache has those that are due next. */
+export const MAX_TIMERS = 20_000;
+/** Minimum time between two fetches of the timers, in milliseconds. */
 const TIMERS_EVERY = 1_000;
 
-export function held(timer: Timer): HeldTimer {
+export function withDueTime(timer: Timer): CachedTimer {
   const runs = timer.status === 'running' || timer.status === 'running_background';
   return { ...timer, due: runs ? now() + timer.remaining_time * 1_000 : null };
 }
@@ -47,8 +47,8 @@ interface Page {
   total?: number;
 }
 
-/** Everything of a list, page by page. */
-async function everything<T>(path: string, query: Record<string, string | boolean>, field: string): Promise<T[]> {
+/** Fetches all pages of a list. */
+async function allPages<T>(path: string, query: Record<string, string | boolean>, field: string): Promise<T[]> {
   const all: T[] = [];
   let after: string | undefined;
   do {
@@ -59,22 +59,22 @@ async function everything<T>(path: string, query: Record<string, string | boolea
   return all;
 }
 
-export class House {
-  readonly sessions: Keyed<HeldSession>;
-  readonly pulses: Keyed<Pulse>;
-  readonly timers: Keyed<HeldTimer>;
-  readonly questions: Keyed<HeldQuestion>;
-  readonly messages: Keyed<Message>;
-  /** Goes up with every timer that ends. */
+export class StateCache {
+  readonly sessions: KeyedStore<CachedSession>;
+  readonly pulses: KeyedStore<Pulse>;
+  readonly timers: KeyedStore<CachedTimer>;
+  readonly questions: KeyedStore<CachedQuestion>;
+  readonly messages: KeyedStore<Message>;
+  /** Increases with every timer that ends. */
   readonly endedTimers = new Value(0);
-  /** Active timers that are not held, since there are too many. */
-  readonly moreTimers = new Value(0);
-  /** Running sessions that are not held yet. */
-  readonly laterSessions = new Value(0);
-  /** Where older ended sessions and messages go on. */
+  /** Active timers that are not in the cache because there are too many. */
+  readonly unloadedTimers = new Value(0);
+  /** Running sessions that have not been fetched yet. */
+  readonly unloadedSessions = new Value(0);
+  /** Cursors of the next page of ended sessions and of messages. */
   olderSessions: string | null = null;
   olderMessages: string | null = null;
-  /** What events told of while lists are being read, for each reading. */
+  /** For each fetch in progress: the keys that events have updated since it began. */
   private readonly readings = new Set<Set<string>>();
   private loading: Promise<void> | undefined;
   private again = false;
@@ -85,19 +85,19 @@ export class House {
   private onQuestion: (question: Question) => void = () => undefined;
 
   constructor(later?: Later) {
-    this.sessions = new Keyed<HeldSession>((session) => session.session_id, later, isAlive);
-    this.pulses = new Keyed((pulse) => pulse.session_id, later);
-    this.timers = new Keyed<HeldTimer>((timer) => timer.timer_id, later, isOpen);
-    this.questions = new Keyed((question) => question.question_id, later);
-    this.messages = new Keyed((message) => message.message_id, later);
+    this.sessions = new KeyedStore<CachedSession>((session) => session.session_id, later, isAlive);
+    this.pulses = new KeyedStore((pulse) => pulse.session_id, later);
+    this.timers = new KeyedStore<CachedTimer>((timer) => timer.timer_id, later, isOpen);
+    this.questions = new KeyedStore((question) => question.question_id, later);
+    this.messages = new KeyedStore((message) => message.message_id, later);
   }
 
-  /** What to do where a question turns up that no event has told of. */
+  /** Sets the handler of questions that are found in a list without an event. */
   whenAsked(act: (question: Question) => void): void {
     this.onQuestion = act;
   }
 
-  /** Reads the little that the first view shows. All lists are to be read afterwards. */
+  /** Fetches only what the first view shows. `load` has to follow. */
   first(): Promise<void> {
     return this.reading(async (newer) => {
       const [questions, running, recent, timers, messages] = await Promise.all([
@@ -110,15 +110,15 @@ export class House {
       if (this.timesRead > 0) return;
       this.questions.replace(questions.questions, newer);
       this.sessions.replace([...recent.sessions, ...running.sessions], newer);
-      for (const session of running.sessions) this.feel(session, newer);
-      this.timers.replace(timers.timers.map(held), newer);
+      for (const session of running.sessions) this.putPulseOf(session, newer);
+      this.timers.replace(timers.timers.map(withDueTime), newer);
       this.messages.replace(messages.messages, newer);
-      this.laterSessions.set(Math.max(0, (running.total ?? 0) - running.sessions.length));
-      this.moreTimers.set(Math.max(0, (timers.total ?? 0) - timers.timers.length));
+      this.unloadedSessions.set(Math.max(0, (running.total ?? 0) - running.sessions.length));
+      this.unloadedTimers.set(Math.max(0, (timers.total ?? 0) - timers.timers.length));
     });
   }
 
-  /** Reads all lists. Whatever an event tells meanwhile is newer than what a list says. */
+  /** Fetches all lists. Updates from events that arrive during the fetch win over the lists. */
   load(): Promise<void> {
     if (this.loading) {
       this.again = true;
@@ -146,7 +146,7 @@ export class House {
     return this.reading((newer) => this.read(newer));
   }
 
-  /** Reads lists, and notes what events tell of meanwhile. */
+  /** Runs a fetch and records the keys that events update while it runs. */
   private async reading(read: (newer: Set<string>) => Promise<void>): Promise<void> {
     const newer = new Set<string>();
     this.readings.add(newer);
@@ -158,16 +158,16 @@ export class House {
   }
 
   /**
-   * Asks the daemon for one thing. Gives nothing where an event told of it meanwhile: the answer may
-   * have been overtaken on its way, and would stay for good.
+   * Sends a request about one entry. The result is `undefined` if an event updated the entry meanwhile: the response
+   * may be older than the event, and would stay in the cache.
    */
   async ask<T>(key: string, asked: () => Promise<T>): Promise<T | undefined> {
-    let told: T | undefined;
+    let response: T | undefined;
     await this.reading(async (newer) => {
       const answer = await asked();
-      if (!newer.has(key)) told = answer;
+      if (!newer.has(key)) response = answer;
     });
-    return told;
+    return response;
   }
 
   private touch(key: string): void {
@@ -177,43 +177,43 @@ export class House {
   private async read(newer: Set<string>): Promise<void> {
     const [questions, running, recent, timers, messages] = await Promise.all([
       get<{ questions: Question[] }>('/v1/questions'),
-      everything<Session>('/v1/sessions', { tails: true }, 'sessions'),
+      allPages<Session>('/v1/sessions', { tails: true }, 'sessions'),
       get<Page & { sessions: Session[] }>(withQuery('/v1/sessions', { include_ended: true, limit: RECENT })),
       this.openTimers(),
       get<Page & { messages: Message[] }>(withQuery('/v1/messages', { limit: RECENT })),
     ]);
-    const unheard = questions.questions.filter(({ question_id }) => !newer.has(question_id) && !this.questions.get(question_id));
+    const unannounced = questions.questions.filter(({ question_id }) => !newer.has(question_id) && !this.questions.get(question_id));
     this.questions.replace(questions.questions, newer);
-    // Who comes to the page sees what is asked; who has it open already is told of what came since.
-    if (this.timesRead > 0) unheard.forEach((question) => this.onQuestion(question));
-    // What runs comes last: of a session that is in both lists it says more.
+    // A person who opens the page sees the open questions. A page that is open already announces the new ones.
+    if (this.timesRead > 0) unannounced.forEach((question) => this.onQuestion(question));
+    // Running sessions come last: for a session in both lists, this entry has more fields.
     this.sessions.replace([...recent.sessions, ...running], newer);
-    for (const session of running) this.feel(session, newer);
+    for (const session of running) this.putPulseOf(session, newer);
     for (const { session_id } of [...this.pulses.all()]) if (this.hasEnded(session_id)) this.pulses.remove(session_id);
-    this.timers.replace(timers.map(held), newer);
+    this.timers.replace(timers.map(withDueTime), newer);
     this.messages.replace(messages.messages, newer);
-    this.laterSessions.set(0);
+    this.unloadedSessions.set(0);
     this.olderSessions = recent.next ?? null;
     this.olderMessages = messages.next ?? null;
     this.endedSessions = 0;
     this.timesRead += 1;
-    // Timers may have ended that nobody told of.
+    // Timers may have ended without an event.
     this.endedTimers.set(this.endedTimers.get() + 1);
   }
 
-  /** The timers that have not ended; of too many, those that are due next. */
+  /** Timers that have not ended. If there are too many: those that are due next. */
   private async openTimers(): Promise<Timer[]> {
     const first = await get<Page & { timers: Timer[] }>(withQuery('/v1/timers', { limit: PAGE }));
     const total = first.total ?? 0;
     const all: Timer[] = [];
-    const query = total > TIMERS_HELD ? { sort: 'remaining' } : {};
-    let page = total > TIMERS_HELD ? await this.timerPage(query, undefined) : first;
+    const query = total > MAX_TIMERS ? { sort: 'remaining' } : {};
+    let page = total > MAX_TIMERS ? await this.timerPage(query, undefined) : first;
     all.push(...page.timers);
-    while (page.next && all.length < TIMERS_HELD) {
+    while (page.next && all.length < MAX_TIMERS) {
       page = await this.timerPage(query, page.next);
       all.push(...page.timers);
     }
-    this.moreTimers.set(page.next ? Math.max(0, total - all.length) : 0);
+    this.unloadedTimers.set(page.next ? Math.max(0, total - all.length) : 0);
     return all;
   }
 
@@ -221,8 +221,8 @@ export class House {
     return get(withQuery('/v1/timers', { ...query, limit: PAGE, after }));
   }
 
-  /** A list of sessions brings the pulse of what runs along. */
-  private feel(session: Session, newer: ReadonlySet<string>): void {
+  /** Stores the pulse that a list of sessions contains for a running session. */
+  private putPulseOf(session: Session, newer: ReadonlySet<string>): void {
     const { session_id, bytes_total, last_activity, tail, cpu, memory, waiting_for_input } = session;
     if (!tail || newer.has(`pulse ${session_id}`)) return;
     this.pulses.put({
@@ -259,8 +259,8 @@ export class House {
   }
 
   /**
-   * The next page of what is older. Nothing where the lists were read anew meanwhile: they go on elsewhere.
-   * What could not be read is there to be asked for again.
+   * The next page of older entries, or `undefined` if the lists were fetched again meanwhile, since the cursor is then
+   * outdated. After an error `again` restores the cursor.
    */
   private async older<T>(asked: Promise<T>, again: () => void): Promise<T | undefined> {
     const { timesRead } = this;
@@ -273,7 +273,7 @@ export class House {
     }
   }
 
-  /** Reads the timers that have not ended anew: once for all who ask meanwhile, and not all the time. */
+  /** Fetches the open timers again: calls during a fetch share the next one, at most one per `TIMERS_EVERY`. */
   reloadTimers(): Promise<void> {
     if (this.readingTimers) {
       this.timersAgain = true;
@@ -301,16 +301,16 @@ export class House {
   private readTimersOnce(): Promise<void> {
     return this.reading(async (newer) => {
       const timers = await this.openTimers();
-      this.timers.replace(timers.map(held), newer);
+      this.timers.replace(timers.map(withDueTime), newer);
       this.endedTimers.set(this.endedTimers.get() + 1);
     });
   }
 
-  /** One that has ended is not held any longer: the history has it. */
+  /** An ended timer is removed from the cache; the history has it. */
   putTimer(timer: Timer): void {
     this.touch(timer.timer_id);
     if (isOpen(timer)) {
-      this.timers.put(held(timer));
+      this.timers.put(withDueTime(timer));
       return;
     }
     this.timers.remove(timer.timer_id);
@@ -323,7 +323,7 @@ export class House {
     if (session.status === 'running') return;
     this.pulses.remove(session.session_id);
     this.endedSessions += 1;
-    if (this.endedSessions > ENDED_HELD && !this.loading) void this.load().catch(() => undefined);
+    if (this.endedSessions > MAX_ENDED_SESSIONS && !this.loading) void this.load().catch(() => undefined);
   }
 
   removeSession(id: string): void {
@@ -335,10 +335,10 @@ export class House {
   putMessage(message: Message): void {
     this.touch(message.message_id);
     this.messages.put(message);
-    if (this.messages.size <= MESSAGES_HELD + MESSAGES_OVER) return;
+    if (this.messages.size <= MAX_MESSAGES + MESSAGES_SLACK) return;
     const newest = [...this.messages.all()].sort((a, b) => b.created_at - a.created_at);
-    for (const { message_id } of newest.slice(MESSAGES_HELD)) this.messages.remove(message_id);
-    this.olderMessages = newest[MESSAGES_HELD - 1]?.message_id ?? null;
+    for (const { message_id } of newest.slice(MAX_MESSAGES)) this.messages.remove(message_id);
+    this.olderMessages = newest[MAX_MESSAGES - 1]?.message_id ?? null;
   }
 
   private hasEnded(id: string): boolean {
@@ -346,7 +346,7 @@ export class House {
     return session !== undefined && session.status !== 'running';
   }
 
-  /** One that was felt just before the end may be told of just after it. */
+  /** A pulse that was taken just before the end may arrive just after it; it is ignored. */
   putPulse(pulse: Pulse): void {
     if (this.hasEnded(pulse.session_id)) return;
     this.touch(`pulse ${pulse.session_id}`);
@@ -364,4 +364,4 @@ export class House {
   }
 }
 
-export const house = new House();
+export const stateCache = new StateCache();

@@ -1,19 +1,19 @@
-// Things by their id. Whoever looks at one thing hears only of that one; whoever looks at the whole
-// hears once a frame, however much has changed. A patch laid over a thing shows what a button is
-// about to do; it is taken away again when the daemon has answered, whatever the answer is.
+// Entries by id. A listener of one entry is called only for that entry; a listener of the store is called once per
+// frame, however many entries have changed. An overlay on an entry shows the expected result of an action; it is
+// removed when the daemon has answered, whatever the answer is.
 
 type Listener = () => void;
 
-/** Calls back soon, once for many calls. */
+/** Runs a callback soon, once for many calls. */
 export type Later = (flush: () => void) => void;
 
 const nextFrame: Later = (flush) => {
-  // A hidden page draws no frames, and still has to hear of questions.
+  // A hidden page draws no frames, but still has to process questions.
   if (document.hidden) setTimeout(flush, 100);
   else requestAnimationFrame(flush);
 };
 
-export class Keyed<T extends object> {
+export class KeyedStore<T extends object> {
   private readonly base = new Map<string, T>();
   private readonly patches = new Map<string, Partial<T>>();
   private readonly shown = new Map<string, T>();
@@ -30,7 +30,7 @@ export class Keyed<T extends object> {
     private readonly counts: (thing: T) => boolean = () => true,
   ) {}
 
-  /** Changes whenever anything has changed. */
+  /** Increases with every change. */
   get version(): number {
     return this.count;
   }
@@ -39,7 +39,7 @@ export class Keyed<T extends object> {
     return this.shown.size;
   }
 
-  /** How many things count, known without looking at all of them. */
+  /** Number of entries for which `counts` is true, kept up to date without iterating. */
   get tally(): number {
     return this.counted;
   }
@@ -64,21 +64,21 @@ export class Keyed<T extends object> {
     this.show(key);
   }
 
-  /** What a list said: all that is there, but for keys of which something newer is known. */
+  /** Replaces all entries by those of a list, except for keys in `newer`. */
   replace(things: Iterable<T>, newer: ReadonlySet<string>): void {
-    const told = new Set<string>();
+    const listed = new Set<string>();
     for (const thing of things) {
       const key = this.keyOf(thing);
-      told.add(key);
+      listed.add(key);
       if (!newer.has(key)) this.put(thing);
     }
     for (const key of [...this.base.keys()]) {
-      if (!told.has(key) && !newer.has(key)) this.remove(key);
+      if (!listed.has(key) && !newer.has(key)) this.remove(key);
     }
   }
 
-  /** Lays `patch` over the thing until the returned function is called. */
-  lay(key: string, patch: Partial<T>): () => void {
+  /** Lays `patch` over the entry until the returned function is called. */
+  overlay(key: string, patch: Partial<T>): () => void {
     this.patches.set(key, patch);
     this.show(key);
     return () => {

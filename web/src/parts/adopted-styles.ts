@@ -1,10 +1,9 @@
-// The terminal writes its styles into <style> elements, which the page's policy forbids, and rightly:
-// what may write a style element may write any. Style sheets made by script are allowed. So while
-// the terminal is being opened, the style elements it asks for are ones that keep their text in such
-// a sheet.
+// The terminal writes its styles into <style> elements, which the page's content security policy forbids. Constructed
+// style sheets are allowed. While the terminal opens, `createElement('style')` therefore returns an element that stores
+// its text in a constructed style sheet.
 
-/** Runs `open`, and gives what takes the sheets away again. */
-export function withSheets(open: () => void): () => void {
+/** Runs `open` and returns a function that removes the style sheets. */
+export function withAdoptedStyles(open: () => void): () => void {
   const made: CSSStyleSheet[] = [];
   const create = (tag: string): HTMLElement => document.createElementNS('http://www.w3.org/1999/xhtml', tag);
   const style = (): HTMLElement => {
@@ -26,7 +25,7 @@ export function withSheets(open: () => void): () => void {
   try {
     open();
   } finally {
-    // What was laid over the document's own is taken off again.
+    // Restores the document's own `createElement`.
     Reflect.deleteProperty(document, 'createElement');
   }
   return () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Keyed } from './keyed';
+import { KeyedStore } from './keyed-store';
 
 interface Thing {
   id: string;
@@ -8,7 +8,7 @@ interface Thing {
 
 function store() {
   const flushes: (() => void)[] = [];
-  const keyed = new Keyed<Thing>(
+  const keyed = new KeyedStore<Thing>(
     (thing) => thing.id,
     (flush) => void flushes.push(flush),
   );
@@ -16,7 +16,7 @@ function store() {
   return { keyed, flush };
 }
 
-test('only who looks at a thing hears of it, and once', () => {
+test('a listener of one entry is called once, only for its entry', () => {
   const { keyed, flush } = store();
   const heard: string[] = [];
   keyed.subscribeTo('a', () => heard.push('a'));
@@ -30,7 +30,7 @@ test('only who looks at a thing hears of it, and once', () => {
   expect(keyed.get('a')?.word).toBe('two');
 });
 
-test('who has left hears nothing', () => {
+test('an unsubscribed listener is not called', () => {
   const { keyed, flush } = store();
   const heard: string[] = [];
   const leave = keyed.subscribeTo('a', () => heard.push('a'));
@@ -40,10 +40,10 @@ test('who has left hears nothing', () => {
   expect(heard).toEqual([]);
 });
 
-test('a patch shows until it is taken away, over whatever the daemon says meanwhile', () => {
+test('an overlay stays over updates until it is removed', () => {
   const { keyed } = store();
   keyed.put({ id: 'a', word: 'running' });
-  const undo = keyed.lay('a', { word: 'stopped' });
+  const undo = keyed.overlay('a', { word: 'stopped' });
   expect(keyed.get('a')?.word).toBe('stopped');
   keyed.put({ id: 'a', word: 'paused' });
   expect(keyed.get('a')?.word).toBe('stopped');
@@ -51,16 +51,16 @@ test('a patch shows until it is taken away, over whatever the daemon says meanwh
   expect(keyed.get('a')?.word).toBe('paused');
 });
 
-test('taking an older patch away leaves the newer one', () => {
+test('removing an older overlay leaves the newer one', () => {
   const { keyed } = store();
   keyed.put({ id: 'a', word: 'running' });
-  const first = keyed.lay('a', { word: 'paused' });
-  keyed.lay('a', { word: 'stopped' });
+  const first = keyed.overlay('a', { word: 'paused' });
+  keyed.overlay('a', { word: 'stopped' });
   first();
   expect(keyed.get('a')?.word).toBe('stopped');
 });
 
-test('a list replaces all but what is known better', () => {
+test('a list replaces all entries except newer ones', () => {
   const { keyed } = store();
   keyed.put({ id: 'gone', word: 'old' });
   keyed.put({ id: 'new', word: 'from an event' });
@@ -77,13 +77,13 @@ test('a list replaces all but what is known better', () => {
   ]);
 });
 
-test('what counts is counted as it comes, changes and goes', () => {
-  const keyed = new Keyed<Thing>((thing) => thing.id, () => undefined, (thing) => thing.word === 'open');
+test('the tally follows added, changed and removed entries', () => {
+  const keyed = new KeyedStore<Thing>((thing) => thing.id, () => undefined, (thing) => thing.word === 'open');
   keyed.put({ id: 'a', word: 'open' });
   keyed.put({ id: 'b', word: 'closed' });
   keyed.put({ id: 'a', word: 'open' });
   expect(keyed.tally).toBe(1);
-  const undo = keyed.lay('a', { word: 'closed' });
+  const undo = keyed.overlay('a', { word: 'closed' });
   expect(keyed.tally).toBe(0);
   undo();
   keyed.replace([{ id: 'c', word: 'open' }, { id: 'b', word: 'open' }], new Set());
