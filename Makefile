@@ -6,7 +6,7 @@ CARGO ?= cargo
 
 .PHONY: help run build optimized dist test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny package-test install clean
 
-help: ## what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 run: build ## build everything and show abide at work
@@ -23,13 +23,14 @@ dist: web ## everything that is published, in target/packages: static binaries, 
 
 test: lint deny rust-test client-test web-lint web-test package-test ## install what the tests need, and run all of them
 
-lint: ## formatting, clippy, documentation
+lint: ## formatting, clippy, documentation, figures in the documents
+	bench/figures --check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 # Real programs that the tests of terminal sessions talk to, and the packages they come in.
-PROGRAMS := vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql
+PROGRAMS := vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql pgbouncer:pgbouncer
 
 programs: ## the programs that the tests talk to (installs what is missing)
 	@missing=()
@@ -43,12 +44,14 @@ programs: ## the programs that the tests talk to (installs what is missing)
 	  $$as_root apt-get install -y -qq --no-install-recommends "$${missing[@]}" >/dev/null
 	fi
 
-rust-test: programs ## unit tests, transcripts, simulation, real children, doors
+rust-test: programs ## unit tests, transcripts, simulation, real processes, interfaces
 	$(CARGO) build --locked --workspace --all-targets
 	if $(CARGO) nextest --version >/dev/null 2>&1; then
 	  $(CARGO) nextest run --locked --workspace
+	  ABIDE_TEST_STORE=postgres $(CARGO) nextest run --locked -p abide --test timers
 	else
 	  $(CARGO) test --locked --workspace --lib --bins --tests
+	  ABIDE_TEST_STORE=postgres $(CARGO) test --locked -p abide --test timers
 	fi
 	$(CARGO) test --locked --workspace --doc
 
@@ -71,7 +74,7 @@ web: ## the page, where there is npm; without it the binary says how to get it
 	  $(MAKE) --no-print-directory web/node_modules
 	  cd web && npm run --silent build -- --logLevel warn
 	else
-	  echo "npm is not there: abide is built without its page"
+	  echo "npm is not installed: abide is built without its page"
 	fi
 
 web-lint: web/node_modules ## the page: lints, types, unit tests
@@ -90,7 +93,7 @@ web-test: browser web ## the page in a real browser, against the real daemon
 	$(CARGO) build --locked -p abide
 	cd web && npm run --silent test
 
-pictures: browser web ## draw the pictures of the page anew, from a real daemon
+pictures: browser web ## draw the pictures of the page again, from a real daemon
 	if ! command -v pngquant >/dev/null; then
 	  $(call apt,pngquant)
 	fi
@@ -112,7 +115,10 @@ bench: optimized ## measure side by side with what one would use instead
 
 soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test sim -- --nocapture
+	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-core --test fleet random_faults -- --nocapture
+	ABIDE_LOSSES=$${ABIDE_LOSSES:-100000} $(CARGO) test --locked --release -p abide-core --test fleet losses -- --nocapture
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-engine --lib sim:: -- --nocapture
+	PROPTEST_CASES=$${PROPTEST_CASES:-100000} $(CARGO) test --locked --release --workspace --lib -- random tokenizer terminal_filter
 	$(CARGO) test --locked -p abide --test timers -- --ignored --nocapture
 
 deny: ## licences, sources and banned crates (installs cargo-deny into target/ if it is missing)
