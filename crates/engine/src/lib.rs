@@ -17,6 +17,7 @@ mod handle;
 pub mod keepers;
 mod launch_bytes;
 mod live_config;
+pub mod machine_link;
 pub mod peer;
 pub mod policy;
 mod port_openers;

@@ -1,0 +1,286 @@
+//! One end of a link as a stream of bytes: a task that turns bytes into rows of frames, and rows into bytes.
+
+use abide_core::fleet::MachineId;
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::sync::mpsc;
+
+use super::frame::{Broken, End, Frame, Kind, MAX_PAYLOAD, RESET_NUMBER, Taken, WINDOW};
+use crate::clock::{MonotonicTimer, SystemClock};
+
+/// Bytes that the user of a stream and the task of the link may be apart.
+const BUFFER: usize = 64 << 10;
+/// Rows that may wait for the task of a link. The other end may have a window of frames under way, and
+/// acknowledgements besides.
+pub const INBOUND: usize = 2 * WINDOW as usize;
+/// Silence after which the other end is asked to answer.
+const PING_AFTER: u64 = 10_000;
+/// Questions without an answer after which the link is broken.
+const PINGS: u64 = 3;
+
+/// Id of a link: random, chosen by the machine that opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub i64);
+
+/// Frame on its way to another machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundRow {
+    /// Machine that takes it.
+    pub target: MachineId,
+    /// Link.
+    pub link: LinkId,
+    /// Number in its direction.
+    pub number: u64,
+    /// Encoded frame.
+    pub bytes: Vec<u8>,
+}
+
+/// Row that was taken from the database: its number and the encoded frame.
+pub type InboundRow = (u64, Vec<u8>);
+
+/// Channels of one link.
+pub struct Channels {
+    /// Rows to the other machine.
+    pub outgoing: mpsc::Sender<OutboundRow>,
+    /// Rows from the other machine. The link ends when the sender is dropped.
+    pub incoming: mpsc::Receiver<InboundRow>,
+}
+
+/// Side of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Opens the link.
+    Opener,
+    /// Was called.
+    Called,
+}
+
+/// Makes the stream of a link, and the future that carries its bytes until it ends.
+pub fn open(
+    target: MachineId,
+    link: LinkId,
+    side: Side,
+    channels: Channels,
+) -> (DuplexStream, impl Future<Output = ()> + Send + 'static) {
+    let (near, far) = tokio::io::duplex(BUFFER);
+    let pump = Pump {
+        target,
+        link,
+        end: End::default(),
+        outgoing: channels.outgoing,
+        first: match side {
+            Side::Opener => Kind::Open,
+            Side::Called => Kind::Data,
+        },
+    };
+    (near, carry(pump, far, channels.incoming))
+}
+
+/// Sending half of a link.
+struct Pump {
+    target: MachineId,
+    link: LinkId,
+    end: End,
+    outgoing: mpsc::Sender<OutboundRow>,
+    /// Kind of the first frame with bytes.
+    first: Kind,
+}
+
+impl Pump {
+    async fn send(&mut self, kind: Kind, payload: Bytes) -> Result<(), Ended> {
+        let (number, frame) = self.end.send(kind, payload);
+        self.send_row(number, &frame).await
+    }
+
+    async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        let kind = std::mem::replace(&mut self.first, Kind::Data);
+        self.send(kind, Bytes::copy_from_slice(bytes)).await
+    }
+
+    async fn send_row(&self, number: u64, frame: &Frame) -> Result<(), Ended> {
+        let row = OutboundRow {
+            target: self.target,
+            link: self.link,
+            number,
+            bytes: frame.encode(),
+        };
+        self.outgoing.send(row).await.map_err(|_| Ended::Stopping)
+    }
+}
+
+/// Reason why a link ends.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("the daemon stops")]
+    Stopping,
+    #[error("the user of the stream has closed it")]
+    Closed,
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    #[error("the other machine does not answer")]
+    Silent,
+}
+
+/// Carries bytes until both sides have ended, or the link breaks.
+async fn carry(mut pump: Pump, far: DuplexStream, incoming: mpsc::Receiver<InboundRow>) {
+    let ended = carry_until(&mut pump, far, incoming).await;
+    tracing::debug!(link = pump.link.0, "a link has ended: {ended}");
+    match ended {
+        Ended::Broken(Broken::Reset) | Ended::Stopping => {}
+        Ended::Closed | Ended::Broken(_) | Ended::Silent => {
+            let _ = pump.send_row(RESET_NUMBER, &Frame::reset()).await;
+        }
+    }
+}
+
+async fn carry_until(
+    pump: &mut Pump,
+    far: DuplexStream,
+    mut incoming: mpsc::Receiver<InboundRow>,
+) -> Ended {
+    let (mut reader, mut writer) = tokio::io::split(far);
+    let mut buffer = vec![0; MAX_PAYLOAD];
+    let mut unwritten = Bytes::new();
+    let (mut ours_ended, mut theirs_ended) = (false, false);
+    let mut timer = MonotonicTimer::new();
+    let (mut heard, mut pings) = (SystemClock.mono(), 0);
+    loop {
+        if pump.end.must_acknowledge()
+            && let Err(ended) = pump.send(Kind::Ack, Bytes::new()).await
+        {
+            return ended;
+        }
+        if ours_ended && (theirs_ended || pings > 0) {
+            return Ended::Closed;
+        }
+        let ping_at = abide_core::time::Mono(heard.0 + PING_AFTER * (pings + 1));
+        let step = tokio::select! {
+            row = incoming.recv(), if unwritten.is_empty() => match row {
+                None => Err(Ended::Stopping),
+                Some((number, bytes)) => {
+                    (heard, pings) = (SystemClock.mono(), 0);
+                    match Frame::decode(&bytes).and_then(|frame| pump.end.take(number, frame)) {
+                        Ok(Taken::Bytes(bytes)) => {
+                            unwritten = bytes;
+                            Ok(())
+                        }
+                        Ok(Taken::Nothing) => Ok(()),
+                        Ok(Taken::End) => {
+                            theirs_ended = true;
+                            writer.shutdown().await.map_err(|_| Ended::Closed)
+                        }
+                        Err(broken) => Err(broken.into()),
+                    }
+                }
+            },
+            read = reader.read(&mut buffer), if !ours_ended && pump.end.may_send() => match read {
+                Ok(0) | Err(_) => {
+                    ours_ended = true;
+                    pump.send(Kind::End, Bytes::new()).await
+                }
+                Ok(length) => pump.send_bytes(&buffer[..length]).await,
+            },
+            written = writer.write(&unwritten), if !unwritten.is_empty() => match written {
+                Ok(length) => {
+                    let _ = unwritten.split_to(length);
+                    Ok(())
+                }
+                Err(_) => Err(Ended::Closed),
+            },
+            () = timer.until(&SystemClock, Some(ping_at)) => match pings {
+                _ if SystemClock.mono() < ping_at => Ok(()),
+                PINGS => Err(Ended::Silent),
+                _ => {
+                    pings += 1;
+                    pump.send(Kind::Ping, Bytes::new()).await
+                }
+            },
+        };
+        if let Err(ended) = step {
+            return ended;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ends whose rows pass through `change`, which returns the row that arrives.
+    fn pair(
+        mut change: impl FnMut(OutboundRow) -> Vec<OutboundRow> + Send + 'static,
+    ) -> (DuplexStream, DuplexStream) {
+        let (near_out, mut from_near) = mpsc::channel::<OutboundRow>(4);
+        let (far_out, mut from_far) = mpsc::channel::<OutboundRow>(4);
+        let (to_near, near_in) = mpsc::channel(INBOUND);
+        let (to_far, far_in) = mpsc::channel(INBOUND);
+        let link = LinkId(1);
+        let near = Channels {
+            outgoing: near_out,
+            incoming: near_in,
+        };
+        let far = Channels {
+            outgoing: far_out,
+            incoming: far_in,
+        };
+        let (near, near_work) = open(MachineId(2), link, Side::Opener, near);
+        let (far, far_work) = open(MachineId(1), link, Side::Called, far);
+        tokio::spawn(near_work);
+        tokio::spawn(far_work);
+        tokio::spawn(async move {
+            while let Some(row) = from_near.recv().await {
+                for row in change(row) {
+                    let _ = to_far.send((row.number, row.bytes)).await;
+                }
+            }
+        });
+        tokio::spawn(async move {
+            while let Some(row) = from_far.recv().await {
+                let _ = to_near.send((row.number, row.bytes)).await;
+            }
+        });
+        (near, far)
+    }
+
+    /// Sends `bytes` from one end and returns what the other end reads.
+    async fn sent(near: DuplexStream, mut far: DuplexStream, bytes: Vec<u8>) -> Vec<u8> {
+        let send = async move {
+            let mut near = near;
+            let _ = near.write_all(&bytes).await;
+            let _ = near.shutdown().await;
+            near
+        };
+        let receive = async move {
+            let mut read = Vec::new();
+            let _ = far.read_to_end(&mut read).await;
+            read
+        };
+        let (_near, read) = tokio::join!(send, receive);
+        read
+    }
+
+    #[tokio::test]
+    async fn three_megabytes_arrive_as_they_were_sent_through_a_window() {
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+        let (near, far) = pair(|row| vec![row]);
+        assert!(sent(near, far, bytes.clone()).await == bytes);
+    }
+
+    #[tokio::test]
+    async fn rows_that_come_twice_change_nothing() {
+        let bytes = vec![7; 300_000];
+        let (near, far) = pair(|row| vec![row.clone(), row]);
+        assert!(sent(near, far, bytes.clone()).await == bytes);
+    }
+
+    #[tokio::test]
+    async fn lost_row_ends_the_link_without_inventing_bytes() {
+        let bytes: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+        let (near, far) = pair(|row| match row.number {
+            1 => Vec::new(),
+            _ => vec![row],
+        });
+        let read = sent(near, far, bytes.clone()).await;
+        assert!(read.len() < bytes.len() && bytes.starts_with(&read));
+    }
+}
