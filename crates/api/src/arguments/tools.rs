@@ -62,7 +62,7 @@ arguments! {
         /// Ask a person: `{"write": [paths], "network": [names], "sandbox": "off"}`
         needs: Needs,
         justification: Text,
-        /// A call repeated with the same key runs nothing; it gets the first result.
+        /// Repeated with the same key, a call only gets the first result.
         idempotency_key: Text,
     }
 
@@ -142,7 +142,7 @@ arguments! {
     ExtendArgs {
         action: ActionName,
         session_id: AnyText,
-        /// extend: hard limit, in seconds.
+        /// extend: hard limit, seconds from now.
         timeout: PositiveSeconds,
         /// extend: seconds of silence until a question.
         idle: PositiveSeconds,
@@ -183,7 +183,7 @@ arguments! {
 
     /// Arguments of `timer`.
     TimerArgs {
-        /// Seconds until it completes. Required for a new timer; with timer_id: new remaining time.
+        /// Longest time, in seconds. Required for a new timer; with timer_id: new remaining time.
         #[schemars(extend("maximum" = LONGEST))]
         total_duration: PositiveSeconds,
         /// Seconds this call waits. Default: until it completes.
@@ -197,7 +197,7 @@ arguments! {
         timer_id: Text,
         /// Complete when this holds: {"port": 3000 or "host:3000"}, {"url", "status", "body": regex}, {"file", "is": "present|gone|changed", "matches": regex}, {"session", "is": "ended"}, {"session", "output": regex}, {"command", "every": seconds} (exit code 0), {"all": […]}, {"any": […]}.
         until: ConditionFields,
-        /// A call repeated with the same key creates no second timer; it waits on the first.
+        /// Repeated with the same key, a call waits on the first timer.
         idempotency_key: Text,
     }
 
