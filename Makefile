@@ -29,8 +29,8 @@ lint: ## formatting, clippy, documentation, figures in the documents
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
-# Real programs that the tests of terminal sessions talk to, and the packages they come in.
-PROGRAMS := vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql pgbouncer:pgbouncer
+# Real programs that the tests talk to, and the packages they come in.
+PROGRAMS := bwrap:bubblewrap vim:vim less:less top:procps htop:htop python3:python3 node:nodejs bash:bash psql:postgresql-client pg_createcluster:postgresql pgbouncer:pgbouncer
 
 programs: ## the programs that the tests talk to (installs what is missing)
 	@missing=()

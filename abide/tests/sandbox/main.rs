@@ -2,6 +2,7 @@
 //! tests, and also as an ordinary user if that is root.
 
 mod agents;
+mod bubblewrap;
 #[path = "../common/cleanup.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod cleanup;

@@ -215,7 +215,7 @@ pub enum SandboxedBy {
     Off,
     /// Landlock and a system call filter.
     Landlock,
-    /// The program `bwrap` of the system.
+    /// The same as `Namespaces`, but the user namespace was made by the program `bwrap` of the system.
     Bubblewrap,
     /// Namespaces, mounts, Landlock and a system call filter.
     Namespaces,

@@ -8,7 +8,7 @@ use crate::cli::show;
 use abide_core::{Gap, SandboxedBy};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths, SandboxConfig};
-use abide_session::sandbox::{OWN_LAYERS, probe, stored_layers};
+use abide_session::sandbox::{OWN_LAYERS, Probed, probe, stored_layers};
 
 /// Limits below which the check warns.
 const OPEN_FILES: u64 = 1_024;
@@ -104,14 +104,21 @@ fn sandbox(config: &SandboxConfig) -> Finding {
         true => "no mechanism works".to_owned(),
         false => works.join("; "),
     };
-    let failed = probed.iter().find_map(|(by, made)| match (by, made) {
-        (SandboxedBy::Namespaces, Err(why)) => Some(why),
-        _ => None,
-    });
-    let Some(why) = failed else {
+    let failed: Vec<String> = probed
+        .iter()
+        .filter_map(|(by, made)| Some(format!("{}: {}", by.as_str(), made.as_ref().err()?)))
+        .collect();
+    let at_least = config.at_least.into();
+    let is_enough = |(by, made): &Probed| made.is_ok() && *by >= at_least;
+    // Bubblewrap is needed only where namespaces do not work.
+    let is_complete = |(by, made): &Probed| made.is_ok() && *by == SandboxedBy::Namespaces;
+    if probed.iter().any(is_complete) {
         return Finding::good(topic, works);
-    };
-    let says = format!("{works}. {why}");
+    }
+    let says = format!("{works}. {}", failed.join("; "));
+    if at_least > SandboxedBy::Landlock && probed.iter().any(is_enough) {
+        return Finding::good(topic, says);
+    }
     match config.is_used() {
         true => Finding::trouble(topic, says, sandbox_remedy()),
         false => Finding::warning(topic, says, sandbox_remedy()),
@@ -135,7 +142,8 @@ fn sandbox_remedy() -> String {
         let program = std::env::current_exe().unwrap_or_default();
         return format!(
             "allow namespaces for this program: echo 'abi <abi/4.0>, profile abide {} flags=(unconfined) {{ userns, }}' | sudo \
-             tee /etc/apparmor.d/abide && sudo apparmor_parser -r /etc/apparmor.d/abide; {weaker}",
+             tee /etc/apparmor.d/abide && sudo apparmor_parser -r /etc/apparmor.d/abide; or install bubblewrap and its profile \
+             `bwrap-userns-restrict`; {weaker}",
             program.display()
         );
     }

@@ -85,9 +85,9 @@ pub enum NetworkMode {
 #[serde(rename_all = "lowercase")]
 pub enum AtLeast {
     /// Namespaces, mounts, Landlock and a system call filter.
-    #[default]
     Namespaces,
-    /// The program `bwrap` of the system.
+    /// The same, with the help of the program `bwrap` of the system where it may make namespaces and abide may not.
+    #[default]
     Bubblewrap,
     /// Landlock and a system call filter.
     Landlock,

@@ -353,7 +353,7 @@ impl Keepers {
         let sandboxes = self.sandboxes.lock().expect("no holder panics");
         sandboxes
             .get(&id)
-            .is_some_and(|of| of.by == SandboxedBy::Namespaces)
+            .is_some_and(|of| of.by >= SandboxedBy::Bubblewrap)
     }
 
     /// Id that no session has or had.

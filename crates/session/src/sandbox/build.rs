@@ -42,7 +42,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn refused(step: impl Into<String>, why: &str) -> Self {
+    pub fn refused(step: impl Into<String>, why: &str) -> Self {
         Fault {
             step: step.into(),
             cause: io::Error::other(why.to_owned()),
@@ -52,7 +52,7 @@ impl Fault {
 }
 
 impl Fault {
-    fn unavailable(self) -> Self {
+    pub fn unavailable(self) -> Self {
         Fault {
             is_unavailable: true,
             ..self

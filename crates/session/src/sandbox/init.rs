@@ -16,6 +16,7 @@ use rustix::net::{
 use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use super::bubblewrap;
 use super::build::{self, Built, Fault, Named};
 use super::entry::Entry;
 use super::filter::{FAMILIES, Filters};
@@ -24,6 +25,7 @@ use super::layers;
 use super::only_landlock;
 use super::plan::{Mode, Network, Plan};
 use super::sockets;
+use crate::accelerator;
 use crate::cgroup::SessionCgroup;
 use crate::fork_exec::{exit_now, fork_failure};
 use crate::nsinit::{self, Namespace, fork_into_namespaces};
@@ -57,40 +59,87 @@ pub(crate) fn cannot(mode: Option<Mode>, why: &str, errno: i32) -> Failure {
 }
 
 /// Sandbox that could not be built by one mechanism.
-struct NotBuilt {
-    failure: Failure,
+pub(crate) struct NotBuilt {
+    /// The step that failed and its cause.
+    pub why: String,
+    errno: i32,
     /// True if this mechanism is not available here, whatever the plan is.
     is_unavailable: bool,
 }
 
 impl Sandbox {
-    /// Builds the sandbox of a session by the strongest mechanism that works here. A weaker one than namespaces is used
-    /// only if the plan accepts it, and only if namespaces are not available at all.
+    /// Builds the sandbox of a session by the strongest mechanism that works here. A weaker one is used only if the plan
+    /// accepts it, and only if the stronger ones are not available at all.
     pub fn make(plan: &Plan, session: &str, leaf: Option<&SessionCgroup>) -> Result<Self, Failure> {
-        match Sandbox::by_namespaces(plan, session, leaf) {
-            Ok(sandbox) => Ok(sandbox),
-            Err(not) if not.is_unavailable && plan.at_least <= SandboxedBy::Landlock => {
-                only_landlock::make(plan).map_err(|why| cannot(Some(plan.mode), &why, 0))
+        let ladder = [
+            SandboxedBy::Namespaces,
+            SandboxedBy::Bubblewrap,
+            SandboxedBy::Landlock,
+        ];
+        let (mut reasons, mut errno) = (Vec::new(), None);
+        for by in ladder.into_iter().filter(|by| *by >= plan.at_least) {
+            match Sandbox::by(by, plan, session, leaf) {
+                Ok(made) => return Ok(made),
+                Err(not) if !not.is_unavailable => {
+                    return Err(cannot(Some(plan.mode), &not.why, not.errno));
+                }
+                Err(not) => {
+                    errno.get_or_insert(not.errno);
+                    reasons.push(not.why);
+                }
             }
-            Err(not) => Err(not.failure),
         }
+        let why = reasons.join("; ");
+        Err(cannot(Some(plan.mode), &why, errno.unwrap_or_default()))
     }
 
-    fn by_namespaces(
+    /// Builds the sandbox by this mechanism.
+    pub fn by(
+        by: SandboxedBy,
         plan: &Plan,
         session: &str,
         leaf: Option<&SessionCgroup>,
     ) -> Result<Self, NotBuilt> {
-        let sentence = |why: &str, errno: i32| cannot(Some(plan.mode), why, errno);
+        match by {
+            SandboxedBy::Namespaces if accelerator::is_off("namespaces") => Err(NotBuilt {
+                why: "namespaces are switched off by ABIDE_OFF".into(),
+                errno: 0,
+                is_unavailable: true,
+            }),
+            SandboxedBy::Namespaces => Sandbox::by_namespaces(plan, session, leaf, None),
+            SandboxedBy::Bubblewrap => {
+                let user = bubblewrap::user_namespace().map_err(|fault| NotBuilt {
+                    why: fault.to_string(),
+                    errno: fault.cause.raw_os_error().unwrap_or(0),
+                    is_unavailable: fault.is_unavailable,
+                })?;
+                Sandbox::by_namespaces(plan, session, leaf, Some(user))
+            }
+            SandboxedBy::Landlock | SandboxedBy::Off => {
+                only_landlock::make(plan).map_err(|why| NotBuilt {
+                    why,
+                    errno: 0,
+                    is_unavailable: true,
+                })
+            }
+        }
+    }
+
+    /// Builds the sandbox in namespaces. `user`: user namespace to which they belong, if it exists already.
+    fn by_namespaces(
+        plan: &Plan,
+        session: &str,
+        leaf: Option<&SessionCgroup>,
+        user: Option<OwnedFd>,
+    ) -> Result<Self, NotBuilt> {
         let fail = |what: &str, fault: &io::Error| NotBuilt {
-            failure: sentence(
-                &format!("{what}: {fault}"),
-                fault.raw_os_error().unwrap_or(0),
-            ),
+            why: format!("{what}: {fault}"),
+            errno: fault.raw_os_error().unwrap_or(0),
             is_unavailable: true,
         };
         let filters = Filters::compile(&FAMILIES).ok_or_else(|| NotBuilt {
-            failure: sentence("no system call filter for this processor", 0),
+            why: "no system call filter for this processor".into(),
+            errno: 0,
             is_unavailable: false,
         })?;
         let sockets = sockets::bound();
@@ -107,7 +156,10 @@ impl Sandbox {
             .map_err(|fault| fail("make a socket", &fault))?;
         let mut handle: RawFd = -1;
         let namespaces = namespaces(plan);
-        let pid = fork_into_namespaces(namespaces, leaf, &mut handle);
+        let pid = match &user {
+            None => fork_into_namespaces(namespaces, leaf, &mut handle),
+            Some(user) => bubblewrap::fork_into(user.as_fd(), namespaces, leaf, &mut handle),
+        };
         let pid = match pid {
             Ok(0) => {
                 drop(report);
@@ -117,7 +169,8 @@ impl Sandbox {
             Ok(pid) => pid,
             Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
                 return Err(NotBuilt {
-                    failure: fork_failure("cannot make a sandbox", &fault),
+                    why: fork_failure("cannot make a process", &fault).sentence,
+                    errno: libc::EAGAIN,
                     is_unavailable: false,
                 });
             }
@@ -127,14 +180,19 @@ impl Sandbox {
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace::of(pid, handle, leash);
-        let built = write_maps(pid)
+        let mapped = match &user {
+            None => write_maps(pid),
+            Some(_) => Ok(()),
+        };
+        let built = mapped
             .and_then(|()| Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?))
             .map_err(|fault| fail("map the user", &fault))
             .and_then(|()| {
                 receive(&report)
                     .map_err(|fault| fail("hear from the init process", &fault))?
                     .map_err(|(errno, why, is_unavailable)| NotBuilt {
-                        failure: sentence(&why, errno),
+                        why,
+                        errno,
                         is_unavailable,
                     })
             });
@@ -149,7 +207,10 @@ impl Sandbox {
                 namespace: Some(namespace),
                 gate,
                 sandboxed: Sandboxed {
-                    by: SandboxedBy::Namespaces,
+                    by: match user {
+                        None => SandboxedBy::Namespaces,
+                        Some(_) => SandboxedBy::Bubblewrap,
+                    },
                     gaps,
                 },
             }),

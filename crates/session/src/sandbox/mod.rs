@@ -6,6 +6,7 @@
 //! step that fails is named, and nothing runs.
 
 pub mod attacks;
+mod bubblewrap;
 mod build;
 pub(crate) mod entry;
 mod filter;

@@ -5,7 +5,6 @@ use std::path::Path;
 use abide_core::{Gap, SandboxedBy};
 
 use super::init::{Sandbox, clean_up};
-use super::only_landlock;
 use super::plan::{Folder, Mode, Network, Plan};
 
 /// A mechanism, and its gaps or the reason why it does not work here.
@@ -32,19 +31,20 @@ pub fn probe(layers: &Path) -> Option<Vec<Probed>> {
         hide: Vec::new(),
         own: Vec::new(),
     };
-    let namespaces = match Sandbox::make(&plan, SESSION, None) {
-        Ok(mut made) => {
+    let ladder = [
+        SandboxedBy::Namespaces,
+        SandboxedBy::Bubblewrap,
+        SandboxedBy::Landlock,
+    ];
+    let probed = ladder.map(|by| {
+        let made = Sandbox::by(by, &plan, SESSION, None).map(|mut made| {
             if let Some(namespace) = made.namespace.take() {
                 namespace.abandon();
             }
             clean_up(&plan, SESSION);
-            Ok(made.sandboxed.gaps)
-        }
-        Err(failure) => Err(failure.sentence),
-    };
-    let landlock = only_landlock::make(&plan).map(|made| made.sandboxed.gaps);
-    Some(vec![
-        (SandboxedBy::Namespaces, namespaces),
-        (SandboxedBy::Landlock, landlock),
-    ])
+            made.sandboxed.gaps
+        });
+        (by, made.map_err(|not| not.why))
+    });
+    Some(probed.into())
 }
