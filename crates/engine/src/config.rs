@@ -2,6 +2,7 @@
 //! read from the working directory.
 
 pub mod clients;
+mod fleet;
 mod sandbox;
 mod wakers;
 
@@ -14,6 +15,8 @@ use etcetera::BaseStrategy;
 use serde::Deserialize;
 
 use crate::store::PostgresAddress;
+pub use fleet::FleetConfig;
+pub(crate) use fleet::is_name as is_machine_name;
 pub use sandbox::{AtLeast, NetworkMode, SandboxConfig, SandboxFor, SandboxMode};
 pub use wakers::{Secret, WakerConfig, WakerKind, WakesFor, Webhook};
 
@@ -74,9 +77,14 @@ impl Paths {
         self.state.join("abide.db")
     }
 
-    /// File with the id of this installation, by which a shared database knows it.
+    /// File with the id and the name by which the machines of a fleet know this one.
     pub fn machine(&self) -> PathBuf {
         self.state.join("machine")
+    }
+
+    /// File with the relation of the fleet time to the boot clock.
+    pub fn fleet_time(&self) -> PathBuf {
+        self.state.join("fleet-time")
     }
 
     /// Log file of the daemon.
@@ -163,6 +171,14 @@ pub struct Config {
     /// PostgreSQL database for timers, messages and questions, such as `postgres://user@host/db?schema=abide`. Default:
     /// a file in the state folder.
     pub store: Option<String>,
+    /// Name of this machine in a fleet. Default: the name of the host.
+    pub machine: Option<String>,
+    /// Labels of this machine, by which other machines can choose it.
+    pub labels: Vec<String>,
+    /// Seconds without a heartbeat after which the sessions of this machine count as lost. Default: never.
+    pub lost_after: Option<u64>,
+    /// Rights of the other machines of the fleet on this one.
+    pub fleet: FleetConfig,
     /// Sandbox of the commands of agents.
     pub sandbox: SandboxConfig,
     /// Wakers for agents that do not read their messages.
@@ -226,6 +242,10 @@ impl Default for Config {
             http_beyond_loopback: false,
             ca_file: None,
             store: None,
+            machine: None,
+            labels: Vec::new(),
+            lost_after: None,
+            fleet: FleetConfig::default(),
             sandbox: SandboxConfig::default(),
             wakers: Vec::new(),
             policy: toml::Table::new(),
@@ -302,6 +322,7 @@ impl Config {
 
     fn check(&self) -> Result<(), InvalidSetting> {
         self.sandbox.check()?;
+        self.check_fleet()?;
         if let Some(url) = &self.store
             && let Err(why) = PostgresAddress::parse(url, None)
         {

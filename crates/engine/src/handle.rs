@@ -23,6 +23,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clients::{Client, Clients};
 use crate::clock::{Clock, SystemClock};
 use crate::config::{Config, Paths};
+use crate::fleet::Fleet;
 use crate::keepers::Keepers;
 use crate::live_config::LiveConfig;
 use crate::policy::PolicyStore;
@@ -161,6 +162,7 @@ struct Shared {
     resend: mpsc::Sender<ResendRequest>,
     policy: PolicyStore,
     audit: AuditLog,
+    fleet: Option<Fleet>,
     config: LiveConfig,
     paths: Paths,
     next_call: AtomicU64,
@@ -182,6 +184,7 @@ pub(super) struct HandleParts {
     pub resend: mpsc::Sender<ResendRequest>,
     pub policy: PolicyStore,
     pub audit: AuditLog,
+    pub fleet: Option<Fleet>,
 }
 
 /// Request to deliver a message again.
@@ -209,6 +212,7 @@ impl Handle {
             resend: parts.resend,
             policy: parts.policy,
             audit: parts.audit,
+            fleet: parts.fleet,
             config: LiveConfig::new(&parts.paths.config, config),
             paths: parts.paths,
             next_call: AtomicU64::new(1),
@@ -287,6 +291,11 @@ impl Handle {
     /// Store, for records that the loop does not decide.
     pub fn store(&self) -> &dyn Store {
         &*self.shared.store
+    }
+
+    /// Fleet of this machine, if its database is shared.
+    pub fn fleet(&self) -> Option<&Fleet> {
+        self.shared.fleet.as_ref()
     }
 
     /// Fault of the database, as a sentence.

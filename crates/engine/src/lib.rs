@@ -12,6 +12,7 @@ mod effects;
 pub mod entropy;
 mod event_loop;
 mod file_stamp;
+pub mod fleet;
 pub mod gate_plan;
 mod handle;
 pub mod keepers;

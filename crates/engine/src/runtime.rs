@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use abide_core::record::StoredState;
 use abide_core::session::Phase;
-use abide_core::{Engine, Event, HeldCommand, Question, QuestionId, SessionId};
+use abide_core::{Engine, Event, HeldCommand, Millis, Question, QuestionId, SessionId};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use tokio::sync::{mpsc, oneshot};
@@ -16,15 +16,16 @@ use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, boot_id};
 use crate::config::{Config, Paths};
 use crate::event_loop::{self, LoopParts};
+use crate::fleet::{Introduction, MachineIdentity};
 use crate::handle::{Handle, HandleParts};
 use crate::keepers::{Keepers, RecoveredSession};
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::session_access::SessionAccess;
-use crate::store::{self, Opened, OpenedPostgres, PostgresAddress, StoreFault};
+use crate::store::{self, Opened, OpenedPostgres, OwnMachine, PostgresAddress, StoreFault};
 use crate::web::Web;
-use crate::{entropy, retention, secret, wakers};
+use crate::{entropy, retention, wakers};
 
 /// Inputs and events that may be queued for the loop.
 const INBOX: usize = 4_096;
@@ -83,15 +84,15 @@ impl Runtime {
     pub fn start(paths: &Paths, config: Config, program: PathBuf) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         // Created with private permissions before SQLite opens it. If this fails, opening fails too.
-        let (opened, fault, is_usable) = match &config.store {
+        let (opened, fault, fleet, is_usable) = match &config.store {
             None => {
                 let _ = private_file::open(&paths.database());
                 let (opened, fault) = open_database(paths)?;
-                (opened, fault, None)
+                (opened, fault, None, None)
             }
             Some(url) => {
-                let found = open_postgres(paths, url, config.ca_file.clone())?;
-                (found.opened, None, found.is_usable)
+                let found = open_postgres(paths, url, &config)?;
+                (found.opened, None, found.fleet, found.is_usable)
             }
         };
         let Opened {
@@ -126,6 +127,7 @@ impl Runtime {
             resend,
             policy: PolicyStore::new(&paths.config),
             audit: AuditLog::new(paths.audit()),
+            fleet: fleet.as_ref().map(|opened| opened.fleet.clone()),
         };
         let handle = Handle::new(inbox, parts, config);
         // Read now, so that a command does not need another file descriptor. A fault is reported to each command.
@@ -172,6 +174,9 @@ impl Runtime {
             handle.clone(),
             parts,
         ));
+        if let Some(mut opened) = fleet {
+            tokio::spawn(async move { while opened.changes.recv().await.is_some() {} });
+        }
         let database_is_back = Arc::new(AtomicBool::new(false));
         if let Some(is_usable) = is_usable {
             let (handle, is_back) = (handle.clone(), database_is_back.clone());
@@ -265,11 +270,24 @@ fn open_database(paths: &Paths) -> Result<(Opened, Option<String>), RuntimeFault
 fn open_postgres(
     paths: &Paths,
     url: &str,
-    ca_file: Option<PathBuf>,
+    config: &Config,
 ) -> Result<OpenedPostgres, RuntimeFault> {
-    let address = PostgresAddress::parse(url, ca_file);
+    let address = PostgresAddress::parse(url, config.ca_file.clone());
     let address = address.map_err(StoreFault::Unopenable)?;
-    let path = paths.machine();
-    let owner = secret::token(&path).map_err(|source| RuntimeFault::Machine { path, source })?;
-    Ok(store::open_postgres(address, &owner, boot_id())?)
+    let identity = MachineIdentity::open(paths, config.machine.as_deref());
+    let identity = identity.map_err(|source| RuntimeFault::Machine {
+        path: paths.machine(),
+        source,
+    })?;
+    let machine = OwnMachine {
+        paths: paths.clone(),
+        identity,
+        introduction: Introduction {
+            labels: config.labels.clone(),
+            lost_after: config.lost_after.map(Millis::from_secs),
+            ..Introduction::default()
+        },
+        boot_id: boot_id(),
+    };
+    Ok(store::open_postgres(address, machine)?)
 }

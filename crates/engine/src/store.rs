@@ -34,7 +34,10 @@ pub(crate) use damage::{OpenedPostgres, open_postgres};
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
 pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use held::CommandAnswer;
-pub(crate) use postgres::Address as PostgresAddress;
+pub(crate) use load::Of;
+pub(crate) use postgres::{
+    Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, TIMELINE,
+};
 use query::Query;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;
@@ -232,9 +235,9 @@ fn read_open(
     let (state, conditions) = load::stored_state(db, id_permutation, boot_id)?;
     Ok(Loaded {
         id_permutation,
-        questions: load::open_questions(db)?,
-        approved: held::approved(db)?,
-        clients: deliveries::clients(db)?,
+        questions: load::open_questions(db, Of::Database)?,
+        approved: held::approved(db, Of::Database)?,
+        clients: deliveries::clients(db, Of::Database)?,
         state,
         conditions,
     })

@@ -10,8 +10,8 @@ use rusqlite::types::Value;
 use tokio::sync::oneshot;
 
 use super::{
-    Opened, PostgresAddress, Sqlite, Store, StoreFault, StoreReader, WakerRecord, connect, load,
-    postgres, schema, wal,
+    Opened, OpenedFleet, OwnMachine, PostgresAddress, Sqlite, Store, StoreFault, StoreReader,
+    WakerRecord, connect, load, postgres, schema, wal,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::secret;
@@ -77,6 +77,8 @@ pub fn open(path: &Path, boot_id: u128) -> Result<(Opened, Option<String>), Stor
 /// PostgreSQL database, or none if it cannot be used.
 pub(crate) struct OpenedPostgres {
     pub opened: Opened,
+    /// Fleet of the database, if it can be used.
+    pub fleet: Option<OpenedFleet>,
     /// Tells when a database that could not be used can be.
     pub is_usable: Option<oneshot::Receiver<()>>,
 }
@@ -84,13 +86,16 @@ pub(crate) struct OpenedPostgres {
 /// Opens a PostgreSQL database. Without one that can be used, nothing is stored until there is.
 pub(crate) fn open_postgres(
     address: PostgresAddress,
-    owner: &str,
-    boot_id: u128,
+    machine: OwnMachine,
 ) -> Result<OpenedPostgres, StoreFault> {
-    let fault = match postgres::open(address.clone(), owner, boot_id) {
-        Ok(opened) => {
-            let is_usable = None;
-            return Ok(OpenedPostgres { opened, is_usable });
+    let boot_id = machine.boot_id;
+    let fault = match postgres::open(address.clone(), machine) {
+        Ok((opened, fleet)) => {
+            return Ok(OpenedPostgres {
+                opened,
+                fleet: Some(fleet),
+                is_usable: None,
+            });
         }
         Err(fault @ StoreFault::Refused(_)) => return Err(fault),
         Err(fault) => fault,
@@ -107,7 +112,8 @@ pub(crate) fn open_postgres(
     };
     Ok(OpenedPostgres {
         opened: open_without_database(boot_id, store)?,
-        is_usable: Some(postgres::watch(address, owner)?),
+        fleet: None,
+        is_usable: Some(postgres::watch(address)?),
     })
 }
 

@@ -3,9 +3,9 @@
 
 use rusqlite::{Connection, params};
 
-use super::StoreFault;
 use super::query::{Columns, Param, Query};
 use super::read::{MessageRow, StoreReader};
+use super::{Of, StoreFault};
 
 /// Delivery of one message by one waker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,8 +189,9 @@ fn delivery(row: &dyn Columns) -> Result<Delivery, StoreFault> {
 }
 
 /// Clients of all agents.
-pub(super) fn clients(db: &dyn Query) -> Result<Vec<ClientRow>, StoreFault> {
-    db.rows("SELECT agent, kind, facts FROM client", &[], |row| {
+pub(super) fn clients(db: &dyn Query, of: Of) -> Result<Vec<ClientRow>, StoreFault> {
+    let sql = format!("SELECT agent, kind, facts FROM client WHERE true{of}");
+    db.rows(&sql, &[], |row| {
         Ok(ClientRow {
             agent: row.string(0)?,
             kind: row.string(1)?,
@@ -216,9 +217,10 @@ impl StoreReader {
 
     /// Disabled wakers, with the reason.
     pub async fn disabled_wakers(&self) -> Result<Vec<(String, String)>, StoreFault> {
-        let read = |db: &dyn Query| {
-            let sql = "SELECT id, fault FROM waker";
-            db.rows(sql, &[], |row| Ok((row.string(0)?, row.string(1)?)))
+        let of = self.of();
+        let read = move |db: &dyn Query| {
+            let sql = format!("SELECT id, fault FROM waker WHERE true{of}");
+            db.rows(&sql, &[], |row| Ok((row.string(0)?, row.string(1)?)))
         };
         self.read(read).await
     }

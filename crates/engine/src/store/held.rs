@@ -10,8 +10,8 @@ use abide_core::{Agent, Conversation, Key, Millis, QuestionId, SessionId};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::StoreFault;
 use super::query::Query;
+use super::{Of, StoreFault};
 
 /// Command of a question, but for its launch data.
 #[derive(Deserialize, Serialize)]
@@ -121,10 +121,13 @@ pub(super) fn write(
 /// Commands that a person has approved and whose start is not recorded.
 pub(super) fn approved(
     db: &dyn Query,
+    of: Of,
 ) -> Result<Vec<(QuestionId, SessionId, HeldCommand)>, StoreFault> {
-    let sql = "SELECT id, session, command, launch FROM question \
-         WHERE closing = 'yes' AND launch IS NOT NULL";
-    let found = db.rows(sql, &[], |row| {
+    let sql = format!(
+        "SELECT id, session, command, launch FROM question \
+         WHERE closing = 'yes' AND launch IS NOT NULL{of}"
+    );
+    let found = db.rows(&sql, &[], |row| {
         let (id, session) = (row.str(0)?.parse(), row.str(1)?.parse());
         let held = command(row.str(2)?, row.bytes(3)?.unwrap_or_default().to_vec());
         Ok((|| Some((id.ok()?, session.ok()?, held?)))())

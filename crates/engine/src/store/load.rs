@@ -1,5 +1,6 @@
 //! Reads everything that is not over, at the start of a daemon.
 
+use std::fmt;
 use std::sync::Arc;
 
 use abide_core::id::IdPermutation;
@@ -15,11 +16,35 @@ use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subj
 use super::query::{Columns, Query};
 use super::{StoreFault, held};
 
+/// Rows that are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// All: the database has those of one machine.
+    Database,
+    /// Those of one shard.
+    Shard(i64),
+}
+
+/// Prints as a condition that follows others.
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Of::Database => Ok(()),
+            Of::Shard(shard) => write!(f, " AND shard = {shard}"),
+        }
+    }
+}
+
 /// Questions that are not closed.
-pub(super) fn open_questions(db: &dyn Query) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
-    let sql = "SELECT id, session, idle_ms, asked_ms, command, launch FROM question \
-         WHERE closing IS NULL";
-    let rows = db.rows(sql, &[], |row| {
+pub(super) fn open_questions(
+    db: &dyn Query,
+    of: Of,
+) -> Result<Vec<(QuestionId, Question)>, StoreFault> {
+    let sql = format!(
+        "SELECT id, session, idle_ms, asked_ms, command, launch FROM question \
+         WHERE closing IS NULL{of}"
+    );
+    let rows = db.rows(&sql, &[], |row| {
         let (Ok(id), Ok(session)) = (row.str(0)?.parse(), row.str(1)?.parse::<SessionId>()) else {
             return Ok(None);
         };
@@ -55,7 +80,8 @@ pub(super) fn stored_state(
         let sql = format!("SELECT coalesce(max(number) + 1, 0) FROM {table}");
         db.one(&sql, &[], |row| row.u64(0))
     };
-    let (timers, conditions) = timers(db, id_permutation)?;
+    let of = Of::Database;
+    let (timers, conditions) = timers(db, id_permutation, of)?;
     let state = StoredState {
         id_permutation,
         boot_id,
@@ -63,8 +89,8 @@ pub(super) fn stored_state(
         next_timer: next("timer")?,
         next_message: next("message")?,
         timers,
-        ended: ended(db, id_permutation)?,
-        messages: messages(db)?,
+        ended: ended(db, id_permutation, of)?,
+        messages: messages(db, of)?,
     };
     Ok((state, conditions))
 }
@@ -105,16 +131,19 @@ fn key(row: &dyn Columns, at: usize) -> Result<Option<Key>, StoreFault> {
     Ok(row.text(at)?.map(|key| Key(key.into())))
 }
 
-fn timers(
+pub(super) fn timers(
     db: &dyn Query,
     id_permutation: IdPermutation,
+    of: Of,
 ) -> Result<(Vec<timer::StoredTimer>, Conditions), StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
     let mut conditions = Conditions::new();
-    let sql = "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
-         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL \
-         ORDER BY number";
-    let timers = db.rows(sql, &[], |row| {
+    let sql = format!(
+        "SELECT number, agent, kind, total_ms, background, due_ms, pause_until_ms, remaining_ms, \
+         checked_ms, key, condition, created_ms, conversation FROM timer WHERE ended_ms IS NULL{of} \
+         ORDER BY number"
+    );
+    let timers = db.rows(&sql, &[], |row| {
         let countdown = match row.opt_u64(5)? {
             Some(due) => Countdown::Running { due: Steady(due) },
             None => Countdown::Paused {
@@ -155,16 +184,19 @@ fn timers(
 }
 
 /// Timers that ended last, oldest first.
-fn ended(
+pub(super) fn ended(
     db: &dyn Query,
     id_permutation: IdPermutation,
+    of: Of,
 ) -> Result<Vec<(Timer, Option<Key>)>, StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
-    let sql = "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition, \
+    let sql = format!(
+        "SELECT number, agent, kind, total_ms, remaining_ms, checked_ms, condition, \
          completed_by, late_ms, key, conversation, background FROM timer \
-         WHERE ended_ms IS NOT NULL \
-         ORDER BY ended_ms DESC, number DESC LIMIT ?1";
-    let mut ended = db.rows(sql, &[limit::ENDED_TIMERS.into()], |row| {
+         WHERE ended_ms IS NOT NULL{of} \
+         ORDER BY ended_ms DESC, number DESC LIMIT ?1"
+    );
+    let mut ended = db.rows(&sql, &[limit::ENDED_TIMERS.into()], |row| {
         let number = row.u64(0)?;
         let kind = kind(row.str(2)?);
         let late = Millis(row.opt_u64(8)?.unwrap_or(0));
@@ -203,11 +235,13 @@ pub(super) fn kind(word: &str) -> Kind {
     }
 }
 
-fn messages(db: &dyn Query) -> Result<Vec<message::StoredMessage>, StoreFault> {
+pub(super) fn messages(db: &dyn Query, of: Of) -> Result<Vec<message::StoredMessage>, StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
-    let sql = "SELECT number, agent, about, told_ms, conversation, made_ms FROM message \
-         WHERE seen_ms IS NULL ORDER BY number";
-    let rows = db.rows(sql, &[], |row| {
+    let sql = format!(
+        "SELECT number, agent, about, told_ms, conversation, made_ms FROM message \
+         WHERE seen_ms IS NULL{of} ORDER BY number"
+    );
+    let rows = db.rows(&sql, &[], |row| {
         let Some(about) = subject(row.str(2)?) else {
             return Ok(None);
         };

@@ -1,13 +1,16 @@
 //! PostgreSQL, for a daemon whose configuration names one: `store = "postgres://user@host/db?schema=abide"`.
 //!
 //! One thread writes (`writer.rs`) and one reads (`reads.rs`), each with a connection of its own. The event loop waits
-//! for neither.
+//! for neither. The membership (`crate::fleet`) has a third connection and decides which shards are written here.
 
 mod batch;
 mod link;
+mod ownership;
 mod reads;
 mod records;
 mod schema;
+mod shard_rows;
+mod transaction;
 mod writer;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,18 +18,33 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
 
 use abide_core::Record;
+use abide_core::fleet::ShardId;
 use abide_core::id::IdPermutation;
+use abide_core::record::StoredState;
+use abide_core::timer::Anchor;
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use link::Address;
+pub(crate) use link::{Address, Link};
 pub(super) use reads::Reads;
-use writer::{Job, Joined, Trouble, Writer};
+pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};
+pub(crate) use shard_rows::{ShardChange, ShardRows};
+use writer::{Job, Trouble, Writer, WriterParts, unreachable};
 
 use super::{MAX_JOBS, MAX_WAKER_RECORDS, Opened, Store, StoreFault, StoreReader, WakerRecord};
-use crate::clock::pause;
+use crate::clock::{SystemClock, pause, sleep_until};
+use crate::config::Paths;
+use crate::fleet::{Fleet, Introduction, MachineIdentity, Runner, RunnerParts};
 
 /// Time between two attempts to reach a database that was away when the daemon started.
 const RETRY: Duration = Duration::from_secs(2);
+/// Oldest server version, as `server_version_num` has it.
+const OLDEST_SERVER: u64 = 140_000;
+/// Changes of shards that may be queued, for the writer and for the event loop.
+const MAX_CHANGES: usize = 1_024;
+/// Numbers that a daemon reserves when it starts.
+const NUMBERS: u64 = 1 << 20;
+/// Time for which the start waits for the timers of this machine. They are loaded later if another machine has them.
+const START: Duration = Duration::from_secs(3);
 
 /// PostgreSQL with a thread that writes.
 struct Postgres {
@@ -34,47 +52,190 @@ struct Postgres {
     /// Number of waker records in the queue.
     waker_records: Arc<AtomicUsize>,
     trouble: Trouble,
+    fleet: Fleet,
 }
 
-/// Opens the database, migrates its schema and reads what is open. `owner` is the id of this installation.
-pub(super) fn open(address: Address, owner: &str, boot_id: u128) -> Result<Opened, StoreFault> {
+/// This machine, as it joins the fleet of a database.
+#[derive(Clone)]
+pub(crate) struct OwnMachine {
+    pub paths: Paths,
+    pub identity: MachineIdentity,
+    pub introduction: Introduction,
+    pub boot_id: u128,
+}
+
+/// Fleet of an open database.
+pub(crate) struct OpenedFleet {
+    pub fleet: Fleet,
+    /// Changes of the shards of this machine after the start.
+    pub changes: mpsc::Receiver<ShardChange>,
+}
+
+/// Opens the database, migrates its schema, joins its fleet and reads what is open.
+pub(super) fn open(
+    address: Address,
+    machine: OwnMachine,
+) -> Result<(Opened, OpenedFleet), StoreFault> {
     let trouble = Trouble::default();
     let (jobs, queue) = mpsc::channel(MAX_JOBS);
-    let (joined_tx, joined) = std_mpsc::sync_channel::<Result<Joined, StoreFault>>(1);
+    let (ownership, ownership_changes) = mpsc::channel(MAX_CHANGES);
+    let (changes_sender, changes) = mpsc::channel(MAX_CHANGES);
+    let home = ShardId(machine.identity.id);
+    let boot_id = machine.boot_id;
+    let (runner, fleet) = Runner::new(RunnerParts {
+        address: address.clone(),
+        paths: machine.paths,
+        identity: machine.identity,
+        introduction: machine.introduction,
+        ownership,
+    });
     let waker_records = Arc::new(AtomicUsize::new(0));
-    let mut writer = Writer::new(address.clone(), owner.to_owned(), trouble.clone());
     let queued_records = waker_records.clone();
+    let reads = Reads::start(address.clone())?;
+    let (opened, joined) = std_mpsc::sync_channel::<Result<Prepared, StoreFault>>(1);
+    let (writer_fleet, writer_reads, writer_trouble) =
+        (fleet.clone(), reads.clone(), trouble.clone());
     run_on_thread(async move {
-        let joined = writer.join().await;
-        let is_joined = joined.is_ok();
-        let _ = joined_tx.send(joined);
-        if is_joined {
-            writer.serve(queue, &queued_records).await;
-        }
+        let (link, prepared) = match prepare(&address).await {
+            Ok(found) => found,
+            Err(fault) => return drop(opened.send(Err(fault))),
+        };
+        let id_permutation = prepared.id_permutation;
+        let _ = opened.send(Ok(prepared));
+        let parts = WriterParts {
+            address,
+            home,
+            id_permutation,
+            fleet: writer_fleet,
+            reads: writer_reads,
+            changes: changes_sender,
+            trouble: writer_trouble,
+        };
+        let writer = Writer::new(parts, link);
+        let membership = tokio::spawn(runner.run());
+        writer
+            .serve(queue, ownership_changes, &queued_records)
+            .await;
+        membership.abort();
     })?;
     let ended = || StoreFault::Refused("the thread of the database has ended".into());
-    let Joined { ids_key } = joined.recv().map_err(|_| ended())??;
-    let reads = Reads::start(address)?;
-    let id_permutation = IdPermutation { key: ids_key };
-    let loaded = reads.read_now(move |db| super::read_open(db, id_permutation, boot_id))?;
+    let prepared = joined.recv().map_err(|_| ended())??;
+    let id_permutation = prepared.id_permutation;
+    let (line, rows, changes) = first_load(changes, home)?;
     let store = Postgres {
         jobs,
         waker_records,
         trouble,
+        fleet: fleet.clone(),
     };
-    let reader = StoreReader::of_postgres(reads, id_permutation);
-    Ok(Opened::new(Arc::new(store), reader, loaded))
+    let reader = StoreReader::of_postgres(reads, id_permutation, ownership::column(home));
+    let opened = opened_with(Arc::new(store), reader, prepared, boot_id, line, rows);
+    Ok((opened, OpenedFleet { fleet, changes }))
+}
+
+/// Connects for the first time: checks the server and migrates the schema.
+async fn prepare(address: &Address) -> Result<(Link, Prepared), StoreFault> {
+    let link = address.connect().await.map_err(unreachable)?;
+    let version = link.transact("SHOW server_version_num", &[]).await;
+    let version = version.map_err(unreachable)?;
+    let version = schema::first_value(&version).and_then(|number| number.parse().ok());
+    if version.is_none_or(|number: u64| number < OLDEST_SERVER) {
+        return Err(StoreFault::Unopenable(
+            "the server is older than PostgreSQL 14".into(),
+        ));
+    }
+    let key = schema::migrate(&link, &address.schema).await?;
+    let reserve = format!(
+        "UPDATE fleet SET next_number = next_number + {NUMBERS} RETURNING next_number - {NUMBERS}"
+    );
+    let first = link.transact(&reserve, &[]).await.map_err(unreachable)?;
+    let first = schema::first_value(&first).and_then(|number| number.parse().ok());
+    let prepared = Prepared {
+        id_permutation: IdPermutation { key },
+        first_number: first.ok_or_else(|| StoreFault::Damaged("`fleet` has no row".into()))?,
+    };
+    Ok((link, prepared))
+}
+
+/// Facts about a database that is ready.
+struct Prepared {
+    id_permutation: IdPermutation,
+    /// First number of a block for timers and messages that no other machine uses.
+    first_number: u64,
+}
+
+/// First rows of the own shard, and the fleet time, if they come in time.
+type FirstLoad = (Option<i64>, Option<ShardRows>, mpsc::Receiver<ShardChange>);
+
+/// Waits for the rows of the own shard.
+fn first_load(
+    mut changes: mpsc::Receiver<ShardChange>,
+    home: ShardId,
+) -> Result<FirstLoad, StoreFault> {
+    let (done, loaded) = std_mpsc::sync_channel(1);
+    run_on_thread(async move {
+        let until = SystemClock.mono() + abide_core::Millis(START.as_millis() as u64);
+        let (mut line, mut rows) = (None, None);
+        while rows.is_none() {
+            let change = tokio::select! {
+                change = changes.recv() => change,
+                () = sleep_until(&SystemClock, Some(until)) => None,
+            };
+            match change {
+                Some(ShardChange::TimeSet(set)) => line = Some(set),
+                Some(ShardChange::Loaded(loaded)) if loaded.shard == Some(home) => {
+                    rows = Some(*loaded)
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let _ = done.send((line, rows, changes));
+    })?;
+    let ended = |_| StoreFault::Refused("a thread of the database has ended".into());
+    loaded.recv().map_err(ended)
+}
+
+fn opened_with(
+    store: Arc<dyn Store>,
+    reader: StoreReader,
+    prepared: Prepared,
+    boot_id: u128,
+    line: Option<i64>,
+    rows: Option<ShardRows>,
+) -> Opened {
+    let rows = rows.unwrap_or_default();
+    Opened {
+        store,
+        reader,
+        questions: rows.questions,
+        approved: rows.approved,
+        state: StoredState {
+            id_permutation: prepared.id_permutation,
+            boot_id,
+            anchor: line.map(|line| Anchor {
+                boot_id,
+                ahead_of_boot: line,
+                ..Anchor::default()
+            }),
+            next_timer: prepared.first_number,
+            next_message: prepared.first_number,
+            timers: rows.timers,
+            ended: rows.ended,
+            messages: rows.messages,
+        },
+        conditions: rows.conditions,
+        clients: rows.clients,
+    }
 }
 
 /// Tells when a database can be opened that could not be at the start.
-pub(super) fn watch(address: Address, owner: &str) -> Result<oneshot::Receiver<()>, StoreFault> {
+pub(super) fn watch(address: Address) -> Result<oneshot::Receiver<()>, StoreFault> {
     let (reachable, receiver) = oneshot::channel();
-    let owner = owner.to_owned();
     run_on_thread(async move {
         loop {
             pause(RETRY).await;
-            let mut writer = Writer::new(address.clone(), owner.clone(), Arc::default());
-            if writer.join().await.is_ok() {
+            if prepare(&address).await.is_ok() {
                 let _ = reachable.send(());
                 return;
             }
@@ -117,7 +278,8 @@ impl Store for Postgres {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.trouble.lock().expect("no holder panics").clone()
+        let trouble = self.trouble.lock().expect("no holder panics").clone();
+        trouble.or_else(|| self.fleet.state().trouble.clone())
     }
 
     fn refusal(&self, fault: &StoreFault) -> Option<String> {

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use super::StoreFault;
 use super::deliveries::{self, Delivery};
 use super::held::{self, CommandAnswer};
-use super::load::{kind, subject};
+use super::load::{Of, kind, subject};
 use super::postgres::Reads;
 use super::query::{Columns, Param, Query};
 use super::write::TOLD_BY_CALL;
@@ -32,7 +32,8 @@ enum Source {
         /// Connection for queries that read many rows, so that they do not block the others.
         scan_db: Arc<Mutex<Connection>>,
     },
-    Postgres(Reads),
+    /// Thread that reads, and the shard of this machine.
+    Postgres(Reads, i64),
 }
 
 /// Row of a timer.
@@ -163,10 +164,19 @@ impl StoreReader {
         }
     }
 
-    pub(super) fn of_postgres(reads: Reads, id_permutation: IdPermutation) -> Self {
+    /// Reader of PostgreSQL for the machine that made this shard.
+    pub(super) fn of_postgres(reads: Reads, id_permutation: IdPermutation, shard: i64) -> Self {
         StoreReader {
-            source: Source::Postgres(reads),
+            source: Source::Postgres(reads, shard),
             id_permutation,
+        }
+    }
+
+    /// Rows that belong to this machine.
+    pub(super) fn of(&self) -> Of {
+        match &self.source {
+            Source::Sqlite { .. } => Of::Database,
+            Source::Postgres(_, shard) => Of::Shard(*shard),
         }
     }
 
@@ -177,7 +187,7 @@ impl StoreReader {
     ) -> Result<T, StoreFault> {
         match &self.source {
             Source::Sqlite { db, .. } => work(&*db.lock().expect("no holder panics")),
-            Source::Postgres(reads) => reads.read(work).await,
+            Source::Postgres(reads, _) => reads.read(work).await,
         }
     }
 
@@ -188,7 +198,7 @@ impl StoreReader {
     ) -> Result<T, StoreFault> {
         let db = match &self.source {
             Source::Sqlite { scan_db, .. } => scan_db.clone(),
-            Source::Postgres(reads) => return reads.read(work).await,
+            Source::Postgres(reads, _) => return reads.read(work).await,
         };
         let scan = move || work(&*db.lock().expect("no holder panics"));
         let done = tokio::task::spawn_blocking(scan).await;
@@ -199,7 +209,7 @@ impl StoreReader {
     fn db(&self) -> std::sync::MutexGuard<'_, Connection> {
         match &self.source {
             Source::Sqlite { db, .. } => db.lock().expect("no holder panics"),
-            Source::Postgres(_) => panic!("no SQLite"),
+            Source::Postgres(..) => panic!("no SQLite"),
         }
     }
 

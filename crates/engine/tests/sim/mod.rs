@@ -212,6 +212,7 @@ impl Daemon {
                 "/nonexistent/config.toml",
             )),
             audit: crate::policy::audit::AuditLog::new("/dev/null/audit".into()),
+            fleet: None,
         };
         let handle = Handle::new(inbox, parts, Config::default());
         let recovered = recovery_events(

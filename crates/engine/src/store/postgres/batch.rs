@@ -1,5 +1,6 @@
 //! Batch of rows as statements. Rows of one kind are gathered into arrays, so that a batch of any size is a few statements.
-//! Every row is stamped with the epoch and the number of its batch, which tells later whether the batch was committed.
+//! Every row is stamped with its shard, the epoch and the number of its batch, which tells later whether the batch was
+//! committed.
 
 use std::collections::HashSet;
 
@@ -20,7 +21,7 @@ pub(super) enum Form {
     Put(&'static str),
     /// Changed rows, under this condition.
     Update(&'static str),
-    /// Any other statement. Its first two parameters are the stamp.
+    /// Any other statement. Its first three parameters are the stamp.
     Sql(&'static str),
 }
 
@@ -131,14 +132,15 @@ struct Group {
     keys: HashSet<String>,
 }
 
-/// Epoch of a claim and number of a batch.
+/// Shard, epoch of its claim and number of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stamp {
+    pub shard: i64,
     pub epoch: i64,
     pub batch: i64,
 }
 
-/// Records that are committed together.
+/// Records of one shard that are committed together.
 pub(super) struct Batch {
     pub stamp: Stamp,
     groups: Vec<Group>,
@@ -153,6 +155,10 @@ impl Batch {
             groups: Vec::new(),
             size: 0,
         }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty()
     }
 
     /// Adds a row. Rows of different tables, and of different keys in one table, may be written in any order.
@@ -195,7 +201,7 @@ impl Batch {
         let statement = |group: &'_ Group| group.kind.sql(again);
         let all = self.groups.iter().map(|group| Statement {
             sql: statement(group),
-            params: [&self.stamp.epoch, &self.stamp.batch]
+            params: [&self.stamp.epoch, &self.stamp.batch, &self.stamp.shard]
                 .map(|number| (number as &(dyn ToSql + Sync), Type::INT8))
                 .into_iter()
                 .chain(group.columns.iter().map(Column::param))
@@ -204,22 +210,40 @@ impl Batch {
         all.collect()
     }
 
-    /// Query that counts rows which this batch or a later one has written, if it has written rows of its own.
-    pub fn look(&self) -> Option<String> {
+    /// Query that counts rows which this batch has written, or also a later one, if it has rows of its own.
+    pub fn look(&self, by: WrittenBy) -> Option<String> {
         let is_stamped = |group: &&Group| !matches!(group.kind.form, Form::Sql(_));
         let group = self.groups.iter().rev().find(is_stamped)?;
         let key = group.columns.first()?.first()?.replace('\'', "''");
         let column = group.kind.columns[0].trim_end_matches(['$', '#']);
-        let Stamp { epoch, batch } = self.stamp;
+        let Stamp {
+            shard,
+            epoch,
+            batch,
+        } = self.stamp;
+        let compared = match by {
+            WrittenBy::It => "=",
+            WrittenBy::ItOrLater => ">=",
+        };
         Some(format!(
-            "SELECT count(*) FROM {} WHERE {column} = '{key}' AND (epoch, batch) >= ({epoch}, {batch})",
+            "SELECT count(*) FROM {} WHERE {column} = '{key}' AND shard = {shard} \
+             AND (epoch, batch) {compared} ({epoch}, {batch})",
             group.kind.table
         ))
     }
 }
 
+/// Writer of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenBy {
+    /// The batch.
+    It,
+    /// The batch or a later one.
+    ItOrLater,
+}
+
 /// Statement with typed parameters.
-pub(super) struct Statement<'a> {
+pub(crate) struct Statement<'a> {
     pub sql: String,
     pub params: Vec<(&'a (dyn ToSql + Sync), Type)>,
 }
@@ -243,11 +267,13 @@ impl Kind {
             .collect();
         let names = columns.join(", ");
         let arrays: Vec<String> = (0..columns.len())
-            .map(|at| format!("${}", at + 3))
+            .map(|at| format!("${}", at + 4))
             .collect();
         let rows = format!("unnest({}) AS u({names})", arrays.join(", "));
         let insert = || {
-            format!("INSERT INTO {table} ({names}, epoch, batch) SELECT u.*, $1, $2 FROM {rows}")
+            format!(
+                "INSERT INTO {table} ({names}, epoch, batch, shard) SELECT u.*, $1, $2, $3 FROM {rows}"
+            )
         };
         match &self.form {
             Form::Sql(sql) => (*sql).to_owned(),
@@ -270,7 +296,7 @@ impl Kind {
                 let set: Vec<String> = set.collect();
                 format!(
                     "UPDATE {table} AS t SET {}, epoch = $1, batch = $2 FROM {rows} \
-                     WHERE t.{key} = u.{key} AND {condition}",
+                     WHERE t.{key} = u.{key} AND t.shard = $3 AND {condition}",
                     set.join(", ")
                 )
             }

@@ -104,7 +104,7 @@ impl Address {
     }
 
     /// Connects. The connection runs as a task of the current runtime.
-    pub(super) async fn connect(&self) -> Result<Link, LinkFault> {
+    pub(crate) async fn connect(&self) -> Result<Link, LinkFault> {
         let tls = Tls {
             ca_file: self.ca_file.clone(),
         };
@@ -131,7 +131,7 @@ impl Address {
 }
 
 /// Connection.
-pub(super) struct Link {
+pub(crate) struct Link {
     client: Client,
     /// Closed when the connection is.
     closed: oneshot::Receiver<()>,
@@ -140,7 +140,7 @@ pub(super) struct Link {
 
 /// Fault of a transaction.
 #[derive(Debug)]
-pub(super) enum LinkFault {
+pub(crate) enum LinkFault {
     /// Nothing was sent.
     NotSent(String),
     /// The server has refused it, so nothing was written.

@@ -47,18 +47,6 @@ impl Reads {
         Ok(Reads(sender))
     }
 
-    /// Result of a read that the caller waits for.
-    pub fn read_now<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
-    ) -> Result<T, StoreFault> {
-        let (done, answer) = mpsc::sync_channel(1);
-        let read: Read = Box::new(move |db| drop(done.send(work(db))));
-        let ended = || StoreFault::Refused("the thread of the database has ended".into());
-        self.0.send(read).map_err(|_| ended())?;
-        answer.recv().unwrap_or_else(|_| Err(ended()))
-    }
-
     /// Result of a read.
     pub async fn read<T: Send + 'static>(
         &self,

@@ -5,14 +5,14 @@ use abide_core::question::{Answer, Closing};
 use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
 use abide_core::{Record, held as held_core, limit};
 
-use super::batch::{Batch, Form, Kind, Stamp, Value};
+use super::batch::{Batch, Form, Kind, Value};
 use crate::store::deliveries::{Delivery, WakerRecord};
 use crate::store::write::TOLD_BY_CALL;
 use crate::store::{closing_word, held};
 
 static ASKED: Kind = Kind {
     table: "question",
-    form: Form::Put("id"),
+    form: Form::Put("shard, id"),
     columns: &[
         "id$", "session$", "idle_ms", "asked_ms", "command$", "launch#", "closing$",
     ],
@@ -109,22 +109,11 @@ static HISTORY: Kind = Kind {
 static TRIM_HISTORY: Kind = Kind {
     table: "timer_change",
     form: Form::Sql(
-        "DELETE FROM timer_change AS t USING unnest($3, $4) AS u(timer, most) WHERE t.timer = u.timer \
+        "DELETE FROM timer_change AS t USING unnest($4, $5) AS u(timer, most) WHERE t.timer = u.timer \
          AND t.position <= (SELECT position FROM timer_change AS o WHERE o.timer = u.timer \
          ORDER BY position DESC LIMIT 1 OFFSET u.most)",
     ),
     columns: &["timer", "most"],
-};
-static CLOCK: Kind = Kind {
-    table: "clock",
-    form: Form::Put("one"),
-    columns: &[
-        "one",
-        "boot_id$",
-        "ahead_of_boot_ms",
-        "wall_ahead_ms",
-        "reached_ms",
-    ],
 };
 static POSTED: Kind = Kind {
     table: "message",
@@ -160,44 +149,30 @@ static DELIVERY: Kind = Kind {
 };
 static WAKER_DISABLED: Kind = Kind {
     table: "waker",
-    form: Form::Put("id"),
+    form: Form::Put("shard, id"),
     columns: &["id$", "ended_ms", "fault$"],
 };
 static WAKER_ENABLED: Kind = Kind {
     table: "waker",
-    form: Form::Sql("DELETE FROM waker WHERE id = ANY($3)"),
+    form: Form::Sql("DELETE FROM waker WHERE shard = $3 AND id = ANY($4)"),
     columns: &["id$"],
 };
 static CLIENT: Kind = Kind {
     table: "client",
-    form: Form::Put("agent, kind"),
+    form: Form::Put("shard, agent, kind"),
     columns: &["agent$", "kind$", "facts$", "at_ms"],
 };
 
 impl Batch {
-    /// Statements of records. `position` is the number of the next change in the history of timers.
-    pub fn of_records(stamp: Stamp, records: &[Record], position: &mut i64) -> Self {
-        let mut batch = Batch::empty(stamp);
-        for record in records {
-            batch.record(record, position);
-        }
-        batch
-    }
-
-    /// Statements of a record about wakers.
-    pub fn of_waker_record(stamp: Stamp, record: &WakerRecord) -> Self {
-        let mut batch = Batch::empty(stamp);
+    /// Adds a record about wakers, other than deliveries.
+    pub fn waker_record(&mut self, record: &WakerRecord) {
         match record {
-            WakerRecord::Deliveries(all) => {
-                for (message, delivery) in all {
-                    batch.delivery(*message, delivery);
-                }
-            }
+            WakerRecord::Deliveries(_) => {}
             WakerRecord::Disabled {
                 waker,
                 at_ms,
                 fault,
-            } => batch.put(
+            } => self.put(
                 &WAKER_DISABLED,
                 waker,
                 [
@@ -206,10 +181,8 @@ impl Batch {
                     fault.as_str().into(),
                 ],
             ),
-            WakerRecord::Enabled(waker) => {
-                batch.put(&WAKER_ENABLED, waker, [waker.as_str().into()])
-            }
-            WakerRecord::Client(client, at_ms) => batch.put(
+            WakerRecord::Enabled(waker) => self.put(&WAKER_ENABLED, waker, [waker.as_str().into()]),
+            WakerRecord::Client(client, at_ms) => self.put(
                 &CLIENT,
                 &format!("{} {}", client.kind, client.agent),
                 [
@@ -220,10 +193,10 @@ impl Batch {
                 ],
             ),
         }
-        batch
     }
 
-    fn record(&mut self, record: &Record, position: &mut i64) {
+    /// Adds a record. `position` is the number of the next change in the history of timers.
+    pub fn record(&mut self, record: &Record, position: &mut i64) {
         match record {
             Record::Asked { question, state } => {
                 let held = state.held();
@@ -405,17 +378,8 @@ impl Batch {
                 let values = [(*number).into(), key.0.as_ref().into()];
                 self.put(&ACTED, &number.to_string(), values);
             }
-            timer::Record::Anchored(anchor) => self.put(
-                &CLOCK,
-                "",
-                [
-                    1_u64.into(),
-                    format!("{:032x}", anchor.boot_id).into(),
-                    anchor.ahead_of_boot.into(),
-                    anchor.wall_ahead.into(),
-                    anchor.reached.0.into(),
-                ],
-            ),
+            // Deadlines are in fleet time, which needs no record of this machine's clocks.
+            timer::Record::Anchored(_) => {}
         }
     }
 
@@ -463,7 +427,8 @@ impl Batch {
         }
     }
 
-    fn delivery(&mut self, message: u64, delivery: &Delivery) {
+    /// Adds the delivery of a message.
+    pub fn delivery(&mut self, message: u64, delivery: &Delivery) {
         self.put(
             &DELIVERY,
             &format!("{message} {}", delivery.waker),

@@ -8,15 +8,64 @@ use crate::entropy;
 use crate::store::StoreFault;
 
 /// Migrations, each from one version to the next. Old entries are never edited. Times are in milliseconds; what is an
-/// integer in SQLite is a `BIGINT`. `epoch` and `batch` are the stamp of the batch that wrote the row last.
-const MIGRATIONS: &[&str] = &["CREATE TABLE shard (
+/// integer in SQLite is a `BIGINT`. `shard` is the machine on which a row was made; `epoch` and `batch` are the stamp of
+/// the batch that wrote the row last. Rows of `machine` change with every heartbeat and no index has a column that does,
+/// so the server replaces them in place.
+const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         id BIGINT PRIMARY KEY,
-        owner TEXT NOT NULL,
+        name TEXT NOT NULL,
+        labels TEXT NOT NULL,
+        version TEXT NOT NULL,
+        public_key BYTEA,
+        mac BYTEA,
+        boot TEXT NOT NULL,
+        claim BIGINT NOT NULL,
+        standing TEXT NOT NULL,
+        heartbeat BIGINT NOT NULL,
+        pace TEXT NOT NULL,
+        fleet_time BIGINT,
+        written BIGINT NOT NULL,
+        lost_after BIGINT,
+        declared_lost BIGINT NOT NULL DEFAULT 0
+    ) WITH (fillfactor = 40);
+    CREATE UNIQUE INDEX machine_name ON machine (name) WHERE standing IN ('member', 'left');
+    CREATE TABLE shard (
+        id BIGINT PRIMARY KEY,
+        owner BIGINT NOT NULL,
         epoch BIGINT NOT NULL,
-        claim TEXT NOT NULL
+        claim BIGINT,
+        requested BIGINT NOT NULL DEFAULT 0
     );
+    CREATE TABLE presence (
+        agent TEXT NOT NULL,
+        machine BIGINT NOT NULL,
+        PRIMARY KEY (agent, machine)
+    );
+    CREATE TABLE frame (
+        link TEXT NOT NULL,
+        seq BIGINT NOT NULL,
+        recipient BIGINT NOT NULL,
+        sent_ms BIGINT NOT NULL,
+        bytes BYTEA NOT NULL,
+        PRIMARY KEY (link, seq)
+    );
+    CREATE INDEX frame_for ON frame (recipient);
+    CREATE TABLE session (
+        machine BIGINT NOT NULL,
+        id TEXT NOT NULL,
+        boot TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        name TEXT,
+        command TEXT NOT NULL,
+        state TEXT NOT NULL,
+        facts TEXT NOT NULL,
+        as_of BIGINT NOT NULL,
+        PRIMARY KEY (machine, id)
+    );
+    CREATE INDEX session_id ON session (id);
     CREATE TABLE question (
-        id TEXT PRIMARY KEY,
+        shard BIGINT NOT NULL,
+        id TEXT NOT NULL,
         session TEXT NOT NULL,
         idle_ms BIGINT NOT NULL,
         asked_ms BIGINT NOT NULL,
@@ -26,10 +75,12 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE shard (
         launch BYTEA,
         because TEXT,
         epoch BIGINT NOT NULL,
-        batch BIGINT NOT NULL
+        batch BIGINT NOT NULL,
+        PRIMARY KEY (shard, id)
     );
-    CREATE INDEX question_open ON question (asked_ms) WHERE closing IS NULL;
+    CREATE INDEX question_open ON question (shard, asked_ms) WHERE closing IS NULL;
     CREATE TABLE timer (
+        shard BIGINT NOT NULL,
         number BIGINT PRIMARY KEY,
         id TEXT NOT NULL,
         agent TEXT NOT NULL,
@@ -56,26 +107,31 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE shard (
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL
     );
-    CREATE INDEX timer_live ON timer (number) WHERE ended_ms IS NULL;
+    CREATE INDEX timer_live ON timer (shard, number) WHERE ended_ms IS NULL;
+    CREATE UNIQUE INDEX timer_key ON timer (agent, key) WHERE ended_ms IS NULL AND key IS NOT NULL;
     CREATE INDEX timer_ended ON timer (ended_ms, number) WHERE ended_ms IS NOT NULL;
     CREATE INDEX timer_ended_of ON timer (agent, ended_ms) WHERE ended_ms IS NOT NULL;
     CREATE TABLE timer_change (
-        position BIGINT PRIMARY KEY,
+        shard BIGINT NOT NULL,
+        position BIGINT NOT NULL,
         timer BIGINT NOT NULL,
         change TEXT NOT NULL,
         reason TEXT,
         at_ms BIGINT NOT NULL,
         epoch BIGINT NOT NULL,
-        batch BIGINT NOT NULL
+        batch BIGINT NOT NULL,
+        PRIMARY KEY (position, timer)
     );
     CREATE INDEX timer_change_of ON timer_change (timer, position);
     CREATE TABLE message (
+        shard BIGINT NOT NULL,
         number BIGINT PRIMARY KEY,
         id TEXT NOT NULL,
         agent TEXT NOT NULL,
         about TEXT NOT NULL,
         made_ms BIGINT NOT NULL,
         told_ms BIGINT,
+        told_by BIGINT,
         seen_ms BIGINT,
         woken_ms BIGINT,
         conversation TEXT,
@@ -83,8 +139,10 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE shard (
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL
     );
-    CREATE INDEX message_unseen ON message (number) WHERE seen_ms IS NULL;
+    CREATE INDEX message_unseen ON message (shard, number) WHERE seen_ms IS NULL;
+    CREATE INDEX message_unseen_of ON message (agent, number) WHERE seen_ms IS NULL;
     CREATE TABLE delivery (
+        shard BIGINT NOT NULL,
         message BIGINT NOT NULL,
         waker TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -100,30 +158,31 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE shard (
         PRIMARY KEY (message, waker)
     );
     CREATE TABLE waker (
-        id TEXT PRIMARY KEY,
+        shard BIGINT NOT NULL,
+        id TEXT NOT NULL,
         ended_ms BIGINT NOT NULL,
         fault TEXT NOT NULL,
         epoch BIGINT NOT NULL,
-        batch BIGINT NOT NULL
+        batch BIGINT NOT NULL,
+        PRIMARY KEY (shard, id)
     );
     CREATE TABLE client (
+        shard BIGINT NOT NULL,
         agent TEXT NOT NULL,
         kind TEXT NOT NULL,
         facts TEXT NOT NULL,
         at_ms BIGINT NOT NULL,
         epoch BIGINT NOT NULL,
         batch BIGINT NOT NULL,
-        PRIMARY KEY (agent, kind)
-    );
-    CREATE TABLE clock (
-        one BIGINT PRIMARY KEY CHECK (one = 1),
-        boot_id TEXT NOT NULL,
-        ahead_of_boot_ms BIGINT NOT NULL,
-        wall_ahead_ms BIGINT NOT NULL,
-        reached_ms BIGINT NOT NULL,
-        epoch BIGINT NOT NULL,
-        batch BIGINT NOT NULL
+        PRIMARY KEY (shard, agent, kind)
     )"];
+
+/// Version of the schema that this program writes.
+pub(crate) const VERSION: u32 = MIGRATIONS.len() as u32;
+
+/// Timeline of the server, which another one has after a failover.
+pub(crate) const TIMELINE: &str =
+    "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint";
 
 /// Attempts to create the schema while another daemon does the same.
 const ATTEMPTS: usize = 20;
@@ -169,8 +228,16 @@ async fn create(link: &Link, schema: &str) -> Result<(), StoreFault> {
         "CREATE SCHEMA IF NOT EXISTS {schema}; CREATE TABLE IF NOT EXISTS fleet (
             one BIGINT PRIMARY KEY CHECK (one = 1),
             version BIGINT NOT NULL,
-            ids_key BIGINT NOT NULL
-        ); INSERT INTO fleet VALUES (1, 0, {key}) ON CONFLICT DO NOTHING"
+            ids_key BIGINT NOT NULL,
+            row_version BIGINT NOT NULL,
+            oldest_writer TEXT NOT NULL,
+            clock_ahead_ms BIGINT NOT NULL,
+            reached_ms BIGINT NOT NULL,
+            members BIGINT NOT NULL,
+            timeline BIGINT NOT NULL,
+            went_back_ms BIGINT NOT NULL,
+            next_number BIGINT NOT NULL
+        ); INSERT INTO fleet SELECT 1, 0, {key}, 1, '0.1.0', 0, 0, 0, {TIMELINE}, 0, 0 ON CONFLICT DO NOTHING"
     );
     let mut result = link.transact(&sql, &[]).await;
     for _ in 1..ATTEMPTS {

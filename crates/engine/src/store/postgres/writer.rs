@@ -1,37 +1,40 @@
 //! The one connection that writes.
 //!
-//! Every batch is one transaction that first locks the row of `shard` with this daemon's claim, so that a daemon whose
-//! claim was replaced can write nothing. If the server does not answer, the batch may be written or not: a new claim
-//! waits for the old transaction and keeps it from being written later, then the stamp of its rows tells. The newest
-//! batches are kept in memory, and are written again if a server that took over has lost them.
+//! Every commit is one transaction that first locks the rows of the shards that it changes (`ownership.rs`), so that a
+//! daemon that is not their owner any more can write nothing. If the server does not answer, the transaction may be
+//! written or not: the membership claims the shards again, which waits for the old transaction and keeps it from being
+//! written later; then the stamp of its rows tells. The newest transactions are kept in memory, and are written again if a
+//! server that took over has lost them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use abide_core::fleet::{Event as FleetEvent, MachineId, ShardId};
+use abide_core::id::IdPermutation;
 use abide_core::{Millis, Mono, Record};
 use abide_session::crash_point;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
-use super::batch::{Batch, Stamp};
+use super::batch::WrittenBy;
 use super::link::{Address, Link, LinkFault};
-use super::schema::{self, first_value};
+use super::ownership::{Owned, column};
+use super::reads::Reads;
+use super::schema::first_value;
+use super::shard_rows::{self, ShardChange};
+use super::transaction::{Counters, Recent, Transaction};
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
+use crate::fleet::{Fleet, Ownership};
 use crate::store::StoreFault;
 use crate::store::deliveries::WakerRecord;
 use crate::store::write::{PRUNE_BATCH, TOLD_BY_CALL, crash_points};
-use crate::{entropy, secret, timestamp};
+use crate::{entropy, timestamp};
 
-/// Oldest server version, as `server_version_num` has it.
-const OLDEST_SERVER: u64 = 140_000;
 /// Times that a transaction is sent again that collided with another.
 const ATTEMPTS: usize = 5;
-/// Limits of the batches that are kept in memory.
-const RECENT_AGE: Millis = Millis::from_secs(300);
-const RECENT_BYTES: usize = 16 << 20;
 /// Time between two attempts to connect: doubled from the first to the last.
 const FIRST_RETRY: Millis = Millis(200);
 const LAST_RETRY: Millis = Millis::from_secs(5);
@@ -50,95 +53,82 @@ pub(super) enum Job {
 /// Sentence about a server that cannot be reached.
 pub(super) type Trouble = Arc<Mutex<Option<String>>>;
 
-/// Facts that the writer reads when it starts.
-pub(super) struct Joined {
-    /// Key that ids are made with.
-    pub ids_key: u64,
+/// Shard to be loaded.
+#[derive(Clone, Copy)]
+struct Load {
+    shard: ShardId,
+    epoch: u64,
+    grace: Millis,
+}
+
+/// Parts of a writer.
+pub(super) struct WriterParts {
+    pub address: Address,
+    pub home: ShardId,
+    pub id_permutation: IdPermutation,
+    pub fleet: Fleet,
+    pub reads: Reads,
+    /// Event loop, which is told what was loaded.
+    pub changes: mpsc::Sender<ShardChange>,
+    pub trouble: Trouble,
 }
 
 pub(super) struct Writer {
-    address: Address,
-    /// Id of this installation.
-    owner: String,
+    parts: WriterParts,
     link: Option<Link>,
-    epoch: i64,
-    /// Tokens of the last claim that was answered, and of those after it.
-    claims: Vec<String>,
-    /// Number of the last batch.
-    batch: i64,
-    /// Position of the next change in the history of timers.
-    position: i64,
-    /// Newest batches that were written, oldest first.
-    recent: VecDeque<(Batch, Mono)>,
-    recent_bytes: usize,
-    /// Batch whose outcome is not known, and the answer that waits for it.
-    unsettled: Option<(Batch, Option<Done>)>,
-    /// Another daemon has taken over.
-    fenced: Option<String>,
+    owned: Owned,
+    counters: Counters,
+    recent: Recent,
+    /// Shards to be loaded when there is a connection.
+    loads: VecDeque<Load>,
+    /// Shards whose timers the event loop has, or is about to get.
+    loaded: BTreeSet<ShardId>,
+    /// Transaction whose outcome is not known, and the answer that waits for it.
+    unsettled: Option<(Transaction, Option<Done>)>,
     /// Attempts to connect that failed in a row.
     failures: u32,
     /// Time of the next attempt, if there is no connection.
     retry_at: Mono,
-    trouble: Trouble,
 }
 
 impl Writer {
-    pub fn new(address: Address, owner: String, trouble: Trouble) -> Self {
+    pub fn new(parts: WriterParts, link: Link) -> Self {
         Writer {
-            address,
-            owner,
-            link: None,
-            epoch: 0,
-            claims: Vec::new(),
-            batch: 0,
-            position: 0,
-            recent: VecDeque::new(),
-            recent_bytes: 0,
+            link: Some(link),
+            owned: Owned::new(parts.home, parts.id_permutation),
+            counters: Counters::default(),
+            recent: Recent::default(),
+            loads: VecDeque::new(),
+            loaded: BTreeSet::new(),
             unsettled: None,
-            fenced: None,
             failures: 0,
             retry_at: Mono(0),
-            trouble,
+            parts,
         }
-    }
-
-    /// Connects for the first time: checks the server, migrates the schema and claims what this installation owns.
-    pub async fn join(&mut self) -> Result<Joined, StoreFault> {
-        let link = self.address.connect().await.map_err(unreachable)?;
-        let version = link.transact("SHOW server_version_num", &[]).await;
-        let version = version.map_err(unreachable)?;
-        let version = first_value(&version).and_then(|number| number.parse().ok());
-        if version.is_none_or(|number: u64| number < OLDEST_SERVER) {
-            return Err(StoreFault::Unopenable(
-                "the server is older than PostgreSQL 14".into(),
-            ));
-        }
-        let ids_key = schema::migrate(&link, &self.address.schema).await?;
-        let row = format!(
-            "INSERT INTO shard VALUES (0, '{}', 0, '') ON CONFLICT DO NOTHING",
-            self.owner
-        );
-        link.transact(&row, &[]).await.map_err(unreachable)?;
-        self.claim(&link).await?;
-        // The calls whose answers were to carry these messages are gone.
-        let sql = format!(
-            "UPDATE message SET told_ms = made_ms WHERE told_ms = {TOLD_BY_CALL} AND seen_ms IS NULL; \
-             SELECT coalesce(max(position) + 1, 0) FROM timer_change"
-        );
-        let row = link.transact(&sql, &[]).await.map_err(unreachable)?;
-        let position = first_value(&row).and_then(|number| number.parse().ok());
-        self.position = position.unwrap_or(0);
-        self.link = Some(link);
-        Ok(Joined { ids_key })
     }
 
     /// Runs jobs until all senders are dropped.
-    pub async fn serve(mut self, mut queue: mpsc::Receiver<Job>, waker_records: &AtomicUsize) {
+    pub async fn serve(
+        mut self,
+        mut queue: mpsc::Receiver<Job>,
+        mut ownership: mpsc::Receiver<Ownership>,
+        waker_records: &AtomicUsize,
+    ) {
         loop {
+            while let Some(load) = self.loads.front().copied().filter(|_| self.link.is_some()) {
+                match self.load(load).await {
+                    Ok(()) => drop(self.loads.pop_front()),
+                    Err(fault) => self.lost(&fault.to_string()),
+                }
+            }
             let job = tokio::select! {
                 biased;
+                Some(change) = ownership.recv() => {
+                    self.ownership_changed(change).await;
+                    continue;
+                }
                 () = self.link_needs_work() => {
-                    self.reconnect_and_settle().await;
+                    self.reconnect().await;
                     continue;
                 }
                 job = queue.recv() => match job {
@@ -148,7 +138,7 @@ impl Writer {
             };
             // A connection that has just been lost is made again before a job is refused.
             if self.link.is_none() && self.failures == 0 {
-                self.reconnect_and_settle().await;
+                self.reconnect().await;
             }
             match job {
                 Job::Commit(records, done) => drop(done.send(self.commit(&records).await)),
@@ -156,18 +146,11 @@ impl Writer {
                     if let Some((_, waiting)) = &mut self.unsettled {
                         *waiting = Some(done);
                     }
-                    if self.link.is_some() {
-                        self.settle().await;
-                    }
+                    self.settle().await;
                 }
                 Job::WakerRecord(record, done) => {
                     waker_records.fetch_sub(1, Ordering::Relaxed);
-                    let batch = Batch::of_waker_record(self.next_stamp(), &record);
-                    let result = match self.refusal() {
-                        Some(refusal) => Err(refusal),
-                        None => self.write(batch).await.map_err(|(fault, _)| fault),
-                    };
-                    drop(done.send(result));
+                    drop(done.send(self.write_waker_record(&record).await));
                 }
                 Job::Prune(before, done) => drop(done.send(self.prune(before).await)),
             }
@@ -177,41 +160,22 @@ impl Writer {
     /// Waits until the connection is lost, or should be made.
     async fn link_needs_work(&mut self) {
         match &mut self.link {
-            _ if self.fenced.is_some() => std::future::pending().await,
             Some(link) => link.closed().await,
             None => sleep_until(&SystemClock, Some(self.retry_at)).await,
         }
     }
 
-    /// Connects, claims and finds out what the server has.
-    async fn reconnect_and_settle(&mut self) {
+    async fn reconnect(&mut self) {
         self.link = None;
-        if self.fenced.is_some() {
-            return;
-        }
-        match self.reconnect().await {
-            Ok(()) => {
+        match self.parts.address.connect().await {
+            Ok(link) => {
+                self.link = Some(link);
                 self.failures = 0;
-                *self.trouble.lock().expect("no holder panics") = None;
-                if matches!(self.unsettled, Some((_, Some(_)))) {
-                    self.settle().await;
-                }
+                *self.parts.trouble.lock().expect("no holder panics") = None;
+                self.settle().await;
             }
-            Err(fault @ StoreFault::Fenced(_)) => {
-                let sentence =
-                    format!("{fault}. Timers and messages are refused here; commands run");
-                *self.trouble.lock().expect("no holder panics") = Some(sentence);
-            }
-            Err(fault) => self.lost(&fault.to_string()),
+            Err(fault) => self.lost(&unreachable(fault).to_string()),
         }
-    }
-
-    async fn reconnect(&mut self) -> Result<(), StoreFault> {
-        let link = self.address.connect().await.map_err(unreachable)?;
-        self.claim(&link).await?;
-        self.write_lost_batches(&link).await?;
-        self.link = Some(link);
-        Ok(())
     }
 
     /// Notes that the connection is lost.
@@ -221,141 +185,224 @@ impl Writer {
         let jitter = entropy::bits() % FIRST_RETRY.0;
         self.retry_at = SystemClock.mono() + Millis(doubled.min(LAST_RETRY.0) + jitter);
         self.failures = self.failures.saturating_add(1);
-        let mut trouble = self.trouble.lock().expect("no holder panics");
+        let mut trouble = self.parts.trouble.lock().expect("no holder panics");
         if trouble.is_none() {
             let since = timestamp::rfc3339(SystemClock.now().wall.0);
             let sentence = format!(
                 "the database at {} cannot be reached since {since}: {why}",
-                self.address.shown()
+                self.parts.address.shown()
             );
             tracing::error!("{sentence}");
             *trouble = Some(sentence);
         }
     }
 
-    /// Claims what this installation owns, so that no earlier transaction can be written any more. Fails if another
-    /// daemon has claimed it since.
-    async fn claim(&mut self, link: &Link) -> Result<(), StoreFault> {
-        let token = secret::random_hex::<16>();
-        // The answer to an earlier claim of this daemon may have been lost.
-        let earlier: Vec<String> = self
-            .claims
-            .iter()
-            .map(|known| format!("'{known}'"))
-            .collect();
-        let unchanged = match earlier.is_empty() {
-            true => String::new(),
-            false => format!(
-                " AND (epoch < {} OR claim IN ({}))",
-                self.epoch,
-                earlier.join(", ")
-            ),
-        };
-        self.claims.push(token.clone());
-        let sql = format!(
-            "UPDATE shard SET epoch = greatest(epoch, {}) + 1, claim = '{token}' \
-             WHERE id = 0 AND owner = '{}'{unchanged} RETURNING epoch",
-            self.epoch, self.owner
-        );
-        let answer = link.transact(&sql, &[]).await.map_err(unreachable)?;
-        let Some(epoch) = first_value(&answer).and_then(|epoch| epoch.parse().ok()) else {
-            let why = format!(
-                "schema {} at {} belongs to another machine; give this one a schema of its own",
-                self.address.schema,
-                self.address.shown()
-            );
-            if !earlier.is_empty() {
-                self.fenced = Some(why.clone());
+    async fn ownership_changed(&mut self, change: Ownership) {
+        match change {
+            Ownership::Load {
+                shard,
+                epoch,
+                timeline,
+                grace,
+            } => {
+                if self.owned.load(column(shard), epoch, timeline) {
+                    self.loads.retain(|load| load.shard != shard);
+                    self.loads.push_back(Load {
+                        shard,
+                        epoch,
+                        grace,
+                    });
+                }
             }
-            return Err(StoreFault::Fenced(why));
-        };
-        self.epoch = epoch;
-        self.claims = vec![token];
-        Ok(())
-    }
-
-    /// Locks the row of the claim, or fails with a division by zero.
-    fn fence(&self) -> String {
-        format!(
-            "SELECT 1 / count(*) FROM (SELECT 1 FROM shard WHERE id = 0 AND epoch = {} AND claim = '{}' FOR UPDATE) \
-             AS fence",
-            self.epoch,
-            self.claims.last().map_or("", String::as_str)
-        )
-    }
-
-    fn next_stamp(&mut self) -> Stamp {
-        self.batch += 1;
-        Stamp {
-            epoch: self.epoch,
-            batch: self.batch,
+            Ownership::Suspend(shard) => self.owned.suspend(column(shard)),
+            Ownership::Drop(shard) => {
+                self.owned.drop_shard(column(shard));
+                self.loads.retain(|load| load.shard != shard);
+                if self.loaded.remove(&shard) {
+                    self.tell(ShardChange::Dropped(shard)).await;
+                }
+                self.settle().await;
+            }
+            Ownership::TimeSet(line) => self.tell(ShardChange::TimeSet(line)).await,
         }
+    }
+
+    async fn tell(&self, change: ShardChange) {
+        // The event loop ends with the daemon.
+        let _ = self.parts.changes.send(change).await;
+    }
+
+    /// Begins to use a shard that was claimed: settles what is not known, writes again what was lost, and reads it
+    /// unless it is in memory.
+    async fn load(&mut self, load: Load) -> Result<(), StoreFault> {
+        self.settle().await;
+        self.write_lost_transactions().await?;
+        if !self.loaded.insert(load.shard) {
+            return Ok(());
+        }
+        let shard = column(load.shard);
+        // The calls whose answers were to carry these messages are gone.
+        let untold = format!(
+            "{}; UPDATE message SET told_ms = made_ms, told_by = NULL WHERE shard = {shard} \
+             AND told_ms = {TOLD_BY_CALL} AND seen_ms IS NULL",
+            self.owned.fence(&[shard])
+        );
+        let marked = match &self.link {
+            Some(link) => link.transact(&untold, &[]).await.map_err(unreachable),
+            None => Err(no_connection()),
+        };
+        let rows = match marked {
+            Ok(_) => {
+                let id_permutation = self.parts.id_permutation;
+                let is_home = load.shard == self.parts.home;
+                let read = self.parts.reads.read(move |db| {
+                    shard_rows::read(db, load.shard, is_home, load.grace, id_permutation)
+                });
+                read.await
+            }
+            Err(fault) => Err(fault),
+        };
+        match rows {
+            Ok(rows) => {
+                if load.shard != self.parts.home {
+                    let timers = rows.timers.iter().map(|timer| timer.number);
+                    let messages = rows.messages.iter().map(|message| message.number);
+                    self.owned.adopt(shard, timers, messages);
+                }
+                self.tell(ShardChange::Loaded(Box::new(rows))).await;
+            }
+            Err(fault) => {
+                tracing::warn!("cannot load the timers of a machine: {fault}");
+                self.loaded.remove(&load.shard);
+                self.owned.suspend(shard);
+                let (shard, epoch) = (load.shard, load.epoch);
+                self.parts
+                    .fleet
+                    .send(FleetEvent::Fenced { shard, epoch })
+                    .await;
+            }
+        }
+        Ok(())
     }
 
     /// Fault of a job that cannot be begun.
     fn refusal(&self) -> Option<StoreFault> {
-        if let Some(why) = &self.fenced {
-            return Some(StoreFault::Fenced(why.clone()));
-        }
         if self.link.is_some() && self.unsettled.is_none() {
             return None;
         }
-        let trouble = self.trouble.lock().expect("no holder panics").clone();
+        let trouble = self.parts.trouble.lock().expect("no holder panics").clone();
         Some(StoreFault::Unwritable(trouble.unwrap_or_default()))
+    }
+
+    /// Fault of a commit that changes a shard which this machine may not write now.
+    fn not_owned(&self, shard: i64) -> StoreFault {
+        let state = self.parts.fleet.state();
+        let shard = ShardId(MachineId(shard.cast_unsigned()));
+        let keeper = state.adopted.get(&shard);
+        let keeper = keeper.and_then(|owner| state.machines.get(owner));
+        StoreFault::Unwritable(match (&state.trouble, keeper) {
+            (Some(trouble), _) => trouble.clone(),
+            (None, Some(keeper)) => format!(
+                "machine {} has the timers of this one, and is asked to give them back; try again",
+                keeper.name
+            ),
+            (None, None) => {
+                "this machine is joining the fleet; try again in some seconds".to_owned()
+            }
+        })
     }
 
     async fn commit(&mut self, records: &[Record]) -> Result<(), StoreFault> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
-        let stamp = self.next_stamp();
-        let batch = Batch::of_records(stamp, records, &mut self.position);
+        let now = SystemClock.now().wall.0;
+        let transaction =
+            Transaction::of_records(&mut self.owned, &mut self.counters, now, records)
+                .map_err(|shard| self.not_owned(shard))?;
         crash_points(records, |[before, _]| before);
-        match self.write(batch).await {
+        match self.write(transaction).await {
             Ok(()) => {
                 crash_points(records, |[_, after]| after);
                 Ok(())
             }
-            Err((fault @ StoreFault::Unknown(_), batch)) => {
-                self.unsettled = Some((batch, None));
+            Err((fault @ StoreFault::Unknown(_), transaction)) => {
+                self.doubt(&transaction).await;
+                self.unsettled = Some((transaction, None));
                 Err(fault)
             }
             Err((fault, _)) => Err(fault),
         }
     }
 
-    /// Writes a batch and keeps it, or gives it back with the fault.
-    async fn write(&mut self, batch: Batch) -> Result<(), (StoreFault, Batch)> {
-        match self.send(&batch, false).await {
-            Ok(()) => {
-                self.keep(batch);
-                Ok(())
-            }
-            Err(fault) => Err((fault, batch)),
+    async fn write_waker_record(&mut self, record: &WakerRecord) -> Result<(), StoreFault> {
+        if let Some(refusal) = self.refusal() {
+            return Err(refusal);
+        }
+        let now = SystemClock.now().wall.0;
+        let transaction =
+            Transaction::of_waker_record(&self.owned, &mut self.counters, now, record)
+                .map_err(|shard| self.not_owned(shard))?;
+        self.write(transaction).await.map_err(|(fault, _)| fault)
+    }
+
+    /// Has the shards of a transaction claimed again, because its outcome is not known.
+    async fn doubt(&mut self, transaction: &Transaction) {
+        for (shard, epoch) in transaction.shards() {
+            self.owned.suspend(shard);
+            let (shard, epoch) = (shard_id(shard), epoch.cast_unsigned());
+            let event = FleetEvent::BatchUnknown { shard, epoch };
+            self.parts.fleet.send(event).await;
         }
     }
 
-    async fn send(&mut self, batch: &Batch, again: bool) -> Result<(), StoreFault> {
+    /// Writes a transaction and keeps it, or gives it back with the fault.
+    async fn write(&mut self, transaction: Transaction) -> Result<(), (StoreFault, Transaction)> {
+        if transaction.is_empty() {
+            return Ok(());
+        }
+        match self.send(&transaction, false).await {
+            Ok(()) => {
+                self.recent.keep(transaction);
+                Ok(())
+            }
+            Err(fault) => Err((fault, transaction)),
+        }
+    }
+
+    async fn send(&mut self, transaction: &Transaction, again: bool) -> Result<(), StoreFault> {
         let Some(link) = &self.link else {
-            return Err(StoreFault::Unwritable("there is no connection".into()));
+            return Err(no_connection());
         };
-        let sent = send_batch(link, &self.fence(), batch, again).await;
-        self.handle_link_result(sent.map(drop))
+        let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
+        let sent = send_transaction(link, &self.owned.fence(&shards), transaction, again).await;
+        self.handle_link_result(sent.map(drop), &shards).await
     }
 
     /// Drops the connection if the result of a transaction says that it is unusable.
-    fn handle_link_result(&mut self, result: Result<(), LinkFault>) -> Result<(), StoreFault> {
+    async fn handle_link_result(
+        &mut self,
+        result: Result<(), LinkFault>,
+        shards: &[i64],
+    ) -> Result<(), StoreFault> {
         let Err(fault) = result else {
             return Ok(());
         };
         match &fault {
             LinkFault::Refused(code, _) if *code == SqlState::DIVISION_BY_ZERO => {
-                // Another daemon has the claim, or a server that took over has lost it: the next claim tells.
-                self.link = None;
-                self.failures = 0;
-                return Err(StoreFault::Unwritable(
-                    "the claim is no longer valid".into(),
-                ));
+                // Another machine is the owner, or a server that took over has lost the claim: the next look tells.
+                for shard in shards {
+                    if let Some(epoch) = self.owned.epoch(*shard) {
+                        self.owned.suspend(*shard);
+                        let (shard, epoch) = (shard_id(*shard), epoch.cast_unsigned());
+                        self.parts
+                            .fleet
+                            .send(FleetEvent::Fenced { shard, epoch })
+                            .await;
+                    }
+                }
+                let why = "another machine may have these timers by now; try again";
+                return Err(StoreFault::Unwritable(why.into()));
             }
             LinkFault::Refused(..) if self.link.as_ref().is_some_and(|link| !link.is_closed()) => {}
             LinkFault::Refused(_, why) | LinkFault::NotSent(why) | LinkFault::Unanswered(why) => {
@@ -365,33 +412,24 @@ impl Writer {
         Err(fault.into())
     }
 
-    /// Keeps a batch that was written, within the limits.
-    fn keep(&mut self, batch: Batch) {
-        let now = SystemClock.mono();
-        if batch.look().is_some() {
-            self.recent_bytes += batch.size;
-            self.recent.push_back((batch, now));
-        }
-        while let Some((oldest, at)) = self.recent.front()
-            && (self.recent_bytes > RECENT_BYTES || now.since(*at) > RECENT_AGE)
-        {
-            self.recent_bytes -= oldest.size;
-            self.recent.pop_front();
-        }
-    }
-
-    /// Writes the batches again that a server which took over has lost, in their order.
-    async fn write_lost_batches(&mut self, link: &Link) -> Result<(), StoreFault> {
-        // A server that has lost a batch has lost all later ones.
+    /// Writes the transactions again that a server which took over has lost, in their order.
+    async fn write_lost_transactions(&mut self) -> Result<(), StoreFault> {
+        let Some(link) = &self.link else {
+            return Err(no_connection());
+        };
+        // A server that has lost a transaction has lost all later ones.
         let (mut there, mut lost) = (0, self.recent.len());
-        if let Some((newest, _)) = self.recent.back()
-            && is_written(link, newest).await?
+        if let Some(newest) = lost.checked_sub(1).and_then(|at| self.recent.get(at))
+            && is_written(link, newest, WrittenBy::ItOrLater).await?
         {
             return Ok(());
         }
         while there < lost {
             let middle = usize::midpoint(there, lost);
-            match is_written(link, &self.recent[middle].0).await? {
+            let Some(transaction) = self.recent.get(middle) else {
+                break;
+            };
+            match is_written(link, transaction, WrittenBy::ItOrLater).await? {
                 true => there = middle + 1,
                 false => lost = middle,
             }
@@ -402,26 +440,41 @@ impl Writer {
                 self.recent.len() - there
             );
         }
-        let fence = self.fence();
-        for (batch, _) in self.recent.iter().skip(there) {
-            let sent = send_batch(link, &fence, batch, true).await;
-            sent.map_err(unreachable)?;
+        for transaction in self.recent.from(there) {
+            let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
+            // What another machine owns by now is repaired there.
+            if shards
+                .iter()
+                .all(|shard| self.owned.epoch(*shard).is_some())
+            {
+                let fence = self.owned.fence(&shards);
+                let sent = send_transaction(link, &fence, transaction, true).await;
+                sent.map_err(unreachable)?;
+            }
         }
         Ok(())
     }
 
-    /// Finds out whether the batch of unknown outcome was written, and writes it if not.
+    /// Finds out whether the transaction of unknown outcome was written, and writes it if not. Waits for the new claims
+    /// of its shards, which keep the old transaction from being written later.
     async fn settle(&mut self) {
-        let Some((batch, Some(done))) = self.unsettled.take() else {
+        let Some((transaction, Some(_))) = &self.unsettled else {
             return;
         };
-        let looked = match &self.link {
-            Some(link) => is_written(link, &batch).await,
-            None => Err(StoreFault::Unwritable("there is no connection".into())),
+        let state = self.settled_shards(transaction);
+        let (Some(link), false) = (&self.link, state == Claimed::NotYet) else {
+            return;
+        };
+        let looked = is_written(link, transaction, WrittenBy::It).await;
+        let Some((transaction, Some(done))) = self.unsettled.take() else {
+            return;
         };
         let settled = match looked {
             Ok(true) => Ok(()),
-            Ok(false) => self.send(&batch, true).await,
+            Ok(false) if state == Claimed::ByOther => Err(StoreFault::Fenced(
+                "another machine has taken over the timers of this one".into(),
+            )),
+            Ok(false) => self.send(&transaction, true).await,
             // The claim keeps the old transaction from being written, but it is not known whether it was.
             Err(fault) => {
                 self.lost(&fault.to_string());
@@ -429,13 +482,26 @@ impl Writer {
             }
         };
         match settled {
-            Err(StoreFault::Unknown(_)) => self.unsettled = Some((batch, Some(done))),
+            Err(StoreFault::Unknown(_)) => self.unsettled = Some((transaction, Some(done))),
             Ok(()) => {
-                self.keep(batch);
+                self.recent.keep(transaction);
                 let _ = done.send(Ok(()));
             }
             Err(fault) => drop(done.send(Err(fault))),
         }
+    }
+
+    fn settled_shards(&self, transaction: &Transaction) -> Claimed {
+        let mut state = Claimed::Here;
+        for (shard, epoch) in transaction.shards() {
+            match self.owned.epoch(shard) {
+                Some(claimed) if claimed > epoch => {}
+                Some(_) => return Claimed::NotYet,
+                None if self.owned.is_dropped(shard) => state = Claimed::ByOther,
+                None => return Claimed::NotYet,
+            }
+        }
+        state
     }
 
     /// Removes old rows, as [`Store::prune`](crate::store::Store::prune) says. The newest row of each table stays.
@@ -443,12 +509,14 @@ impl Writer {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
+        let shards: Vec<i64> = self.owned.usable().collect();
+        let of = format!("shard = ANY(ARRAY{shards:?}::bigint[])");
         let messages = format!(
-            "(SELECT number FROM message WHERE seen_ms < {before_ms} \
+            "(SELECT number FROM message WHERE {of} AND seen_ms < {before_ms} \
              AND number < (SELECT max(number) FROM message) ORDER BY number LIMIT {PRUNE_BATCH})"
         );
         let timers = format!(
-            "(SELECT number FROM timer WHERE ended_ms < {before_ms} \
+            "(SELECT number FROM timer WHERE {of} AND ended_ms < {before_ms} \
              AND number < (SELECT max(number) FROM timer) \
              AND id NOT IN (SELECT about FROM message WHERE seen_ms IS NULL) ORDER BY number LIMIT {PRUNE_BATCH})"
         );
@@ -457,9 +525,9 @@ impl Writer {
              DELETE FROM timer_change WHERE timer IN {timers}; \
              DELETE FROM message WHERE number IN {messages}; \
              DELETE FROM timer WHERE number IN {timers}; \
-             DELETE FROM question WHERE id IN \
-             (SELECT id FROM question WHERE closed_ms < {before_ms} LIMIT {PRUNE_BATCH})",
-            self.fence()
+             DELETE FROM question WHERE (shard, id) IN \
+             (SELECT shard, id FROM question WHERE {of} AND closed_ms < {before_ms} LIMIT {PRUNE_BATCH})",
+            self.owned.fence(&shards)
         );
         let Some(link) = &self.link else {
             return Ok(0);
@@ -473,14 +541,38 @@ impl Writer {
             });
             counts.take(3).sum::<u64>()
         });
-        self.handle_link_result(answer.map(drop))?;
+        self.handle_link_result(answer.map(drop), &shards).await?;
         Ok(usize::try_from(removed).unwrap_or(usize::MAX))
     }
 }
 
-/// Sends a batch; again if it collided with another transaction.
-async fn send_batch(link: &Link, fence: &str, batch: &Batch, again: bool) -> Result<(), LinkFault> {
-    let statements = batch.statements(again);
+/// State of the shards of a transaction whose outcome is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claimed {
+    /// One of them is not claimed again.
+    NotYet,
+    /// All are claimed again by this machine.
+    Here,
+    /// Another machine owns one.
+    ByOther,
+}
+
+fn shard_id(column: i64) -> ShardId {
+    ShardId(MachineId(column.cast_unsigned()))
+}
+
+fn no_connection() -> StoreFault {
+    StoreFault::Unwritable("there is no connection".into())
+}
+
+/// Sends a transaction; again if it collided with another transaction.
+async fn send_transaction(
+    link: &Link,
+    fence: &str,
+    transaction: &Transaction,
+    again: bool,
+) -> Result<(), LinkFault> {
+    let statements = transaction.statements(again);
     let mut attempt = 1;
     loop {
         match link.transact(fence, &statements).await {
@@ -493,9 +585,13 @@ async fn send_batch(link: &Link, fence: &str, batch: &Batch, again: bool) -> Res
     }
 }
 
-/// True if the rows of a batch carry its stamp or a later one.
-async fn is_written(link: &Link, batch: &Batch) -> Result<bool, StoreFault> {
-    let Some(look) = batch.look() else {
+/// True if the rows of a transaction carry its stamp, or a later one if that counts.
+async fn is_written(
+    link: &Link,
+    transaction: &Transaction,
+    by: WrittenBy,
+) -> Result<bool, StoreFault> {
+    let Some(look) = transaction.look(by) else {
         return Ok(false);
     };
     let answer = link.transact(&look, &[]).await.map_err(unreachable)?;
@@ -503,7 +599,7 @@ async fn is_written(link: &Link, batch: &Batch) -> Result<bool, StoreFault> {
 }
 
 /// Fault of a transaction that decides nothing about records.
-fn unreachable(fault: LinkFault) -> StoreFault {
+pub(super) fn unreachable(fault: LinkFault) -> StoreFault {
     match fault {
         LinkFault::NotSent(why) | LinkFault::Unanswered(why) | LinkFault::Refused(_, why) => {
             StoreFault::Unwritable(why)

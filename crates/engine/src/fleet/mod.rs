@@ -1,0 +1,154 @@
+//! This daemon as a member of a fleet: many machines that share one database.
+//!
+//! `abide_core::fleet` decides; the runner sends its statements over a connection of its own and tells the writer which
+//! shards this machine owns. A daemon without PostgreSQL has no fleet.
+
+mod identity;
+mod runner;
+mod statements;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use abide_core::fleet::{MachineId, MachineRow, ShardId, Standing};
+use abide_core::time::{Boot, Millis, Steady};
+use tokio::sync::{mpsc, watch};
+
+pub use identity::MachineIdentity;
+pub(crate) use runner::{Runner, RunnerParts};
+
+use crate::clock::{Clock, SystemClock};
+
+/// Events that may be queued for the membership.
+const MAX_EVENTS: usize = 1_024;
+
+/// Fleet as this daemon knows it. Cheap to clone.
+#[derive(Clone)]
+pub struct Fleet {
+    state: watch::Receiver<Arc<FleetState>>,
+    events: mpsc::Sender<abide_core::fleet::Event>,
+}
+
+/// Knowledge about the fleet at one time.
+#[derive(Clone, Debug, Default)]
+pub struct FleetState {
+    /// This machine.
+    pub own: Option<MachineId>,
+    /// True if this daemon is a member.
+    pub is_joined: bool,
+    /// Machines, this one included, once it has joined.
+    pub machines: BTreeMap<MachineId, Machine>,
+    /// Owner of each shard that was seen, where it is not the machine that made the shard.
+    pub adopted: BTreeMap<ShardId, MachineId>,
+    /// Fleet time minus boot time, once it is known.
+    pub line: Option<i64>,
+    /// Sentence about a membership that does not work.
+    pub trouble: Option<String>,
+}
+
+impl FleetState {
+    /// Fleet time now, once it is known.
+    pub fn now(&self) -> Option<Steady> {
+        let boot = SystemClock.now().boot;
+        self.line
+            .map(|line| Steady(boot.0.saturating_add_signed(line)))
+    }
+
+    /// Machine with this name that was not removed.
+    pub fn named(&self, name: &str) -> Option<&Machine> {
+        let mut all = self.machines.values();
+        all.find(|machine| machine.name == name && machine.row.standing != Standing::Forgotten)
+    }
+
+    /// True if there is another machine that has not left.
+    pub fn has_others(&self) -> bool {
+        let mut all = self.machines.values();
+        all.any(|machine| {
+            Some(machine.row.id) != self.own && machine.row.standing == Standing::Member
+        })
+    }
+}
+
+/// Machine of the fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// Row, as it was read last.
+    pub row: MachineRow,
+    /// Name.
+    pub name: String,
+    /// Labels.
+    pub labels: Vec<String>,
+    /// Version of its program.
+    pub version: String,
+    /// Public key, as its row says it.
+    pub public_key: Option<[u8; 32]>,
+    /// Message authentication code of its row.
+    pub mac: Option<[u8; 32]>,
+    /// True if a person has said that the sessions which ran on it are lost.
+    pub declared_lost: bool,
+    /// Time of the boot clock here at which the row was read.
+    pub read: Boot,
+    /// Time of the boot clock here since which its heartbeat stands still, if it counts as dead.
+    pub silent_since: Option<Boot>,
+}
+
+impl Machine {
+    /// True if it is a member that does not count as dead.
+    pub fn is_alive(&self) -> bool {
+        self.row.standing == Standing::Member && self.silent_since.is_none()
+    }
+}
+
+/// Name and proof of a machine that its row carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Introduction {
+    /// Labels.
+    pub labels: Vec<String>,
+    /// Silence after which the sessions of this machine are lost.
+    pub lost_after: Option<Millis>,
+    /// Public key.
+    pub public_key: Option<[u8; 32]>,
+    /// Message authentication code over id, name and key under the fleet secret.
+    pub mac: Option<[u8; 32]>,
+}
+
+impl Fleet {
+    /// State at present.
+    pub fn state(&self) -> Arc<FleetState> {
+        self.state.borrow().clone()
+    }
+
+    /// Receiver that is notified of every change.
+    pub fn watch(&self) -> watch::Receiver<Arc<FleetState>> {
+        self.state.clone()
+    }
+
+    /// Passes an event to the membership.
+    pub(crate) async fn send(&self, event: abide_core::fleet::Event) {
+        // The receiver ends with the daemon.
+        let _ = self.events.send(event).await;
+    }
+
+    /// Leaves the fleet in order. The state says when that is done.
+    pub async fn leave(&self) {
+        self.send(abide_core::fleet::Event::Leave).await;
+    }
+}
+
+/// Change of the shards that this machine may write, for the writer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// Owned in this epoch, on a server of this timeline.
+    Load {
+        shard: ShardId,
+        epoch: u64,
+        timeline: u64,
+        grace: Millis,
+    },
+    /// In doubt: nothing is written until the next load.
+    Suspend(ShardId),
+    /// Owned by another machine.
+    Drop(ShardId),
+    /// Fleet time minus boot time has changed.
+    TimeSet(i64),
+}

@@ -1,0 +1,392 @@
+//! Drives the membership: sends its statements over a connection of its own, at most one at a time, and carries out its
+//! effects.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use abide_core::fleet::effect::{Effect, Event, Statement};
+use abide_core::fleet::version::{Program, WriteRefusal};
+use abide_core::fleet::{Answer, Identity, MachineId, Member, Standing};
+use abide_core::time::Boot;
+use tokio::sync::{mpsc, watch};
+
+use super::identity::{read_line, write_line};
+use super::statements::{self, Read};
+use super::{Fleet, FleetState, Introduction, MAX_EVENTS, MachineIdentity, Ownership};
+use crate::clock::{Clock, SystemClock, TimerFd, boot_id};
+use crate::config::Paths;
+use crate::entropy;
+use crate::store::{Link, PostgresAddress, SCHEMA_VERSION};
+
+/// Parts that a runner needs.
+pub(crate) struct RunnerParts {
+    pub address: PostgresAddress,
+    pub paths: Paths,
+    pub identity: MachineIdentity,
+    pub introduction: Introduction,
+    /// Writer, which is told what it may write.
+    pub ownership: mpsc::Sender<Ownership>,
+}
+
+/// Statement that is being carried out. The connection comes back with the answer.
+type Flight = Pin<Box<dyn Future<Output = (u64, Statement, Option<Link>, Option<Read>)> + Send>>;
+
+/// Membership of this daemon and its connection.
+pub(crate) struct Runner {
+    parts: RunnerParts,
+    member: Member,
+    events: mpsc::Receiver<Event>,
+    published: watch::Sender<Arc<FleetState>>,
+    link: Option<Link>,
+    flight: Option<Flight>,
+    /// SQL to send before the next statement.
+    extra: VecDeque<String>,
+    line: Option<i64>,
+    /// True if the daemon stops.
+    is_leaving: bool,
+}
+
+impl Runner {
+    /// Runner, and the handle by which the daemon uses it.
+    pub fn new(parts: RunnerParts) -> (Self, Fleet) {
+        let (sender, events) = mpsc::channel(MAX_EVENTS);
+        let state = FleetState {
+            own: Some(parts.identity.id),
+            ..FleetState::default()
+        };
+        let (published, state) = watch::channel(Arc::new(state));
+        let fleet = Fleet {
+            state,
+            events: sender,
+        };
+        let line = read_line(&parts.paths, boot_id());
+        let runner = Runner {
+            member: member(&parts, line),
+            parts,
+            events,
+            published,
+            link: None,
+            flight: None,
+            extra: VecDeque::new(),
+            line,
+            is_leaving: false,
+        };
+        (runner, fleet)
+    }
+
+    /// Runs until the daemon drops its handle, or has left.
+    pub async fn run(mut self) {
+        let Ok(mut alarm) = TimerFd::at_boot_time() else {
+            let why = "the system refused a timer for the membership of the fleet";
+            return self.publish(|state| state.trouble = Some(why.into()));
+        };
+        self.step(Event::Join).await;
+        loop {
+            let at = self.member.alarm();
+            if self.is_leaving && at.is_none() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                answered = flight(&mut self.flight) => self.answered(answered).await,
+                event = self.events.recv() => match event {
+                    Some(event) => self.step(event).await,
+                    None => return,
+                },
+                () = alarm.until(at) => self.step(Event::Tick).await,
+            }
+        }
+    }
+
+    /// Handles a statement that was carried out, or failed.
+    async fn answered(&mut self, answered: (u64, Statement, Option<Link>, Option<Read>)) {
+        let (request, statement, link, read) = answered;
+        (self.flight, self.link) = (None, link);
+        let Some(read) = read else {
+            return self.step(Event::Failed { request }).await;
+        };
+        self.note(&statement, &read);
+        let answer = read.answer;
+        self.step(Event::Answered { request, answer }).await;
+        for shard in read.requested {
+            self.step(Event::HandBackRequested { shard }).await;
+        }
+    }
+
+    /// Takes note of the parts of an answer that the core does not know.
+    fn note(&mut self, statement: &Statement, read: &Read) {
+        let Answer::Looked(look) = &read.answer else {
+            return;
+        };
+        if *statement == Statement::Look {
+            self.avoid_taken_name(read);
+        }
+        let own = self.parts.identity.id;
+        self.publish(|state| {
+            if look.wide {
+                let listed = |id: &_| read.machines.iter().any(|machine| machine.row.id == *id);
+                state.machines.retain(|id, _| listed(id));
+                state.adopted.clear();
+            }
+            for machine in &read.machines {
+                let before = state.machines.get(&machine.row.id);
+                let silent_since = before.and_then(|machine| machine.silent_since);
+                let mut machine = machine.clone();
+                machine.silent_since = silent_since;
+                state.machines.insert(machine.row.id, machine);
+            }
+            for row in &look.shards {
+                match row.owner == row.id.0 {
+                    true => state.adopted.remove(&row.id),
+                    false => state.adopted.insert(row.id, row.owner),
+                };
+            }
+            state.own = Some(own);
+        });
+    }
+
+    /// Takes another name if a machine that is not this one has it.
+    fn avoid_taken_name(&mut self, read: &Read) {
+        let identity = &mut self.parts.identity;
+        let is_taken = read.machines.iter().any(|machine| {
+            machine.row.id != identity.id
+                && machine.name == identity.name
+                && matches!(machine.row.standing, Standing::Member | Standing::Left)
+        });
+        if !is_taken {
+            return;
+        }
+        let before = identity.name.clone();
+        match identity.rename(&self.parts.paths) {
+            Ok(()) => tracing::warn!(
+                "another machine of the fleet is called {before}; this one is {} now",
+                self.parts.identity.name
+            ),
+            Err(fault) => tracing::warn!("cannot store another name: {fault}"),
+        }
+    }
+
+    async fn step(&mut self, event: Event) {
+        let mut effects = Vec::new();
+        self.is_leaving |= event == Event::Leave;
+        self.member
+            .step(SystemClock.now().boot, event, &mut effects);
+        self.send(&mut effects);
+        for effect in effects {
+            self.perform(effect).await;
+        }
+    }
+
+    /// Carries out the statements among the effects.
+    fn send(&mut self, effects: &mut Vec<Effect>) {
+        effects.retain(|effect| {
+            let Effect::Send { request, statement } = effect else {
+                return true;
+            };
+            // A flight that has not come back when the next one begins has taken too long: its connection is dropped.
+            let link = match self.flight.take() {
+                Some(_) => None,
+                None => self.link.take(),
+            };
+            let extra = std::mem::take(&mut self.extra);
+            let sql = statements::sql(&self.parts.identity, &self.parts.introduction, statement);
+            self.flight = Some(Box::pin(carry_out(
+                self.parts.address.clone(),
+                link,
+                extra,
+                self.parts.identity.id,
+                *request,
+                statement.clone(),
+                sql,
+            )));
+            false
+        });
+    }
+
+    async fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Send { .. } => {}
+            Effect::Load {
+                shard,
+                epoch,
+                grace,
+                ..
+            } => {
+                let timeline = self.member.timeline().unwrap_or_default();
+                let load = Ownership::Load {
+                    shard,
+                    epoch,
+                    timeline,
+                    grace,
+                };
+                self.tell_time().await;
+                self.tell(load).await;
+            }
+            Effect::Suspend { shard } => self.tell(Ownership::Suspend(shard)).await,
+            Effect::Drop { shard } => self.tell(Ownership::Drop(shard)).await,
+            Effect::RequestHandBack { shard, owner } => {
+                self.extra
+                    .push_back(statements::request_hand_back(shard, owner));
+            }
+            // Observers see the pace at their next look.
+            Effect::Ring { .. } => {}
+            Effect::MachineSilent { machine, since } => {
+                tracing::warn!("machine {} does not answer", self.name(machine));
+                self.publish(|state| {
+                    if let Some(machine) = state.machines.get_mut(&machine) {
+                        machine.silent_since = Some(since);
+                    }
+                });
+            }
+            Effect::MachineBack { machine } => {
+                tracing::info!("machine {} answers again", self.name(machine));
+                self.publish(|state| {
+                    if let Some(machine) = state.machines.get_mut(&machine) {
+                        machine.silent_since = None;
+                    }
+                });
+            }
+            Effect::TimeSet => self.tell_time().await,
+            Effect::Joined => self.publish(|state| {
+                state.is_joined = true;
+                state.trouble = None;
+            }),
+            Effect::TakeNewIdentity => self.take_new_identity().await,
+            Effect::CannotJoin(refusal) => {
+                let why = match refusal {
+                    WriteRefusal::TooOld { needed } => format!(
+                        "the fleet needs abide {needed} or later, and this is {}; install that",
+                        statements::own_version()
+                    ),
+                    WriteRefusal::Migrate { from, to } => format!(
+                        "the tables have version {from}, and this abide writes {to}; start it again"
+                    ),
+                };
+                self.cannot_join(why);
+            }
+            Effect::Expelled => {
+                self.cannot_join(
+                    "a person has revoked this machine; it can join with a new identity".into(),
+                );
+            }
+        }
+    }
+
+    fn cannot_join(&self, why: String) {
+        tracing::error!("this machine is not part of the fleet: {why}");
+        self.publish(|state| {
+            state.is_joined = false;
+            state.trouble = Some(why);
+        });
+    }
+
+    async fn take_new_identity(&mut self) {
+        let name = self.parts.identity.name.clone();
+        match MachineIdentity::make(&self.parts.paths, Some(&name)) {
+            Ok(identity) => {
+                tracing::warn!("another machine has the id of this one; this one takes a new id");
+                self.parts.identity = identity;
+                self.member = member(&self.parts, self.line);
+                let mut effects = Vec::new();
+                self.member
+                    .step(SystemClock.now().boot, Event::Join, &mut effects);
+                self.send(&mut effects);
+            }
+            Err(fault) => self.cannot_join(format!("cannot store a new identity: {fault}")),
+        }
+    }
+
+    /// Tells the fleet time if it has changed, and stores it for the next daemon.
+    async fn tell_time(&mut self) {
+        let line = self.member.clock().line();
+        let told = self.published.borrow().line;
+        let Some(line) = line.filter(|line| told != Some(*line)) else {
+            return;
+        };
+        self.line = Some(line);
+        if let Err(fault) = write_line(&self.parts.paths, boot_id(), line) {
+            tracing::warn!("cannot store the fleet time, so the next start takes longer: {fault}");
+        }
+        self.publish(|state| state.line = Some(line));
+        self.tell(Ownership::TimeSet(line)).await;
+    }
+
+    async fn tell(&mut self, ownership: Ownership) {
+        // The writer ends with the daemon.
+        let _ = self.parts.ownership.send(ownership).await;
+    }
+
+    fn name(&self, machine: MachineId) -> String {
+        let state = self.published.borrow();
+        let machine = state.machines.get(&machine);
+        machine.map_or_else(|| "?".into(), |machine| machine.name.clone())
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut FleetState)) {
+        self.published.send_modify(|state| {
+            let mut next = FleetState::clone(state);
+            change(&mut next);
+            *state = Arc::new(next);
+        });
+    }
+}
+
+fn member(parts: &RunnerParts, line: Option<i64>) -> Member {
+    Member::new(Identity {
+        machine: parts.identity.id,
+        boot: boot_id(),
+        // The daemon holds the lock of its state folder.
+        is_locked: true,
+        program: Program {
+            version: statements::own_version(),
+            schema: SCHEMA_VERSION,
+        },
+        lost_after: parts.introduction.lost_after,
+        random: entropy::bits(),
+        line,
+    })
+}
+
+/// Waits for the statement under way; for ever if there is none.
+async fn flight(flight: &mut Option<Flight>) -> (u64, Statement, Option<Link>, Option<Read>) {
+    match flight {
+        Some(flight) => flight.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Carries out a statement, on a new connection if there is none.
+async fn carry_out(
+    address: PostgresAddress,
+    link: Option<Link>,
+    extra: VecDeque<String>,
+    me: MachineId,
+    request: u64,
+    statement: Statement,
+    sql: String,
+) -> (u64, Statement, Option<Link>, Option<Read>) {
+    let link = match link.filter(|link| !link.is_closed()) {
+        Some(link) => link,
+        None => match address.connect().await {
+            Ok(link) => link,
+            Err(_) => return (request, statement, None, None),
+        },
+    };
+    for sql in extra {
+        if link.transact(&sql, &[]).await.is_err() {
+            return (request, statement, None, None);
+        }
+    }
+    let Ok(answer) = link.transact(&sql, &[]).await else {
+        return (request, statement, None, None);
+    };
+    let now: Boot = SystemClock.now().boot;
+    match statements::read(me, &statement, &answer, now) {
+        Ok(read) => (request, statement, Some(link), Some(read)),
+        Err(fault) => {
+            tracing::error!("{fault}");
+            (request, statement, Some(link), None)
+        }
+    }
+}

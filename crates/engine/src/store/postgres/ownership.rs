@@ -1,0 +1,199 @@
+//! Shards that this daemon may write, and the fence that keeps others from being written.
+
+use std::collections::{BTreeMap, HashMap};
+
+use abide_core::fleet::ShardId;
+use abide_core::id::IdPermutation;
+use abide_core::message::{self, About};
+use abide_core::{Record, timer};
+
+use super::schema::TIMELINE;
+
+/// Shards that this daemon owns.
+pub(super) struct Owned {
+    home: i64,
+    shards: BTreeMap<i64, OwnedShard>,
+    /// Shards of adopted timers and messages, by number. What is not here is of the home shard.
+    timers: HashMap<u64, i64>,
+    messages: HashMap<u64, i64>,
+    id_permutation: IdPermutation,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OwnedShard {
+    epoch: i64,
+    timeline: u64,
+    /// False while ownership is in doubt.
+    is_usable: bool,
+}
+
+impl Owned {
+    pub fn new(home: ShardId, id_permutation: IdPermutation) -> Self {
+        Owned {
+            home: column(home),
+            shards: BTreeMap::new(),
+            timers: HashMap::new(),
+            messages: HashMap::new(),
+            id_permutation,
+        }
+    }
+
+    pub fn home(&self) -> i64 {
+        self.home
+    }
+
+    /// Notes that the shard is owned in this epoch. Returns whether it was not owned in this epoch before.
+    pub fn load(&mut self, shard: i64, epoch: u64, timeline: u64) -> bool {
+        let epoch = epoch.cast_signed();
+        let before = self.shards.insert(
+            shard,
+            OwnedShard {
+                epoch,
+                timeline,
+                is_usable: true,
+            },
+        );
+        before.is_none_or(|before| before.epoch != epoch || !before.is_usable)
+    }
+
+    pub fn suspend(&mut self, shard: i64) {
+        if let Some(owned) = self.shards.get_mut(&shard) {
+            owned.is_usable = false;
+        }
+    }
+
+    pub fn drop_shard(&mut self, shard: i64) {
+        self.shards.remove(&shard);
+        self.timers.retain(|_, of| *of != shard);
+        self.messages.retain(|_, of| *of != shard);
+    }
+
+    /// Notes the numbers of an adopted shard.
+    pub fn adopt(
+        &mut self,
+        shard: i64,
+        timers: impl Iterator<Item = u64>,
+        messages: impl Iterator<Item = u64>,
+    ) {
+        self.timers.extend(timers.map(|number| (number, shard)));
+        self.messages.extend(messages.map(|number| (number, shard)));
+    }
+
+    /// Epoch in which a shard can be written.
+    pub fn epoch(&self, shard: i64) -> Option<i64> {
+        let owned = self.shards.get(&shard)?;
+        owned.is_usable.then_some(owned.epoch)
+    }
+
+    /// True if another machine owns the shard.
+    pub fn is_dropped(&self, shard: i64) -> bool {
+        !self.shards.contains_key(&shard)
+    }
+
+    /// Shards that can be written.
+    pub fn usable(&self) -> impl Iterator<Item = i64> {
+        let usable = self.shards.iter().filter(|(_, owned)| owned.is_usable);
+        usable.map(|(shard, _)| *shard)
+    }
+
+    /// Locks the rows of these shards, or fails with a division by zero: where another machine is the owner, where the
+    /// epoch has changed, or on a server that may have lost commits.
+    pub fn fence(&self, shards: &[i64]) -> String {
+        let mut sorted = shards.to_vec();
+        sorted.sort_unstable();
+        let fences = sorted.iter().map(|shard| {
+            let owned = self.shards.get(shard);
+            let (epoch, timeline) = owned.map_or((-1, 0), |owned| (owned.epoch, owned.timeline));
+            format!(
+                "SELECT 1 / count(*) FROM (SELECT 1 FROM shard WHERE id = {shard} AND owner = {} AND epoch = {epoch} \
+                 AND {TIMELINE} = {timeline} FOR UPDATE) AS fence",
+                self.home
+            )
+        });
+        fences.collect::<Vec<_>>().join("; ")
+    }
+
+    /// Shard of a timer.
+    pub fn of_timer(&self, number: u64) -> i64 {
+        self.timers.get(&number).copied().unwrap_or(self.home)
+    }
+
+    /// Shard of a message.
+    pub fn of_message(&self, number: u64) -> i64 {
+        self.messages.get(&number).copied().unwrap_or(self.home)
+    }
+
+    /// Parts of a record, each with its shard. A message is in the shard of the timer that it is about.
+    pub fn split<'a>(&mut self, record: &'a Record) -> Vec<(i64, Part<'a>)> {
+        let number = match record {
+            Record::Asked { .. } | Record::Closed { .. } | Record::Held { .. } => {
+                return vec![(self.home, Part::Whole(record))];
+            }
+            Record::Timer(record) => match record {
+                timer::Record::Created { .. } | timer::Record::Anchored(_) => None,
+                timer::Record::Changed { number, .. }
+                | timer::Record::Ended { number, .. }
+                | timer::Record::Acted { number, .. } => Some(*number),
+            },
+            Record::Message(message::Record::Posted {
+                number, content, ..
+            }) => {
+                let shard = match content.about {
+                    About::Timer(timer) => {
+                        self.of_timer(self.id_permutation.to_number(timer.0.bits()))
+                    }
+                    About::Session(_) | About::Question(_) => self.home,
+                };
+                if shard != self.home {
+                    self.messages.insert(*number, shard);
+                }
+                return vec![(shard, Part::Whole(record))];
+            }
+            Record::Message(message::Record::DeliveryBegun { numbers, at }) => {
+                let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
+                    let begun = message::Record::DeliveryBegun { numbers, at: *at };
+                    (shard, Part::Split(Record::Message(begun)))
+                });
+                return parts.collect();
+            }
+            Record::Message(message::Record::Seen { numbers, at }) => {
+                let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
+                    let seen = message::Record::Seen { numbers, at: *at };
+                    (shard, Part::Split(Record::Message(seen)))
+                });
+                return parts.collect();
+            }
+        };
+        let shard = number.map_or(self.home, |number| self.of_timer(number));
+        vec![(shard, Part::Whole(record))]
+    }
+
+    fn by_shard(&self, numbers: &[u64]) -> BTreeMap<i64, Vec<u64>> {
+        let mut all: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+        for number in numbers {
+            let shard = self.of_message(*number);
+            all.entry(shard).or_default().push(*number);
+        }
+        all
+    }
+}
+
+/// Part of a record that belongs to one shard.
+pub(super) enum Part<'a> {
+    Whole(&'a Record),
+    Split(Record),
+}
+
+impl AsRef<Record> for Part<'_> {
+    fn as_ref(&self) -> &Record {
+        match self {
+            Part::Whole(record) => record,
+            Part::Split(record) => record,
+        }
+    }
+}
+
+/// Id of a shard as a column.
+pub(super) fn column(shard: ShardId) -> i64 {
+    shard.0.0.cast_signed()
+}
