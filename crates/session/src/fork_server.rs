@@ -25,7 +25,7 @@ use super::connection::Connection;
 use super::fork_exec;
 use super::proc::{self, ProcessHandle};
 use super::resources::ForkServerContext;
-use super::{FORK_SERVER_FD, inherited_fd, mark, signals, spawn, tree};
+use super::{FORK_SERVER_FD, inherited_fd, mark, sandbox, signals, spawn, tree};
 
 /// Process name (`comm`).
 pub const PROCESS_NAME: &CStr = c"abide-fork-srv";
@@ -59,6 +59,7 @@ pub fn main() -> ! {
     ) else {
         std::process::exit(1)
     };
+    sandbox::compile_filters_ahead();
     let fork_server = ForkServer {
         context: ForkServerContext::new(umask, gate_starter),
         gate_requests,

@@ -466,11 +466,18 @@ impl Keeper {
             (Containment::PidNamespace, None) => Some(Namespace::make(leaf)?),
             (Containment::Cgroup | Containment::Subreaper, None) => None,
         };
+        let mounts = sandbox.as_mut().and_then(|sandbox| sandbox.mounts.take());
         let sandboxed = match &sandbox {
             Some(sandbox) => sandbox.sandboxed.clone(),
             None => Sandboxed::OFF,
         };
-        let watched = (launch.sandbox.clone()).map(|plan| (Watched::new(&plan), plan));
+        let watched = match (&launch.sandbox, &mut sandbox) {
+            (Some(plan), Some(made)) => {
+                let protected = std::mem::take(&mut made.protected);
+                Some((Watched::new(plan, protected), plan.clone()))
+            }
+            _ => None,
+        };
         let enters_namespaces = (sandbox.as_ref()).is_some_and(|made| made.entry.has_namespaces());
         let moved;
         let launch = match &launch.sandbox {
@@ -535,6 +542,7 @@ impl Keeper {
                 ),
                 folder: Rc::clone(&self.resources.folder),
                 gate,
+                mounts,
             }),
             oom,
             begun,

@@ -98,27 +98,34 @@ struct Empty {
     folder: OwnedFd,
 }
 
-/// Builds the sandbox in the namespaces of this process. `sockets`: those that are bound outside.
-/// `gate`: channel to the network gate, if there is one.
+/// Facts about the machine and the workspace that the keeper has found for a sandbox.
+pub struct Found {
+    /// Sockets that are bound outside.
+    pub sockets: Vec<PathBuf>,
+    /// Protected paths of the workspace.
+    pub protected: Protected,
+}
+
+/// Builds the sandbox in the namespaces of this process. `gate`: channel to the network gate, if there is one.
 pub fn build(
     plan: &Plan,
     session: &str,
-    sockets: &[PathBuf],
+    found: &Found,
     gate: Option<&GateChannel>,
 ) -> Result<Built, Fault> {
     rustix::process::umask(Permissions::from_raw_mode(0o022));
     mounts::make_private()
         .named(|| "make the mounts private".into())
         .map_err(Fault::unavailable)?;
-    let protected = Protected::find(&plan.workspace.path);
-    let trees = Trees::make(plan, session, &protected)?;
+    let Found { sockets, protected } = found;
+    let trees = Trees::make(plan, session, protected)?;
     let resolver = match plan.network {
         Network::Allowlist(_) => Some(resolver_file().named(|| RESOLVER_STEP.into())?),
         Network::Off | Network::On => None,
     };
     mounts::make_all_read_only().named(|| "make everything read-only".into())?;
     let gaps = trees.layers.gaps();
-    let writable = assemble(plan, trees, &protected, sockets)?;
+    let writable = assemble(plan, trees, protected, sockets)?;
     if let Some(file) = resolver {
         use_resolver(file)?;
     }

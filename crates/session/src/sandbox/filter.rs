@@ -2,6 +2,7 @@
 //! cover.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition,
@@ -9,7 +10,25 @@ use seccompiler::{
 };
 
 /// Filters of one sandbox, to be installed in this order.
+#[derive(Clone)]
 pub struct Filters(pub Vec<BpfProgram>);
+
+/// Filters of sandboxes with namespaces, compiled once.
+static IN_NAMESPACES: LazyLock<Option<Filters>> = LazyLock::new(|| Filters::compile(&FAMILIES));
+/// Filters that report attempts to write, and those that also report attempts to connect, compiled once.
+static REPORTING: [LazyLock<Option<BpfProgram>>; 2] = [
+    LazyLock::new(|| compile_reporting(false)),
+    LazyLock::new(|| compile_reporting(true)),
+];
+
+/// Compiles the filters of sandboxes with namespaces. The fork server does it before it forks keepers, so that no command
+/// waits for it.
+pub fn compile_ahead() {
+    LazyLock::force(&IN_NAMESPACES);
+    REPORTING.iter().for_each(|filter| {
+        LazyLock::force(filter);
+    });
+}
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -30,7 +49,7 @@ const IPPROTO_MPTCP: u64 = 262;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 /// Families of sockets where namespaces or Landlock bound their use.
-pub const FAMILIES: [libc::c_int; 4] = [
+const FAMILIES: [libc::c_int; 4] = [
     libc::AF_UNIX,
     libc::AF_INET,
     libc::AF_INET6,
@@ -100,6 +119,11 @@ const ABSENT: [i64; 4] = [
 ];
 
 impl Filters {
+    /// Filters of a sandbox with namespaces. `None`: there are none for this machine's architecture.
+    pub fn in_namespaces() -> Option<Self> {
+        IN_NAMESPACES.clone()
+    }
+
     /// Compiles the filters of this machine's architecture, with these families of sockets. `None`: there are none for
     /// it.
     pub fn compile(families: &[libc::c_int]) -> Option<Self> {
@@ -245,6 +269,10 @@ pub fn path_arguments(call: i64) -> Option<(Option<usize>, usize)> {
 /// Filter that reports attempts to write to a listener, and attempts to connect if wanted. `None`: this architecture is
 /// not known.
 pub fn reporting(connections: bool) -> Option<BpfProgram> {
+    REPORTING[usize::from(connections)].clone()
+}
+
+fn compile_reporting(connections: bool) -> Option<BpfProgram> {
     // The compiler of filters does not know this action, so another one stands in its place.
     const PLACE: u32 = 1;
     const USER_NOTIF: u32 = 0x7fc0_0000;

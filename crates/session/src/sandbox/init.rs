@@ -5,7 +5,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
 
 use abide_core::{Gap, Sandboxed, SandboxedBy};
 use rustix::io::Errno;
@@ -17,10 +16,11 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::bubblewrap;
-use super::build::{self, Built, Fault, Named};
+use super::build::{self, Built, Fault, Found, Named};
 use super::entry::Entry;
-use super::filter::{FAMILIES, Filters};
+use super::filter::Filters;
 use super::gate::GateChannel;
+use super::git::Protected;
 use super::layers;
 use super::only_landlock;
 use super::plan::{Mode, Network, Plan};
@@ -45,6 +45,11 @@ pub(crate) struct Sandbox {
     pub entry: Entry,
     /// Channel to its network gate, which is not started yet.
     pub gate: Option<GateChannel>,
+    /// Protected paths of the workspace when it was built.
+    pub protected: Protected,
+    /// Mount namespace of the sandbox. The kernel removes the mounts when this is closed, and not while the init process
+    /// ends, for which the answer of a call waits.
+    pub mounts: Option<OwnedFd>,
 }
 
 /// Sentence of a sandbox that could not be built.
@@ -137,12 +142,15 @@ impl Sandbox {
             errno: fault.raw_os_error().unwrap_or(0),
             is_unavailable: true,
         };
-        let filters = Filters::compile(&FAMILIES).ok_or_else(|| NotBuilt {
+        let filters = Filters::in_namespaces().ok_or_else(|| NotBuilt {
             why: "no system call filter for this processor".into(),
             errno: 0,
             is_unavailable: false,
         })?;
-        let sockets = sockets::bound();
+        let found = Found {
+            sockets: sockets::bound(),
+            protected: Protected::find(&plan.workspace.path),
+        };
         let (report, to_report) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -164,7 +172,7 @@ impl Sandbox {
             Ok(0) => {
                 drop(report);
                 let gate = gate.as_ref();
-                init(plan, session, &sockets, gate, to_report, held.as_fd())
+                init(plan, session, &found, gate, to_report, held.as_fd())
             }
             Ok(pid) => pid,
             Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
@@ -204,6 +212,8 @@ impl Sandbox {
                     filters,
                     plan.network != Network::On,
                 ),
+                protected: found.protected,
+                mounts: open_mounts(pid),
                 namespace: Some(namespace),
                 gate,
                 sandboxed: Sandboxed {
@@ -221,6 +231,12 @@ impl Sandbox {
             }
         }
     }
+}
+
+/// Opens the mount namespace of a process.
+fn open_mounts(pid: i32) -> Option<OwnedFd> {
+    let file = fs::File::open(format!("/proc/{pid}/ns/mnt"));
+    file.ok().map(OwnedFd::from)
 }
 
 /// Removes what a sandbox leaves behind once all its processes have ended.
@@ -272,7 +288,7 @@ fn all_ids(name: &str) -> io::Result<String> {
 fn init(
     plan: &Plan,
     session: &str,
-    sockets: &[PathBuf],
+    found: &Found,
     gate: Option<&GateChannel>,
     report: OwnedFd,
     held: BorrowedFd<'_>,
@@ -282,7 +298,7 @@ fn init(
     let mut go = [0; 2];
     let told = rustix::net::recv(&report, &mut go, RecvFlags::empty());
     let built = match told {
-        Ok((2, _)) => build::build(plan, session, sockets, gate),
+        Ok((2, _)) => build::build(plan, session, found, gate),
         _ => Err(Errno::PIPE).named(|| "hear from the keeper".into()),
     };
     let sent = send(&report, built);

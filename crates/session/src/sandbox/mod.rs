@@ -26,6 +26,7 @@ mod rules;
 mod sockets;
 mod stored_layers;
 
+pub(crate) use filter::compile_ahead as compile_filters_ahead;
 pub use gate::{LIST as GATE_LIST, READY as GATE_READY, SOCKET as GATE_SOCKET};
 pub(crate) use init::{Sandbox, cannot, clean_up};
 pub(crate) use of_run::RunSandbox;

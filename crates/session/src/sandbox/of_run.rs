@@ -26,6 +26,8 @@ pub(crate) struct RunSandbox {
     pub folder: Rc<OwnedFd>,
     /// Network gate, if it has one.
     pub gate: Option<Gate>,
+    /// Mount namespace of the sandbox, see [`super::Sandbox`].
+    pub mounts: Option<OwnedFd>,
 }
 
 impl RunSandbox {
@@ -65,6 +67,7 @@ impl Drop for RunSandbox {
         if self.gate.is_some() {
             let _ = rustix::fs::unlinkat(&*self.folder, gate::SOCKET, AtFlags::empty());
         }
+        self.mounts = None;
         clean_up(&self.plan, &self.session);
     }
 }

@@ -6,6 +6,7 @@ use abide_core::{Gap, Sandboxed, SandboxedBy};
 
 use super::entry::Entry;
 use super::filter::Filters;
+use super::git::Protected;
 use super::init::Sandbox;
 use super::layers::make_private_folder;
 use super::paths;
@@ -76,6 +77,8 @@ pub fn make(plan: &Plan) -> Result<Sandbox, String> {
             gaps,
         },
         gate: None,
+        protected: Protected::find(&plan.workspace.path),
+        mounts: None,
         entry: Entry::new(None, Some(ruleset), filters, false),
     })
 }

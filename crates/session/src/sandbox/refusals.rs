@@ -77,8 +77,7 @@ pub(crate) struct Refusals {
 
 impl Watched {
     /// Records the state of the workspace before the command runs.
-    pub fn new(plan: &Plan) -> Self {
-        let protected = Protected::find(&plan.workspace.path);
+    pub fn new(plan: &Plan, protected: Protected) -> Self {
         let mut writable: Vec<PathBuf> = ["/proc", "/dev", "/run", "/var/run"]
             .map(PathBuf::from)
             .to_vec();
@@ -361,7 +360,7 @@ mod tests {
             own: Vec::new(),
         };
         let root = plan.workspace.path.clone();
-        let watched = Watched::new(&plan);
+        let watched = Watched::new(&plan, Protected::find(&plan.workspace.path));
         assert!(watched.refuses(Path::new("/etc/x")));
         assert!(watched.refuses(&root.join(".git/hooks/pre-commit")));
         for fine in [
