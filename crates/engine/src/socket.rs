@@ -1,10 +1,10 @@
 //! Unix sockets at paths of any length. A socket address holds at most 107 bytes, so a longer path is reached through
 //! a descriptor of its directory.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -50,14 +50,20 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
     )
 }
 
-/// Creates a directory, or checks an existing one that may have been made by the user: others may list it, because
-/// the files in it are private, but not change it.
+/// Creates a directory, or makes an existing one private that others could read. One that others could change is
+/// refused, because what is in it may be theirs.
 pub fn own_folder(path: &Path) -> io::Result<()> {
     check(
         path,
         0o022,
         "it can be changed by others; run chmod 700 on it",
-    )
+    )?;
+    let is_private = std::fs::metadata(path)?.mode() & 0o077 == 0;
+    // A home folder that serves as the state folder belongs to other programs too.
+    if is_private || path == crate::config::home() {
+        return Ok(());
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(0o700))
 }
 
 /// Creates a directory if it is missing, and adds the path to errors.

@@ -257,7 +257,7 @@ fn folder(state: &Path) -> Finding {
                 "{path} is readable for other users (mode {:o})",
                 access.mode
             ),
-            format!("chmod 700 {path}"),
+            format!("chmod 700 {path}; the next start of the daemon does it too"),
         )
     } else {
         Finding::good(topic, format!("{path}, private"))
