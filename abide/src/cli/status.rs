@@ -68,17 +68,25 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
             one_line(trouble)
         );
     }
-    if let Some(trouble) = status["configuration"]["trouble"].as_str() {
-        let bad = show::BAD;
-        outln!(
-            "\n{bad}{}{bad:#}\nThe former configuration stays in force.",
-            one_line(trouble)
-        );
-    }
+    print_broken_file(&status);
     if number(&status["questions"]["open"]) > 0 {
         outln!("\n`abide answer` shows the questions.");
     }
     Ok(0)
+}
+
+/// Says which file cannot be used and what holds until it is corrected. Both sentences are about the same file if it is
+/// no TOML at all, so the second is not printed then.
+fn print_broken_file(status: &serde_json::Value) {
+    let trouble = |part: &str| status[part]["trouble"].as_str();
+    let (what, holds) = match (trouble("configuration"), trouble("policy")) {
+        (Some(what), _) => (what, "The former configuration stays in force."),
+        (None, Some(what)) => (what, "The rules about commands cannot be used."),
+        (None, None) => return,
+    };
+    let bad = show::BAD;
+    outln!("\n{bad}{}{bad:#}", one_line(what));
+    outln!("{holds} Commands of agents are refused until the file is corrected.");
 }
 
 /// Number of sessions by state. Sessions whose command has ended but that have processes in the

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use abide_api::{
-    Configuration, Containments, Daemon, Database, Health, HttpListener, Places, QuestionCounts,
-    SessionCounts, Status, Stopping, TimerCounts,
+    Configuration, Containments, Daemon, Database, Health, HttpListener, Places, PolicyState,
+    QuestionCounts, SessionCounts, Status, Stopping, TimerCounts,
 };
 use abide_core::session::Phase;
 use abide_core::{Outcome, Request, timer};
@@ -55,6 +55,14 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
         },
         containment: containment(&state, &sessions),
         configuration: configuration(&state),
+        policy: PolicyState {
+            trouble: state
+                .handle
+                .policy()
+                .policy()
+                .err()
+                .map(|broken| broken.to_string()),
+        },
         database: Database {
             trouble: state.handle.storage_fault(),
         },

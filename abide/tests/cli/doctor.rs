@@ -104,6 +104,37 @@ fn state_directory_writable_by_others_is_a_finding() {
     assert!(finding["next"].as_str().unwrap().contains("chmod 700"));
     std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(of(&look(&abide).1, "state")["level"], "warning");
+    abide.daemon_pid();
+    let mode = std::fs::metadata(&dir).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    assert_eq!(of(&look(&abide).1, "state")["level"], "ok");
+}
+
+#[test]
+fn broken_rule_is_shown_with_its_line_by_doctor_and_status() {
+    let abide = Abide::new();
+    abide.daemon_pid();
+    let rule = "max_output = 200\n\n[[policy.rule]]\nrun = []\ndo = \"ask\"\n";
+    std::fs::write(abide.path("abide/config.toml"), rule).unwrap();
+    let (code, found) = look(&abide);
+    assert_eq!(code, Some(1));
+    assert_eq!(of(&found, "configuration")["level"], "ok");
+    let finding = of(&found, "policy");
+    assert_eq!(finding["level"], "trouble");
+    let says = finding["says"].as_str().unwrap();
+    assert!(
+        says.contains("config.toml: line 3: rule \"rule-1\": "),
+        "{says}"
+    );
+    let status = text(&abide.output(["status"]).stdout);
+    assert!(status.contains("config.toml: line 3: "), "{status}");
+    assert!(
+        status.contains("Commands of agents are refused until"),
+        "{status}"
+    );
+    std::fs::write(abide.path("abide/config.toml"), "").unwrap();
+    let status = abide.json(["status", "--json"]);
+    assert_eq!(status["policy"]["trouble"], Value::Null);
 }
 
 #[test]

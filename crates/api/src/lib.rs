@@ -58,7 +58,7 @@ pub use session::{
 };
 pub use session_stats::{AgentSessions, SessionDay, SessionOutcomes, SessionStats};
 pub use status::{
-    Configuration, Containments, Daemon, Database, Health, HttpListener, Link, Places,
+    Configuration, Containments, Daemon, Database, Health, HttpListener, Link, Places, PolicyState,
     QuestionCounts, SessionCounts, Status, Stopping, TimerCounts,
 };
 pub use terminal::{

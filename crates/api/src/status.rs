@@ -18,6 +18,8 @@ pub struct Status {
     pub containment: Containments,
     /// Configuration in force.
     pub configuration: Configuration,
+    /// Rules about commands of agents.
+    pub policy: PolicyState,
     /// Database of timers, questions and messages.
     pub database: Database,
     /// HTTP over TCP; `null` if it is switched off.
@@ -81,6 +83,13 @@ pub struct Configuration {
     pub trouble: Option<String>,
     /// Settings of the file that take effect when the daemon is started again.
     pub at_next_start: Vec<&'static str>,
+}
+
+/// Rules about commands of agents.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PolicyState {
+    /// Reason why the rules cannot be used, so that all commands of agents are refused; `null` if they can.
+    pub trouble: Option<String>,
 }
 
 /// The database.

@@ -13,6 +13,7 @@ use super::args::DoctorArgs;
 use super::error::CliError;
 use super::show::{self, outln};
 use abide_engine::config::{Config, ConfigError, Paths};
+use abide_engine::policy::PolicyStore;
 
 /// Columns that level and topic take.
 const LEFT_COLUMNS: usize = 24;
@@ -120,6 +121,8 @@ fn check(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
     };
     let config = Config::load(&paths.config);
     let mut findings = vec![configuration(&paths, &config)];
+    // A file that is no configuration at all was reported above.
+    findings.extend(config.is_ok().then(|| policy(&paths)));
     findings.extend(daemon::check(&paths));
     findings.push(daemon::page());
     let usable = config.unwrap_or_default();
@@ -140,7 +143,25 @@ fn configuration(paths: &Paths, config: &Result<Config, ConfigError>) -> Finding
         Err(fault) => Finding::trouble(
             "configuration",
             one_sentence(&fault.to_string()),
-            "fix the file; the daemon cannot start until then",
+            "correct the file; until then a new daemon cannot start, and one that runs refuses commands of agents",
+        ),
+    }
+}
+
+/// Checks the rules about commands of agents.
+fn policy(paths: &Paths) -> Finding {
+    match PolicyStore::new(&paths.config).policy() {
+        Ok(policy) => Finding::good(
+            "policy",
+            format!(
+                "{} rules; `abide policy list` shows them",
+                policy.rules.len()
+            ),
+        ),
+        Err(broken) => Finding::trouble(
+            "policy",
+            one_sentence(&broken.to_string()),
+            "correct the file; until then all commands of agents are refused",
         ),
     }
 }

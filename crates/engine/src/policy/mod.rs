@@ -21,7 +21,7 @@ use abide_core::{Agent, Conversation, Millis, Mono};
 use abide_session::private_file;
 
 pub use hosts::{AllowedHost, shown_host};
-use settings::Remembered;
+use settings::{InvalidRules, Remembered};
 
 use crate::clock::SystemClock;
 use crate::command_line;
@@ -90,6 +90,24 @@ pub struct Judgement {
 #[error("{0}")]
 pub struct BrokenPolicy(pub Arc<str>);
 
+/// File of rules that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {why}", path.display())]
+struct RuleFileError {
+    path: PathBuf,
+    why: RuleFileFault,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum RuleFileFault {
+    #[error("{0}")]
+    Unreadable(#[from] io::Error),
+    #[error("{0}")]
+    Untrusted(&'static str),
+    #[error("{0}")]
+    Invalid(#[from] InvalidRules),
+}
+
 impl PolicyStore {
     /// Policy of the installation with this configuration file.
     pub fn new(config: &Path) -> Self {
@@ -116,7 +134,8 @@ impl PolicyStore {
         let stamps = [FileStamp::of(&self.config), FileStamp::of(&self.remembered)];
         let mut loaded = self.loaded.lock().expect("no holder panics");
         if loaded.stamps != stamps {
-            let policy = self.read().map(Arc::new).map_err(Arc::from);
+            let policy = self.read().map(Arc::new);
+            let policy = policy.map_err(|broken| Arc::from(broken.to_string()));
             let mut stamps = stamps;
             if let Err(why) = &policy {
                 if loaded.policy != policy {
@@ -130,21 +149,15 @@ impl PolicyStore {
         loaded.policy.clone().map_err(BrokenPolicy)
     }
 
-    fn read(&self) -> Result<Policy, String> {
-        let text = read_file(&self.config)?;
-        let named = |path: &Path, why: String| format!("{}: {why}", path.display());
-        let mut policy =
-            settings::read_configured(&text, &self.home).map_err(|why| named(&self.config, why))?;
-        let remembered = self.remembered()?;
-        policy.rules.extend(remembered.rules);
+    fn read(&self) -> Result<Policy, RuleFileError> {
+        let mut policy = read_rules(&self.config, &self.home, settings::read_configured)?;
+        policy.rules.extend(self.remembered()?.rules);
         Ok(policy)
     }
 
     /// Rules and host names that "always" has written.
-    fn remembered(&self) -> Result<Remembered, String> {
-        let text = read_file(&self.remembered)?;
-        let remembered = settings::read_remembered(&text, &self.home);
-        remembered.map_err(|why| format!("{}: {why}", self.remembered.display()))
+    fn remembered(&self) -> Result<Remembered, RuleFileError> {
+        read_rules(&self.remembered, &self.home, settings::read_remembered)
     }
 
     /// Judges a command of an agent.
@@ -320,20 +333,30 @@ fn unused_name(kept: &Remembered) -> String {
     }
 }
 
+/// Rules of a file.
+fn read_rules<T>(
+    path: &Path,
+    home: &Path,
+    read: fn(&str, &Path) -> Result<T, InvalidRules>,
+) -> Result<T, RuleFileError> {
+    let rules = read_file(path).and_then(|text| Ok(read(&text, home)?));
+    rules.map_err(|why| RuleFileError {
+        path: path.to_owned(),
+        why,
+    })
+}
+
 /// Text of a file of rules; empty if there is none.
-fn read_file(path: &Path) -> Result<String, String> {
-    let fault = |why: &str| format!("{}: {why}", path.display());
+fn read_file(path: &Path) -> Result<String, RuleFileFault> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
-        Err(e) => return Err(fault(&e.to_string())),
+        Err(e) => return Err(e.into()),
     };
-    let meta = file.metadata().map_err(|e| fault(&e.to_string()))?;
-    if let Some(why) = untrusted(&meta) {
-        return Err(fault(why));
+    if let Some(why) = untrusted(&file.metadata()?) {
+        return Err(RuleFileFault::Untrusted(why));
     }
-    let text = io::read_to_string(file);
-    text.map_err(|e| fault(&e.to_string()))
+    Ok(io::read_to_string(file)?)
 }
 
 /// Reason why rules in this file are not trusted.

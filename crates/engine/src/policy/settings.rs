@@ -5,6 +5,7 @@ use std::path::Path;
 use abide_core::policy::{Action, Parsed, Place, Policy, Rule, Source, builtin_rules, normalized};
 use abide_gate::allowlist::Pattern;
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
 use super::hosts::AllowedHost;
 use crate::command_line;
@@ -12,14 +13,46 @@ use crate::command_line;
 /// Most rules of one file.
 const MAX_RULES: usize = 1_000;
 
+/// Reason why rules cannot be used, with the line of the file that it is about.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidRules {
+    #[error("line {0}: {1}")]
+    AtLine(usize, String),
+    #[error("{0}")]
+    Whole(String),
+}
+
+impl InvalidRules {
+    /// Reason that is about what begins at this byte of the text.
+    fn at(text: &str, begin: usize, why: String) -> Self {
+        let before = text.as_bytes().iter().take(begin);
+        InvalidRules::AtLine(1 + before.filter(|byte| **byte == b'\n').count(), why)
+    }
+
+    fn of(text: &str, fault: &toml::de::Error) -> Self {
+        let why = fault.message().replace('\n', " ");
+        match fault.span() {
+            Some(span) => Self::at(text, span.start, why),
+            None => InvalidRules::Whole(why),
+        }
+    }
+}
+
+/// The configuration, of which only `[policy]` is read here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RawConfiguration {
+    policy: RawPolicy,
+}
+
 /// `[policy]` of the configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RawPolicy {
     otherwise: Option<Do>,
     unparsed: Option<Do>,
-    without: Vec<String>,
-    rule: Vec<RawRule>,
+    without: Vec<Spanned<String>>,
+    rule: Vec<Spanned<RawRule>>,
 }
 
 /// The file of rules that "always" has written.
@@ -27,7 +60,7 @@ struct RawPolicy {
 #[serde(deny_unknown_fields, default)]
 struct RawRemembered {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    rule: Vec<RawRule>,
+    rule: Vec<Spanned<RawRule>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     allow: Vec<AllowedHost>,
 }
@@ -92,37 +125,28 @@ struct RawRule {
     matches_not: Vec<String>,
 }
 
-/// Policy of the `[policy]` table of a configuration file, with the built-in rules. The error is a sentence.
-pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, String> {
-    let file: toml::Table = toml::from_str(text).map_err(|e| one_line(&e))?;
-    let raw: RawPolicy = match file.get("policy") {
-        Some(table) => table.clone().try_into().map_err(|e| one_line(&e))?,
-        None => RawPolicy::default(),
-    };
-    let mut rules = Vec::new();
-    for (at, rule) in raw.rule.into_iter().take(MAX_RULES + 1).enumerate() {
-        let name = rule
-            .name
-            .clone()
-            .unwrap_or_else(|| format!("rule-{}", at + 1));
-        rules.push(checked(rule, name, Source::Configured, home)?);
-    }
-    if rules.len() > MAX_RULES {
-        return Err(format!("there are more than {MAX_RULES} rules"));
-    }
+/// Policy of the `[policy]` table of a configuration file, with the built-in rules.
+pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, InvalidRules> {
+    let file: RawConfiguration =
+        toml::from_str(text).map_err(|fault| InvalidRules::of(text, &fault))?;
+    let raw = file.policy;
+    let rules = checked_rules(text, raw.rule, "rule", Source::Configured, home)?;
     let mut builtin = builtin_rules();
     for name in &raw.without {
-        if !builtin.iter().any(|rule| rule.name == *name) {
+        if !builtin.iter().any(|rule| rule.name == *name.get_ref()) {
             let mut names: Vec<&str> = builtin.iter().map(|rule| rule.name.as_str()).collect();
             names.dedup();
-            let names = names.join(", ");
-            return Err(format!(
-                "`policy.without` names {name:?}, which is no built-in rule; these are {names}"
-            ));
+            let why = format!(
+                "`policy.without` names {:?}, which is no built-in rule; these are {}",
+                name.get_ref(),
+                names.join(", ")
+            );
+            return Err(InvalidRules::at(text, name.span().start, why));
         }
     }
+    let without = |rule: &Rule| raw.without.iter().any(|name| *name.get_ref() == rule.name);
     let replaced = |rule: &Rule| rules.iter().any(|own| own.name == rule.name);
-    builtin.retain(|rule| !raw.without.contains(&rule.name) && !replaced(rule));
+    builtin.retain(|rule| !without(rule) && !replaced(rule));
     builtin.extend(rules);
     Ok(Policy {
         rules: builtin,
@@ -132,18 +156,12 @@ pub(super) fn read_configured(text: &str, home: &Path) -> Result<Policy, String>
 }
 
 /// Rules and host names that "always" has written.
-pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Remembered, String> {
-    let raw: RawRemembered = toml::from_str(text).map_err(|e| one_line(&e))?;
-    let mut rules = Vec::new();
-    for (at, rule) in raw.rule.into_iter().enumerate() {
-        let name = rule
-            .name
-            .clone()
-            .unwrap_or_else(|| format!("always-{}", at + 1));
-        rules.push(checked(rule, name, Source::Remembered, home)?);
-    }
+pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Remembered, InvalidRules> {
+    let raw: RawRemembered =
+        toml::from_str(text).map_err(|fault| InvalidRules::of(text, &fault))?;
+    let rules = checked_rules(text, raw.rule, "always", Source::Remembered, home)?;
     for host in &raw.allow {
-        Pattern::parse(&host.host).map_err(|fault| fault.to_string())?;
+        Pattern::parse(&host.host).map_err(|fault| InvalidRules::Whole(fault.to_string()))?;
     }
     Ok(Remembered {
         rules,
@@ -151,10 +169,34 @@ pub(super) fn read_remembered(text: &str, home: &Path) -> Result<Remembered, Str
     })
 }
 
+/// Rules of a file. Those without a name are called `unnamed` with their number.
+fn checked_rules(
+    text: &str,
+    raw: Vec<Spanned<RawRule>>,
+    unnamed: &str,
+    source: Source,
+    home: &Path,
+) -> Result<Vec<Rule>, InvalidRules> {
+    if let Some(first_beyond) = raw.get(MAX_RULES) {
+        let why = format!("there are more than {MAX_RULES} rules");
+        return Err(InvalidRules::at(text, first_beyond.span().start, why));
+    }
+    let rules = raw.into_iter().enumerate().map(|(at, rule)| {
+        let begin = rule.span().start;
+        let rule = rule.into_inner();
+        let name = rule.name.clone();
+        let name = name.unwrap_or_else(|| format!("{unnamed}-{}", at + 1));
+        let shown = format!("rule {name:?}: ");
+        checked(rule, name, source.clone(), home)
+            .map_err(|why| InvalidRules::at(text, begin, shown + &why.to_string()))
+    });
+    rules.collect()
+}
+
 /// Text of the file of rules that "always" has written.
 pub(super) fn write_remembered(remembered: &Remembered) -> String {
     let raw = RawRemembered {
-        rule: remembered.rules.iter().map(raw_rule).collect(),
+        rule: remembered.rules.iter().map(spanned).collect(),
         allow: remembered.hosts.clone(),
     };
     let rules = toml::to_string(&raw).unwrap_or_default();
@@ -175,10 +217,15 @@ pub(super) fn shown_host(host: &AllowedHost) -> String {
 /// Rules as their file has them.
 pub(super) fn shown_rules(rules: &[Rule]) -> String {
     let raw = RawRemembered {
-        rule: rules.iter().map(raw_rule).collect(),
+        rule: rules.iter().map(spanned).collect(),
         ..RawRemembered::default()
     };
     toml::to_string(&raw).unwrap_or_default()
+}
+
+/// Rule to be written. Its place in the file is not known yet.
+fn spanned(rule: &Rule) -> Spanned<RawRule> {
+    Spanned::new(0..0, raw_rule(rule))
 }
 
 fn raw_rule(rule: &Rule) -> RawRule {
@@ -202,16 +249,28 @@ fn raw_rule(rule: &Rule) -> RawRule {
     }
 }
 
-fn checked(raw: RawRule, name: String, source: Source, home: &Path) -> Result<Rule, String> {
-    let shown = format!("rule {name:?}");
+/// Reason why a rule cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum InvalidRule {
+    #[error("`run` needs words, the name of a program first")]
+    NoProgram,
+    #[error("`env` goes with do = \"allow\" only")]
+    EnvWithoutAllow,
+    #[error("`folder` must be an absolute path or begin with ~/; got {0:?}")]
+    RelativeFolder(String),
+    #[error("it does not match its example {0:?}")]
+    Unmatched(String),
+    #[error("it matches its example {0:?}")]
+    Matched(String),
+}
+
+fn checked(raw: RawRule, name: String, source: Source, home: &Path) -> Result<Rule, InvalidRule> {
     let first = raw.run.first().map_or("", String::as_str);
     if first.is_empty() || first == "..." || raw.run.iter().any(String::is_empty) {
-        return Err(format!(
-            "{shown}: `run` needs words, the name of a program first"
-        ));
+        return Err(InvalidRule::NoProgram);
     }
     if !raw.env.is_empty() && raw.r#do != Do::Allow {
-        return Err(format!("{shown}: `env` goes with do = \"allow\" only"));
+        return Err(InvalidRule::EnvWithoutAllow);
     }
     let home_text = home.to_string_lossy().into_owned();
     let action = Action::from(raw.r#do);
@@ -224,28 +283,21 @@ fn checked(raw: RawRule, name: String, source: Source, home: &Path) -> Result<Ru
         agent: raw.agent,
         folders: match raw.folder {
             None => Vec::new(),
-            Some(folder) => folders(&folder, &home_text).ok_or_else(|| {
-                format!(
-                    "{shown}: `folder` must be an absolute path or begin with ~/; got {folder:?}"
-                )
-            })?,
+            Some(folder) => {
+                folders(&folder, &home_text).ok_or(InvalidRule::RelativeFolder(folder))?
+            }
         },
         person_only: raw.by == Some(AnsweredBy::Person),
         source,
         run: raw.run,
         ..Rule::new("", action, &[])
     };
-    for (examples, expected) in [(&raw.matches, true), (&raw.matches_not, false)] {
-        for example in examples {
-            if is_about(&rule, example, &home_text) != expected {
-                let word = if expected {
-                    "does not match"
-                } else {
-                    "matches"
-                };
-                return Err(format!("{shown}: it {word} its example {example:?}"));
-            }
-        }
+    let is_about = |example: &&String| is_about(&rule, example, &home_text);
+    if let Some(example) = raw.matches.iter().find(|example| !is_about(example)) {
+        return Err(InvalidRule::Unmatched(example.clone()));
+    }
+    if let Some(example) = raw.matches_not.iter().find(is_about) {
+        return Err(InvalidRule::Matched(example.clone()));
     }
     Ok(rule)
 }
@@ -296,8 +348,4 @@ fn is_about(rule: &Rule, example: &str, home: &str) -> bool {
         Parsed::Commands(commands) => commands.iter().any(|command| rule.matches(command, &place)),
         Parsed::Unparsed(_) => false,
     }
-}
-
-fn one_line(fault: &toml::de::Error) -> String {
-    fault.message().replace('\n', " ")
 }

@@ -88,15 +88,18 @@ fn p169_changed_file_is_read_whole_and_broken_file_refuses() {
     made.write(PUSH);
     assert_eq!(made.judge("git push"), Ok(Action::Ask));
     for (text, why) in [
-        ("[policy", "config.toml: "),
-        ("[policy]\nunknown = 1\n", "unknown field `unknown`"),
+        ("[policy", "config.toml: line 1: "),
         (
-            "[[policy.rule]]\nrun = [\"a\"]\ndo = \"perhaps\"\n",
-            "unknown variant `perhaps`",
+            "[policy]\nunknown = 1\n",
+            "config.toml: line 2: unknown field `unknown`",
         ),
         (
-            "[[policy.rule]]\nrun = []\ndo = \"ask\"\n",
-            "`run` needs words",
+            "[[policy.rule]]\nrun = [\"a\"]\ndo = \"perhaps\"\n",
+            "line 3: unknown variant `perhaps`",
+        ),
+        (
+            "# rules\n\n[[policy.rule]]\nrun = []\ndo = \"ask\"\n",
+            "config.toml: line 3: rule \"rule-1\": `run` needs words",
         ),
         (
             "[[policy.rule]]\nrun = [\"a\"]\ndo = \"ask\"\nfolder = \"src\"\n",
@@ -104,11 +107,11 @@ fn p169_changed_file_is_read_whole_and_broken_file_refuses() {
         ),
         (
             "[[policy.rule]]\nrun = [\"a\"]\ndo = \"ask\"\nnot_a_key = 1\n",
-            "unknown field `not_a_key`",
+            "line 4: unknown field `not_a_key`",
         ),
         (
             "[policy]\nwithout = [\"x\"]\n",
-            "which is no built-in rule; these are delete-root",
+            "line 2: `policy.without` names \"x\", which is no built-in rule; these are delete-root",
         ),
         (
             "[[policy.rule]]\nrun = [\"git\", \"push\"]\ndo = \"ask\"\nmatches = [\"git pull\"]\n",
