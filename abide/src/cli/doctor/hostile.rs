@@ -355,14 +355,18 @@ fn judged(
 
 fn print(report: &Hostile, is_configured: bool) {
     if !is_configured {
-        outln!("The configuration has no sandbox; this is about `workspace-write`.\n");
+        outln!(
+            "No sandbox is configured for commands of agents. This is a trial of the mode `workspace-write`.\n"
+        );
     }
     let bold = show::HEADING;
     outln!(
         "{bold}   # result   {:<52} expected   details{bold:#}",
         "attack"
     );
-    for attack in &report.attacks {
+    let mut attacks: Vec<&HostileAttack> = report.attacks.iter().collect();
+    attacks.sort_by_key(|attack| attack.number);
+    for (row, attack) in attacks.into_iter().enumerate() {
         let colour = match attack.result.as_str() {
             "ok" => show::GOOD,
             "failed" => show::BAD,
@@ -370,7 +374,7 @@ fn print(report: &Hostile, is_configured: bool) {
         };
         outln!(
             "{:>4} {colour}{:<8}{colour:#} {:<52} {:<10} {}",
-            attack.number,
+            row + 1,
             attack.result,
             attack.attack,
             attack.expected,
@@ -382,14 +386,14 @@ fn print(report: &Hostile, is_configured: bool) {
         all.filter(|attack| attack.result == word).count()
     };
     outln!(
-        "\n{} ({}, network {}): {} ok, {} failed, {} known gaps, {} skipped.",
-        report.sandboxed_by,
-        report.mode,
-        report.network,
+        "\n{} ok, {} failed, {} known gaps, {} skipped. Mode {}, network {}, enforced by {}.",
         count("ok"),
         count("failed"),
         count("gap"),
-        count("skipped")
+        count("skipped"),
+        report.mode,
+        report.network,
+        report.sandboxed_by
     );
     for gap in &report.sandbox_gaps {
         outln!("Gap: {gap}.");

@@ -325,7 +325,7 @@ pub const ATTACKS: [Attack; 43] = [
             .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)));
         tried(set, &CALL)
     }),
-    refused(22, "make a device", |scene| {
+    refused(22, "create a device file", |scene| {
         let path = scene.workspace.join("device");
         let path = std::ffi::CString::new(path.into_os_string().into_encoded_bytes());
         let path = path.unwrap_or_default();
@@ -368,7 +368,7 @@ pub const ATTACKS: [Attack; 43] = [
         }),
         Gap::Protected,
     ),
-    works(46, "write an object of git", |scene| {
+    works(46, "write a Git object", |scene| {
         if !scene.can_write {
             return Ok(Attempt::NotApplicable("the workspace is read-only"));
         }
@@ -431,26 +431,30 @@ pub const ATTACKS: [Attack; 43] = [
     refused(81, "set up io_uring", |_| {
         tried(call(libc::SYS_io_uring_setup, [0; 5]), &CALL)
     }),
-    refused(82, "load BPF, trace events, swap, modules", |_| {
-        let nowhere = text(c"/nonexistent/abide");
-        each(
-            [
-                (libc::SYS_bpf, [9_999, 0, 0, 0, 0]),
-                (libc::SYS_perf_event_open, [0, 0, 0, 0, 0]),
-                (libc::SYS_swapon, [nowhere, 0, 0, 0, 0]),
-                (libc::SYS_init_module, [0, 0, 0, 0, 0]),
-                (libc::SYS_acct, [nowhere, 0, 0, 0, 0]),
-            ],
-            |(number, args)| tried(call(number, args), &CALL),
-        )
-    }),
-    refused(83, "use the key ring of the kernel", |_| {
+    refused(
+        82,
+        "load BPF and modules, trace events, enable swap",
+        |_| {
+            let nowhere = text(c"/nonexistent/abide");
+            each(
+                [
+                    (libc::SYS_bpf, [9_999, 0, 0, 0, 0]),
+                    (libc::SYS_perf_event_open, [0, 0, 0, 0, 0]),
+                    (libc::SYS_swapon, [nowhere, 0, 0, 0, 0]),
+                    (libc::SYS_init_module, [0, 0, 0, 0, 0]),
+                    (libc::SYS_acct, [nowhere, 0, 0, 0, 0]),
+                ],
+                |(number, args)| tried(call(number, args), &CALL),
+            )
+        },
+    ),
+    refused(83, "use the kernel's key ring", |_| {
         each(
             [libc::SYS_keyctl, libc::SYS_add_key, libc::SYS_request_key],
             |number| tried(call(number, [0; 5]), &CALL),
         )
     }),
-    refused(84, "open settings of the kernel for writing", |_| {
+    refused(84, "open kernel settings for writing", |_| {
         let all = [
             "/proc/sys/kernel/core_pattern",
             "/proc/sys/kernel/modprobe",
@@ -497,7 +501,7 @@ pub const ATTACKS: [Attack; 43] = [
         let address = SocketAddr::from(([127, 0, 0, 1], scene.port));
         tried(TcpStream::connect_timeout(&address, CONNECT), &SOCKET)
     }),
-    refused(108, "connect to an address of the internet", |scene| {
+    refused(108, "connect to an address on the internet", |scene| {
         if scene.has_network {
             return Ok(Attempt::NotApplicable("`network` is \"on\""));
         }
@@ -506,7 +510,7 @@ pub const ATTACKS: [Attack; 43] = [
             &SOCKET,
         )
     }),
-    with_namespaces(works(109, "connect to an own server", |_| {
+    with_namespaces(works(109, "connect to a server of its own", |_| {
         let own = TcpListener::bind(("127.0.0.1", 0)).and_then(|own| Ok((own.local_addr()?, own)));
         match own {
             Ok((address, _own)) => tried(TcpStream::connect_timeout(&address, CONNECT), &SOCKET),
@@ -553,7 +557,7 @@ fn attempt_each(paths: &[PathBuf], is_open: impl Fn(&Path) -> bool, how: &str) -
     }
     match paths.iter().find(|path| is_open(path)) {
         Some(path) => Ok(Attempt::Reached(format!("'{}' {how}", path.display()))),
-        None => Err(Refused("look empty".into())),
+        None => Err(Refused("they look empty".into())),
     }
 }
 

@@ -181,7 +181,7 @@ const SYS_KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") {
     294
 };
 
-/// Sockets of other families, raw sockets, and protocols that another wall would not see.
+/// Sockets of other families, raw sockets, and protocols that no other part of the sandbox would see.
 fn sockets(families: &[libc::c_int]) -> Option<Vec<SeccompRule>> {
     let families: Vec<u64> = families.iter().map(|family| *family as u64).collect();
     let netlink = SeccompRule::new(vec![

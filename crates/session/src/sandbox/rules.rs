@@ -1,4 +1,4 @@
-//! Landlock domain of a sandbox: a second wall behind the mounts, and the only one against abstract sockets.
+//! Landlock domain of a sandbox: a second boundary behind the mounts, and the only one against abstract sockets.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
