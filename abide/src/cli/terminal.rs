@@ -2,9 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::termios::{self, OptionalActions, QueueSelector, Termios};
@@ -15,15 +14,6 @@ use abide_engine::async_fd;
 
 /// Default size, for a terminal that does not report one.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
-
-/// True if the descriptor becomes readable within this time; the end of file counts.
-pub fn is_readable_within(input: impl AsFd, timeout: Duration) -> bool {
-    let Ok(timeout) = Timespec::try_from(timeout) else {
-        return false;
-    };
-    let mut fds = [PollFd::new(&input, PollFlags::IN)];
-    rustix::event::poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
-}
 
 /// Controlling terminal of this process.
 pub struct Terminal {

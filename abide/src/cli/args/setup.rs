@@ -14,7 +14,7 @@ Examples:
 
 Only abide's own entry is changed; settings that you added to it are kept. The original file is
 kept as a copy beside it. --undo restores that copy, or removes only abide's entry if the file has
-changed in the meantime.
+changed in the meantime. Without a terminal to ask at, nothing is written unless you pass --yes.
 
 Exit codes: 0 done or nothing to do, 1 nothing was written.";
 

@@ -9,24 +9,18 @@ mod toml;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::args::{SetupArgs, SetupSandbox};
 use super::error::CliError;
 use super::show::{self, outln};
-use crate::cli::{replace_file, terminal};
-use crate::connect::{self, DaemonSocket};
+use crate::cli::replace_file;
 use abide_engine::config::{Config, Paths, SandboxMode, home};
 use clients::{ConfigFormat, ServerEntry};
 use jsonc::EditError;
 use launcher::Launcher;
 use toml::OwnEntry;
-
-/// Time-out for an answer from a pipe. A program that answers has its answer ready; a pipe without a
-/// writer must not block a script for ever.
-const PIPE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     let agent = args.agent.clone().name();
@@ -68,9 +62,6 @@ pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         return Ok(u8::from(may_write && !written));
     }
     print_result(&args, &agent, &pending, written);
-    if written {
-        print_reload_note(&pending, paths);
-    }
     Ok(u8::from(may_write && !written))
 }
 
@@ -91,8 +82,7 @@ impl Choices {
             without_approval: args.approve,
         };
         let is_asked = !(args.yes || args.print || args.undo || args.json.json);
-        let has_person = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        if !is_asked || !has_person {
+        if !is_asked || !has_person() {
             return Ok(choices);
         }
         let config = Config::load(&paths.config).unwrap_or_default();
@@ -280,18 +270,20 @@ fn program() -> Result<String, CliError> {
     })
 }
 
-/// Shows the changes and asks for confirmation at the terminal. Without a terminal the answer may come
-/// from a pipe; otherwise the answer is no.
+/// Returns `true` if a person at a terminal can be asked.
+fn has_person() -> bool {
+    std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// Shows the changes and asks for confirmation at the terminal. Without a terminal the answer is no.
 fn confirm(changes: &[&Change]) -> Result<bool, CliError> {
     show_changes(changes);
-    let stdin = std::io::stdin();
-    let mut out = std::io::stdout();
-    if stdin.is_terminal() && out.is_terminal() {
-        write!(out, "\nWrite this? [y/N] ")?;
-        out.flush()?;
-    } else if stdin.is_terminal() || !terminal::is_readable_within(&stdin, PIPE_TIMEOUT) {
+    if !has_person() {
         return Ok(false);
     }
+    let mut out = std::io::stdout();
+    write!(out, "\nWrite this? [y/N] ")?;
+    out.flush()?;
     read_answer()
 }
 
@@ -326,7 +318,11 @@ fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: boo
         return;
     }
     if !written {
-        outln!("\nNothing was written; --yes writes it without asking.");
+        let why = match has_person() {
+            true => "",
+            false => "There is no terminal to ask at. ",
+        };
+        outln!("\n{why}Nothing was written; --yes writes it without asking.");
     } else if args.undo {
         outln!("\n{client} is restored to what it was.");
     } else {
@@ -345,16 +341,6 @@ fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: boo
         let project = if args.project { " --project" } else { "" };
         let word = args.client.word();
         outln!("`abide setup {word}{project} --undo` removes it again.");
-    }
-}
-
-/// Reminds the person that a running daemon still uses its old configuration.
-fn print_reload_note(changes: &[&Change], paths: &Paths) {
-    let changed = changes
-        .iter()
-        .any(|change| matches!(change.edit, Edit::Own(_)));
-    if changed && connect::connect_running(paths, DaemonSocket::Http).is_ok() {
-        outln!("Run `abide stop` to reload the daemon's configuration; sessions continue.");
     }
 }
 
@@ -498,6 +484,9 @@ impl Change {
         if self.backup_action == BackupAction::Remove {
             std::fs::remove_file(copy)?;
         }
+        if self.after.is_none() {
+            remove_empty_folders(&self.path);
+        }
         Ok(())
     }
 
@@ -529,6 +518,21 @@ impl Change {
             "diff": diff.join("\n"),
             "backup": backup.exists().then(|| backup.to_string_lossy()),
         })
+    }
+}
+
+/// Removes the folders of a file that setup had created, as far as they are empty. The home folder, the configuration
+/// folder of the user and the current folder stay.
+fn remove_empty_folders(file: &Path) {
+    let mut stay = vec![home(), home().join(".config")];
+    stay.extend(std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from));
+    stay.extend(std::env::current_dir());
+    let folders = file.ancestors().skip(1);
+    for folder in folders.take_while(|folder| !stay.iter().any(|stays| stays == folder)) {
+        // Fails if something is in it.
+        if std::fs::remove_dir(folder).is_err() {
+            return;
+        }
     }
 }
 
