@@ -3,9 +3,9 @@
 use std::time::UNIX_EPOCH;
 
 use abide_api::cli::{AgentLayers, Layers};
+use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::Paths;
 use abide_engine::sandbox::{agent_of_layers, layers_of};
-use abide_engine::timestamp;
 use abide_output::printable::one_line;
 use abide_session::sandbox::{OWN_LAYERS, remove_folder, stored_layers};
 
@@ -47,9 +47,10 @@ pub fn layers(paths: &Paths, args: SandboxLayersArgs) -> Result<u8, CliError> {
             "No layers: no command has run in a sandbox, or none has written to home or temporary folders."
         );
     }
+    let now = SystemClock.now().wall.0;
     for layers in &listed.layers {
         let used = match layers.sessions.is_empty() {
-            true => format!("last used {}", timestamp::rfc3339(layers.used_at)),
+            true => format!("last used {} ago", show::ago(now, layers.used_at)),
             false => format!("in use by {}", layers.sessions.join(", ")),
         };
         outln!(
