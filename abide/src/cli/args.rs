@@ -33,7 +33,7 @@ use abide_engine::config;
     name = "abide",
     version,
     about = "Runs commands and terminals for AI agents and people, and waits for them.",
-    after_help = "Start with `abide run -- cargo build`. Every command has its own help: `abide run --help`.",
+    after_help = "Start with `abide run -- cargo build`. Every command has its own help: `abide help run`.",
     disable_help_subcommand = true,
     max_term_width = 100
 )]

@@ -16,6 +16,7 @@ mod layers;
 mod logs;
 mod manual;
 mod messages;
+mod number;
 mod open;
 mod policy;
 mod process_exit;
@@ -53,7 +54,7 @@ use show::outln;
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let line = match Cli::try_parse() {
+    let line = match Cli::try_parse_from(words(std::env::args_os())) {
         Ok(line) => line,
         Err(error) => {
             match usage::sentence(&error) {
@@ -70,6 +71,16 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.code)
         }
     }
+}
+
+/// Words of a command line. `abide help WORDS` is `abide WORDS --help`.
+fn words(typed: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = typed.collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
 }
 
 fn run_command(command: Command) -> Result<u8, CliError> {

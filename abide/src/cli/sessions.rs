@@ -16,23 +16,25 @@ use abide_engine::clock::{Clock, SystemClock};
 /// Page size of list requests.
 const PAGE: usize = 1_000;
 
-pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
+/// Sessions that run, and those that have ended if `ended`; newest first.
+async fn sessions(client: &Client, ended: bool) -> Result<Vec<Value>, CliError> {
     let mut sessions = Vec::new();
     let mut after = String::new();
     loop {
-        let path = format!(
-            "/v1/sessions?include_ended={}&limit={PAGE}{after}",
-            list.all
-        );
+        let path = format!("/v1/sessions?include_ended={ended}&limit={PAGE}{after}");
         let mut page = client.get(&path).await?;
         if let Value::Array(some) = page["sessions"].take() {
             sessions.extend(some);
         }
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
-            None => break,
+            None => return Ok(sessions),
         }
     }
+}
+
+pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
+    let sessions = sessions(&client, list.all).await?;
     if list.json.json {
         show::json(&json!({"sessions": sessions}));
     } else if sessions.is_empty() && list.all {
@@ -106,15 +108,71 @@ fn state(session: &Value) -> (String, anstyle::Style) {
 }
 
 pub async fn kill(client: Client, kill: KillArgs) -> Result<u8, CliError> {
-    let id = ids::session(&client, &kill.session).await?;
-    let path = format!("/v1/sessions/{id}/kill");
-    let session = client.post_retrying(&path, &json!({})).await?;
-    if kill.json.json {
-        show::json(&session);
-    } else {
-        outln!("{}", killed(&id, &session));
+    let Some(session) = &kill.session else {
+        return kill_all(&client, &kill).await;
+    };
+    let id = ids::session(&client, session).await?;
+    end(&client, &id, kill.json.json).await?;
+    Ok(0)
+}
+
+/// Ends every session that runs.
+async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
+    let running = sessions(client, false).await?;
+    if running.is_empty() {
+        if !kill.json.json {
+            outln!("No sessions are running.");
+        }
+        return Ok(0);
+    }
+    if !kill.yes {
+        let now = SystemClock.now().wall.0;
+        let named = running.iter().any(|session| session["name"].is_string());
+        print_rows(
+            running.iter().map(|session| row(session, now)).collect(),
+            named,
+        );
+        let ask = match running.len() {
+            1 => "End this session with every process it started?".to_owned(),
+            count => format!("End these {count} sessions with every process they started?"),
+        };
+        if !confirmed(&ask, "ended")? {
+            return Ok(1);
+        }
+    }
+    for session in &running {
+        let id = session["session_id"].as_str().unwrap_or_default();
+        end(client, id, kill.json.json).await?;
     }
     Ok(0)
+}
+
+/// Ends one session and says so.
+async fn end(client: &Client, id: &str, as_json: bool) -> Result<(), CliError> {
+    let path = format!("/v1/sessions/{id}/kill");
+    let session = client.post_retrying(&path, &json!({})).await?;
+    if as_json {
+        show::json(&session);
+    } else {
+        outln!("{}", killed(id, &session));
+    }
+    Ok(())
+}
+
+/// Asks at the terminal before something is `done`, and says if it is not. Without a terminal, the command is refused.
+fn confirmed(ask: &str, done: &str) -> Result<bool, CliError> {
+    match prompt::confirm(ask) {
+        None => Err(CliError::new(format!(
+            "there is no terminal to ask at; nothing was {done}"
+        ))
+        .next("--yes does it without asking")
+        .code(2)),
+        Some(false) => {
+            outln!("Nothing was {done}.");
+            Ok(false)
+        }
+        Some(true) => Ok(true),
+    }
 }
 
 /// Text about a session that was killed. If its keeper was lost, the exit of its processes was not observed.
@@ -151,19 +209,8 @@ pub async fn remove(client: Client, remove: RemoveArgs) -> Result<u8, CliError> 
         let command = one_line(session["command"].as_str().unwrap_or_default());
         let bytes = session["bytes_total"].as_u64().unwrap_or(0);
         let ask = format!("Delete {id} ({command}) and its log of {bytes} bytes?");
-        match prompt::confirm(&ask) {
-            None => {
-                return Err(
-                    CliError::new("there is no terminal to ask at; nothing was deleted")
-                        .next("--yes deletes it without asking")
-                        .code(2),
-                );
-            }
-            Some(false) => {
-                outln!("Nothing was deleted.");
-                return Ok(1);
-            }
-            Some(true) => {}
+        if !confirmed(&ask, "deleted")? {
+            return Ok(1);
         }
     }
     let path = format!("/v1/sessions/{id}/delete");

@@ -46,8 +46,14 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
     let mut sentence = match error.kind() {
         ErrorKind::UnknownArgument => {
             let given = text(ContextKind::InvalidArg)?;
-            if !given.starts_with('-') {
+            let Some(option) = given.strip_prefix('-') else {
                 return None;
+            };
+            if option.starts_with(|c: char| c.is_ascii_digit()) {
+                return Some(format!(
+                    "error: unexpected option '{given}'; durations and counts cannot be negative\n  words after `--` are \
+                     not treated as options"
+                ));
             }
             let meant = text(ContextKind::SuggestedArg).into_iter().collect();
             format!("unexpected option '{given}'{}", did_you_mean(meant))
@@ -153,6 +159,6 @@ mod tests {
         assert_eq!(said("abide run").1, 125);
         assert_eq!(said("abide rerun").1, 125);
         assert_eq!(said("abide run --help").1, 0);
-        assert_eq!(said("abide wait").1, 2);
+        assert_eq!(said("abide kill").1, 2);
     }
 }

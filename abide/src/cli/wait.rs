@@ -21,6 +21,7 @@ use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::probe::Fingerprint;
 
 pub async fn wait(client: Client, mut wait: WaitArgs) -> Result<u8, CliError> {
+    check_options(&wait)?;
     if let Some(session) = &mut wait.session {
         *session = ids::session(&client, session).await?;
     }
@@ -133,6 +134,54 @@ fn path_text(path: &Path) -> Result<&str, CliError> {
     })
 }
 
+/// Checks that there is a condition, and that options of a condition come with it.
+fn check_options(wait: &WaitArgs) -> Result<(), CliError> {
+    let WaitArgs {
+        port,
+        url,
+        file,
+        session,
+        command,
+        ..
+    } = wait;
+    let has_tries = port.is_some() || url.is_some() || command.is_some();
+    let needs = [
+        ("--status", wait.status.is_some(), "--url", url.is_some()),
+        ("--body", wait.body.is_some(), "--url", url.is_some()),
+        ("--is", wait.is.is_some(), "--file", file.is_some()),
+        (
+            "--matches",
+            wait.matches.is_some(),
+            "--file",
+            file.is_some(),
+        ),
+        (
+            "--output",
+            wait.output.is_some(),
+            "--session",
+            session.is_some(),
+        ),
+        (
+            "--every",
+            wait.every.is_some(),
+            "--port, --url or --command",
+            has_tries,
+        ),
+    ];
+    if let Some((option, _, other, _)) = needs.iter().find(|(_, given, _, has)| *given && !has) {
+        return Err(CliError::new(format!("{option} needs {other}"))
+            .next("`abide help wait` has examples")
+            .code(2));
+    }
+    let is_given = has_tries || file.is_some() || session.is_some() || wait.until.is_some();
+    match is_given {
+        true => Ok(()),
+        false => Err(CliError::new("there is nothing to wait for")
+            .next("name it with --port, --url, --file, --session, --command or --until; `abide help wait` has examples")
+            .code(2)),
+    }
+}
+
 fn condition(wait: &WaitArgs) -> Result<Value, CliError> {
     let mut all: Vec<Value> = Vec::new();
     let mut add = |fields: &[(&str, Option<Value>)]| {
@@ -148,9 +197,6 @@ fn condition(wait: &WaitArgs) -> Result<Value, CliError> {
         None => None,
         Some(file) => Some(json!(path_text(&std::path::absolute(file)?)?)),
     };
-    if wait.every.is_some() && wait.port.is_none() && wait.url.is_none() && wait.command.is_none() {
-        return Err(CliError::new("--every needs --port, --url or --command").code(2));
-    }
     let every = wait.every.map(|every| json!(every.0 as f64 / 1_000.0));
     add(&[("port", text(&wait.port)), ("every", every.clone())]);
     add(&[

@@ -183,3 +183,49 @@ fn mistyped_command_is_an_error_and_starts_no_daemon() {
     }
     assert!(!abide.path("abide").exists());
 }
+
+#[test]
+fn help_command_prints_the_help_of_a_command() {
+    let abide = Abide::new();
+    for words in [&[][..], &["run"], &["session", "kill"]] {
+        let asked = abide.output(["help"].iter().chain(words));
+        let option = abide.output(words.iter().chain(&["--help"]));
+        assert!(asked.status.success(), "{words:?}: {asked:?}");
+        assert_eq!(asked.stdout, option.stdout, "{words:?}");
+    }
+    assert_eq!(abide.output(["help", "nonsense"]).status.code(), Some(2));
+}
+
+#[test]
+fn invalid_values_are_refused_with_what_is_allowed() {
+    let abide = Abide::new();
+    for (words, said) in [
+        (
+            &["session", "start", "--inactivity", "-3s", "--", "true"][..],
+            "cannot be negative",
+        ),
+        (&["logs", "last", "--tail", "x"], "must be a whole number"),
+        (
+            &["messages", "--limit", "0"],
+            "must be a whole number from 1 to 1000",
+        ),
+        (
+            &["session", "resize", "x", "1", "24"],
+            "must be a whole number from 2 to 1000",
+        ),
+        (&["wait", "--status", "200"], "--status needs --url"),
+        (
+            &["wait", "--port", "1", "--matches", "x"],
+            "--matches needs --file",
+        ),
+        (
+            &["wait"],
+            "--port, --url, --file, --session, --command or --until",
+        ),
+    ] {
+        let refused = abide.output(words);
+        assert_eq!(refused.status.code(), Some(2), "{words:?}: {refused:?}");
+        let shown = text(&refused.stderr);
+        assert!(shown.contains(said), "{words:?}: {shown}");
+    }
+}

@@ -348,3 +348,38 @@ fn rerun_runs_the_same_command_in_the_same_folder() {
     );
     assert_eq!(abide.output(["rerun", "nothing"]).status.code(), Some(125));
 }
+
+#[test]
+fn kill_all_asks_at_a_terminal_and_needs_yes_elsewhere() {
+    let abide = Abide::new();
+    let none = abide.output(["kill", "--all"]);
+    assert!(
+        text(&none.stdout).contains("No sessions are running."),
+        "{none:?}"
+    );
+    for name in ["one", "two"] {
+        abide.json(["session", "start", "--json", "--name", name, "--", "cat"]);
+    }
+    let running = || {
+        let list = abide.json(["ps", "--json"]);
+        list["sessions"].as_array().expect("sessions").len()
+    };
+    let refused = abide.output(["kill", "--all"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(text(&refused.stderr).contains("--yes"), "{refused:?}");
+    let mut seat = Seat::at(abide.command(["kill", "--all"]));
+    seat.wait_for("End these 2 sessions with every process they started? [y/N]");
+    seat.type_in(b"n\n");
+    assert_eq!(seat.end().0.code(), Some(1));
+    assert_eq!(running(), 2);
+    let ended = abide.output(["kill", "--all", "--yes"]);
+    assert_eq!(
+        text(&ended.stdout).matches("has ended").count(),
+        2,
+        "{ended:?}"
+    );
+    assert_eq!(running(), 0);
+    for words in [&["kill"][..], &["kill", "one", "--all"]] {
+        assert_eq!(abide.output(words).status.code(), Some(2), "{words:?}");
+    }
+}

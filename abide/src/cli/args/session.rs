@@ -9,7 +9,18 @@ use clap::{Args, Subcommand};
 
 use super::{AgentArg, JsonArg, session_name, variable};
 use crate::cli::duration::{self, DurationLimit};
+use crate::cli::number;
 use crate::http::run_request::{NetworkName, SandboxName};
+
+/// Parses a number without a limit of the command line; the daemon may have one.
+fn any_number<T: TryFrom<u64>>(text: &str) -> Result<T, number::InvalidNumber> {
+    number::parse::<T, 0, { u64::MAX }>(text)
+}
+
+/// Parses a number of columns or rows.
+fn screen_size(text: &str) -> Result<u16, number::InvalidNumber> {
+    number::parse::<u16, 2, 1_000>(text)
+}
 
 /// Start, attach to, read, search and end sessions
 ///
@@ -56,10 +67,10 @@ pub struct StartArgs {
     #[arg(long)]
     pub no_pty: bool,
     /// Width of the terminal
-    #[arg(long, default_value_t = limit::COLS_DEFAULT)]
+    #[arg(long, default_value_t = limit::COLS_DEFAULT, value_parser = screen_size)]
     pub cols: u16,
     /// Height of the terminal
-    #[arg(long, default_value_t = limit::ROWS_DEFAULT)]
+    #[arg(long, default_value_t = limit::ROWS_DEFAULT, value_parser = screen_size)]
     pub rows: u16,
     /// Close it after this long without output, input or a reader, or `never`
     #[arg(long, value_name = "TIME", value_parser = duration::parse_limit, default_value_t = DurationLimit::After(limit::INACTIVITY_DEFAULT))]
@@ -147,10 +158,10 @@ pub struct SearchArgs {
     /// Regular expression
     pub pattern: String,
     /// Lines to show around each match
-    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
+    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0, value_parser = any_number::<u64>)]
     pub context: u64,
     /// Maximum number of matching lines
-    #[arg(long, value_name = "LINES", default_value_t = limit::LINES_DEFAULT)]
+    #[arg(long, value_name = "LINES", default_value_t = limit::LINES_DEFAULT, value_parser = any_number::<usize>)]
     pub max_lines: usize,
     #[command(flatten)]
     pub agent: AgentArg,
@@ -165,8 +176,10 @@ pub struct ResizeArgs {
     /// Session id or its beginning, its name, or `last`
     pub session: String,
     /// Width in characters
+    #[arg(value_parser = screen_size)]
     pub cols: u16,
     /// Height in lines
+    #[arg(value_parser = screen_size)]
     pub rows: u16,
     #[command(flatten)]
     pub agent: AgentArg,
@@ -220,7 +233,7 @@ pub struct LogsArgs {
     #[arg(long, short)]
     pub follow: bool,
     /// Show the last lines only
-    #[arg(long, value_name = "LINES", conflicts_with = "from")]
+    #[arg(long, value_name = "LINES", conflicts_with = "from", value_parser = any_number::<u64>)]
     pub tail: Option<u64>,
     /// Show only what was written within this time
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
@@ -232,7 +245,7 @@ pub struct LogsArgs {
     #[arg(long, conflicts_with = "json")]
     pub raw: bool,
     /// Start at this byte offset of the log
-    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = any_number::<u64>)]
     pub from: u64,
     /// Show standard output only
     #[arg(long, conflicts_with = "stderr")]
@@ -247,10 +260,19 @@ pub struct LogsArgs {
 }
 
 /// End a session: the command and every process it started
+///
+/// With --all you are asked first on a terminal. Elsewhere --yes is needed.
 #[derive(Debug, Args)]
 pub struct KillArgs {
     /// Session id or its beginning, its name, or `last`
-    pub session: String,
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub session: Option<String>,
+    /// End every session that runs
+    #[arg(long)]
+    pub all: bool,
+    /// With --all: end them without asking
+    #[arg(long, short)]
+    pub yes: bool,
     #[command(flatten)]
     pub agent: AgentArg,
     #[command(flatten)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use abide_core::Millis;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::super::duration;
+use super::super::{duration, number};
 use super::{AgentArg, JsonArg};
 
 /// Start and control timers; they survive restarts and reboots
@@ -124,7 +124,7 @@ pub struct TimerListArgs {
 #[derive(Debug, Args)]
 pub struct TimerHistoryArgs {
     /// Maximum number of timers
-    #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = number::parse::<u16, 1, 1_000>)]
     pub limit: u16,
     #[command(flatten)]
     pub agent: AgentArg,
@@ -158,7 +158,6 @@ const WAIT_USAGE: &str = "abide wait [OPTIONS] <--port <PORT>|--url <URL>|…>";
 /// Wait until a condition is met
 #[derive(Debug, Args)]
 #[command(after_help = WAIT_HELP, override_usage = WAIT_USAGE)]
-#[group(id = "what", required = true, multiple = true, args = ["port", "url", "file", "session", "command", "until"])]
 pub struct WaitArgs {
     /// A server listens at this port, such as 3000 or host:3000
     #[arg(long, value_name = "PORT")]
@@ -167,25 +166,25 @@ pub struct WaitArgs {
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// With --url: this status code
-    #[arg(long, value_name = "CODE", requires = "url")]
+    #[arg(long, value_name = "CODE", value_parser = number::parse::<u16, 100, 999>)]
     pub status: Option<u16>,
     /// With --url: the body matches this
-    #[arg(long, value_name = "REGEX", requires = "url")]
+    #[arg(long, value_name = "REGEX")]
     pub body: Option<String>,
     /// This file exists
     #[arg(long, value_name = "PATH")]
     pub file: Option<String>,
     /// With --file: `present`, `gone` or `changed`
-    #[arg(long, value_name = "STATE", requires = "file")]
+    #[arg(long, value_name = "STATE")]
     pub is: Option<String>,
     /// With --file: its content matches this
-    #[arg(long, value_name = "REGEX", requires = "file")]
+    #[arg(long, value_name = "REGEX")]
     pub matches: Option<String>,
     /// This session has ended (its id or its beginning, its name, or `last`)
     #[arg(long, value_name = "SESSION")]
     pub session: Option<String>,
     /// With --session: its output matches this
-    #[arg(long, value_name = "REGEX", requires = "session")]
+    #[arg(long, value_name = "REGEX")]
     pub output: Option<String>,
     /// This command exits with code 0
     #[arg(long, value_name = "COMMAND")]
@@ -232,7 +231,7 @@ pub struct MessagesArgs {
     #[arg(long, short)]
     pub follow: bool,
     /// Maximum number of past messages
-    #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = number::parse::<u16, 1, 1_000>)]
     pub limit: u16,
     /// Act as a hook of this client: wait for messages
     #[arg(long, value_name = "CLIENT", conflicts_with_all = ["unseen", "deliveries", "follow", "json"])]
@@ -276,8 +275,8 @@ Example:
   </tool>
   END
 
-`abide tools --format xml` prints the matching prompt text. Exit codes: 0 no result is an error,
-1 at least one is, 2 the text is invalid and nothing was run.";
+`abide tools --format xml` prints the matching prompt text. Exit codes: 0 no tool answered with an
+error, 1 at least one did, 2 the text is invalid and nothing was run.";
 
 /// Run the XML tool calls in a model's text and print the results
 #[derive(Debug, Args)]
