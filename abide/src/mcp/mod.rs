@@ -4,6 +4,14 @@
 //! them only as far as it must to replay unanswered requests to the next daemon. In the daemon, [`serve`]
 //! (`stdio`) takes the lines of fronts, and [`Http`] takes requests over HTTP. Both pass decoded messages to
 //! `dispatch`, which answers them with `server` and `call`.
+//!
+//! - Streamable HTTP (`http/`): `headers` checks the head against the message, `sessions` holds the sessions of versions
+//!   up to 2025-11-25, `event_stream` writes, records and replays SSE, `retained_answers` limits what is kept for that.
+//!   A result counts as delivered when the response was read to its end.
+//! - Up to 2025-11-25 a question is a request inside the call. From 2026-07-28 the call returns `input_required` with
+//!   sealed state and is repeated.
+//! - A slow client is slowed down in bounded memory (`front_writer`). A request that stops ten daemons in a row is
+//!   answered with an error by the front (`replay_suspects`).
 
 mod batch;
 mod call;
