@@ -42,9 +42,15 @@ _abide_ids() {
 }
 "#;
 
+/// Offers ids and words of arguments, and no files where there are such. The generated script has words of options only.
 const FISH: &str = r#"
-complete -c abide -a '(abide complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+function __abide_words
+    abide complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null
+end
+complete -c abide -n '__abide_words >/dev/null' -f -a '(__abide_words)'
 "#;
+/// End of the line of an option whose value is an id, as fish has it and as it should.
+const FISH_OPTION: (&str, &str) = (" -r", " -x -a '(__abide_words)'");
 
 /// Completion script of a shell.
 pub fn script(shell: Shell, mut root: Command) -> Vec<u8> {
@@ -54,10 +60,20 @@ pub fn script(shell: Shell, mut root: Command) -> Vec<u8> {
     let script = match shell {
         Shell::Bash => format!("{script}{BASH}"),
         Shell::Zsh => zsh(&script),
-        Shell::Fish => format!("{script}{FISH}"),
+        Shell::Fish => format!("{}{FISH}", fish(&script)),
         _ => script.into_owned(),
     };
     script.into_bytes()
+}
+
+/// Script of fish, with ids as values of the option `--session`.
+fn fish(script: &str) -> String {
+    let lines = script.lines().map(|line| {
+        let is_id = line.contains(" -l session ");
+        let begin = line.strip_suffix(FISH_OPTION.0).filter(|_| is_id);
+        begin.map_or_else(|| line.to_owned(), |begin| begin.to_owned() + FISH_OPTION.1)
+    });
+    lines.collect::<Vec<_>>().join("\n") + "\n"
 }
 
 /// Script of zsh, with a function for the arguments that are ids. It is defined before the last lines, which call the
@@ -66,6 +82,7 @@ fn zsh(script: &str) -> String {
     let is_id = |line: &str| {
         [
             "':session -- ",
+            "'::session -- ",
             "':timer -- ",
             "'::timer -- ",
             "'::question -- ",
@@ -85,21 +102,38 @@ fn zsh(script: &str) -> String {
     }
 }
 
-/// Prints the ids and names that the last word may become, each with what it belongs to behind a tab.
-pub fn print(paths: &Paths, root: Command, words: &[OsString]) {
+/// Prints the ids and words that the last word may become, each with what it belongs to behind a tab. `false`: it may
+/// become anything else.
+pub fn print(paths: &Paths, root: Command, words: &[OsString]) -> bool {
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
     let Some((last, before)) = words.split_last() else {
-        return;
+        return false;
     };
-    let Some(kind) = kind_at(&root, before, last) else {
-        return;
-    };
-    let Ok(known) = http::known_ids(&paths.http_socket(), &format!("kind={kind}")) else {
-        return;
+    let Some(arg) = argument_at(&root, before, last) else {
+        return false;
     };
     let typed = match last.split_once('=') {
         Some((_, value)) => value,
         None => last,
+    };
+    if let Some(kind) = kind(arg) {
+        print_ids(paths, kind, typed);
+        return true;
+    }
+    let values = arg.get_possible_values();
+    for value in values
+        .iter()
+        .filter(|value| value.get_name().starts_with(typed))
+    {
+        let about = value.get_help().map(ToString::to_string);
+        outln!("{}\t{}", value.get_name(), about.unwrap_or_default());
+    }
+    !values.is_empty()
+}
+
+fn print_ids(paths: &Paths, kind: IdKind, typed: &str) {
+    let Ok(known) = http::known_ids(&paths.http_socket(), &format!("kind={kind}")) else {
+        return;
     };
     for known in known["ids"].as_array().into_iter().flatten() {
         let text = |field: &str| one_line(known[field].as_str().unwrap_or_default());
@@ -112,8 +146,8 @@ pub fn print(paths: &Paths, root: Command, words: &[OsString]) {
     }
 }
 
-/// Kind of id that the last word of a command line is, if it is one.
-fn kind_at(root: &Command, before: &[&str], last: &str) -> Option<IdKind> {
+/// Argument that the last word of a command line is, or the value of.
+fn argument_at<'a>(root: &'a Command, before: &[&str], last: &str) -> Option<&'a Arg> {
     let mut command = root;
     let mut option: Option<&Arg> = None;
     let mut positionals = 0;
@@ -134,12 +168,12 @@ fn kind_at(root: &Command, before: &[&str], last: &str) -> Option<IdKind> {
         }
     }
     if let Some(option) = option {
-        return kind(option);
+        return Some(option);
     }
     match last.split_once('=') {
-        Some((name, _)) if name.starts_with("--") => kind(named(command, name)?),
+        Some((name, _)) if name.starts_with("--") => named(command, name),
         _ if last.starts_with('-') => None,
-        _ => kind(command.get_positionals().nth(positionals)?),
+        _ => command.get_positionals().nth(positionals),
     }
 }
 
@@ -176,7 +210,7 @@ mod tests {
     fn ids_are_completed_where_a_command_takes_one() {
         let at = |words: &[&str]| {
             let (last, before) = words.split_last().unwrap();
-            kind_at(&Cli::command(), before, last)
+            argument_at(&Cli::command(), before, last).and_then(kind)
         };
         let session = Some(IdKind::Session);
         assert_eq!(at(&["kill", ""]), session);

@@ -89,7 +89,13 @@ fn run_command(command: Command) -> Result<u8, CliError> {
         Command::Completions(completions) => {
             print(&complete::script(completions.shell, Cli::command()))?;
         }
-        Command::Complete(args) => complete::print(&paths()?, Cli::command(), &args.words),
+        Command::Complete(args) => {
+            return Ok(u8::from(!complete::print(
+                &paths()?,
+                Cli::command(),
+                &args.words,
+            )));
+        }
         Command::Man(man) => {
             if let Some(dir) = man.dir {
                 manual::write(&dir, Cli::command())?;

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::harness::{Abide, feed, text};
+use crate::harness::{Abide, Seat, feed, text};
 
 /// Starts a command that keeps running, and returns its session.
 fn start(abide: &Abide, name: &str, command: &str) -> String {
@@ -160,7 +160,9 @@ fn completion_offers_ids_and_names_and_starts_no_daemon() {
         stdout(&abide, &["complete", "--", "timer", "stop", "timer"]),
         format!("{timer}\tlater\n")
     );
-    assert_eq!(stdout(&abide, &["complete", "--", "run", "d"]), "");
+    // Anything else may stand there, such as a file.
+    let other = abide.output(["complete", "--", "run", "d"]);
+    assert_eq!((other.status.code(), &*other.stdout), (Some(1), &b""[..]));
 }
 
 #[test]
@@ -181,4 +183,61 @@ fn bash_completes_ids_of_the_running_daemon() {
         "{shown}"
     );
     assert!(words.contains(&"--json") && !shown.contains('<'), "{shown}");
+}
+
+/// `PATH` in which `abide` is the program under test.
+fn path_with_abide() -> String {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_abide"));
+    let folder = program.parent().expect("a folder").display();
+    format!("{folder}:{}", std::env::var("PATH").unwrap_or_default())
+}
+
+#[test]
+fn fish_completes_ids_and_words_without_files() {
+    let abide = Abide::new();
+    let session = start(&abide, "dev", "sleep 1000");
+    let script = abide.path("completions");
+    std::fs::write(&script, abide.output(["completions", "fish"]).stdout).unwrap();
+    let complete = |line: &str| {
+        let fish = format!("source {}; complete -C '{line}'", script.display());
+        let mut command = abide.command(["run", "--", "fish", "--no-config", "-c", &fish]);
+        let output = command.env("PATH", path_with_abide()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    for line in ["abide kill ", "abide wait --session "] {
+        let shown = complete(line);
+        let mut words = shown.lines().filter(|word| !word.contains("fish --no-config"));
+        assert_eq!(words.next(), Some("dev\tsleep 1000"), "{shown}");
+        assert_eq!(
+            words.next(),
+            Some(&*format!("{session}\tsleep 1000")),
+            "{shown}"
+        );
+        assert_eq!(words.next(), None, "{shown}");
+    }
+    assert_eq!(complete("abide setup cod"), "codex\tCodex\n");
+    assert_eq!(complete("abide timer stop "), "");
+    assert!(complete("abide run ./").contains("completions"));
+}
+
+#[test]
+fn zsh_completes_ids_of_the_running_daemon() {
+    let abide = Abide::new();
+    start(&abide, "development", "sleep 1000");
+    std::fs::create_dir(abide.path("functions")).unwrap();
+    let script = abide.output(["completions", "zsh"]).stdout;
+    std::fs::write(abide.path("functions/_abide"), script).unwrap();
+    let mut command = abide.command(["run", "--pty", "--", "zsh", "-f", "-i"]);
+    command.env("PATH", path_with_abide());
+    let mut seat = Seat::at(command);
+    seat.type_in(b"PS1='ready'; fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -D; PS1='set''-up> '\n");
+    seat.wait_for("set-up> ");
+    for begin in ["abide kill dev", "abide wait --session dev"] {
+        seat.type_in(format!("{begin}\t").as_bytes());
+        seat.wait_for("elopment");
+        seat.type_in(b"\x15");
+    }
+    seat.type_in(b"exit\n");
+    assert!(seat.end().0.success());
 }
