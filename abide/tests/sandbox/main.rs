@@ -6,6 +6,7 @@ mod bubblewrap;
 #[path = "../common/cleanup.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod cleanup;
+mod degraded;
 mod harness;
 mod hostile;
 mod kernel;

@@ -179,7 +179,14 @@ fn clone_into_sandbox(plan: &Plan<'_>, group: Option<RawFd>) -> Result<i32, Fail
     // The process in between has gained capabilities in the sandbox while it shared this memory, so the kernel has
     // made this process undumpable, and its files in /proc root's.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
-    Ok(plan.leader.get())
+    match (plan.leader.get(), plan.fault.get()) {
+        (0, None) => Err(Failure {
+            errno: libc::EINTR,
+            sentence: "cannot start the command: the process that enters the sandbox was killed"
+                .into(),
+        }),
+        (leader, _) => Ok(leader),
+    }
 }
 
 /// Main function of the process between the keeper and the command in a sandbox.
