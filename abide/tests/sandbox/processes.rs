@@ -120,3 +120,60 @@ fn foreign_system_calls_are_killed() {
         assert!(ran.text.contains("code 159"), "80: {ran:?}");
     });
 }
+
+#[test]
+fn init_process_cannot_be_ended_or_replaced() {
+    as_each_user(|user| {
+        let said = user.python(
+            r#"
+import signal
+print("76", *[attempt(lambda: os.kill(1, number)) for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)])
+print("76", attempt(lambda: open("/proc/1/root/etc/x", "w")), attempt(lambda: os.setpgid(1, 1)))
+print("68", call(434, 434, 2 ** 22 - 1, 0))
+"#,
+        );
+        assert!(said.contains("76 EPERM EPERM EPERM"), "{said}");
+        assert!(!said.contains("ok") && said.contains("68 ESRCH"), "{said}");
+    });
+}
+
+#[test]
+fn terminals_and_services_of_the_person_are_absent() {
+    as_each_user(|user| {
+        let said = user.run(
+            "test -e /run/utmp -o -e /var/run/utmp -o -S /run/systemd/private -o -S /run/dbus/system_bus_socket; echo found $?; \
+             ls /dev/pts; echo hello | wall; for program in 'systemctl --user start x' 'loginctl' 'tmux -L default ls' 'at now'; do \
+             $program < /dev/null > /dev/null 2>&1 && echo \"$program works\"; done; true",
+        );
+        assert!(said.text.contains("found 1"), "74, 77: {said:?}");
+        assert!(!said.text.contains("works"), "77: {said:?}");
+    });
+}
+
+#[test]
+fn harmless_settings_of_a_process_work() {
+    as_each_user(|user| {
+        let said = user.python(
+            r#"
+print("79", attempt(lambda: open("/proc/self/comm", "w").write("other")), attempt(lambda: open("/proc/self/oom_score_adj", "w").write("500")))
+print("79", call(135, 92, 0x0040000), call(157, 167, 29, 1000, 0, 0, 0))
+"#,
+        );
+        assert!(said.contains("79 ok ok\n79 ok ok"), "{said}");
+    });
+}
+
+#[test]
+fn crash_leaves_no_core_by_default() {
+    as_each_user(|user| {
+        let program = user.path("abide-program");
+        let script = format!(
+            "ulimit -c unlimited; {} run --sandbox workspace-write -- bash -c 'ulimit -Sc; kill -SEGV $$'",
+            program.display()
+        );
+        let ran = user.command("/bin/bash").args(["-c", &script]).output();
+        let said = String::from_utf8_lossy(&ran.expect("bash runs").stdout).into_owned();
+        assert_eq!(said, "0\n", "85");
+        assert_eq!(user.outside("ls"), "", "85");
+    });
+}

@@ -16,7 +16,7 @@ use rustix::termios::Winsize;
 use super::cgroup::SessionCgroup;
 use super::fork_exec::{Plan, Pointers, Step, clone_and_exec};
 use super::frame::FromKeeper;
-use super::launch::{Launch, Size, Stdin};
+use super::launch::{Launch, ResourceLimit, Size, Stdin};
 use super::log::Stream;
 use super::mark;
 use super::nsinit::Namespace;
@@ -236,6 +236,13 @@ fn pipe(what: &str) -> Result<(OwnedFd, OwnedFd), Failure> {
     rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| Failure::new(what, &errno.into()))
 }
 
+/// No core files: the machine may have a program outside that takes them. A command can raise the limit.
+const NO_CORE: ResourceLimit = ResourceLimit {
+    resource: libc::RLIMIT_CORE as u32,
+    soft: 0,
+    hard: u64::MAX,
+};
+
 fn plan<'a>(
     launch: &Launch,
     streams: [RawFd; 3],
@@ -254,6 +261,13 @@ fn plan<'a>(
             sentence: "there is nothing to run".into(),
         });
     };
+    let mut limits = launch
+        .inherited
+        .as_ref()
+        .map_or_else(Vec::new, |inherited| inherited.limits.clone());
+    if context.sandbox.is_some() {
+        limits.push(NO_CORE);
+    }
     Ok(Plan {
         paths: candidates(program, &launch.env),
         argv: Pointers::new(argv),
@@ -263,10 +277,7 @@ fn plan<'a>(
             .inherited
             .as_ref()
             .map_or(context.umask, |inherited| inherited.umask & 0o777),
-        limits: launch
-            .inherited
-            .as_ref()
-            .map_or_else(Vec::new, |inherited| inherited.limits.clone()),
+        limits,
         mark: mark::value(&launch.session),
         oom_score: context.oom_score,
         streams,
