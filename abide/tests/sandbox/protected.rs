@@ -1,5 +1,8 @@
 //! Attacks 31 to 50: protected parts of the workspace.
 
+use serde_json::json;
+
+use crate::agents::{call, text};
 use crate::harness::{User, as_each_user, count};
 
 /// A repository with a commit, hooks and configuration for editors and agents.
@@ -228,5 +231,77 @@ fn read_only_mode_writes_nothing_of_the_workspace() {
             "git log --oneline && cat file && echo x > ~/note && cat ~/note",
         );
         assert_eq!(ran.code, 0, "{ran:?}");
+    });
+}
+
+#[test]
+fn new_repositories_are_allowed_and_reported() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let command = "git init -q sub && echo x > sub/.git/hooks/pre-commit && git init -q --bare bare && ls bare";
+        let said = text(&call(user, "shell", &json!({"command": command})));
+        assert!(said.contains("STATUS: SUCCESS"), "43: {said}");
+        for path in ["sub/.git/hooks", "bare/hooks", "bare/config"] {
+            assert!(said.contains(path), "43: {path}: {said}");
+        }
+        // The next command can no longer change them.
+        user.refused(
+            "43",
+            &[
+                "echo x > sub/.git/hooks/pre-commit",
+                "echo x > bare/hooks/pre-commit",
+                "echo x >> bare/config",
+            ],
+            &["Read-only file system"],
+        );
+        user.works(
+            "43",
+            "git -C bare log 2>&1 | grep -q commits; : > bare/objects/x",
+        );
+    });
+}
+
+#[test]
+fn protected_paths_of_other_users_and_on_other_mounts_are_protected() {
+    as_each_user(|user| {
+        repository(user);
+        user.outside("mkdir -p other/hooks .vscode");
+        // Belongs to root, and anyone may write it.
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::os::unix::fs::chown(user.path("work/.vscode"), Some(0), Some(0)).ok();
+        std::fs::set_permissions(user.path("work/.vscode"), open).ok();
+        user.refused(
+            "45",
+            &["echo x > .vscode/tasks.json"],
+            &["Read-only file system"],
+        );
+        let script = format!(
+            "mount --bind other/hooks .git/hooks && {} run --sandbox workspace-write -- \
+             bash -c 'echo x > .git/hooks/pre-commit; umount .git/hooks; echo y > file && cat file'",
+            user.path("abide-program").display()
+        );
+        let ran = user
+            .command("/usr/bin/unshare")
+            .args([
+                "--user",
+                "--map-root-user",
+                "--mount",
+                "--",
+                "/bin/bash",
+                "-c",
+                &script,
+            ])
+            .output()
+            .expect("unshare runs");
+        let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
+        assert!(
+            said.contains("pre-commit: Read-only file system"),
+            "45: {said}"
+        );
+        assert!(said.starts_with("y\n"), "45: {said}");
+        assert!(!user.exists("work/other/hooks/pre-commit"), "45");
     });
 }

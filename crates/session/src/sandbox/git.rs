@@ -58,6 +58,7 @@ impl Protected {
             Ok(found) if found.is_dir() => self.add_git_folder(root, &git),
             // A link, or the file of a worktree or submodule, is protected itself.
             Ok(_) => self.paths.push(git),
+            Err(_) if is_bare_repository(&root.join(below)) => self.add_git_folder(root, below),
             Err(_) => {}
         }
         if depth == 0 {
@@ -89,6 +90,12 @@ impl Protected {
             self.add_names(root, &module, &PROTECTED_OF_GIT);
         }
     }
+}
+
+/// True if git takes this folder for a repository without files: it obeys its configuration.
+fn is_bare_repository(folder: &Path) -> bool {
+    let is = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
+    is("HEAD") && is("objects") && is("refs")
 }
 
 /// Protected paths of a git directory outside the workspace, absolute.
