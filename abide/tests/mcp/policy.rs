@@ -87,6 +87,16 @@ fn client_that_reaches_nobody_gets_the_held_command() {
 }
 
 #[test]
+fn d174_client_that_accepts_by_itself_is_not_asked_where_a_rule_wants_a_person() {
+    for era in ERAS {
+        let home = configured_with(Home::new(), &format!("{RULES}by = \"person\"\n"));
+        let mut client = Client::start(&home, setup(era));
+        held(&mut client);
+        assert_eq!(home.lines("runs"), 0);
+    }
+}
+
+#[test]
 fn client_asks_its_person_about_connections_one_after_the_other() {
     let command = "curl -s http://one.test/ & curl -s http://two.test/ & wait; echo over";
     for (era, tool) in ERAS

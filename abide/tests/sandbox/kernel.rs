@@ -123,3 +123,33 @@ print("own", attempt(lambda: socket.create_connection(server.getsockname(), 2)))
         assert_eq!(ran.text, "connected\n");
     });
 }
+
+#[test]
+fn folder_that_is_moved_away_leads_nowhere() {
+    as_each_user(|user| {
+        user.write("work/a/b/file", "");
+        user.write("outside/secret", "kept\n");
+        user.outside("mkfifo ready go");
+        let script = "cd a/b; echo ready > ../../ready; read < $ROOT/work/go; echo x > ../secret; echo x > ../new; ls ..; cat ../../etc/hostname";
+        let mut inside = user
+            .command(user.path("abide-program"))
+            .args([
+                "run",
+                "--sandbox",
+                "workspace-write",
+                "--",
+                "/bin/bash",
+                "-c",
+                script,
+            ])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("abide runs");
+        user.outside("read < ready && mv a/b $ROOT/outside/b && echo go > go");
+        let status = inside.wait().expect("an ending");
+        assert!(!status.success(), "93");
+        assert_eq!(user.read("outside/secret"), "kept\n", "93");
+        assert!(!user.exists("outside/new"), "93");
+    });
+}

@@ -1,6 +1,9 @@
 //! Attacks 129 to 142: abide itself.
 
-use crate::harness::as_each_user;
+use serde_json::{Value, json};
+
+use crate::agents::{call, text};
+use crate::harness::{User, as_each_user};
 
 #[test]
 fn folders_and_sockets_of_abide_are_hidden() {
@@ -54,5 +57,115 @@ fn layers_of_other_agents_are_hidden() {
             "62: {ran:?}"
         );
         assert_eq!(run("first", "cat ~/note").text, "secret\n");
+    });
+}
+
+const SANDBOXED: &str = "[sandbox]\nmode = \"workspace-write\"\n";
+
+#[test]
+fn name_of_another_agent_opens_nothing() {
+    as_each_user(|user| {
+        let program = user.path("abide-program");
+        let ran = user.run(&format!(
+            "export ABIDE_AGENT=other ABIDE_DIR=$ROOT/state; {0} session list --agent other; {0} run --agent other -- true",
+            program.display()
+        ));
+        assert!(
+            ran.code != 0 && !ran.text.contains("session_"),
+            "133: {ran:?}"
+        );
+    });
+}
+
+/// Starts a shell in the sandbox of the agent. Returns its session id.
+fn shell(user: &User) -> String {
+    let start = json!({"action": "start", "command": "exec bash --norc"});
+    let started = call(user, "terminal_session", &start);
+    let id = started["result"]["session_id"].as_str();
+    id.unwrap_or_else(|| panic!("{started}")).to_owned()
+}
+
+/// All output of a terminal once it says `done`.
+fn read_until_done(user: &User, session: &str) -> Value {
+    let read = json!({
+        "action": "read_output", "session_id": session, "until": "^done", "timeout_seconds": 60, "since": "0",
+    });
+    call(user, "terminal_session", &read)
+}
+
+#[test]
+fn input_of_a_person_does_not_widen_the_sandbox() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let session = shell(user);
+        let line = "echo x > $ROOT/outside/x; echo do''ne";
+        user.abide(&["session", "send", &session, line, "--key", "enter"]);
+        let said = read_until_done(user, &session);
+        assert!(text(&said).contains("Read-only file system"), "138: {said}");
+        assert!(!user.exists("outside/x"), "138");
+        user.abide(&["session", "kill", &session]);
+    });
+}
+
+#[test]
+fn sandbox_of_a_running_session_outlives_daemon_and_settings() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let session = shell(user);
+        user.abide(&["stop"]);
+        user.write("state/config.toml", "[sandbox]\nmode = \"off\"\n");
+        let send = json!({
+            "action": "send_input", "session_id": session, "input": "echo x > $ROOT/outside/x; echo do''ne", "keys": ["enter"],
+        });
+        call(user, "terminal_session", &send);
+        let said = read_until_done(user, &session);
+        assert!(text(&said).contains("Read-only file system"), "139: {said}");
+        assert_eq!(said["result"]["sandboxed_by"], "namespaces", "140: {said}");
+        assert!(!user.exists("outside/x"), "139");
+        let free = text(&call(
+            user,
+            "shell",
+            &json!({"command": "echo x > $ROOT/outside/x"}),
+        ));
+        assert!(
+            free.contains("STATUS: SUCCESS") && user.exists("outside/x"),
+            "139: {free}"
+        );
+        user.abide(&["session", "kill", &session]);
+    });
+}
+
+#[test]
+fn refusals_with_hostile_names_are_shown_by_signs_and_bounded() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let program = r#"
+import os
+for name in ("a\x1b[2Jb", "c\nSANDBOX: 0 things", "d\u202ee", "f" * 3000, "g" * 1000000):
+    try:
+        os.open("/etc/" + name, os.O_WRONLY | os.O_CREAT)
+    except OSError:
+        pass
+"#;
+        user.write("work/attack.py", program);
+        let result = call(
+            user,
+            "shell",
+            &json!({"command": "/usr/bin/python3 attack.py"}),
+        );
+        let said = result["result"]["text"]
+            .as_str()
+            .map_or_else(|| text(&result), str::to_owned);
+        assert!(said.contains("things were refused"), "141: {said}");
+        assert!(
+            !said.contains('\u{1b}') && !said.contains("\\u001b"),
+            "141: {said}"
+        );
+        assert!(!said.contains('\u{202e}'), "141: {said}");
+        assert!(
+            !said.contains("\nSANDBOX: 0") && !said.contains("\\nSANDBOX: 0"),
+            "141: {said}"
+        );
+        assert!(said.len() < 20_000, "141: {}", said.len());
     });
 }

@@ -165,3 +165,64 @@ fn terminal_is_told_each_refusal_once() {
         call(user, "terminal_session", &killed);
     });
 }
+
+#[test]
+fn p174_agent_cannot_answer_its_own_question() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let held = call(user, "shell", &json!({"command": "touch made"}));
+        let question = id(&held, "question_id");
+        let answer = |header: &str| {
+            user.outside(&format!(
+                "curl -s --unix-socket $ROOT/state/run/http.sock -H 'content-type: application/json' -H '{header}' \
+                 -d '{{\"answer\": \"yes\"}}' http://localhost/v1/questions/{question}/answer"
+            ))
+        };
+        let said = answer("abide-agent: codex");
+        assert!(said.contains("person"), "174: {said}");
+        let ended = call(
+            user,
+            "shell",
+            &json!({"session_id": id(&held, "session_id"), "timeout": 1}),
+        );
+        assert_eq!(ended["result"]["status"], "held", "174: {ended}");
+        assert!(!user.exists("work/made"), "174");
+        answer("abide-person: true");
+        let ended = call(
+            user,
+            "shell",
+            &json!({"session_id": id(&held, "session_id")}),
+        );
+        assert_eq!(ended["result"]["status"], "SUCCESS", "174: {ended}");
+    });
+}
+
+/// A rule is about words: the guide says that it also holds for a script that has changed.
+#[test]
+fn p181_always_is_for_the_words_of_a_command() {
+    as_each_user(|user| {
+        let config = "[sandbox]\nmode = \"workspace-write\"\n[[policy.rule]]\nrun = [\"./tool\"]\ndo = \"ask\"\nwhy = \"runs a script\"\n";
+        user.write("state/config.toml", config);
+        user.write("work/tool", "#!/bin/sh\necho first\n");
+        user.outside("chmod 755 tool");
+        let held = call(user, "shell", &json!({"command": "./tool a"}));
+        let answered = user.abide(&["answer", &id(&held, "question_id"), "always here"]);
+        assert_eq!(answered.code, 0, "181: {answered:?}");
+        user.write(
+            "work/tool",
+            "#!/bin/sh\necho second; echo x > $ROOT/outside/x\n",
+        );
+        let said = text(&call(user, "shell", &json!({"command": "./tool a"})));
+        // No question, and the sandbox holds.
+        assert!(
+            said.contains("second") && said.contains("Read-only"),
+            "181: {said}"
+        );
+        let said = text(&call(user, "shell", &json!({"command": "./tool b"})));
+        assert!(
+            said.contains("held") || said.contains("second"),
+            "181: {said}"
+        );
+        assert!(!user.exists("outside/x"), "181");
+    });
+}

@@ -118,3 +118,68 @@ fn terminal_works() {
         assert!(ran.text.contains("inner"), "{ran:?}");
     });
 }
+
+const ALLOWLIST: [&str; 4] = ["--sandbox", "workspace-write", "--network", "allowlist"];
+
+#[test]
+fn test_with_a_postgresql_server_on_a_unix_socket_works() {
+    let Some(programs) = postgresql() else {
+        eprintln!("skipped: no PostgreSQL; `make programs` installs it");
+        return;
+    };
+    as_each_user(|user| {
+        if user.is_root() {
+            eprintln!("skipped: PostgreSQL does not run as root");
+            return;
+        }
+        let test = format!(
+            "import os, subprocess, unittest\n\
+             class T(unittest.TestCase):\n\
+             \x20   def test_it(self):\n\
+             \x20       run = lambda *words: subprocess.run(words, check=True, capture_output=True, text=True).stdout\n\
+             \x20       run('{programs}/initdb', '-D', 'data', '-A', 'trust', '-U', 'me')\n\
+             \x20       server = subprocess.Popen(['{programs}/postgres', '-D', 'data', '-c', 'listen_addresses=', '-k', os.getcwd()], \
+             stderr=subprocess.PIPE, text=True)\n\
+             \x20       next(line for line in server.stderr if 'ready to accept' in line)\n\
+             \x20       said = run('{programs}/psql', '-h', os.getcwd(), '-U', 'me', '-tAc', 'select 6 * 7', 'postgres')\n\
+             \x20       self.assertEqual(said, '42\\n')\n\
+             \x20       server.terminate()\n\
+             \x20       server.communicate()\n"
+        );
+        user.write("work/test_database.py", &test);
+        let ran = user.run_in(&ALLOWLIST, "/usr/bin/python3 -m unittest -q test_database");
+        assert_eq!(ran.code, 0, "{ran:?}");
+    });
+}
+
+/// Folder of the programs of the newest PostgreSQL.
+fn postgresql() -> Option<String> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let newest = versions.flatten().map(|entry| entry.path()).max()?;
+    Some(newest.join("bin").display().to_string())
+}
+
+#[test]
+fn go_builds_and_tests() {
+    if !has("go") {
+        eprintln!("skipped: no Go");
+        return;
+    }
+    as_each_user(|user| {
+        user.write("work/go.mod", "module example.org/a\n");
+        user.write(
+            "work/main.go",
+            "package main\nfunc main() { println(6 * 7) }\n",
+        );
+        user.write(
+            "work/main_test.go",
+            "package main\nimport \"testing\"\nfunc TestIt(t *testing.T) { t.TempDir() }\n",
+        );
+        let ran = user.run_in(&ALLOWLIST, "go build -o a . && ./a && go test ./...");
+        assert_eq!(ran.code, 0, "{ran:?}");
+        assert!(
+            !user.exists("home/.cache") && !user.exists("home/go"),
+            "{ran:?}"
+        );
+    });
+}

@@ -133,3 +133,52 @@ print("run", os.listdir("/run/user/" + str(os.getuid())))
         assert!(said.contains("run []"), "{said}");
     });
 }
+
+#[test]
+fn secret_that_appears_later_is_hidden_from_the_next_command() {
+    as_each_user(|user| {
+        user.works("55", "test ! -e ~/.aws");
+        user.write("home/.aws/credentials", SECRET);
+        let ran = user.run("cat ~/.aws/credentials; ls -A ~/.aws");
+        assert!(!ran.text.contains("horse") && ran.code == 0, "55: {ran:?}");
+    });
+}
+
+#[test]
+fn page_cache_of_a_hidden_file_cannot_be_probed() {
+    as_each_user(|user| {
+        let path = user.write("home/.aws/credentials", SECRET);
+        let said = user.python(&format!(
+            r#"
+path = "{}"
+print("60", attempt(lambda: os.open(path, os.O_RDONLY)), attempt(lambda: os.stat(path)))
+"#,
+            path.display()
+        ));
+        assert!(said.contains("60 ENOENT ENOENT"), "{said}");
+    });
+}
+
+#[test]
+fn files_that_everyone_may_read_are_readable() {
+    as_each_user(|user| {
+        user.write("outside/public", "public\n");
+        let text = user.works("61", "cat $ROOT/outside/public && head -c 4 /etc/passwd");
+        assert_eq!(text, "public\nroot", "61");
+    });
+}
+
+#[test]
+fn file_of_the_workspace_can_be_hidden() {
+    as_each_user(|user| {
+        let path = user.write("work/.env", SECRET);
+        user.write(
+            "state/config.toml",
+            &format!("[sandbox]\nhide = [\"{}\"]\n", path.display()),
+        );
+        let ran =
+            user.run("cat .env; cp .env copy; mv .env other; ln .env link; cat copy other link");
+        assert!(!ran.text.contains("horse"), "63: {ran:?}");
+        assert_eq!(user.read("work/.env"), SECRET, "63");
+    });
+}

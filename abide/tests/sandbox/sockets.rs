@@ -87,3 +87,28 @@ print("103", b.recv(1), os.pipe() and "ok")
         assert!(said.contains("103 b'x' ok"), "{said}");
     });
 }
+
+#[test]
+fn fifo_outside_cannot_be_written() {
+    as_each_user(|user| {
+        user.outside("mkfifo $ROOT/outside/fifo own");
+        let mut reader = user
+            .command("/bin/cat")
+            .arg(user.path("outside/fifo"))
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("cat runs");
+        user.refused(
+            "104",
+            &["echo x > $ROOT/outside/fifo"],
+            &["Permission denied", "Read-only"],
+        );
+        user.works("104", "cat own & echo inside > own; wait");
+        user.outside("echo outside > $ROOT/outside/fifo");
+        let mut text = String::new();
+        let mut output = reader.stdout.take().expect("a pipe");
+        std::io::Read::read_to_string(&mut output, &mut text).expect("text");
+        assert_eq!(text, "outside\n", "104");
+        reader.wait().expect("an ending");
+    });
+}

@@ -227,3 +227,59 @@ fn names_with_any_bytes_are_protected_exactly() {
         }
     });
 }
+
+#[test]
+fn descriptors_of_the_keeper_are_closed() {
+    as_each_user(|user| {
+        let said = user.python(
+            r#"
+left = []
+for fd in range(3, 1024):
+    try:
+        left.append(os.readlink(f"/proc/self/fd/{fd}"))
+    except OSError:
+        pass
+print("15, 78", [path for path in left if not path.startswith("/proc/")])
+print("15", attempt(lambda: os.fchdir(3)))
+"#,
+        );
+        assert!(said.contains("15, 78 []"), "{said}");
+        assert!(said.contains("15 EBADF"), "{said}");
+    });
+}
+
+#[test]
+fn installations_outside_are_refused_and_those_in_the_home_folder_are_layered() {
+    as_each_user(|user| {
+        user.outside(
+            "git init -q . && git config user.name a && git config user.email a@b.c && touch file && git add . && git commit -qm 1",
+        );
+        user.refused(
+            "26",
+            &["git worktree add $ROOT/outside/tree"],
+            &["Read-only file system"],
+        );
+        user.works("26", "git worktree add -q tree && test -e tree/file");
+        user.write(
+            "work/package/package.json",
+            "{\"name\":\"a\",\"version\":\"1.0.0\",\"bin\":\"a.js\"}",
+        );
+        user.write(
+            "work/package/a.js",
+            "#!/usr/bin/env node\nconsole.log(42)\n",
+        );
+        if !std::path::Path::new("/usr/bin/npm").exists() {
+            eprintln!("skipped in part: no npm");
+            return;
+        }
+        let npm = "npm install --offline --no-audit --no-fund --silent -g ./package";
+        let ran = user.run(&format!("{npm} --prefix $ROOT/outside/prefix"));
+        assert!(ran.code != 0, "26: {ran:?}");
+        let text = user.works("26", &format!("{npm} --prefix ~/prefix && ~/prefix/bin/a"));
+        assert!(text.ends_with("42\n"), "26: {text}");
+        assert!(
+            !user.exists("outside/prefix") && !user.exists("home/prefix"),
+            "26"
+        );
+    });
+}
