@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Entry, LeftOut, Shown};
+use super::entry::{Amount, Entry, Shown};
 use super::fold::Folded;
 use super::select::Quote;
 
@@ -27,7 +27,7 @@ pub struct Composition<'a> {
     pub quotes: BTreeMap<usize, Quote>,
     /// The important lines were selected.
     pub is_selected: bool,
-    pub dropped: LeftOut,
+    pub dropped: Amount,
     pub hint: &'a str,
 }
 
@@ -67,7 +67,7 @@ impl Composition<'_> {
     }
 
     /// Lines and bytes of the whole output.
-    fn all(&self) -> LeftOut {
+    fn all(&self) -> Amount {
         let mut all = self.dropped;
         self.entries
             .iter()
@@ -134,7 +134,7 @@ impl Composition<'_> {
     }
 
     /// Text, what it leaves out, and that it is shortened.
-    pub fn compose(self) -> (String, LeftOut, bool) {
+    pub fn compose(self) -> (String, Amount, bool) {
         let mut left_out = self.all();
         let mut lines = self.head_lines();
         let mut note_at = lines.len();
@@ -142,7 +142,7 @@ impl Composition<'_> {
         let number = self.entries[self.tail..].iter().find_map(Entry::number);
         lines.extend(self.quotes.values().map(|quote| Shown {
             text: quote.text.clone(),
-            holds: LeftOut {
+            shows: Amount {
                 lines: u64::from(quote.bytes > 0),
                 bytes: quote.bytes,
             },
@@ -152,13 +152,13 @@ impl Composition<'_> {
             highlights += 1;
         }
         lines.extend(self.tail_lines());
-        lines.iter().for_each(|line| left_out.subtract(line.holds));
+        lines.iter().for_each(|line| left_out.subtract(line.shows));
         // Needed only with a limit of a few hundred characters.
         let size = |lines: &[Shown]| lines.iter().map(Shown::size).sum::<usize>();
         let mut note = note(left_out, self.hint, highlights > 0);
         while size(&lines) + note.chars().count() > self.limit && !lines.is_empty() {
             let at = if lines.len() > note_at { note_at } else { 0 };
-            left_out.add(lines.remove(at).holds);
+            left_out.add(lines.remove(at).shows);
             highlights = highlights.saturating_sub(1);
             note = self::note(left_out, self.hint, highlights > 0);
             note_at = note_at.min(lines.len());
@@ -171,7 +171,7 @@ impl Composition<'_> {
 }
 
 /// Note in place of what is left out.
-fn note(left_out: LeftOut, hint: &str, highlights_follow: bool) -> String {
+fn note(left_out: Amount, hint: &str, highlights_follow: bool) -> String {
     let amount = amount(left_out);
     let follows = if highlights_follow {
         " What matters of it, by line number:"
@@ -183,7 +183,7 @@ fn note(left_out: LeftOut, hint: &str, highlights_follow: bool) -> String {
 }
 
 /// Number of lines and bytes. A part of a long line is no line.
-pub fn amount(LeftOut { lines, bytes }: LeftOut) -> String {
+pub fn amount(Amount { lines, bytes }: Amount) -> String {
     match lines {
         0 => format!("{bytes} bytes"),
         lines => format!("{}, {bytes} bytes", line_count(lines)),

@@ -8,20 +8,20 @@ const BLANKS_LEFT_ALONE: u64 = 2;
 /// Memory of a line beside its text, roughly.
 const OVERHEAD: usize = 160;
 
-/// Number of lines and bytes that are left out.
+/// Number of lines and bytes of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct Amount {
     pub lines: u64,
     pub bytes: u64,
 }
 
-impl LeftOut {
-    pub fn add(&mut self, other: LeftOut) {
+impl Amount {
+    pub fn add(&mut self, other: Amount) {
         self.lines += other.lines;
         self.bytes += other.bytes;
     }
 
-    pub fn subtract(&mut self, other: LeftOut) {
+    pub fn subtract(&mut self, other: Amount) {
         self.lines -= other.lines;
         self.bytes -= other.bytes;
     }
@@ -40,7 +40,7 @@ pub struct Entry {
 pub struct Shown {
     pub text: String,
     /// Lines and bytes of the output that it shows.
-    pub holds: LeftOut,
+    pub shows: Amount,
 }
 
 impl Shown {
@@ -53,7 +53,7 @@ impl Shown {
     pub fn note(text: String) -> Self {
         Shown {
             text,
-            holds: LeftOut::default(),
+            shows: Amount::default(),
         }
     }
 }
@@ -82,17 +82,17 @@ impl Entry {
     }
 
     /// Lines and bytes of the output that it stands for.
-    pub fn stands_for(&self) -> LeftOut {
+    pub fn stands_for(&self) -> Amount {
         let (lines, bytes) = match &self.what {
             Folded::Line(line) => (line.count, line.bytes()),
             Folded::Note { lines, bytes, .. } => (*lines, *bytes),
             Folded::Gap(_) => (0, 0),
         };
-        LeftOut { lines, bytes }
+        Amount { lines, bytes }
     }
 
-    /// Number of bytes of memory.
-    pub fn held(&self) -> usize {
+    /// Bytes of memory that it takes, roughly.
+    pub fn memory(&self) -> usize {
         let text = match &self.what {
             Folded::Line(line) => line.text.len(),
             Folded::Note { text, .. } | Folded::Gap(text) => text.len(),
@@ -107,7 +107,7 @@ impl Entry {
 
     /// Entry in at most `max_chars` characters, if it is a line.
     pub fn shown(&self, max_chars: usize) -> Shown {
-        let mut holds = self.stands_for();
+        let mut shows = self.stands_for();
         let text = match &self.what {
             Folded::Note { text, .. } | Folded::Gap(text) => text.clone(),
             Folded::Line(line) if line.text.is_empty() && line.count > 1 => {
@@ -121,12 +121,12 @@ impl Entry {
                 let count = times(line);
                 let Truncated { mut text, bytes } =
                     shortened(line, chars_beside(&count, max_chars));
-                holds.bytes -= (line.bytes() / line.count.max(1)).saturating_sub(bytes + 1);
+                shows.bytes -= (line.bytes() / line.count.max(1)).saturating_sub(bytes + 1);
                 text.push_str(&count);
                 text
             }
         };
-        Shown { text, holds }
+        Shown { text, shows }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - Equal lines in a row: one line and ` [×1203]`. Two blank lines stay, more are counted.
 //! - Lines in a row that differ only in numbers: the first, `[… 98 more with other numbers; …]`, the last.
-//!   [`FoldRule`] decides how many it takes, so that `seq 100`, tables and listings stay whole. Short
+//!   [`LineContent`] decides how many it takes, so that `seq 100`, tables and listings stay whole. Short
 //!   repetitions stay whole too, and a line with an outlier ends a repetition.
 //! - A cycle of up to eight lines, three times or more: once with its count, or the first and the last if
 //!   numbers differ.
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use super::columns::{self, Columns, Numbers};
-use super::line_shape::{FoldRule, LINES_NEEDED_MAX, LineShape};
+use super::line_shape::{LINES_TO_FOLD_MAX, LineContent, LineShape};
 use super::row::Omission;
 use super::signals::levels;
 
@@ -21,8 +21,8 @@ pub const PERIOD_MAX: usize = 8;
 /// Minimum number of times that a cycle of several lines must come.
 const CYCLES_MIN: usize = 3;
 /// Lines that are held because they may begin a repetition.
-const PENDING_MAX: usize = if LINES_NEEDED_MAX > PERIOD_MAX * CYCLES_MIN {
-    LINES_NEEDED_MAX
+const PENDING_MAX: usize = if LINES_TO_FOLD_MAX > PERIOD_MAX * CYCLES_MIN {
+    LINES_TO_FOLD_MAX
 } else {
     PERIOD_MAX * CYCLES_MIN
 };
@@ -183,7 +183,7 @@ impl Fold {
             numbers: OnceCell::new(),
         };
         let repetition = self.repetition.as_ref();
-        line.shape.fold_rule != FoldRule::Never
+        line.shape.content != LineContent::Numbers
             && repetition.is_some_and(|repetition| repetition.continues_with(&line))
     }
 
@@ -270,14 +270,14 @@ impl Fold {
                 continue;
             }
             let cycle = self.pending.iter().rev().take(period);
-            let lines_needed = cycle.filter_map(|line| line.shape.fold_rule.lines_needed(crowded));
-            let Some(lines_needed) = lines_needed.max() else {
+            let lines_to_fold = cycle.filter_map(|line| line.shape.content.lines_to_fold(crowded));
+            let Some(lines_to_fold) = lines_to_fold.max() else {
                 continue;
             };
             let lines = if period == 1 {
-                lines_needed
+                lines_to_fold
             } else {
-                lines_needed.next_multiple_of(period).max(lines)
+                lines_to_fold.next_multiple_of(period).max(lines)
             };
             if lines <= self.pending.len() && alike + period >= lines {
                 // A longer period would only hide the outlier.
@@ -438,8 +438,8 @@ fn is_alike(a: &Line, b: &Line) -> bool {
     if a.shape.without_numbers != b.shape.without_numbers {
         return false;
     }
-    if a.shape.fold_rule == FoldRule::Never && b.shape.fold_rule == FoldRule::Never {
+    if a.shape.content == LineContent::Numbers && b.shape.content == LineContent::Numbers {
         return a.text == b.text;
     }
-    a.shape.figures == b.shape.figures || !levels::mentions_outcome(&b.text)
+    a.shape.number_classes == b.shape.number_classes || !levels::mentions_outcome(&b.text)
 }

@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// Longer lines are compared as a whole.
 const SHAPE_MAX: usize = 2_048;
 
-/// Hashes of a line, and how readily it is folded.
+/// Hashes of a line, and the kind of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineShape {
     /// Hash of the whole line.
@@ -19,38 +19,39 @@ pub struct LineShape {
     pub without_numbers: u64,
     /// Hash of the class of each number: zero, HTTP status of an error, other. In a line about errors,
     /// `0 errors` and `3 errors` are different.
-    pub figures: u64,
-    pub fold_rule: FoldRule,
+    pub number_classes: u64,
+    /// Kind of its content.
+    pub content: LineContent,
 }
 
-/// Number of lines of one shape in a row that are a repetition.
+/// Content of a line, which decides how many lines of one shape in a row are a repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FoldRule {
+pub enum LineContent {
     /// The line has a time of day or a percentage.
-    Few,
+    TimeOrPercentage,
     /// The line is mostly words.
-    Soon,
+    Words,
     /// The line has about as many words as numbers.
-    Late,
-    /// The numbers are the content of the line.
-    Never,
+    WordsAndNumbers,
+    /// The numbers are the content of the line, so it repeats no other.
+    Numbers,
 }
 
-impl FoldRule {
+impl LineContent {
     /// Number of lines in a row from which on they are folded; lower if the output is too long anyway.
-    pub fn lines_needed(self, crowded: bool) -> Option<usize> {
+    pub fn lines_to_fold(self, crowded: bool) -> Option<usize> {
         match (self, crowded) {
-            (FoldRule::Few, _) => Some(4),
-            (FoldRule::Soon, false) => Some(8),
-            (FoldRule::Late, false) => Some(24),
-            (FoldRule::Soon | FoldRule::Late, true) => Some(4),
-            (FoldRule::Never, _) => None,
+            (LineContent::TimeOrPercentage, _) => Some(4),
+            (LineContent::Words, false) => Some(8),
+            (LineContent::WordsAndNumbers, false) => Some(24),
+            (LineContent::Words | LineContent::WordsAndNumbers, true) => Some(4),
+            (LineContent::Numbers, _) => None,
         }
     }
 }
 
-/// Largest result of [`FoldRule::lines_needed`].
-pub const LINES_NEEDED_MAX: usize = 24;
+/// Largest result of [`LineContent::lines_to_fold`].
+pub const LINES_TO_FOLD_MAX: usize = 24;
 
 impl LineShape {
     /// Shape of a line.
@@ -60,18 +61,18 @@ impl LineShape {
             return LineShape {
                 exact,
                 without_numbers: exact,
-                figures: 0,
-                fold_rule: FoldRule::Never,
+                number_classes: 0,
+                content: LineContent::Numbers,
             };
         }
         let mut scanner = ShapeScanner::default();
         scanner.scan(line.as_bytes());
-        let fold_rule = scanner.fold_rule(line);
+        let content = scanner.content(line);
         LineShape {
             exact,
             without_numbers: scanner.shape.0,
-            figures: scanner.figures.0,
-            fold_rule,
+            number_classes: scanner.number_classes.0,
+            content,
         }
     }
 }
@@ -161,12 +162,12 @@ const CLASS: [u8; 256] = {
 #[derive(Default)]
 struct ShapeScanner {
     shape: Fnv1a,
-    figures: Fnv1a,
+    number_classes: Fnv1a,
     letters: usize,
     /// Number of characters in numbers that are not times.
-    digits: usize,
-    time: bool,
-    percent: bool,
+    number_chars: usize,
+    has_time: bool,
+    has_percentage: bool,
     words: usize,
 }
 
@@ -214,7 +215,7 @@ impl ShapeScanner {
         let hex = seen & LETTER == 0;
         let token = &bytes[start..end];
         if digits == token.len() {
-            return self.digits(bytes, start, end);
+            return self.numeric_token(bytes, start, end);
         }
         if digits == 0 && !(hex && token.len() >= 8) {
             self.shape.add_word(word);
@@ -246,7 +247,7 @@ impl ShapeScanner {
     }
 
     /// Scans a number with its points, commas and colons: `12`, `3.5`, `12:00:01`, `2024-05-01`.
-    fn digits(&mut self, bytes: &[u8], start: usize, mut end: usize) -> usize {
+    fn numeric_token(&mut self, bytes: &[u8], start: usize, mut end: usize) -> usize {
         let (mut colons, mut dashes) = (0, 0);
         let digit_at = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
         while end < bytes.len() && digit_at(end + 1) {
@@ -262,43 +263,43 @@ impl ShapeScanner {
             }
         }
         if colons >= 2 || dashes >= 2 {
-            self.time = true;
+            self.has_time = true;
             self.shape.add(b'0');
             // `T` between date and time, and `Z`, are scanned as letters.
             return end;
         }
-        self.percent |= bytes.get(end) == Some(&b'%');
+        self.has_percentage |= bytes.get(end) == Some(&b'%');
         self.number(&bytes[start..end], end - start);
         end
     }
 
     fn number(&mut self, digits: &[u8], length: usize) {
         self.shape.add(b'0');
-        self.digits += length;
-        let figure = match digits {
+        self.number_chars += length;
+        let class = match digits {
             b"0" => b'0',
             // HTTP status codes: client error and server error.
             [b'4', _, _] => b'4',
             [b'5', _, _] => b'5',
             _ => b'1',
         };
-        self.figures.add(figure);
+        self.number_classes.add(class);
     }
 
-    fn fold_rule(&self, line: &str) -> FoldRule {
+    fn content(&self, line: &str) -> LineContent {
         if self.letters < 3 || self.words == 0 || is_listing(line) {
-            return FoldRule::Never;
+            return LineContent::Numbers;
         }
-        if self.time || self.percent {
-            return FoldRule::Few;
+        if self.has_time || self.has_percentage {
+            return LineContent::TimeOrPercentage;
         }
-        if !line.trim().contains([' ', '\t']) || self.digits > 2 * self.letters {
-            return FoldRule::Never;
+        if !line.trim().contains([' ', '\t']) || self.number_chars > 2 * self.letters {
+            return LineContent::Numbers;
         }
-        if self.letters >= 2 * self.digits {
-            FoldRule::Soon
+        if self.letters >= 2 * self.number_chars {
+            LineContent::Words
         } else {
-            FoldRule::Late
+            LineContent::WordsAndNumbers
         }
     }
 }

@@ -437,7 +437,7 @@ impl Pipeline {
         self.lines.base = self.screen.newlines();
     }
 
-    fn finish(mut self) -> (String, entry::LeftOut, bool) {
+    fn finish(mut self) -> (String, entry::Amount, bool) {
         self.flush();
         self.lines.shortener.finish()
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::compose::{amount, hint_clause};
-use super::entry::LeftOut;
+use super::entry::Amount;
 
 /// Begin and end of a stream.
 pub struct RawText {
@@ -43,13 +43,13 @@ impl RawText {
         self.tail.extend(rest);
     }
 
-    pub fn finish(mut self) -> (String, LeftOut, bool) {
+    pub fn finish(mut self) -> (String, Amount, bool) {
         let tail = self.tail.make_contiguous();
         if (self.head.len() + tail.len()) as u64 == self.bytes {
             let whole = [&self.head[..], tail].concat();
             let text = String::from_utf8_lossy(&whole);
             if text.chars().count() <= self.limit {
-                return (text.into_owned(), LeftOut::default(), false);
+                return (text.into_owned(), Amount::default(), false);
             }
             let from = whole.len().saturating_sub(self.room());
             return self.shorten(&whole[from..]);
@@ -59,8 +59,8 @@ impl RawText {
         self.shorten(&tail[from..])
     }
 
-    fn shorten(&self, tail: &[u8]) -> (String, LeftOut, bool) {
-        let note_room = self.note(LeftOut {
+    fn shorten(&self, tail: &[u8]) -> (String, Amount, bool) {
+        let note_room = self.note(Amount {
             lines: self.newlines,
             bytes: self.bytes,
         });
@@ -78,7 +78,7 @@ impl RawText {
         let tail_bytes: usize = lossy_chars(tail).skip(skip).map(|c| c.1).sum();
         let shown = &tail[tail.len() - tail_bytes..];
         let newlines = |bytes: &[u8]| memchr::memchr_iter(b'\n', bytes).count() as u64;
-        let left_out = LeftOut {
+        let left_out = Amount {
             lines: self.newlines - newlines(&self.head[..head_bytes]) - newlines(shown),
             bytes: self.bytes - (head_bytes + tail_bytes) as u64,
         };
@@ -86,7 +86,7 @@ impl RawText {
         (text.chars().take(self.limit).collect(), left_out, true)
     }
 
-    fn note(&self, left_out: LeftOut) -> String {
+    fn note(&self, left_out: Amount) -> String {
         let (amount, hint) = (amount(left_out), hint_clause(&self.hint));
         format!("\n[… {amount} left out{hint}.]\n")
     }

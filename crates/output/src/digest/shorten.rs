@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::compose::Composition;
 use super::density::Density;
-use super::entry::{Entry, LeftOut};
+use super::entry::{Amount, Entry};
 use super::fold::{FoldSink, Folded};
 use super::select::{Budget, Counts, Selector};
 use super::view::{self, FindingCache, ViewLine};
@@ -46,7 +46,7 @@ pub struct Shortener {
     density: Density,
     findings: FindingCache,
     /// Lines that were dropped, and what was found in them.
-    dropped: LeftOut,
+    dropped: Amount,
     counts: Counts,
     /// Lines before the next one were left out.
     hole: bool,
@@ -63,16 +63,16 @@ impl Shortener {
             crowded: false,
             density: Density::default(),
             findings: FindingCache::default(),
-            dropped: LeftOut::default(),
+            dropped: Amount::default(),
             counts: Counts::default(),
             hole: false,
         }
     }
 
-    pub fn finish(mut self) -> (String, LeftOut, bool) {
+    pub fn finish(mut self) -> (String, Amount, bool) {
         if !self.crowded {
             let lines: Vec<_> = self.entries.iter().map(|e| e.text(usize::MAX)).collect();
-            return (lines.join("\n"), LeftOut::default(), false);
+            return (lines.join("\n"), Amount::default(), false);
         }
         let entries = std::mem::take(&mut self.entries);
         let lines = view::view(&entries, &mut self.findings);
@@ -215,14 +215,14 @@ impl Shortener {
 
     /// Counts lines that are left out without having been decoded.
     pub fn skip(&mut self, lines: u64, bytes: u64) {
-        self.dropped.add(LeftOut { lines, bytes });
+        self.dropped.add(Amount { lines, bytes });
         self.counts.are_exact = false;
         self.hole = true;
     }
 
     fn hold(&mut self, entry: Entry) {
         self.chars = self.chars.saturating_add(entry.chars);
-        self.held += entry.held();
+        self.held += entry.memory();
         self.entries.push(entry);
     }
 }

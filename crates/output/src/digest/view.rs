@@ -46,7 +46,7 @@ impl FindingCache {
         if self.0.is_empty() {
             self.0.resize(CACHE, (0, None));
         }
-        let key = line.shape.without_numbers ^ line.shape.figures.rotate_left(17);
+        let key = line.shape.without_numbers ^ line.shape.number_classes.rotate_left(17);
         let slot = &mut self.0[usize::try_from(key % CACHE as u64).unwrap_or(0)];
         if slot.0 != key {
             *slot = (key, levels::classify(&line.text));
