@@ -207,7 +207,9 @@ fn fish_completes_ids_and_words_without_files() {
     };
     for line in ["abide kill ", "abide wait --session "] {
         let shown = complete(line);
-        let mut words = shown.lines().filter(|word| !word.contains("fish --no-config"));
+        let mut words = shown
+            .lines()
+            .filter(|word| !word.contains("fish --no-config"));
         assert_eq!(words.next(), Some("dev\tsleep 1000"), "{shown}");
         assert_eq!(
             words.next(),

@@ -3,70 +3,23 @@
 //! The daemon connects; the gate shows what there is now and then what changes, so a daemon that was restarted sees the
 //! questions that are still open. Nothing is queued: each line is derived from the present state.
 //!
-//! To the daemon:
-//! ```json
-//! {"event":"question","id":1,"name":"example.org","port":443,"workspace":"/src"}
-//! {"event":"withdrawn","id":1}
-//! {"event":"published","port":3000}
-//! {"event":"not_published","port":8080,"reason":"the port is in use"}
-//! {"event":"unpublished","port":3000}
-//! ```
-//! From the daemon: `{"id":1,"answer":"yes"}`, where the answer is `yes`, `no` or `nobody`; `no` may come with
-//! `"because":"words"`.
+//! The lines are in `control_lines`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::Gate;
 use crate::clock;
+use crate::control_lines::{DaemonLine, GateLine, MAX_LINE};
 use crate::publish::Publication;
-use crate::questions::{Answer, Given};
+use crate::questions::Given;
 
-/// Longest line that is read from the daemon.
-const MAX_LINE: u64 = 16 * 1024;
 const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
-
-/// A line to the daemon.
-#[derive(Debug, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Line<'a> {
-    Question {
-        id: u64,
-        name: &'a str,
-        port: u16,
-        workspace: &'a str,
-    },
-    /// A question needs no answer any more: it was answered, or nothing waits for it.
-    Withdrawn {
-        id: u64,
-    },
-    Published {
-        port: u16,
-    },
-    NotPublished {
-        port: u16,
-        reason: &'a str,
-    },
-    Unpublished {
-        port: u16,
-    },
-}
-
-/// A line from the daemon.
-#[derive(Debug, Deserialize)]
-struct Reply {
-    id: u64,
-    answer: Answer,
-    /// Words of the person, after a no.
-    #[serde(default)]
-    because: Option<String>,
-}
 
 /// Serves daemons of the same user, one or several at a time.
 pub async fn serve(gate: Arc<Gate>, listener: UnixListener) -> io::Result<()> {
@@ -113,12 +66,12 @@ async fn take_answers(gate: &Gate, reader: OwnedReadHalf) -> io::Result<()> {
         if !line.ends_with(b"\n") {
             return Ok(());
         }
-        let Reply {
+        let DaemonLine {
             id,
             answer,
             because,
         } = serde_json::from_slice(&line)?;
-        let because = because.map(|words| words.into());
+        let because = because.map(|words| words.into_owned().into());
         if !gate.questions.answer(id, Given { answer, because }) {
             tracing::debug!(id, "an answer came for a question that is not open");
         }
@@ -153,7 +106,7 @@ impl Shown {
     /// Lines for all that has changed since the last call.
     fn catch_up(&mut self, gate: &Gate) -> io::Result<Vec<u8>> {
         let mut lines = Vec::new();
-        let mut write = |line: Line<'_>| -> io::Result<()> {
+        let mut write = |line: GateLine<'_>| -> io::Result<()> {
             serde_json::to_writer(&mut lines, &line)?;
             lines.push(b'\n');
             Ok(())
@@ -161,32 +114,32 @@ impl Shown {
         let open = gate.questions.open();
         let ids: BTreeSet<u64> = open.iter().map(|question| question.id).collect();
         for id in self.questions.difference(&ids) {
-            write(Line::Withdrawn { id: *id })?;
+            write(GateLine::Withdrawn { id: *id })?;
         }
         for question in open
             .iter()
             .filter(|question| !self.questions.contains(&question.id))
         {
-            write(Line::Question {
+            write(GateLine::Question {
                 id: question.id,
-                name: question.target.name.as_str(),
+                name: question.target.name.as_str().into(),
                 port: question.target.port,
-                workspace: &gate.workspace,
+                workspace: (&*gate.workspace).into(),
             })?;
         }
         self.questions = ids;
 
         let ports = gate.publications.borrow().clone();
         for port in self.ports.keys().filter(|port| !ports.contains_key(port)) {
-            write(Line::Unpublished { port: *port })?;
+            write(GateLine::Unpublished { port: *port })?;
         }
         for (port, publication) in &ports {
             if self.ports.get(port) != Some(publication) {
                 write(match publication {
-                    Publication::Published => Line::Published { port: *port },
-                    Publication::Failed(reason) => Line::NotPublished {
+                    Publication::Published => GateLine::Published { port: *port },
+                    Publication::Failed(reason) => GateLine::NotPublished {
                         port: *port,
-                        reason,
+                        reason: (&**reason).into(),
                     },
                 })?;
             }

@@ -25,6 +25,7 @@ pub mod allowlist;
 pub mod client_hello;
 mod clock;
 pub mod control;
+pub mod control_lines;
 pub mod dns;
 mod keeper;
 pub mod names;

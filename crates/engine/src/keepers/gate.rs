@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use abide_core::policy::Choice;
 use abide_core::{ConnectionAnswer, Event, HeldConnection, SessionId};
+use abide_gate::control_lines::{DaemonLine, GateLine, MAX_LINE};
+use abide_gate::questions::Answer;
 use abide_session::sandbox::GATE_SOCKET;
-use serde::Deserialize;
-use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -25,8 +25,6 @@ use crate::socket;
 const RECONNECT_GRACE: Duration = Duration::from_secs(5);
 /// Answers that may be queued for one gate; it has fewer open questions.
 const ANSWERS: usize = 64;
-/// Longest line of a gate.
-const MAX_LINE: u64 = 16 << 10;
 
 /// State of a port that a command listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,31 +44,6 @@ struct FollowedGate {
     ports: BTreeMap<u16, PortState>,
 }
 
-/// A line of a gate.
-#[derive(Debug, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-enum Line {
-    Question {
-        id: u64,
-        name: String,
-        port: u16,
-        workspace: String,
-    },
-    Withdrawn {
-        id: u64,
-    },
-    Published {
-        port: u16,
-    },
-    NotPublished {
-        port: u16,
-        reason: String,
-    },
-    Unpublished {
-        port: u16,
-    },
-}
-
 impl Gates {
     /// Ports that the gate of a session publishes, or could not.
     pub fn ports(&self, id: SessionId) -> BTreeMap<u16, PortState> {
@@ -82,13 +55,17 @@ impl Gates {
 
     /// Sends an answer. A gate that is gone needs none.
     pub fn answer(&self, id: SessionId, number: u64, answer: &ConnectionAnswer) {
-        let line = match answer {
-            ConnectionAnswer::Yes => json!({"id": number, "answer": "yes"}),
-            ConnectionAnswer::No(because) => {
-                json!({"id": number, "answer": "no", "because": because.as_deref()})
-            }
-            ConnectionAnswer::Nobody => json!({"id": number, "answer": "nobody"}),
+        let (answer, because) = match answer {
+            ConnectionAnswer::Yes => (Answer::Yes, None),
+            ConnectionAnswer::No(because) => (Answer::No, because.as_deref()),
+            ConnectionAnswer::Nobody => (Answer::Nobody, None),
         };
+        let line = DaemonLine {
+            id: number,
+            answer,
+            because: because.map(Into::into),
+        };
+        let line = serde_json::to_string(&line).expect("numbers and text are JSON");
         let gates = self.0.lock().expect("no holder panics");
         if let Some(gate) = gates.get(&id) {
             let _ = gate.answers.try_send(format!("{line}\n"));
@@ -185,27 +162,29 @@ impl Keepers {
         }
     }
 
-    fn gate_event(&self, session: SessionId, line: Line) -> Event {
+    fn gate_event(&self, session: SessionId, line: GateLine<'_>) -> Event {
         let (port, state) = match line {
-            Line::Question {
+            GateLine::Question {
                 id,
                 name,
                 port,
                 workspace,
             } => {
-                let connection = Arc::new(held(id, &name, port, workspace.into()));
+                let connection = Arc::new(held(id, &name, port, workspace.into_owned().into()));
                 return Event::ConnectionHeld {
                     session,
                     connection,
                 };
             }
-            Line::Withdrawn { id } => {
+            GateLine::Withdrawn { id } => {
                 let number = Some(id);
                 return Event::ConnectionReleased { session, number };
             }
-            Line::Published { port } => (port, Some(PortState::Published)),
-            Line::NotPublished { port, reason } => (port, Some(PortState::Failed(reason))),
-            Line::Unpublished { port } => (port, None),
+            GateLine::Published { port } => (port, Some(PortState::Published)),
+            GateLine::NotPublished { port, reason } => {
+                (port, Some(PortState::Failed(reason.into_owned())))
+            }
+            GateLine::Unpublished { port } => (port, None),
         };
         self.gates.change_port(session, port, state);
         Event::PortsChanged { session }
