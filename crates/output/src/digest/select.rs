@@ -61,7 +61,7 @@ impl Counts {
     fn add(&mut self, key: u64, count: u64, number: LineNumber) {
         if self.groups.len() < COUNTS_MAX || self.groups.contains_key(&key) {
             let known = self.groups.entry(key).or_insert((0, number));
-            *known = (known.0 + count, number);
+            *known = (known.0 + count, known.1.max(number));
         }
     }
 }
@@ -319,13 +319,14 @@ impl<'a> Selector<'a> {
 impl Group {
     /// Count of the findings, if not all of them are shown.
     fn suffix(&self, counts: &Counts) -> String {
-        let (dropped, _) = counts.groups.get(&self.key).copied().unwrap_or_default();
+        let dropped = counts.groups.get(&self.key).copied();
+        let (dropped, last_dropped) = dropped.unwrap_or_default();
         let count = self.count + dropped;
         if count <= self.examples.len() as u64 {
             return String::new();
         }
         match counts.are_exact {
-            true => format!(" [×{count}, last at {}]", self.last),
+            true => format!(" [×{count}, last at {}]", self.last.max(last_dropped)),
             false => format!(" [×{count} or more]"),
         }
     }

@@ -228,3 +228,14 @@ fn error_deep_in_a_very_long_output_is_shown_with_its_line_number() {
         digested.text
     );
 }
+
+/// More lines are held than fit into memory, so the last errors are dropped and only counted.
+#[test]
+fn errors_that_are_no_longer_held_count_as_last() {
+    let mut log: String = (0..2_000).map(request).collect();
+    log.extend((0..30).map(|n| format!("error: cannot open '{}'\n", name(n))));
+    log.extend((0..36_000).map(|n| format!("read {}\n", name(n))));
+    let text = text(&log);
+    let wanted = "2001: error: cannot open 'kkkkkk' [×30, last at 2030]";
+    assert!(text.contains(wanted), "{text}");
+}
