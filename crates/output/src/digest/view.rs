@@ -77,12 +77,13 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
                 ..
             } => {
                 let from = lines.len().saturating_sub(*period);
+                let cycles = more / *period as u64;
                 for repeated in &mut lines[from..] {
-                    repeated.count += more / *period as u64;
+                    repeated.count += cycles;
                 }
                 for key in &keys[from..] {
                     let often = begins.entry(*key).or_default();
-                    *often = often.saturating_add(u32::try_from(*more).unwrap_or(u32::MAX));
+                    *often = often.saturating_add(u32::try_from(cycles).unwrap_or(u32::MAX));
                 }
                 continue;
             }
@@ -176,7 +177,40 @@ fn begin_key(text: &str, indent: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fold::{Fold, FoldSink, LineNumber};
     use super::*;
+
+    #[derive(Default)]
+    struct Entries(Vec<Entry>);
+
+    impl FoldSink for Entries {
+        fn folded(&mut self, what: Folded) {
+            self.0.push(Entry::new(what));
+        }
+
+        fn is_crowded(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn repeated_cycle_of_two_lines_counts_each_of_them_once_per_cycle() {
+        let mut fold = Fold::default();
+        let mut entries = Entries::default();
+        for cycle in 0..100 {
+            for (at, text) in ["compiling module", "linking program"].iter().enumerate() {
+                let line = cycle * 2 + at as u64 + 1;
+                let text = format!("{text} {cycle}");
+                fold.line(LineNumber { gaps: 0, line }, &text, None, &mut entries);
+            }
+        }
+        fold.flush(&mut entries);
+        let is_note = |entry: &Entry| matches!(entry.what, Folded::Note { period: 2, .. });
+        assert!(entries.0.iter().any(is_note));
+        for line in view(&entries.0, &mut FindingCache::default()) {
+            assert_eq!(line.often, 100, "{}", line.text);
+        }
+    }
 
     #[test]
     fn gutter_does_not_count_as_text() {
