@@ -117,14 +117,12 @@ pub fn is_secret_name(name: &str) -> bool {
         && SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
-/// Substrings of which every token of a known format has at least one. Most texts have none.
+/// Substrings, in upper or lower case, of which every token of a known format has at least one. Most texts have none.
 static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
     build(&[
         "AKIA",
         "ASIA",
         "aws",
-        "AWS",
-        "Aws",
         "ghp_",
         "gho_",
         "ghu_",
@@ -140,9 +138,8 @@ static HINTS: LazyLock<AhoCorasick> = LazyLock::new(|| {
         "xapp-",
         "eyJ",
         "PRIVATE KEY",
-        "earer ",
-        "EARER ",
-        "asic ",
+        "bearer",
+        "authorization",
         "npm_",
         "glpat-",
         "AIza",
@@ -190,7 +187,9 @@ static FORMATS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     reason = "the substrings are constants, and a test builds them"
 )]
 fn build(words: &[&str]) -> AhoCorasick {
-    AhoCorasick::new(words).expect("words build")
+    let mut builder = AhoCorasick::builder();
+    let builder = builder.ascii_case_insensitive(true);
+    builder.build(words).expect("words build")
 }
 
 #[expect(
@@ -269,6 +268,14 @@ mod tests {
             masked("postgres://app:hunter22@db.example.invalid/x"),
             "postgres://app:[masked:password]@db.example.invalid/x"
         );
+        for lead in ["Bearer\t", "bEARER ", "authorization:  BEARER  "] {
+            let text = format!("{lead}abcdef0123456789abcdef");
+            assert_eq!(masked(&text), format!("{lead}[masked:bearer]"));
+        }
+        for lead in ["Authorization: BASIC ", "authorization:basic\t"] {
+            let text = format!("{lead}dXNlcjpwYXNz");
+            assert_eq!(masked(&text), format!("{lead}[masked:basic_auth]"));
+        }
         // Formats that need the name before the value.
         let secret = "aB3/".repeat(10);
         for lead in [
