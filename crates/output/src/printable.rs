@@ -48,13 +48,44 @@ pub fn visible(text: &str) -> String {
 
 /// Returns whether a character is invisible or changes the order of the text around it.
 pub fn is_invisible(c: char) -> bool {
+    is_joiner(c) || is_misleading(c)
+}
+
+/// Returns whether a character must not pass from the output of a command to a reader: it reorders text, hides text or
+/// ends a line. Joiners pass, because emoji and some scripts are misspelled without them.
+pub(crate) fn is_misleading(c: char) -> bool {
     matches!(
         c,
-        '\u{200b}'..='\u{200f}'
+        '\u{061c}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{180e}'
+            | '\u{200b}'
+            | '\u{200e}'
+            | '\u{200f}'
             | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{2069}'
+            | '\u{2060}'..='\u{206f}'
             | '\u{feff}'
             | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
+            | '\u{e0000}'..='\u{e0fff}'
     )
+}
+
+/// Zero-width joiner and non-joiner.
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200c}' | '\u{200d}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invisible_characters_of_a_command_are_escaped() {
+        for c in "\u{61c}\u{200b}\u{200d}\u{202e}\u{2028}\u{2069}\u{feff}\u{e0041}".chars() {
+            let escaped = format!("a{}b", c.escape_unicode());
+            assert_eq!(one_line(&format!("a{c}b")), escaped);
+            assert_eq!(visible(&format!("a{c}b")), escaped);
+        }
+    }
 }

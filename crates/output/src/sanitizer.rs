@@ -3,6 +3,7 @@
 //! Escape sequences are removed and control characters replaced, so that output which a command once
 //! wrote cannot reprogram the terminal on which it is read later.
 
+use crate::printable::is_misleading;
 use crate::tokenizer::{Token, Tokenizer};
 
 /// Makes plain text of a stream of bytes, which may be cut anywhere.
@@ -64,16 +65,11 @@ impl Sanitizer {
                 // A carriage return overwrites the line on a terminal; here it begins a new line.
                 '\r' | '\n' => text.push('\n'),
                 '\t' => text.push(c),
-                c if c.is_control() || is_bidi_control(c) => text.push(char::REPLACEMENT_CHARACTER),
+                c if c.is_control() || is_misleading(c) => text.push(char::REPLACEMENT_CHARACTER),
                 c => text.push(c),
             }
         }
     }
-}
-
-/// Returns whether a character changes the direction of the text around it.
-fn is_bidi_control(c: char) -> bool {
-    matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]
@@ -109,10 +105,19 @@ mod tests {
             for cut in 0..bytes.len() {
                 let text = clean(&[&bytes[..cut], &bytes[cut..]]);
                 let bad =
-                    |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_bidi_control(c);
+                    |c: char| (c.is_control() && !matches!(c, '\n' | '\t')) || is_misleading(c);
                 assert!(!text.contains(bad), "{bytes:?} cut at {cut}: {text:?}");
             }
         }
+    }
+
+    #[test]
+    fn misleading_characters_are_replaced_and_joiners_stay() {
+        for c in "\u{61c}\u{200b}\u{202e}\u{2028}\u{2060}\u{feff}\u{e0041}".chars() {
+            assert_eq!(clean(&[format!("a{c}b").as_bytes()]), "a\u{fffd}b");
+        }
+        let family = "👩\u{200d}👧";
+        assert_eq!(clean(&[family.as_bytes()]), family);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! last become U+FFFD, so that the reader sees that something was there.
 
 use super::csi::{CsiParams, TerminalOp};
+use crate::printable::is_misleading;
 use crate::tokenizer::{Token, Tokenizer, sgr_len};
 
 const REPLACEMENT: &str = "\u{FFFD}";
@@ -229,7 +230,7 @@ impl Decoder {
                         return at + c.len_utf8();
                     }
                 }
-                c if is_bidi_or_hidden(c) => self.text.push_str(REPLACEMENT),
+                c if is_misleading(c) => self.text.push_str(REPLACEMENT),
                 c => self.text.push(c),
             }
         }
@@ -338,14 +339,6 @@ fn plain_length(bytes: &[u8]) -> usize {
     }
     let rest = bytes[at..].iter();
     at + rest.take_while(|&&b| !is_control(b) && b < 0x80).count()
-}
-
-/// Returns whether a character reorders or hides text: bidirectional overrides and marks, line
-/// separators, and the invisible tag characters.
-fn is_bidi_or_hidden(c: char) -> bool {
-    matches!(c,
-        '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'
-        | '\u{2028}' | '\u{2029}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
 #[cfg(test)]
