@@ -3,6 +3,7 @@
 
 #[path = "../common/cleanup.rs"]
 mod cleanup;
+mod fleet;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;

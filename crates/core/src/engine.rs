@@ -15,6 +15,7 @@ mod overdue;
 mod people;
 mod recovery;
 mod session_state;
+mod shards;
 mod timers;
 mod tries;
 mod waits;
@@ -36,6 +37,7 @@ use crate::wait::{Outcome, Wait};
 use generations::{UncommittedCall, UncommittedEvent};
 use held::{HeldWait, Refused};
 use session_state::SessionState;
+use shards::Adopted;
 
 /// State of all sessions, timers, questions and messages of one daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,7 @@ pub struct Engine {
     standby_calls: StandbyCalls,
     outbox: Outbox,
     conversations: Conversations,
+    adopted: Adopted,
     /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
     /// Calls about timers and messages whose answers depend on changes that are not durable yet.
@@ -154,6 +157,7 @@ impl Engine {
             standby_calls: StandbyCalls::default(),
             outbox: Outbox::default(),
             conversations: Conversations::default(),
+            adopted: Adopted::default(),
             posted: Vec::new(),
             uncommitted_calls: UndoLog::default(),
             uncommitted_events: UndoLog::default(),
@@ -218,6 +222,13 @@ impl Engine {
             Event::EndingUndelivered { session } => self.ending_undelivered(step, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::StateLoaded(stored) => self.state_loaded(step, *stored),
+            Event::ShardLoaded(loaded) => self.shard_loaded(step, *loaded),
+            Event::ShardDropped { shard, is_home } => self.shard_dropped(step, shard, is_home),
+            Event::NumbersReserved { block } => {
+                self.timers.add_numbers(block.clone());
+                self.outbox.add_numbers(block);
+            }
+            Event::FleetTimeSet { ahead_of_boot } => self.timers.set_time(ahead_of_boot),
             Event::ConditionHeld { timer, seen } => {
                 self.condition_decided(step, timer, CompletedBy::Condition, seen);
             }

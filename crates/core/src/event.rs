@@ -3,12 +3,14 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::connection::HeldConnection;
+use crate::fleet::ShardId;
 use crate::held::HeldCommand;
 use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
 use crate::question::Question;
-use crate::record::StoredState;
+use crate::record::{LoadedShard, StoredState};
 use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
 use crate::time::{Mono, Wall};
@@ -159,6 +161,25 @@ pub enum Event {
     },
     /// Timers and messages from the database: once at start, before any call.
     StateLoaded(Box<StoredState>),
+    /// This machine owns a shard of the fleet from now on, and has read it.
+    ShardLoaded(Box<LoadedShard>),
+    /// Another machine owns a shard that was loaded.
+    ShardDropped {
+        /// Shard.
+        shard: ShardId,
+        /// True if this machine has made it.
+        is_home: bool,
+    },
+    /// Numbers for new timers and messages, which no other machine uses.
+    NumbersReserved {
+        /// The numbers.
+        block: Range<u64>,
+    },
+    /// The time of the fleet has changed.
+    FleetTimeSet {
+        /// Fleet time minus boot time.
+        ahead_of_boot: i64,
+    },
     /// The condition of a timer holds.
     ConditionHeld {
         /// The timer.

@@ -19,6 +19,7 @@ pub mod held;
 pub mod id;
 pub mod limit;
 pub mod message;
+mod numbers;
 pub mod policy;
 pub mod question;
 pub mod record;

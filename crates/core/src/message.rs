@@ -7,11 +7,13 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::conversation::{Conversations, Released};
 use crate::id::{
     Agent, CallId, Conversation, IdPermutation, MessageId, QuestionId, SessionId, TimerId,
 };
+use crate::numbers::Numbers;
 use crate::time::{Steady, Wall};
 use crate::undo_log::{Reverted, UndoLog};
 
@@ -161,7 +163,7 @@ impl ReadRule<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outbox {
     id_permutation: IdPermutation,
-    next: u64,
+    numbers: Numbers,
     boxes: BTreeMap<Agent, BTreeMap<u64, Entry>>,
     /// Indexes into `boxes`: by conversation, and by subject.
     of: BTreeMap<Agent, BTreeMap<Option<Conversation>, BTreeSet<u64>>>,
@@ -184,13 +186,22 @@ impl Outbox {
     pub fn open(
         &mut self,
         id_permutation: IdPermutation,
-        next: u64,
+        numbers: Range<u64>,
         kept: Vec<StoredMessage>,
         made: impl Fn(Wall) -> Steady,
     ) {
         self.id_permutation = id_permutation.for_messages();
-        self.next = next;
+        self.numbers.set(numbers);
+        self.load(kept, made);
+    }
+
+    /// Adds stored messages.
+    pub fn load(&mut self, kept: Vec<StoredMessage>, made: impl Fn(Wall) -> Steady) {
         for message in kept {
+            let known = self.boxes.get(&message.agent);
+            if known.is_some_and(|all| all.contains_key(&message.number)) {
+                continue;
+            }
             let entry = Entry {
                 about: message.about,
                 conversation: message.conversation,
@@ -198,9 +209,36 @@ impl Outbox {
                 repeated: message.delivery_begun,
                 with: None,
             };
-            self.next = self.next.max(message.number + 1);
+            self.numbers.skip(message.number);
             self.restore(&message.agent, message.number, Some(entry));
         }
+    }
+
+    /// Forgets the messages whose numbers are of a shard that another machine owns, unless an answer carries them.
+    pub fn unload(&mut self, is_of: impl Fn(u64) -> bool) {
+        let unread: Vec<(Agent, u64)> = (self.boxes.iter())
+            .flat_map(|(agent, all)| {
+                all.iter()
+                    .map(move |(number, entry)| (agent, number, entry))
+            })
+            .filter(|(_, number, entry)| entry.with.is_none() && is_of(**number))
+            .map(|(agent, number, _)| (agent.clone(), *number))
+            .collect();
+        for (agent, number) in &unread {
+            self.remove(agent, *number);
+        }
+        self.undo
+            .retain(|step| !matches!(step, Undo::Entry(_, number, _) if is_of(*number)));
+    }
+
+    /// Adds numbers for new messages.
+    pub fn add_numbers(&mut self, block: Range<u64>) {
+        self.numbers.add(block);
+    }
+
+    /// Returns whether a message can be posted.
+    pub fn has_numbers(&self) -> bool {
+        !self.numbers.is_empty()
     }
 
     /// Agents that have messages for a particular conversation.
@@ -219,15 +257,14 @@ impl Outbox {
         self.readers.len()
     }
 
-    /// Adds a new message. Returns its id and its number.
+    /// Adds a new message. Returns its id and its number; `None` until there are numbers.
     pub fn post(
         &mut self,
         now: Steady,
         agent: &Agent,
         content: &MessageContent,
-    ) -> (MessageId, u64) {
-        let number = self.next;
-        self.next += 1;
+    ) -> Option<(MessageId, u64)> {
+        let number = self.numbers.take()?;
         let entry = Entry {
             about: content.about,
             conversation: content.conversation.clone(),
@@ -236,7 +273,7 @@ impl Outbox {
             with: None,
         };
         self.put(agent, number, Some(entry));
-        (self.id(number), number)
+        Some((self.id(number), number))
     }
 
     /// Marks messages as in flight with the answer of `call`, in addition to those that the answer already carries.
@@ -471,14 +508,17 @@ impl Outbox {
 
     pub fn begin_commit(&mut self) {
         self.undo.begin_commit();
+        self.numbers.begin_commit();
     }
 
     pub fn commit_succeeded(&mut self) {
         self.undo.commit_succeeded();
+        self.numbers.commit_succeeded();
     }
 
     /// Reverts the changes of these generations. Returns the calls that wait again.
     pub fn commit_failed(&mut self, which: Reverted) -> Vec<CallId> {
+        self.numbers.commit_failed(which);
         let mut back = Vec::new();
         while let Some(step) = self.undo.pop(which) {
             match step {

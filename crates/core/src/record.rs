@@ -2,9 +2,12 @@
 //! records gives the open questions.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
+use crate::fleet::ShardId;
 use crate::held;
 use crate::id::{IdPermutation, Key, QuestionId};
 use crate::message;
@@ -53,10 +56,26 @@ pub struct StoredState {
     pub boot_id: u128,
     /// Relation of deadlines to clocks.
     pub anchor: Option<timer::Anchor>,
-    /// Number of the next timer.
-    pub next_timer: u64,
-    /// Number of the next message.
-    pub next_message: u64,
+    /// Numbers for new timers.
+    pub timer_numbers: Range<u64>,
+    /// Numbers for new messages.
+    pub message_numbers: Range<u64>,
+    /// Timers that have not ended.
+    pub timers: Vec<timer::StoredTimer>,
+    /// Timers that ended last, oldest first, each with the key under which it was made.
+    pub ended: Vec<(timer::Timer, Option<Key>)>,
+    /// Messages that have not been seen.
+    pub messages: Vec<message::StoredMessage>,
+}
+
+/// Shard of a fleet, as a daemon reads it when it begins to own the shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedShard {
+    /// Shard.
+    pub shard: ShardId,
+    /// Sentence for conditional timers that complete by time, if the machine that made the shard is away; `None`: this
+    /// machine has made it.
+    pub note: Option<Arc<str>>,
     /// Timers that have not ended.
     pub timers: Vec<timer::StoredTimer>,
     /// Timers that ended last, oldest first, each with the key under which it was made.

@@ -67,6 +67,18 @@ impl<T> UndoLog<T> {
         self.steps.split_off(self.in_flight)
     }
 
+    /// Removes steps that must not be carried out any more.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let (mut at, mut in_flight) = (0, self.in_flight);
+        self.steps.retain(|step| {
+            let stays = keep(step);
+            in_flight -= usize::from(!stays && at < self.in_flight);
+            at += 1;
+            stays
+        });
+        self.in_flight = in_flight;
+    }
+
     /// Steps of both generations, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.steps.iter()

@@ -114,16 +114,22 @@ impl Drop for ConnectionGuard {
 impl Clients {
     /// Loads the stored clients. A row that cannot be read is ignored.
     pub fn new(rows: Vec<ClientRow>) -> Arc<Self> {
+        let clients = Arc::new(Clients::default());
+        clients.load(rows);
+        clients
+    }
+
+    /// Adds stored clients of agents that are not known yet.
+    pub(crate) fn load(&self, rows: Vec<ClientRow>) {
         let read = |row: ClientRow| {
             let known: Vec<ClientRecord> = serde_json::from_str(&row.facts).ok()?;
             let kind = known.first()?.client.kind;
             Some(((row.agent, kind), known))
         };
-        Arc::new(Clients {
-            known: Mutex::new(rows.into_iter().filter_map(read).collect()),
-            connected: Mutex::default(),
-            connection_added: Notify::new(),
-        })
+        let mut known = self.known.lock().expect("no holder panics");
+        for (whose, stored) in rows.into_iter().filter_map(read) {
+            known.entry(whose).or_insert(stored);
+        }
     }
 
     /// Adds an open connection until the guard is dropped.

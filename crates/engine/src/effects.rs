@@ -77,6 +77,11 @@ impl Performer {
         }
     }
 
+    /// Handle on the event loop.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Keepers of the sessions.
     pub fn keepers(&self) -> &dyn KeeperControl {
         &*self.keepers

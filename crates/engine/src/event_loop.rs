@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::clock::{AlarmCause, Clock};
 use crate::commits::{Commits, FinishedCommit};
 use crate::effects::Performer;
+use crate::fleet::Due;
 use crate::handle::{Call, Handle, Input, LaunchOptions, ReplyChannel};
 use crate::seams::{KeeperControl, ProbeControl, Store};
 use crate::store::StoreFault;
@@ -103,6 +104,7 @@ pub(super) async fn run(
             turns.step(now, Event::Tick);
         }
         turns.end_turn(now).await;
+        turns.tell_fleet();
     }
     turns.wait_for_commits(&*clock).await
 }
@@ -191,6 +193,16 @@ impl Turns {
             if self.engine.session(id).is_none() {
                 return id;
             }
+        }
+    }
+
+    /// Tells the fleet what is due next, so that the other machines notice in time if this one is lost.
+    fn tell_fleet(&self) {
+        if let Some(fleet) = self.performer.handle().fleet() {
+            fleet.set_due(Due {
+                soonest: self.engine.next_deadline(),
+                is_waiting: self.engine.has_readers(),
+            });
         }
     }
 

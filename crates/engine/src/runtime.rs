@@ -16,7 +16,7 @@ use crate::clients::Clients;
 use crate::clock::{Clock, SystemClock, boot_id};
 use crate::config::{Config, Paths};
 use crate::event_loop::{self, LoopParts};
-use crate::fleet::{Introduction, MachineIdentity};
+use crate::fleet::{Introduction, MachineIdentity, shards};
 use crate::handle::{Handle, HandleParts};
 use crate::keepers::{Keepers, RecoveredSession};
 use crate::policy::PolicyStore;
@@ -174,8 +174,8 @@ impl Runtime {
             handle.clone(),
             parts,
         ));
-        if let Some(mut opened) = fleet {
-            tokio::spawn(async move { while opened.changes.recv().await.is_some() {} });
+        if let Some(opened) = fleet {
+            tokio::spawn(shards::forward(opened, handle.clone()));
         }
         let database_is_back = Arc::new(AtomicBool::new(false));
         if let Some(is_usable) = is_usable {
@@ -207,6 +207,9 @@ impl Runtime {
     /// Waits until the engine is stopped.
     pub async fn stopped(self) -> Result<(), RuntimeFault> {
         let result = self.event_loop.await;
+        if let Some(fleet) = self.handle.fleet() {
+            fleet.leave().await;
+        }
         self.handle.keepers().disconnect_all();
         result.map_err(RuntimeFault::EventLoop)??;
         match self.database_is_back.load(Ordering::Relaxed) {

@@ -36,7 +36,8 @@ pub use deliveries::{ClientRow, Delivery, DeliveryState, WakerRecord};
 pub use held::CommandAnswer;
 pub(crate) use load::Of;
 pub(crate) use postgres::{
-    Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, TIMELINE,
+    Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
+    ShardRows, TIMELINE,
 };
 use query::Query;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};

@@ -113,6 +113,26 @@ impl Engine {
             }
         }
         self.uncommitted_calls.take(which);
+        self.refuse_orphans(step);
+    }
+
+    /// Refuses calls that stand by again on timers which another machine has by now.
+    fn refuse_orphans(&mut self, step: &mut Step<'_>) {
+        if !self.adopted.has_unloaded() {
+            return;
+        }
+        let timers = &self.timers;
+        let is_gone = |number: u64| timers.find(&None, timers.id_of(number)).is_err();
+        for call in self.standby_calls.on(is_gone) {
+            self.standby_calls.leave(call);
+            step.reply(call, Outcome::Refused(Refusal::NotRecorded));
+        }
+    }
+
+    /// Keeps an event that cannot be handled yet.
+    pub(super) fn retry_later(&mut self, step: &Step<'_>, event: UncommittedEvent) {
+        self.retry_at = self.timers.steady(step.now) + limit::COMMIT_RETRY;
+        self.events_to_retry.push(event);
     }
 
     /// Handles the events again that arrived while the database could not be written.

@@ -28,7 +28,7 @@ impl Engine {
             stored.id_permutation,
             stored.anchor,
             stored.boot_id,
-            stored.next_timer,
+            stored.timer_numbers,
             stored.timers,
         );
         self.timers.remember(stored.ended);
@@ -45,7 +45,7 @@ impl Engine {
         };
         self.outbox.open(
             stored.id_permutation,
-            stored.next_message,
+            stored.message_numbers,
             stored.messages,
             made,
         );
@@ -88,7 +88,11 @@ impl Engine {
         teller: Option<&CallId>,
     ) {
         let now = self.timers.steady(step.now);
-        let (id, number) = self.outbox.post(now, agent, &content);
+        let Some((id, number)) = self.outbox.post(now, agent, &content) else {
+            return;
+        };
+        self.adopted
+            .note_message(number, content.about, |timer| self.timers.number_of(timer));
         step.push(Effect::Record(Record::Message(message::Record::Posted {
             number,
             id,
@@ -156,6 +160,11 @@ impl Engine {
         session: SessionId,
     ) {
         if agent.0.as_ref() == wake::OWNER {
+            return;
+        }
+        if !self.outbox.has_numbers() {
+            let event = UncommittedEvent::SessionEnded(agent, conversation, session);
+            self.retry_later(step, event);
             return;
         }
         let content = MessageContent {

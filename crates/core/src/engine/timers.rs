@@ -324,6 +324,7 @@ impl Engine {
                         step.push(Effect::PauseProbe { timer });
                         self.end_tries(step, &paused);
                     }
+                    Act::Resume if self.timers.is_adopted(slot) => {}
                     Act::Resume => step.push(Effect::Probe { timer, until }),
                     Act::Cancel | Act::Stop => {}
                 }
@@ -409,6 +410,11 @@ impl Engine {
         by: CompletedBy,
         seen: Arc<str>,
     ) {
+        if !self.outbox.has_numbers() {
+            let event = UncommittedEvent::ConditionDecided(id, by, seen);
+            self.retry_later(step, event);
+            return;
+        }
         self.uncommitted_events
             .push(UncommittedEvent::ConditionDecided(id, by, seen.clone()));
         if let Some(timer) = self.timers.decide(step.now, id, by) {
@@ -421,13 +427,20 @@ impl Engine {
     pub(super) fn timers_due(&mut self, step: &mut Step<'_>) {
         self.retry_events(step);
         for _ in 0..limit::DUE_AT_ONCE {
+            if !self.outbox.has_numbers() {
+                self.timers.hold(step.now);
+            }
             match self.timers.pop_due(step.now) {
                 None => break,
-                Some(timer::Due::Completed(timer)) => self.completed(step, timer, None),
+                Some(timer::Due::Completed(timer)) => {
+                    let seen = self.adopted.note(&timer);
+                    self.completed(step, timer, seen);
+                }
                 Some(timer::Due::Resumed(slot)) => {
                     self.changed(step, slot, None, Change::ResumedByItself, None);
                     let timer = self.timers.view(step.now, slot);
-                    if let Some(timer) = timer.filter(|timer| timer.conditional) {
+                    let probed = timer.filter(|timer| timer.conditional);
+                    if let Some(timer) = probed.filter(|_| !self.timers.is_adopted(slot)) {
                         let (timer, until) = (timer.id, None);
                         step.push(Effect::Probe { timer, until });
                     }

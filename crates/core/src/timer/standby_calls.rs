@@ -61,6 +61,12 @@ impl StandbyCalls {
         calls
     }
 
+    /// Calls that stand by on timers with such numbers.
+    pub fn on(&self, is_it: impl Fn(u64) -> bool) -> Vec<CallId> {
+        let calls = self.by_timer.iter().filter(|(number, _)| is_it(*number));
+        calls.map(|(_, call)| *call).collect()
+    }
+
     /// Removes and returns a call whose standby is over.
     pub fn pop_over(&mut self, now: Steady) -> Option<(CallId, Standby)> {
         let &(until, call) = self.alarms.first()?;

@@ -3,16 +3,21 @@
 //!
 //! Every change can be undone until it is settled, because a change counts only when its record is durable.
 
+mod shards;
+
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::{
     Act, Anchor, CompletedBy, Countdown, Create, Kind, Refusal, State, Status, StoredTimer, Timer,
     WaitMode,
 };
+use crate::fleet::ADOPTED_GRACE;
 use crate::id::{Agent, Conversation, IdPermutation, Key, NUMBER_BITS, TimerId};
 use crate::limit;
+use crate::numbers::Numbers;
 use crate::request;
 use crate::time::{Boot, Millis, Now, Steady, Wall};
 use crate::undo_log::{Reverted, UndoLog};
@@ -27,7 +32,7 @@ pub(crate) struct Timers {
     anchor: Anchor,
     agents: Vec<Agent>,
     agent_indices: BTreeMap<Agent, u32>,
-    next: u64,
+    numbers: Numbers,
     live: BTreeMap<Slot, Entry>,
     /// Remaining times of paused timers.
     paused: BTreeMap<Slot, u64>,
@@ -75,6 +80,7 @@ const MISSION: u16 = 1;
 const BACKGROUND: u16 = 2;
 const PAUSED: u16 = 4;
 const CONDITIONAL: u16 = 8;
+const ADOPTED: u16 = 16;
 
 impl Entry {
     fn is(self, flag: u16) -> bool {
@@ -87,6 +93,14 @@ impl Entry {
         } else {
             self.flags & !flag
         };
+    }
+
+    /// Time at which something happens. The times of two machines differ, so an adopted timer waits longer.
+    fn queued_at(self) -> u64 {
+        match self.is(ADOPTED) {
+            true => self.at.get().saturating_add(ADOPTED_GRACE.0),
+            false => self.at.get(),
+        }
     }
 
     fn wait_mode(self) -> WaitMode {
@@ -127,6 +141,15 @@ pub(crate) enum Found {
     Ended(Timer),
 }
 
+/// Machine that made a timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This machine.
+    Home,
+    /// Another machine, which is away.
+    Adopted,
+}
+
 /// Change of a timer that is due.
 pub(crate) enum Due {
     Resumed(Slot),
@@ -141,51 +164,14 @@ impl Timers {
         id_permutation: IdPermutation,
         anchor: Option<Anchor>,
         boot_id: u128,
-        next: u64,
+        numbers: Range<u64>,
         kept: Vec<StoredTimer>,
     ) -> Anchor {
         self.id_permutation = id_permutation;
         self.anchor = Anchor::at_start(anchor, boot_id, now);
         self.anchored = Anchored::Gathering;
-        self.next = next;
-        let mut live = Vec::with_capacity(kept.len());
-        let mut queue = Vec::with_capacity(kept.len());
-        for timer in kept {
-            let Some(agent_index) = self.agent_index_of(&timer.agent) else {
-                continue;
-            };
-            let slot = slot(agent_index, timer.number);
-            let at = match timer.state.countdown {
-                Countdown::Running { due } => due,
-                Countdown::Paused { remaining, until } => {
-                    self.paused.insert(slot, remaining.0);
-                    until
-                }
-            };
-            let mut flags = 0;
-            flags |= u16::from(timer.kind == Kind::Mission) * MISSION;
-            flags |= u16::from(timer.state.wait_mode == WaitMode::Background) * BACKGROUND;
-            flags |= u16::from(matches!(timer.state.countdown, Countdown::Paused { .. })) * PAUSED;
-            flags |= u16::from(timer.conditional) * CONDITIONAL;
-            let entry = Entry {
-                total: Short::new(timer.state.total.0),
-                at: Short::new(at.0),
-                checked: Short::new(timer.checked.0),
-                flags,
-            };
-            if let Some(key) = timer.key {
-                self.keys.insert((slot & AGENT_MASK, key.clone()), slot);
-                self.key_of.insert(slot, key);
-            }
-            if let Some(conversation) = timer.conversation {
-                self.conversations.insert(slot, conversation);
-            }
-            live.push((slot, entry));
-            queue.push((entry.at.get(), slot));
-            self.next = self.next.max(timer.number + 1);
-        }
-        self.live = live.into_iter().collect();
-        self.queue = queue.into_iter().collect();
+        self.numbers.set(numbers);
+        self.load(kept, Origin::Home);
         self.anchor
     }
 
@@ -245,8 +231,12 @@ impl Timers {
         let Some(agent_index) = self.agent_index_of(agent) else {
             return Err(many("agents own timers already", limit::AGENTS));
         };
-        let slot = slot(agent_index, self.next);
-        self.next += 1;
+        let Some(number) = self.numbers.take() else {
+            return Err(request::Refusal::TooMany(
+                "timers were made at once; try again in a second".into(),
+            ));
+        };
+        let slot = slot(agent_index, number);
         let mut entry = Entry {
             total: Short::new(new.total.0),
             at: Short::new((self.steady(now) + new.total).0),
@@ -334,6 +324,10 @@ impl Timers {
 
     pub fn id_of(&self, number: u64) -> TimerId {
         TimerId::from_bits(self.id_permutation.to_bits(number))
+    }
+
+    pub fn number_of(&self, id: TimerId) -> u64 {
+        self.id_permutation.to_number(id.0.bits())
     }
 
     /// State of a timer that has not ended.
@@ -466,6 +460,9 @@ impl Timers {
             self.forget_key(slot);
             self.conversations.remove(&slot);
         }
+        if self.ended.contains_key(&timer.number) {
+            return;
+        }
         self.ended_order.push_back(timer.number);
         self.ended.insert(timer.number, timer);
     }
@@ -508,11 +505,12 @@ impl Timers {
         if Steady(at) >= steady {
             return None;
         }
+        let due = Steady(self.live.get(&slot).map_or(at, |entry| entry.at.get()));
         if self.paused.contains_key(&slot) {
-            self.resume(slot, Steady(at));
+            self.resume(slot, due);
             return Some(Due::Resumed(slot));
         }
-        let late = steady.since(Steady(at));
+        let late = steady.since(due);
         let by = CompletedBy::Time;
         let ended = self.end(now, slot, Status::Completed { by, late });
         ended.ok().map(Due::Completed)
@@ -525,13 +523,14 @@ impl Timers {
         let Ok(Found::Live(slot)) = self.find(&None, self.id_of(number)) else {
             return false;
         };
-        let due = |entry: &Entry| Steady(entry.at.get()) < steady;
+        let due = |entry: &Entry| Steady(entry.queued_at()) < steady;
         !held && !self.paused.contains_key(&slot) && self.live.get(&slot).is_some_and(due)
     }
 
     /// Begins a new generation of changes.
     pub fn begin_commit(&mut self) {
         self.undo.begin_commit();
+        self.numbers.begin_commit();
         if self.anchored == Anchored::Gathering {
             self.anchored = Anchored::InFlight;
         }
@@ -539,6 +538,7 @@ impl Timers {
 
     /// Confirms that the generation in flight is durable.
     pub fn commit_succeeded(&mut self) {
+        self.numbers.commit_succeeded();
         if self.undo.commit_succeeded() {
             self.held_until = None;
         }
@@ -550,6 +550,7 @@ impl Timers {
     /// Reverts the changes of these generations, because they could not be recorded. Timers that are due wait for
     /// [`limit::COMMIT_RETRY`].
     pub fn commit_failed(&mut self, now: Now, which: Reverted) {
+        self.numbers.commit_failed(which);
         while let Some(step) = self.undo.pop(which) {
             match step {
                 Undo::Entry(slot, before) => self.restore(slot, before),
@@ -608,11 +609,11 @@ impl Timers {
 
     fn restore(&mut self, slot: Slot, entry: Option<(Entry, Option<u64>)>) {
         if let Some(old) = self.live.remove(&slot) {
-            self.queue.remove(&(old.at.get(), slot));
+            self.queue.remove(&(old.queued_at(), slot));
             self.paused.remove(&slot);
         }
         let Some((entry, left)) = entry else { return };
-        self.queue.insert((entry.at.get(), slot));
+        self.queue.insert((entry.queued_at(), slot));
         self.live.insert(slot, entry);
         if let Some(left) = left {
             self.paused.insert(slot, left);

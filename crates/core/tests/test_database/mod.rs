@@ -156,8 +156,8 @@ impl TestDatabase {
             id_permutation: IdPermutation { key: 7 },
             boot_id,
             anchor: self.anchor,
-            next_timer: self.timers.keys().next_back().map_or(0, |last| last + 1),
-            next_message: self.messages.keys().next_back().map_or(0, |last| last + 1),
+            timer_numbers: self.timers.keys().next_back().map_or(0, |last| last + 1)..1 << 40,
+            message_numbers: self.messages.keys().next_back().map_or(0, |last| last + 1)..1 << 40,
             timers: live.map(|row| row.kept.clone()).collect(),
             ended: Vec::new(),
             messages: unseen

@@ -5,10 +5,12 @@
 
 mod identity;
 mod runner;
+pub(crate) mod shards;
 mod statements;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use abide_core::fleet::{MachineId, MachineRow, ShardId, Standing};
 use abide_core::time::{Boot, Millis, Steady};
@@ -17,16 +19,28 @@ use tokio::sync::{mpsc, watch};
 pub use identity::MachineIdentity;
 pub(crate) use runner::{Runner, RunnerParts};
 
-use crate::clock::{Clock, SystemClock};
+use crate::clock::{Clock, SystemClock, pause};
 
 /// Events that may be queued for the membership.
 const MAX_EVENTS: usize = 1_024;
+/// Time for which a daemon that stops waits for the database.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// Fleet as this daemon knows it. Cheap to clone.
 #[derive(Clone)]
 pub struct Fleet {
     state: watch::Receiver<Arc<FleetState>>,
     events: mpsc::Sender<abide_core::fleet::Event>,
+    due: Arc<watch::Sender<Due>>,
+}
+
+/// Reason for fast heartbeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// Earliest deadline of a timer.
+    pub soonest: Option<Steady>,
+    /// True if a call waits for messages, which may come from other machines.
+    pub is_waiting: bool,
 }
 
 /// Knowledge about the fleet at one time.
@@ -129,9 +143,27 @@ impl Fleet {
         let _ = self.events.send(event).await;
     }
 
-    /// Leaves the fleet in order. The state says when that is done.
-    pub async fn leave(&self) {
+    /// Tells the membership what is due next.
+    pub(crate) fn set_due(&self, due: Due) {
+        self.due.send_if_modified(|known| {
+            let is_new = *known != due;
+            *known = due;
+            is_new
+        });
+    }
+
+    /// Leaves in order, because the daemon stops: another machine takes over its timers at once. A database that does
+    /// not answer is not waited for.
+    pub(crate) async fn leave(&self) {
+        if !self.state().is_joined {
+            return;
+        }
         self.send(abide_core::fleet::Event::Leave).await;
+        let mut state = self.state.clone();
+        tokio::select! {
+            _ = state.wait_for(|state| !state.is_joined) => {}
+            () = pause(LEAVING) => {}
+        }
     }
 }
 
@@ -143,7 +175,6 @@ pub(crate) enum Ownership {
         shard: ShardId,
         epoch: u64,
         timeline: u64,
-        grace: Millis,
     },
     /// In doubt: nothing is written until the next load.
     Suspend(ShardId),

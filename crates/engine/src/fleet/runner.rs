@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::identity::{read_line, write_line};
 use super::statements::{self, Read};
-use super::{Fleet, FleetState, Introduction, MAX_EVENTS, MachineIdentity, Ownership};
+use super::{Due, Fleet, FleetState, Introduction, MAX_EVENTS, MachineIdentity, Ownership};
 use crate::clock::{Clock, SystemClock, TimerFd, boot_id};
 use crate::config::Paths;
 use crate::entropy;
@@ -37,12 +37,14 @@ pub(crate) struct Runner {
     parts: RunnerParts,
     member: Member,
     events: mpsc::Receiver<Event>,
+    due: watch::Receiver<Due>,
     published: watch::Sender<Arc<FleetState>>,
     link: Option<Link>,
     flight: Option<Flight>,
     /// SQL to send before the next statement.
     extra: VecDeque<String>,
     line: Option<i64>,
+    told_due: Option<Event>,
     /// True if the daemon stops.
     is_leaving: bool,
 }
@@ -51,6 +53,7 @@ impl Runner {
     /// Runner, and the handle by which the daemon uses it.
     pub fn new(parts: RunnerParts) -> (Self, Fleet) {
         let (sender, events) = mpsc::channel(MAX_EVENTS);
+        let (due_sender, due) = watch::channel(Due::default());
         let state = FleetState {
             own: Some(parts.identity.id),
             ..FleetState::default()
@@ -59,17 +62,20 @@ impl Runner {
         let fleet = Fleet {
             state,
             events: sender,
+            due: Arc::new(due_sender),
         };
         let line = read_line(&parts.paths, boot_id());
         let runner = Runner {
             member: member(&parts, line),
             parts,
             events,
+            due,
             published,
             link: None,
             flight: None,
             extra: VecDeque::new(),
             line,
+            told_due: None,
             is_leaving: false,
         };
         (runner, fleet)
@@ -85,7 +91,7 @@ impl Runner {
         loop {
             let at = self.member.alarm();
             if self.is_leaving && at.is_none() {
-                return;
+                return self.publish(|state| state.is_joined = false);
             }
             tokio::select! {
                 biased;
@@ -94,8 +100,22 @@ impl Runner {
                     Some(event) => self.step(event).await,
                     None => return,
                 },
+                Ok(()) = self.due.changed() => {
+                    let event = self.due_event();
+                    self.step(event).await;
+                }
                 () = alarm.until(at) => self.step(Event::Tick).await,
             }
+        }
+    }
+
+    fn due_event(&mut self) -> Event {
+        let due = *self.due.borrow_and_update();
+        let has_others = self.published.borrow().has_others();
+        Event::Due {
+            // A machine that is alone has no observers, and one heartbeat every five seconds is enough.
+            soonest: due.soonest.filter(|_| has_others),
+            waiting: due.is_waiting && has_others,
         }
     }
 
@@ -109,6 +129,11 @@ impl Runner {
         self.note(&statement, &read);
         let answer = read.answer;
         self.step(Event::Answered { request, answer }).await;
+        let due = self.due_event();
+        if self.told_due.as_ref() != Some(&due) {
+            self.told_due = Some(due.clone());
+            self.step(due).await;
+        }
         for shard in read.requested {
             self.step(Event::HandBackRequested { shard }).await;
         }
@@ -207,18 +232,13 @@ impl Runner {
     async fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Send { .. } => {}
-            Effect::Load {
-                shard,
-                epoch,
-                grace,
-                ..
-            } => {
+            // The engine waits for the grace of every adopted timer, and loads all timers of a shard at once.
+            Effect::Load { shard, epoch, .. } => {
                 let timeline = self.member.timeline().unwrap_or_default();
                 let load = Ownership::Load {
                     shard,
                     epoch,
                     timeline,
-                    grace,
                 };
                 self.tell_time().await;
                 self.tell(load).await;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use abide_core::id::IdPermutation;
+use abide_core::id::{IdPermutation, NUMBER_BITS};
 use abide_core::limit;
 use abide_core::message::{self, About};
 use abide_core::record::StoredState;
@@ -86,8 +86,8 @@ pub(super) fn stored_state(
         id_permutation,
         boot_id,
         anchor: anchor(db)?,
-        next_timer: next("timer")?,
-        next_message: next("message")?,
+        timer_numbers: next("timer")?..1 << NUMBER_BITS,
+        message_numbers: next("message")?..1 << NUMBER_BITS,
         timers,
         ended: ended(db, id_permutation, of)?,
         messages: messages(db, of)?,

@@ -13,6 +13,7 @@ mod shard_rows;
 mod transaction;
 mod writer;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::time::Duration;
@@ -41,8 +42,6 @@ const RETRY: Duration = Duration::from_secs(2);
 const OLDEST_SERVER: u64 = 140_000;
 /// Changes of shards that may be queued, for the writer and for the event loop.
 const MAX_CHANGES: usize = 1_024;
-/// Numbers that a daemon reserves when it starts.
-const NUMBERS: u64 = 1 << 20;
 /// Time for which the start waits for the timers of this machine. They are loaded later if another machine has them.
 const START: Duration = Duration::from_secs(3);
 
@@ -100,7 +99,7 @@ pub(super) fn open(
             Ok(found) => found,
             Err(fault) => return drop(opened.send(Err(fault))),
         };
-        let id_permutation = prepared.id_permutation;
+        let (id_permutation, numbers) = (prepared.id_permutation, prepared.numbers.clone());
         let _ = opened.send(Ok(prepared));
         let parts = WriterParts {
             address,
@@ -110,6 +109,7 @@ pub(super) fn open(
             reads: writer_reads,
             changes: changes_sender,
             trouble: writer_trouble,
+            numbers,
         };
         let writer = Writer::new(parts, link);
         let membership = tokio::spawn(runner.run());
@@ -145,14 +145,9 @@ async fn prepare(address: &Address) -> Result<(Link, Prepared), StoreFault> {
         ));
     }
     let key = schema::migrate(&link, &address.schema).await?;
-    let reserve = format!(
-        "UPDATE fleet SET next_number = next_number + {NUMBERS} RETURNING next_number - {NUMBERS}"
-    );
-    let first = link.transact(&reserve, &[]).await.map_err(unreachable)?;
-    let first = schema::first_value(&first).and_then(|number| number.parse().ok());
     let prepared = Prepared {
         id_permutation: IdPermutation { key },
-        first_number: first.ok_or_else(|| StoreFault::Damaged("`fleet` has no row".into()))?,
+        numbers: schema::reserve_numbers(&link).await?,
     };
     Ok((link, prepared))
 }
@@ -160,8 +155,8 @@ async fn prepare(address: &Address) -> Result<(Link, Prepared), StoreFault> {
 /// Facts about a database that is ready.
 struct Prepared {
     id_permutation: IdPermutation,
-    /// First number of a block for timers and messages that no other machine uses.
-    first_number: u64,
+    /// Numbers for timers and messages that no other machine uses.
+    numbers: Range<u64>,
 }
 
 /// First rows of the own shard, and the fleet time, if they come in time.
@@ -218,8 +213,8 @@ fn opened_with(
                 ahead_of_boot: line,
                 ..Anchor::default()
             }),
-            next_timer: prepared.first_number,
-            next_message: prepared.first_number,
+            timer_numbers: prepared.numbers.clone(),
+            message_numbers: prepared.numbers,
             timers: rows.timers,
             ended: rows.ended,
             messages: rows.messages,

@@ -1,5 +1,8 @@
 //! The schema and its migrations.
 
+use std::ops::Range;
+
+use abide_core::id::NUMBER_BITS;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
@@ -220,6 +223,19 @@ pub(super) async fn migrate(link: &Link, schema: &str) -> Result<u64, StoreFault
     let key = value(&row, 1).and_then(|key| key.parse::<i64>().ok());
     let key = key.ok_or_else(|| StoreFault::Damaged("`fleet` has no key".into()))?;
     Ok(key.cast_unsigned())
+}
+
+/// Numbers in one block. Half of it is left when the next is reserved.
+const BLOCK: u64 = 1 << 18;
+
+/// Reserves numbers for timers and messages.
+pub(super) async fn reserve_numbers(link: &Link) -> Result<Range<u64>, StoreFault> {
+    let sql = format!("UPDATE fleet SET next_number = next_number + {BLOCK} RETURNING next_number");
+    let answer = link.transact(&sql, &[]).await.map_err(super::unreachable)?;
+    let end = first_value(&answer).and_then(|number| number.parse::<u64>().ok());
+    let end = end.filter(|end| *end <= 1 << NUMBER_BITS);
+    let end = end.ok_or_else(|| StoreFault::Damaged("`fleet` has no numbers".into()))?;
+    Ok(end - BLOCK..end)
 }
 
 async fn create(link: &Link, schema: &str) -> Result<(), StoreFault> {

@@ -1,9 +1,11 @@
 //! Rows of one shard, as a daemon reads them when it begins to own the shard.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use abide_core::fleet::ShardId;
 use abide_core::id::IdPermutation;
 use abide_core::message::StoredMessage;
-use abide_core::time::Millis;
 use abide_core::timer::{StoredTimer, Timer, Until};
 use abide_core::{HeldCommand, Key, Question, QuestionId, SessionId, TimerId};
 
@@ -21,6 +23,8 @@ pub(crate) enum ShardChange {
     Dropped(ShardId),
     /// Fleet time minus boot time has changed.
     TimeSet(i64),
+    /// Numbers for new timers and messages.
+    Numbers(Range<u64>),
 }
 
 /// Rows of a shard that are not over.
@@ -28,10 +32,8 @@ pub(crate) enum ShardChange {
 pub(crate) struct ShardRows {
     /// Shard.
     pub shard: Option<ShardId>,
-    /// True if this machine has made it.
-    pub is_home: bool,
-    /// Time to wait after a deadline before a timer is completed.
-    pub grace: Millis,
+    /// Sentence for conditional timers, if another machine has made the shard, which is away.
+    pub note: Option<Arc<str>>,
     /// Timers that have not ended.
     pub timers: Vec<StoredTimer>,
     /// Conditions of the timers.
@@ -52,16 +54,14 @@ pub(crate) struct ShardRows {
 pub(super) fn read(
     db: &dyn Query,
     shard: ShardId,
-    is_home: bool,
-    grace: Millis,
+    note: Option<Arc<str>>,
     id_permutation: IdPermutation,
 ) -> Result<ShardRows, StoreFault> {
     let of = Of::Shard(column(shard));
     let (timers, conditions) = load::timers(db, id_permutation, of)?;
     let mut rows = ShardRows {
         shard: Some(shard),
-        is_home,
-        grace,
+        note,
         timers,
         conditions,
         ended: Vec::new(),
@@ -70,7 +70,7 @@ pub(super) fn read(
         approved: Vec::new(),
         clients: Vec::new(),
     };
-    if is_home {
+    if rows.note.is_none() {
         rows.ended = load::ended(db, id_permutation, of)?;
         rows.questions = load::open_questions(db, of)?;
         rows.approved = held::approved(db, of)?;

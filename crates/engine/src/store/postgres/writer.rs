@@ -7,13 +7,14 @@
 //! server that took over has lost them.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::fleet::{Event as FleetEvent, MachineId, ShardId};
 use abide_core::id::IdPermutation;
-use abide_core::{Millis, Mono, Record};
+use abide_core::{Millis, Mono, Record, message, timer};
 use abide_session::crash_point;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::SimpleQueryMessage;
@@ -23,7 +24,7 @@ use super::batch::WrittenBy;
 use super::link::{Address, Link, LinkFault};
 use super::ownership::{Owned, column};
 use super::reads::Reads;
-use super::schema::first_value;
+use super::schema::{self, first_value};
 use super::shard_rows::{self, ShardChange};
 use super::transaction::{Counters, Recent, Transaction};
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
@@ -58,7 +59,6 @@ pub(super) type Trouble = Arc<Mutex<Option<String>>>;
 struct Load {
     shard: ShardId,
     epoch: u64,
-    grace: Millis,
 }
 
 /// Parts of a writer.
@@ -71,6 +71,8 @@ pub(super) struct WriterParts {
     /// Event loop, which is told what was loaded.
     pub changes: mpsc::Sender<ShardChange>,
     pub trouble: Trouble,
+    /// Newest block of numbers for timers and messages.
+    pub numbers: Range<u64>,
 }
 
 pub(super) struct Writer {
@@ -203,15 +205,10 @@ impl Writer {
                 shard,
                 epoch,
                 timeline,
-                grace,
             } => {
                 if self.owned.load(column(shard), epoch, timeline) {
                     self.loads.retain(|load| load.shard != shard);
-                    self.loads.push_back(Load {
-                        shard,
-                        epoch,
-                        grace,
-                    });
+                    self.loads.push_back(Load { shard, epoch });
                 }
             }
             Ownership::Suspend(shard) => self.owned.suspend(column(shard)),
@@ -254,10 +251,11 @@ impl Writer {
         let rows = match marked {
             Ok(_) => {
                 let id_permutation = self.parts.id_permutation;
-                let is_home = load.shard == self.parts.home;
-                let read = self.parts.reads.read(move |db| {
-                    shard_rows::read(db, load.shard, is_home, load.grace, id_permutation)
-                });
+                let note = self.note(load.shard);
+                let read = self
+                    .parts
+                    .reads
+                    .read(move |db| shard_rows::read(db, load.shard, note, id_permutation));
                 read.await
             }
             Err(fault) => Err(fault),
@@ -283,6 +281,50 @@ impl Writer {
             }
         }
         Ok(())
+    }
+
+    /// Sentence for the conditional timers of a machine that is away; `None` for this machine.
+    fn note(&self, shard: ShardId) -> Option<Arc<str>> {
+        if shard == self.parts.home {
+            return None;
+        }
+        let state = self.parts.fleet.state();
+        let note = match state.machines.get(&shard.0) {
+            Some(machine) => {
+                let since = timestamp::rfc3339(machine.row.written.0);
+                format!(
+                    "nobody looked since {since}: machine {} is away",
+                    machine.name
+                )
+            }
+            None => "nobody looked: its machine is gone".to_owned(),
+        };
+        Some(note.into())
+    }
+
+    /// Reserves more numbers when half of them are used.
+    async fn reserve_numbers(&mut self, records: &[Record]) {
+        let used = records.iter().filter_map(|record| match record {
+            Record::Timer(timer::Record::Created { number, .. })
+            | Record::Message(message::Record::Posted { number, .. }) => Some(*number),
+            _ => None,
+        });
+        let block = &self.parts.numbers;
+        let half = u64::midpoint(block.start, block.end);
+        let Some(link) = &self.link else { return };
+        if !used
+            .into_iter()
+            .any(|number| (half..block.end).contains(&number))
+        {
+            return;
+        }
+        match schema::reserve_numbers(link).await {
+            Ok(block) => {
+                self.parts.numbers = block.clone();
+                self.tell(ShardChange::Numbers(block)).await;
+            }
+            Err(fault) => tracing::warn!("cannot reserve numbers for timers: {fault}"),
+        }
     }
 
     /// Fault of a job that cannot be begun.
@@ -324,6 +366,7 @@ impl Writer {
         match self.write(transaction).await {
             Ok(()) => {
                 crash_points(records, |[_, after]| after);
+                self.reserve_numbers(records).await;
                 Ok(())
             }
             Err((fault @ StoreFault::Unknown(_), transaction)) => {

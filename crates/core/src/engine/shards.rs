@@ -1,0 +1,139 @@
+//! Shards of a fleet: timers and messages of another machine that this daemon takes over while that machine is away, and
+//! its own ones, which another machine may have taken over.
+//!
+//! An adopted timer completes by time only: its condition is about the machine that made it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{Engine, Step};
+use crate::effect::Effect;
+use crate::fleet::ShardId;
+use crate::id::TimerId;
+use crate::message::About;
+use crate::record::LoadedShard;
+use crate::time::{Steady, Wall};
+use crate::timer::{Countdown, Origin, Timer, Why};
+use crate::wait::Outcome;
+
+/// Timers and messages of adopted shards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Adopted {
+    timers: BTreeMap<u64, ShardId>,
+    messages: BTreeMap<u64, ShardId>,
+    notes: BTreeMap<ShardId, Arc<str>>,
+    /// Shards that were here and are not any more.
+    unloaded: BTreeSet<ShardId>,
+}
+
+impl Adopted {
+    /// Observation of a condition that this machine cannot check, for a timer that completes by time.
+    pub(super) fn note(&self, timer: &Timer) -> Option<Arc<str>> {
+        let shard = self
+            .timers
+            .get(&timer.number)
+            .filter(|_| timer.conditional)?;
+        self.notes.get(shard).cloned()
+    }
+
+    /// Notes that a message belongs to the shard of its timer.
+    pub(super) fn note_message(
+        &mut self,
+        message: u64,
+        about: About,
+        number: impl Fn(TimerId) -> u64,
+    ) {
+        if let About::Timer(timer) = about
+            && let Some(shard) = self.timers.get(&number(timer))
+        {
+            self.messages.insert(message, *shard);
+        }
+    }
+
+    pub(super) fn has_unloaded(&self) -> bool {
+        !self.unloaded.is_empty()
+    }
+}
+
+impl Engine {
+    /// Adds the timers and messages of a shard that this machine owns from now on.
+    pub(super) fn shard_loaded(&mut self, step: &mut Step<'_>, loaded: LoadedShard) {
+        let shard = loaded.shard;
+        let origin = match loaded.note {
+            None => Origin::Home,
+            Some(note) => {
+                let numbers = loaded.timers.iter().map(|timer| (timer.number, shard));
+                self.adopted.timers.extend(numbers);
+                let numbers = loaded
+                    .messages
+                    .iter()
+                    .map(|message| (message.number, shard));
+                self.adopted.messages.extend(numbers);
+                self.adopted.notes.insert(shard, note);
+                Origin::Adopted
+            }
+        };
+        self.adopted.unloaded.remove(&shard);
+        let listed: Vec<(u64, bool)> = (loaded.timers.iter())
+            .map(|timer| {
+                let runs = matches!(timer.state.countdown, Countdown::Running { .. });
+                (timer.number, timer.conditional && runs)
+            })
+            .collect();
+        self.timers.load(loaded.timers, origin);
+        self.timers.remember(loaded.ended);
+        for (number, is_probed) in listed {
+            let (timer, until) = (self.timers.id_of(number), None);
+            if is_probed && origin == Origin::Home {
+                step.push(Effect::Probe { timer, until });
+            }
+            step.push(Effect::PublishTimer { timer });
+        }
+        let now = self.timers.steady(step.now);
+        let made = |made: Wall| {
+            let ago = step.now.wall.0.saturating_sub(made.0);
+            Steady(now.0.saturating_sub(ago))
+        };
+        let posted = loaded.messages.iter();
+        let posted = posted.map(|message| (message.agent.clone(), message.number));
+        self.posted.extend(posted);
+        self.outbox.load(loaded.messages, made);
+    }
+
+    /// Forgets a shard that another machine owns. Calls that stand by on its timers are answered: the timers go on.
+    pub(super) fn shard_dropped(&mut self, step: &mut Step<'_>, shard: ShardId, is_home: bool) {
+        let of = |adopted: &BTreeMap<u64, ShardId>, number: u64| match adopted.get(&number) {
+            Some(of) => *of == shard,
+            None => is_home,
+        };
+        let adopted = core::mem::take(&mut self.adopted);
+        let unloaded = (self.timers).unload(step.now, |number| of(&adopted.timers, number));
+        self.outbox.unload(|number| of(&adopted.messages, number));
+        self.adopted = adopted;
+        for timer in unloaded {
+            for call in self.standby_calls.release(timer.number) {
+                let timer = alloc::boxed::Box::new(timer.clone());
+                step.reply(call, Outcome::Timer(timer, Why::StandbyOver));
+            }
+            if timer.conditional {
+                step.push(Effect::StopProbe { timer: timer.id });
+            }
+            step.push(Effect::PublishTimer { timer: timer.id });
+        }
+        self.adopted.timers.retain(|_, of| *of != shard);
+        self.adopted.messages.retain(|_, of| *of != shard);
+        self.adopted.notes.remove(&shard);
+        self.adopted.unloaded.insert(shard);
+    }
+
+    /// Earliest time at which a timer is due or resumes, for the heartbeats of this machine.
+    pub fn next_deadline(&self) -> Option<Steady> {
+        self.timers.alarm()
+    }
+
+    /// Returns whether a call waits for messages.
+    pub fn has_readers(&self) -> bool {
+        self.outbox.waiting() > 0
+    }
+}

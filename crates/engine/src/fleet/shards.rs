@@ -1,0 +1,62 @@
+//! Changes of the shards that this machine owns, as events of the core.
+
+use std::sync::Arc;
+
+use abide_core::Event;
+use abide_core::record::LoadedShard;
+
+use crate::handle::Handle;
+use crate::store::{OpenedFleet, ShardChange, ShardRows};
+
+/// Passes changes on to the event loop until the daemon stops.
+pub(crate) async fn forward(mut opened: OpenedFleet, handle: Handle) {
+    while let Some(change) = opened.changes.recv().await {
+        match change {
+            ShardChange::Loaded(rows) => loaded(*rows, &handle).await,
+            ShardChange::Dropped(shard) => {
+                let is_home = opened.fleet.state().own == Some(shard.0);
+                let dropped = Event::ShardDropped { shard, is_home };
+                handle.send_event(dropped).await;
+            }
+            ShardChange::TimeSet(ahead_of_boot) => {
+                handle
+                    .send_event(Event::FleetTimeSet { ahead_of_boot })
+                    .await;
+            }
+            ShardChange::Numbers(block) => {
+                handle.send_event(Event::NumbersReserved { block }).await;
+            }
+        }
+    }
+}
+
+async fn loaded(rows: ShardRows, handle: &Handle) {
+    let Some(shard) = rows.shard else { return };
+    // Conditions are about the machine that made them.
+    if rows.note.is_none() {
+        for (timer, until) in rows.conditions {
+            handle.prober().register(timer, until);
+        }
+        handle.clients().load(rows.clients);
+    }
+    let loaded = LoadedShard {
+        shard,
+        note: rows.note,
+        timers: rows.timers,
+        ended: rows.ended,
+        messages: rows.messages,
+    };
+    handle
+        .send_event(Event::ShardLoaded(Box::new(loaded)))
+        .await;
+    for (question, session, held) in rows.approved {
+        let held = Arc::new(held);
+        handle
+            .send_event(Event::Approved {
+                question,
+                session,
+                held,
+            })
+            .await;
+    }
+}
