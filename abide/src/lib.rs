@@ -25,6 +25,7 @@ pub mod cli;
 pub mod client;
 pub mod connect;
 mod daemon_process;
+mod fleet;
 pub mod http;
 pub mod keys;
 pub mod library;

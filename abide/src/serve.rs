@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 
 use crate::socket_activation::{self, PassedSockets};
-use crate::{daemon_process, http, lock, mcp};
+use crate::{daemon_process, fleet, http, lock, mcp};
 
 /// Runs the daemon until it is told to stop. On `ready` the daemon reports that it can be called, or an error.
 pub fn serve(
@@ -109,6 +109,7 @@ async fn run(
         tcp,
     };
     let state = http::State::new(handle.clone(), daemon);
+    fleet::start(&paths, &handle, &state);
     if let Some((listener, token)) = tcp_listener {
         let served = http::serve_tcp(listener, state.clone(), seal.clone(), token);
         tokio::spawn(served);

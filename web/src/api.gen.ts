@@ -399,6 +399,8 @@ export interface SandboxRefusals {
 export interface Session {
   /** Agent that owns the session. */
   agent: string;
+  /** Time at which that machine said so, in Unix milliseconds. */
+  as_of?: number;
   /** Bytes written that are not kept. */
   bytes_dropped: number;
   /** Bytes written so far. */
@@ -433,6 +435,8 @@ export interface Session {
   inactivity_timeout: number | null;
   /** Last sign of life, in Unix milliseconds. */
   last_activity: number;
+  /** Machine of the fleet that runs it, if it is another one. */
+  machine?: string;
   /** Memory in bytes. */
   memory?: number | null;
   /** Name that a person or agent gave the session. */
@@ -452,7 +456,7 @@ export interface Session {
   /** Timer whose condition runs this command, or `wait` for a command of `abide wait`. */
   started_by?: string;
   /** `failed`: the command could not be started. */
-  status: 'running' | 'exited' | 'failed';
+  status: 'running' | 'exited' | 'failed' | 'unreachable' | 'lost';
   /** Processes that the command left in the background. */
   still_running: Process[];
   /** Last lines as plain text (with `tails`, while the command runs). */

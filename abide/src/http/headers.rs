@@ -20,6 +20,8 @@ pub const ROOT_HEADER: &str = "abide-root";
 pub const PERSON_HEADER: &str = "abide-person";
 /// Header that a person's tool call sets, so that no message to an agent is delivered with the result.
 pub const QUIET_HEADER: &str = "abide-quiet";
+/// Header with the milliseconds within which the client needs an answer: a wait that is longer returns before.
+pub const STANDBY_HEADER: &str = "abide-standby";
 /// Header with the idempotency key: a retry with the same key is carried out once.
 pub const KEY_HEADER: &str = "idempotency-key";
 

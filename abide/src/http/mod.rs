@@ -5,6 +5,7 @@ mod access_check;
 mod blocking_client;
 mod body;
 mod docs;
+mod elsewhere;
 mod events;
 pub mod frame;
 pub mod headers;
@@ -16,6 +17,7 @@ mod log_lines;
 mod log_stream;
 mod login;
 mod login_store;
+mod machines;
 mod mcp;
 mod messages;
 mod metrics;
@@ -44,6 +46,7 @@ mod tools;
 
 pub use blocking_client::{daemon_status, daemon_version, known_ids, stop_daemon};
 pub use page::is_built as page_is_built;
+pub(crate) use problem::Problem;
 pub use tcp::serve_tcp;
 
 use std::io;
@@ -55,7 +58,7 @@ use abide_core::Wall;
 use axum::body::{Body, Bytes};
 use axum::extract::DefaultBodyLimit;
 use axum::extract::connect_info::Connected;
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::routing::get;
 use axum::serve::{IncomingStream, Listener};
 use axum::{BoxError, Router};
@@ -106,6 +109,11 @@ pub struct State {
 }
 
 impl State {
+    /// Handle of the daemon.
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// State for the daemon behind `handle`.
     pub fn new(handle: Handle, daemon: Daemon) -> Self {
         let logins = LoginStore::open(daemon.paths.logins(), daemon.started_at);
@@ -158,6 +166,7 @@ pub fn router(state: State) -> Router {
         .route(routes::DOCS, get(async move || docs::page(&page)))
         .fallback(page::page)
         .method_not_allowed_fallback(problem::no_such_method)
+        .layer(from_fn_with_state(state.clone(), elsewhere::forward))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(map_response(problem::convert_errors))
         .with_state(state)

@@ -3,7 +3,7 @@
 
 use abide_core::request::Caller;
 use abide_core::session::End;
-use abide_core::{Agent, Conversation, SessionId};
+use abide_core::{Agent, Conversation, Millis, SessionId};
 use axum::extract::{ConnectInfo, FromRequestParts};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
@@ -46,6 +46,8 @@ enum RequesterKind {
     Agent(Peer),
     /// TCP, from a process outside every session that claims to be a person or shows a login.
     Person(Peer, Option<LoginId>),
+    /// Another machine of the fleet. The target has checked its rights; `person`: it says that a person calls.
+    Machine { person: bool },
     /// No peer information. The caller is treated as a process inside a session.
     Unknown,
 }
@@ -79,7 +81,9 @@ impl Requester {
         match &self.kind {
             RequesterKind::Local(peer) => !peer.is_inside_a_session(),
             RequesterKind::Person(..) => true,
-            RequesterKind::Agent(_) | RequesterKind::Unknown => false,
+            RequesterKind::Agent(_) | RequesterKind::Machine { .. } | RequesterKind::Unknown => {
+                false
+            }
         }
     }
 
@@ -89,6 +93,7 @@ impl Requester {
         match &self.kind {
             RequesterKind::Local(peer) => peer.is_inside_a_session(),
             RequesterKind::Person(..) | RequesterKind::Agent(_) => false,
+            RequesterKind::Machine { person } => !person,
             RequesterKind::Unknown => true,
         }
     }
@@ -97,14 +102,13 @@ impl Requester {
     pub async fn check_again(&self) -> Result<(), Problem> {
         match &self.kind {
             RequesterKind::Person(peer, _) => check_peer(peer.clone()).await,
-            RequesterKind::Local(_) | RequesterKind::Agent(_) | RequesterKind::Unknown
-                if self.may_be_a_person() =>
-            {
-                Ok(())
-            }
-            RequesterKind::Local(_) | RequesterKind::Agent(_) | RequesterKind::Unknown => {
-                Err(not_a_person())
-            }
+            RequesterKind::Local(_)
+            | RequesterKind::Agent(_)
+            | RequesterKind::Machine { .. }
+            | RequesterKind::Unknown => match self.may_be_a_person() {
+                true => Ok(()),
+                false => Err(not_a_person()),
+            },
         }
     }
 
@@ -114,8 +118,8 @@ impl Requester {
             RequesterKind::Local(peer) | RequesterKind::Agent(peer) => {
                 tools::is_process_of(view, peer.clone()).await
             }
-            // A person was checked to be outside every session.
-            RequesterKind::Person(..) => false,
+            // A person was checked to be outside every session; no process of one runs on another machine.
+            RequesterKind::Person(..) | RequesterKind::Machine { .. } => false,
             RequesterKind::Unknown => true,
         }
     }
@@ -129,7 +133,10 @@ impl Requester {
     pub fn login(&self) -> Option<LoginId> {
         match self.kind {
             RequesterKind::Person(_, login) => login,
-            RequesterKind::Local(_) | RequesterKind::Agent(_) | RequesterKind::Unknown => None,
+            RequesterKind::Local(_)
+            | RequesterKind::Agent(_)
+            | RequesterKind::Machine { .. }
+            | RequesterKind::Unknown => None,
         }
     }
 
@@ -161,6 +168,12 @@ impl FromRequestParts<State> for Requester {
                         .map(|membership| agent_at(state, membership))
                 };
                 (named.or_else(own), RequesterKind::Local(peer))
+            }
+            Some(Peer::Machine(_)) => {
+                let person = claims_person(&parts.headers)? && named.is_none();
+                // Who is neither a named agent nor a person sees what an agent without a name sees.
+                let named = named.or_else(|| (!person).then(Agent::default));
+                (named, RequesterKind::Machine { person })
             }
             Some(peer @ Peer::Tcp { .. }) if claims_person(&parts.headers)? || login.is_some() => {
                 if named.is_some() {
@@ -291,6 +304,15 @@ pub fn conversation(headers: &HeaderMap) -> Result<Option<Conversation>, Problem
 pub fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
     let value = headers.get(name).map(HeaderValue::to_str).transpose();
     value.map_err(|_| Problem::bad_input(format!("`{name}` must be plain ASCII")))
+}
+
+/// Time that the answer of another machine may take, as the machine that forwards the call says.
+pub fn standby(headers: &HeaderMap) -> Result<Option<Millis>, Problem> {
+    let name = headers::STANDBY_HEADER;
+    let given = text(headers, name)?.map(str::parse).transpose();
+    let given =
+        given.map_err(|_| Problem::bad_input(format!("`{name}` must be whole milliseconds")))?;
+    Ok(given.map(Millis))
 }
 
 /// Resource limits and umask of the caller, which its commands inherit.

@@ -6,9 +6,9 @@ use axum::response::{IntoResponse, Response};
 use super::openapi::{ApiRouter, OpenApiDocument, operation};
 use super::run_request::{PtySize, RunBody};
 use super::{
-    events, frame, ids, log_download, log_lines, log_stream, login, messages, metrics, policy,
-    questions, runs, screen_snapshot, search, session_actions, session_stats, sessions, status,
-    terminal, timers, tools,
+    events, frame, ids, log_download, log_lines, log_stream, login, machines, messages, metrics,
+    policy, questions, runs, screen_snapshot, search, session_actions, session_stats, sessions,
+    status, terminal, timers, tools,
 };
 
 /// Path of the OpenAPI document.
@@ -30,6 +30,7 @@ pub fn openapi_json(document: &OpenApiDocument) -> Response {
 /// All routes.
 pub fn routes() -> ApiRouter {
     let api = daemon_routes(ApiRouter::default());
+    let api = fleet_routes(api);
     let api = session_routes(api);
     let api = timer_routes(api);
     let api = policy_routes(api);
@@ -103,6 +104,20 @@ fn daemon_routes(api: ApiRouter) -> ApiRouter {
         operation("Search the logs of all sessions, newest first")
             .query::<search::SearchQuery>()
             .returns::<abide_api::MatchPage>(),
+    )
+}
+
+fn fleet_routes(api: ApiRouter) -> ApiRouter {
+    api.get(
+        "/v1/machines",
+        machines::list,
+        operation("Machines of the fleet").returns::<abide_api::FleetMachines>(),
+    )
+    .post(
+        "/v1/machines/{name}/{act}",
+        machines::act,
+        operation("`lost`: what ran on a machine is lost; `forget` or `revoke` it (person only)")
+            .returns::<abide_api::MachineActed>(),
     )
 }
 

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::tools::context;
 use super::{State, pagination, session_activity};
+use crate::fleet;
 use crate::tools::{self, in_seconds, leftovers, recount_output, session_status, session_summary};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
@@ -73,10 +74,28 @@ pub async fn list(
         .last()
         .filter(|_| more)
         .map(|view| view.id.to_string());
-    let sessions = match query.tails {
+    let mut sessions = match query.tails {
         false => views.iter().map(|view| session_from(view)).collect(),
         true => with_activity(&state, &views).await,
     };
+    // Those of other machines follow on the last page: they are in the order of their own machine.
+    let mut elsewhere = match next {
+        None => fleet::sessions(&state.handle, requester.agent.as_ref(), query.include_ended).await,
+        Some(_) => Vec::new(),
+    };
+    elsewhere.retain(|session| {
+        let is_contained = |text: &pagination::SearchText| {
+            let machine = session.machine.as_deref().unwrap_or_default();
+            let name = session.name.as_deref().unwrap_or_default();
+            let id = session.summary.session_id.0.to_string();
+            let all = [&session.command, &session.agent, machine, name, &id];
+            all.iter().any(|field| text.is_contained_in(field))
+        };
+        text.as_ref().is_none_or(is_contained)
+    });
+    elsewhere.truncate(limit - sessions.len());
+    let total = total + elsewhere.len();
+    sessions.extend(elsewhere);
     Ok(JsonResponse(SessionPage {
         sessions,
         next,
@@ -219,6 +238,8 @@ pub fn session_from(view: &SessionView) -> Session {
             Phase::Failed { fault, .. } => Some(fault.to_string()),
             _ => None,
         },
+        machine: None,
+        as_of: None,
         live_activity: None,
     }
 }

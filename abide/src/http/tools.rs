@@ -139,7 +139,7 @@ pub(super) fn context(
         root: requester::root(headers)?,
         env,
         asking: Asking::Elsewhere,
-        standby: None,
+        standby: requester::standby(headers)?,
         request_key: requester::text(headers, headers::KEY_HEADER)?
             .map(|key| format!("http:{key}")),
         conversation: requester::conversation(headers)?,

@@ -7,6 +7,7 @@ mod command;
 mod command_result;
 mod condition;
 mod describe;
+mod elsewhere;
 mod messages;
 mod output;
 mod policy;
@@ -42,6 +43,7 @@ pub(crate) use args::{escape_invisible, shown_text as shown};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::written as written_condition;
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
+use elsewhere::Place;
 pub(crate) use messages::subject as message_subject;
 pub(crate) use policy::{AnswerFault, GivenAnswer, Judge, Judged, answer, not_started};
 pub use question::{question_fields, question_text};
@@ -315,6 +317,10 @@ pub async fn begin(
     context: Context,
 ) -> Result<ToolCall, NotCalled> {
     let stopwatch = call_metrics::CallStopwatch::begin(name);
+    let arguments = match elsewhere::begin(handle, name, arguments, &context).await? {
+        Place::Here(arguments) => arguments,
+        Place::Elsewhere(call) => return Ok(call.measured_by(stopwatch)),
+    };
     let standby = context.standby;
     let (mut request, launch, tool) = match name {
         "shell" | "execute_command" => {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::Abide;
 
 /// All routes that need credentials, and one that does not exist.
-pub const PATHS: [&str; 49] = [
+pub const PATHS: [&str; 51] = [
     "/v1/nothing",
     "/v1/status",
     "/v1/stop",
@@ -55,10 +55,12 @@ pub const PATHS: [&str; 49] = [
     "/v1/audit/verify",
     "/v1/refusals",
     "/v1/reload",
+    "/v1/machines",
+    "/v1/machines/build/revoke",
 ];
 
 /// Routes that change something.
-const ACTS: [&str; 19] = [
+const ACTS: [&str; 20] = [
     "/v1/stop",
     "/v1/logins",
     "/v1/logout",
@@ -78,6 +80,7 @@ const ACTS: [&str; 19] = [
     "/v1/policy/test",
     "/v1/policy/rules/shell/remove",
     "/v1/reload",
+    "/v1/machines/build/revoke",
 ];
 
 /// Builder of a request; defaults are valid.

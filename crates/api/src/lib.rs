@@ -13,6 +13,7 @@ pub mod arguments;
 pub mod cli;
 mod command;
 mod event;
+mod fleet;
 mod held;
 mod known_id;
 mod log;
@@ -34,6 +35,7 @@ mod tool;
 
 pub use command::{ExecuteCommandResult, ShellResult, ShellStatus};
 pub use event::{Hello, SessionPulse};
+pub use fleet::{FleetMachine, FleetMachines, MachineActed, MachineState};
 pub use held::{AnswerOffer, NotStartedResult, NotStartedStatus, QuestionCommand, StartsCommand};
 pub use known_id::{KnownId, KnownIds};
 pub use log::{LogLine, LogLines, LogMatches, LogRange, LogStream, LogStyle};
@@ -49,7 +51,7 @@ pub use question::{
     Answered, Question, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
 };
 pub use request::{NewSession, NewTimer, QuestionAnswer, Rename, SignalRequest, TimerAction};
-pub use result::{ToolOutput, ToolResult};
+pub use result::{ElsewhereResult, ToolOutput, ToolResult};
 pub use search::{Match, MatchPage};
 pub use session::{
     Activity, Containment, ListedSession, LiveActivity, OutputEnded, Process, RunAccepted,

@@ -34,6 +34,8 @@ pub enum ErrorCode {
     Stopping,
     /// Nothing could be recorded, so nothing was done.
     StorageFull,
+    /// The machine of the fleet that could answer cannot be reached.
+    Unreachable,
     /// The HTTP library refused the request.
     Refused,
 }
@@ -56,6 +58,7 @@ impl ErrorCode {
             ErrorCode::Fault => "fault",
             ErrorCode::Stopping => "stopping",
             ErrorCode::StorageFull => "storage-full",
+            ErrorCode::Unreachable => "unreachable",
             ErrorCode::Refused => "refused",
         }
     }
@@ -76,7 +79,24 @@ impl ErrorCode {
             ErrorCode::TooMany => 429,
             ErrorCode::Fault => 500,
             ErrorCode::Stopping => 503,
+            ErrorCode::Unreachable => 504,
             ErrorCode::StorageFull => 507,
+        }
+    }
+
+    /// Cause of an answer with this HTTP status, as far as the status tells.
+    pub const fn of_status(status: u16) -> Self {
+        match status {
+            400 => ErrorCode::BadInput,
+            401 | 403 => ErrorCode::Forbidden,
+            404 => ErrorCode::NotFound,
+            409 => ErrorCode::Conflict,
+            413 => ErrorCode::TooLarge,
+            429 => ErrorCode::TooMany,
+            503 => ErrorCode::Stopping,
+            504 => ErrorCode::Unreachable,
+            507 => ErrorCode::StorageFull,
+            _ => ErrorCode::Fault,
         }
     }
 }

@@ -45,6 +45,21 @@ pub enum ToolOutput {
     ReadTimer(ReadTimerResult),
     /// `read_messages`
     ReadMessages(ReadMessagesResult),
+    /// Result of a call that another machine of the fleet has answered.
+    Elsewhere(Box<ElsewhereResult>),
+}
+
+/// Fields of a result that another machine has made. That machine may be of another version, so they are passed on as
+/// they are.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ElsewhereResult {
+    /// Machine that has answered.
+    pub machine: String,
+    /// Time of the answer, in Unix milliseconds.
+    pub as_of: u64,
+    /// Fields of its result, without the text.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
 }
 
 impl ToolResult {

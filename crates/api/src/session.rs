@@ -51,7 +51,8 @@ pub struct Process {
     pub command: String,
 }
 
-/// State of a session in a result.
+/// State of a session in a result. `unreachable`: its machine cannot be reached, and it may go on there; `lost`: its
+/// machine is gone, or came back without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -59,9 +60,12 @@ pub enum SessionStatus {
     Running,
     Exited,
     Failed,
+    Unreachable,
+    Lost,
 }
 
-/// State of a session in a list.
+/// State of a session in a list. `unreachable`: its machine cannot be reached, and it may go on there; `lost`: its
+/// machine is gone, or came back without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -72,6 +76,8 @@ pub enum SessionState {
     Background,
     Ended,
     Failed,
+    Unreachable,
+    Lost,
 }
 
 impl SessionState {
@@ -84,6 +90,8 @@ impl SessionState {
             SessionState::Background => "background",
             SessionState::Ended => "ended",
             SessionState::Failed => "failed",
+            SessionState::Unreachable => "unreachable",
+            SessionState::Lost => "lost",
         }
     }
 }
@@ -212,6 +220,12 @@ pub struct Session {
     /// Reason for a failure to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Machine of the fleet that runs it, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Time at which that machine said so, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
     /// With `tails`, while the command runs.
     #[serde(flatten)]
     pub live_activity: Option<LiveActivity>,
@@ -275,6 +289,12 @@ pub struct ListedSession {
     /// Fault in the record on disk; the log is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
+    /// Machine of the fleet that runs it, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Time at which that machine said so, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
 }
 
 /// First frame of a run.

@@ -27,6 +27,8 @@ pub enum Peer {
         /// Address of our end.
         ours: SocketAddr,
     },
+    /// Another machine of the fleet, which has proved its key and says on whose behalf it calls.
+    Machine(Arc<str>),
 }
 
 /// Evidence that a process belongs to a session.
@@ -56,7 +58,9 @@ impl Peer {
     pub fn membership(&self) -> Option<SessionMembership> {
         match self {
             Peer::Process(Some(process)) => membership_of_handle(process),
-            Peer::Process(None) | Peer::Tcp { .. } => Some(SessionMembership::Unknown),
+            Peer::Process(None) | Peer::Tcp { .. } | Peer::Machine(_) => {
+                Some(SessionMembership::Unknown)
+            }
         }
     }
 
@@ -64,7 +68,7 @@ impl Peer {
     /// Over TCP this searches all processes and takes a while.
     pub fn is_inside_a_session(&self) -> bool {
         match self {
-            Peer::Process(_) => self.membership().is_some(),
+            Peer::Process(_) | Peer::Machine(_) => self.membership().is_some(),
             Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {
                 SocketOwner::None => true,
                 SocketOwner::Seen(pids) => pids.into_iter().any(is_inside),
@@ -80,6 +84,8 @@ impl Peer {
     pub fn is_inside(&self, session: &Meta) -> bool {
         let (owners, local) = match self {
             Peer::Process(None) => return true,
+            // No process of a session here runs on another machine.
+            Peer::Machine(_) => return false,
             Peer::Process(Some(process)) if !process.lives() => return true,
             Peer::Process(Some(process)) => (vec![process.pid], true),
             Peer::Tcp { theirs, ours } => match socket_owner(*theirs, *ours) {

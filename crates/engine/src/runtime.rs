@@ -25,7 +25,7 @@ use crate::probe::Prober;
 use crate::session_access::SessionAccess;
 use crate::store::{self, Opened, OpenedPostgres, OwnMachine, PostgresAddress, StoreFault};
 use crate::web::Web;
-use crate::{entropy, retention, wakers};
+use crate::{entropy, machine_link, retention, wakers};
 
 /// Inputs and events that may be queued for the loop.
 const INBOX: usize = 4_096;
@@ -282,14 +282,15 @@ fn open_postgres(
         path: paths.machine(),
         source,
     })?;
+    let introduction = Introduction {
+        labels: config.labels.clone(),
+        lost_after: config.lost_after.map(Millis::from_secs),
+        ..machine_link::proof(paths, &identity)
+    };
     let machine = OwnMachine {
         paths: paths.clone(),
         identity,
-        introduction: Introduction {
-            labels: config.labels.clone(),
-            lost_after: config.lost_after.map(Millis::from_secs),
-            ..Introduction::default()
-        },
+        introduction,
         boot_id: boot_id(),
     };
     Ok(store::open_postgres(address, machine)?)

@@ -39,6 +39,8 @@ pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
     ShardRows, TIMELINE,
 };
+pub use postgres::{DirectoryFacts, DirectoryRow, DirectoryState};
+pub(crate) use postgres::{FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame};
 use query::Query;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;

@@ -10,6 +10,7 @@ use abide_output::printable::one_line;
 
 use super::ActionRunner;
 use super::search::MOST_LINES;
+use crate::fleet;
 use crate::tools::report::{self, code_of, in_seconds, signal_of};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
@@ -34,7 +35,7 @@ pub(super) fn read(args: &ListArgs) -> List {
 }
 
 impl ActionRunner {
-    pub(super) fn list(&self, list: &List) -> ToolResult {
+    pub(super) async fn list(&self, list: &List) -> ToolResult {
         let agent = self.caller().agent;
         let now = SystemClock.now().wall.0;
         let mut views = self.handle.published().sessions();
@@ -93,7 +94,22 @@ impl ActionRunner {
                 end: view.ending().map(|ending| ending.end.into()),
                 started_by,
                 damaged: view.damage.as_deref().map(Into::into),
+                machine: None,
+                as_of: None,
             });
+        }
+        let elsewhere = fleet::listed(&self.handle, agent.as_ref(), list.include_ended, now).await;
+        for session in elsewhere.into_iter().take(most.saturating_sub(views.len())) {
+            lines.push(format!(
+                "{}  {}  age {}  on machine {}, as of {} ago  {}",
+                session.session_id.0,
+                session.state.as_str(),
+                whole_seconds(in_millis(session.age)),
+                session.machine.as_deref().unwrap_or_default(),
+                whole_seconds(now.saturating_sub(session.as_of.unwrap_or(now))),
+                cut(&one_line(&session.command), COMMAND)
+            ));
+            sessions.push(session);
         }
         if left_out > 0 {
             lines.push(format!(
@@ -150,6 +166,10 @@ fn cut(command: &str, most: usize) -> String {
         None => command.to_owned(),
         Some((end, _)) => format!("{}…", &command[..end]),
     }
+}
+
+fn in_millis(seconds: f64) -> u64 {
+    (seconds * 1_000.0) as u64
 }
 
 /// Duration in whole seconds, as text.

@@ -178,7 +178,7 @@ pub(super) async fn perform(action: Action, runner: ActionRunner) -> Option<Fini
     let plain = |done: ActionOutcome| done.map(FinishedCall::from);
     let done = match action {
         Action::Start(start) => runner.start(*start).await?,
-        Action::List(list) => plain(Ok(runner.list(&list))),
+        Action::List(list) => plain(Ok(runner.list(&list).await)),
         Action::Read(session_ref, read) => runner.read(&session_ref, read).await?,
         Action::Send(session_ref, send) => runner.send(&session_ref, send).await?,
         Action::Screen(session_ref) => runner.screen(&session_ref).await?,

@@ -9,7 +9,7 @@ pub(crate) mod shards;
 mod statements;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use abide_core::fleet::{MachineId, MachineRow, ShardId, Standing};
@@ -20,6 +20,7 @@ pub use identity::MachineIdentity;
 pub(crate) use runner::{Runner, RunnerParts};
 
 use crate::clock::{Clock, SystemClock, pause};
+use crate::machine_link::OtherMachines;
 
 /// Events that may be queued for the membership.
 const MAX_EVENTS: usize = 1_024;
@@ -32,6 +33,8 @@ pub struct Fleet {
     state: watch::Receiver<Arc<FleetState>>,
     events: mpsc::Sender<abide_core::fleet::Event>,
     due: Arc<watch::Sender<Due>>,
+    /// Links to the other machines, once they are started. Without a fleet secret there are none.
+    others: Arc<OnceLock<Arc<OtherMachines>>>,
 }
 
 /// Reason for fast heartbeats.
@@ -135,6 +138,16 @@ impl Fleet {
     /// Receiver that is notified of every change.
     pub fn watch(&self) -> watch::Receiver<Arc<FleetState>> {
         self.state.clone()
+    }
+
+    /// Other machines, to which there are links. `None`: this machine has no fleet secret.
+    pub fn others(&self) -> Option<&Arc<OtherMachines>> {
+        self.others.get()
+    }
+
+    /// Sets the other machines, once.
+    pub fn set_others(&self, machines: Arc<OtherMachines>) {
+        let _ = self.others.set(machines);
     }
 
     /// Passes an event to the membership.

@@ -63,6 +63,7 @@ impl Runner {
             state,
             events: sender,
             due: Arc::new(due_sender),
+            others: Arc::default(),
         };
         let line = read_line(&parts.paths, boot_id());
         let runner = Runner {

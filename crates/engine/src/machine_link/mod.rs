@@ -2,9 +2,65 @@
 //! opened, so that machines behind a NAT can be called, and what the rows contain can only be read by the two machines.
 //!
 //! [`key`] knows the key of this machine and the fleet secret, [`tls`] pins keys, [`frame`] is the protocol of a link
-//! (pure), [`stream`] makes a stream of bytes of it.
+//! (pure), [`stream`] makes a stream of bytes of it, `carrier` moves frames to and from the database, [`machines`] knows
+//! the other machines, and [`directory`] tells them which sessions run here.
 
+mod carrier;
+pub mod directory;
 pub mod frame;
 pub mod key;
+pub mod machines;
 pub mod stream;
 pub mod tls;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+pub use carrier::CalledLink;
+pub use key::{FleetSecret, KeyFault, MachineKey};
+pub use machines::{CannotCall, CannotSay, KnownMachine, OtherMachines, PersonsWord};
+
+use crate::Handle;
+use crate::config::Paths;
+use crate::fleet::{Introduction, MachineIdentity};
+
+impl Paths {
+    /// File with the fleet secret. A machine without it has no links.
+    pub fn fleet_secret(&self) -> PathBuf {
+        self.state.join("fleet-secret")
+    }
+
+    /// File with the private key of this machine.
+    pub fn machine_key(&self) -> PathBuf {
+        self.state.join("machine-key")
+    }
+
+    /// File with the keys of machines that were revoked.
+    pub fn revoked_keys(&self) -> PathBuf {
+        self.state.join("revoked-keys")
+    }
+}
+
+impl Handle {
+    /// Other machines of the fleet, to which there are links. `None`: this machine has no fleet secret.
+    pub fn other_machines(&self) -> Option<&Arc<OtherMachines>> {
+        self.fleet()?.others()
+    }
+}
+
+/// Key of this machine and the code that vouches for it, if it has a fleet secret. A fault is reported where the links
+/// are started.
+pub(crate) fn proof(paths: &Paths, identity: &MachineIdentity) -> Introduction {
+    let (Ok(Some(secret)), Ok(key)) = (
+        FleetSecret::load(&paths.fleet_secret()),
+        MachineKey::load_or_create(&paths.machine_key()),
+    ) else {
+        return Introduction::default();
+    };
+    let own = secret.introduce(identity.id, &identity.name, &key);
+    Introduction {
+        public_key: Some(own.key),
+        mac: Some(own.mac),
+        ..Introduction::default()
+    }
+}

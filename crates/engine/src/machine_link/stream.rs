@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 
 use super::frame::{Broken, End, Frame, Kind, MAX_PAYLOAD, RESET_NUMBER, Taken, WINDOW};
 use crate::clock::{MonotonicTimer, SystemClock};
+use crate::entropy;
 
 /// Bytes that the user of a stream and the task of the link may be apart.
 const BUFFER: usize = 64 << 10;
@@ -18,9 +19,50 @@ const PING_AFTER: u64 = 10_000;
 /// Questions without an answer after which the link is broken.
 const PINGS: u64 = 3;
 
-/// Id of a link: random, chosen by the machine that opens it.
+/// Id of a link, chosen by the machine that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub i64);
+pub struct LinkId {
+    /// Machine that opens it, as it says: TLS proves it.
+    pub opener: MachineId,
+    /// Random number.
+    pub random: u64,
+}
+
+impl LinkId {
+    /// New id of a link that this machine opens.
+    pub fn new(opener: MachineId) -> Self {
+        LinkId {
+            opener,
+            random: entropy::bits(),
+        }
+    }
+
+    /// Text in the rows of the frames that one side sends.
+    pub fn column(self, sender: Side) -> String {
+        let sender = match sender {
+            Side::Opener => '>',
+            Side::Called => '<',
+        };
+        format!("{:016x}{:016x}{sender}", self.opener.0, self.random)
+    }
+
+    /// Reads the text of a row: the link and the side that has sent the frame.
+    pub fn of_column(text: &str) -> Option<(Self, Side)> {
+        let (numbers, sender) = text.split_at_checked(32)?;
+        let sender = match sender {
+            ">" => Side::Opener,
+            "<" => Side::Called,
+            _ => return None,
+        };
+        let (opener, random) = numbers.split_at_checked(16)?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let link = LinkId {
+            opener: MachineId(number(opener)?),
+            random: number(random)?,
+        };
+        Some((link, sender))
+    }
+}
 
 /// Frame on its way to another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +71,8 @@ pub struct OutboundRow {
     pub target: MachineId,
     /// Link.
     pub link: LinkId,
+    /// Side that sends it.
+    pub sender: Side,
     /// Number in its direction.
     pub number: u64,
     /// Encoded frame.
@@ -66,6 +110,7 @@ pub fn open(
     let pump = Pump {
         target,
         link,
+        side,
         end: End::default(),
         outgoing: channels.outgoing,
         first: match side {
@@ -80,6 +125,7 @@ pub fn open(
 struct Pump {
     target: MachineId,
     link: LinkId,
+    side: Side,
     end: End,
     outgoing: mpsc::Sender<OutboundRow>,
     /// Kind of the first frame with bytes.
@@ -101,6 +147,7 @@ impl Pump {
         let row = OutboundRow {
             target: self.target,
             link: self.link,
+            sender: self.side,
             number,
             bytes: frame.encode(),
         };
@@ -124,7 +171,7 @@ enum Ended {
 /// Carries bytes until both sides have ended, or the link breaks.
 async fn carry(mut pump: Pump, far: DuplexStream, incoming: mpsc::Receiver<InboundRow>) {
     let ended = carry_until(&mut pump, far, incoming).await;
-    tracing::debug!(link = pump.link.0, "a link has ended: {ended}");
+    tracing::debug!(link = pump.link.random, "a link has ended: {ended}");
     match ended {
         Ended::Broken(Broken::Reset) | Ended::Stopping => {}
         Ended::Closed | Ended::Broken(_) | Ended::Silent => {
@@ -214,7 +261,7 @@ mod tests {
         let (far_out, mut from_far) = mpsc::channel::<OutboundRow>(4);
         let (to_near, near_in) = mpsc::channel(INBOUND);
         let (to_far, far_in) = mpsc::channel(INBOUND);
-        let link = LinkId(1);
+        let link = LinkId::new(MachineId(1));
         let near = Channels {
             outgoing: near_out,
             incoming: near_in,
@@ -257,6 +304,25 @@ mod tests {
         };
         let (_near, read) = tokio::join!(send, receive);
         read
+    }
+
+    #[test]
+    fn id_of_a_link_is_read_from_its_column_and_other_text_is_not() {
+        let link = LinkId::new(MachineId(u64::MAX));
+        for side in [Side::Opener, Side::Called] {
+            assert_eq!(LinkId::of_column(&link.column(side)), Some((link, side)));
+        }
+        let text = link.column(Side::Opener);
+        for wrong in [
+            "",
+            ">",
+            "\u{e9}",
+            &text[1..],
+            &text[..32],
+            &text.replace('>', "?"),
+        ] {
+            assert_eq!(LinkId::of_column(wrong), None, "{wrong}");
+        }
     }
 
     #[tokio::test]

@@ -4,6 +4,8 @@
 //! for neither. The membership (`crate::fleet`) has a third connection and decides which shards are written here.
 
 mod batch;
+mod directory;
+mod frames;
 mod link;
 mod ownership;
 mod reads;
@@ -25,6 +27,9 @@ use abide_core::record::StoredState;
 use abide_core::timer::Anchor;
 use tokio::sync::{mpsc, oneshot};
 
+pub(crate) use directory::MAX_ENTRIES;
+pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState};
+pub(crate) use frames::{FrameTable, MAX_FRAMES, StoredFrame};
 pub(crate) use link::{Address, Link};
 pub(super) use reads::Reads;
 pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};

@@ -3,20 +3,21 @@
 //! Only transactions are used, with settings that end with them, and statements without names: a pooler may give every
 //! transaction to another server process.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
-use tokio_postgres::{Client, Config, Error, Row, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, SimpleQueryMessage};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::batch::Statement;
@@ -105,6 +106,14 @@ impl Address {
 
     /// Connects. The connection runs as a task of the current runtime.
     pub(crate) async fn connect(&self) -> Result<Link, LinkFault> {
+        self.connect_notified(None).await
+    }
+
+    /// Connects. `rung` is notified of every notification that the server sends.
+    pub(super) async fn connect_notified(
+        &self,
+        rung: Option<Arc<Notify>>,
+    ) -> Result<Link, LinkFault> {
         let tls = Tls {
             ca_file: self.ca_file.clone(),
         };
@@ -112,10 +121,14 @@ impl Address {
             connected = self.config.connect(tls) => connected.map_err(|e| LinkFault::of(&e, false))?,
             () = pause(CONNECT) => return Err(LinkFault::NotSent("no answer to a connection".into())),
         };
-        let (client, connection) = connected;
+        let (client, mut connection) = connected;
         let (closing, closed) = oneshot::channel::<()>();
         tokio::spawn(async move {
-            let _ = connection.await;
+            while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
+                if let (AsyncMessage::Notification(_), Some(rung)) = (message, &rung) {
+                    rung.notify_one();
+                }
+            }
             drop(closing);
         });
         Ok(Link {
@@ -202,6 +215,22 @@ impl Link {
 
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+
+    /// Asks the server for the notifications of a channel, which must be a plain name.
+    pub async fn listen(&self, channel: &str) -> Result<(), LinkFault> {
+        self.alone(&format!("LISTEN {channel}")).await
+    }
+
+    /// Notifies a channel, which must be a plain name.
+    pub async fn notify(&self, channel: &str) -> Result<(), LinkFault> {
+        self.alone(&format!("NOTIFY {channel}")).await
+    }
+
+    /// Runs a statement that is a transaction by itself.
+    async fn alone(&self, sql: &str) -> Result<(), LinkFault> {
+        let done = self.answered(self.client.batch_execute(sql)).await?;
+        done.map_err(|e| LinkFault::of(&e, false))
     }
 
     /// Runs one transaction in one network flight: `first` (after the limits are set), then the statements. Returns the

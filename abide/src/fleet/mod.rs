@@ -1,0 +1,33 @@
+//! Calls between the machines of a fleet. They are HTTP requests to the router of the machine that is called, over a link
+//! (`abide_engine::machine_link`). The machine that is called decides, from its own configuration, what the caller may do.
+
+pub mod forward;
+mod needed_right;
+mod serve;
+mod sessions;
+
+pub use sessions::{listed, sessions};
+
+use abide_engine::Handle;
+use abide_engine::config::Paths;
+use abide_engine::machine_link::{OtherMachines, directory};
+
+use crate::http;
+
+/// Connects this machine with the others, if it has a fleet secret. A fault is only logged: the daemon works alone.
+pub fn start(paths: &Paths, handle: &Handle, state: &http::State) {
+    let Some(fleet) = handle.fleet() else {
+        return;
+    };
+    let (machines, called) = match OtherMachines::start(paths, &handle.config(), fleet.clone()) {
+        Ok(Some(started)) => started,
+        Ok(None) => return,
+        Err(fault) => {
+            tracing::error!("this machine has no links to the others of its fleet: {fault}");
+            return;
+        }
+    };
+    fleet.set_others(machines.clone());
+    tokio::spawn(serve::serve(machines.clone(), called, state.clone()));
+    tokio::spawn(directory::run(machines, handle.clone()));
+}

@@ -1,0 +1,173 @@
+//! Sessions of other machines in lists, as the directory has them.
+
+use abide_api::{Id, ListedSession, Session, SessionState, SessionStatus, SessionSummary};
+use abide_core::Agent;
+use abide_core::fleet::session::{Home, Reach, reach};
+use abide_engine::Handle;
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::fleet::FleetState;
+use abide_engine::store::{DirectoryRow, DirectoryState};
+
+/// Longest command in a list for a model, in characters.
+const COMMAND: usize = 2_000;
+
+/// Sessions of other machines that an agent may see; `None` is a person. Empty without a fleet, or while the database is
+/// away.
+pub async fn sessions(handle: &Handle, agent: Option<&Agent>, include_ended: bool) -> Vec<Session> {
+    let now = SystemClock.now().wall.0;
+    let rows = rows(handle, agent, include_ended).await;
+    rows.into_iter()
+        .map(|known| session(&known, now))
+        .filter(|session| include_ended || session.status != SessionStatus::Lost)
+        .collect()
+}
+
+/// The same for the list of `terminal_session`.
+pub async fn listed(
+    handle: &Handle,
+    agent: Option<&Agent>,
+    include_ended: bool,
+    now: u64,
+) -> Vec<ListedSession> {
+    let rows = rows(handle, agent, include_ended).await;
+    rows.into_iter()
+        .map(|known| listed_session(&known, now))
+        .filter(|session| include_ended || session.state != SessionState::Lost)
+        .collect()
+}
+
+/// Row of the directory with what is known of its machine.
+struct Known {
+    row: DirectoryRow,
+    machine: String,
+    reach: Reach,
+    as_of: u64,
+}
+
+async fn rows(handle: &Handle, agent: Option<&Agent>, include_ended: bool) -> Vec<Known> {
+    let Some(machines) = handle.other_machines() else {
+        return Vec::new();
+    };
+    let rows = machines.sessions(agent, include_ended).await;
+    let state = machines.state();
+    let rows = rows.unwrap_or_default().into_iter();
+    let rows = rows.map(|row| Known {
+        machine: machines.shown_name(row.machine),
+        reach: reach_of(&state, &row),
+        as_of: as_of(&state, &row),
+        row,
+    });
+    rows.collect()
+}
+
+fn reach_of(state: &FleetState, row: &DirectoryRow) -> Reach {
+    let machine = state.machines.get(&row.machine);
+    let home = Home {
+        row: machine.map(|machine| &machine.row),
+        is_dead: machine.is_none_or(|machine| machine.silent_since.is_some()),
+        declared_lost: machine.is_some_and(|machine| machine.declared_lost),
+    };
+    reach(row.boot, home, state.now())
+}
+
+/// Time up to which the row is known to be right: a machine that beats has told every change.
+fn as_of(state: &FleetState, row: &DirectoryRow) -> u64 {
+    let machine = state.machines.get(&row.machine);
+    machine.map_or(row.as_of, |machine| row.as_of.max(machine.row.written.0))
+}
+
+/// True if its processes run, as far as its machine has said.
+fn is_alive(row: &DirectoryRow) -> bool {
+    match row.facts.state {
+        DirectoryState::Running | DirectoryState::Background => true,
+        DirectoryState::Ended | DirectoryState::Failed => false,
+    }
+}
+
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0
+}
+
+fn session(known: &Known, now: u64) -> Session {
+    let row = &known.row;
+    let facts = &row.facts;
+    // What has ended stays as it was; only what ran can be lost.
+    let status = match (known.reach, facts.state) {
+        (_, DirectoryState::Ended) => SessionStatus::Exited,
+        (_, DirectoryState::Failed) => SessionStatus::Failed,
+        (Reach::Unreachable { .. }, _) => SessionStatus::Unreachable,
+        (Reach::Lost(_), _) => SessionStatus::Lost,
+        (Reach::Known, DirectoryState::Running) => SessionStatus::Running,
+        (Reach::Known, DirectoryState::Background) => SessionStatus::Exited,
+    };
+    let ended_at = facts.ended_at;
+    let duration = ended_at.unwrap_or(now).saturating_sub(facts.created_at);
+    Session {
+        summary: SessionSummary {
+            session_id: Id(row.id),
+            exit_code: facts.exit_code,
+            signal: facts.signal,
+            end: None,
+            duration: seconds(duration),
+            bytes_total: facts.bytes,
+            bytes_dropped: 0,
+            still_running: Vec::new(),
+            contained_by: None,
+            sandboxed_by: None,
+            sandbox_gaps: Vec::new(),
+            ports: Vec::new(),
+            started_by: None,
+            damaged: None,
+        },
+        status,
+        command: row.command.clone(),
+        name: row.name.clone(),
+        agent: row.agent.clone(),
+        created_at: facts.created_at,
+        ended_at,
+        cwd: facts.cwd.clone(),
+        pty: facts.pty,
+        timeout: None,
+        idle: None,
+        inactivity_timeout: None,
+        last_activity: ended_at.unwrap_or(known.as_of),
+        idle_for: None,
+        error: facts.error.clone(),
+        machine: Some(known.machine.clone()),
+        as_of: Some(known.as_of),
+        live_activity: None,
+    }
+}
+
+fn listed_session(known: &Known, now: u64) -> ListedSession {
+    let row = &known.row;
+    let facts = &row.facts;
+    let state = match (is_alive(row), known.reach) {
+        (true, Reach::Unreachable { .. }) => SessionState::Unreachable,
+        (true, Reach::Lost(_)) => SessionState::Lost,
+        _ => match facts.state {
+            DirectoryState::Running => SessionState::Running,
+            DirectoryState::Background => SessionState::Background,
+            DirectoryState::Ended => SessionState::Ended,
+            DirectoryState::Failed => SessionState::Failed,
+        },
+    };
+    let active = facts.ended_at.unwrap_or(known.as_of);
+    ListedSession {
+        session_id: Id(row.id),
+        command: row.command.chars().take(COMMAND).collect(),
+        state,
+        age: seconds(now.saturating_sub(facts.created_at)),
+        last_activity: seconds(now.saturating_sub(active)),
+        agent: row.agent.clone(),
+        cwd: facts.cwd.clone(),
+        pty: facts.pty,
+        exit_code: facts.exit_code,
+        signal: facts.signal,
+        end: None,
+        started_by: None,
+        damaged: None,
+        machine: Some(known.machine.clone()),
+        as_of: Some(known.as_of),
+    }
+}

@@ -1,0 +1,164 @@
+//! Requests about a session or question of another machine: forwarded to it as they are, with the requester that this
+//! machine has identified.
+
+use abide_core::fleet::MachineId;
+use abide_core::{QuestionId, SessionId};
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::machine_link::{CannotCall, KnownMachine};
+use abide_engine::peer::Peer;
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State as Shared};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Response as HttpResponse, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use super::problem::Problem;
+use super::requester::Requester;
+use super::{BODY_LIMIT, ConnectedPeer, State, headers};
+use crate::fleet::forward::{self, HOST};
+
+/// Headers of a request that are passed on.
+const PASSED: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::ACCEPT, header::RANGE];
+
+/// Forwards a request that another machine answers; all others go on.
+pub async fn forward(Shared(state): Shared<State>, request: Request, next: Next) -> Response {
+    if state.handle.other_machines().is_none() {
+        return next.run(request).await;
+    }
+    let (mut parts, body) = request.into_parts();
+    let Some(machine) = owner(&state, &parts).await else {
+        return next.run(Request::from_parts(parts, body)).await;
+    };
+    match forwarded(&state, &mut parts, body, machine).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Machine that owns what the path names; `None`: this machine, or nothing is known.
+async fn owner(state: &State, parts: &Parts) -> Option<MachineId> {
+    let machines = state.handle.other_machines()?;
+    let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
+    // What another machine asks for is here or nowhere.
+    if peer.is_some_and(|peer| matches!(peer.0.0, Peer::Machine(_))) {
+        return None;
+    }
+    let mut path = parts.uri.path().trim_start_matches('/').split('/');
+    let (Some("v1"), Some(kind), Some(id)) = (path.next(), path.next(), path.next()) else {
+        return None;
+    };
+    match kind {
+        "sessions" => {
+            let id: SessionId = id.parse().ok()?;
+            if state.handle.published().session(id).is_some() {
+                return None;
+            }
+            machines.session(id).await.map(|row| row.machine)
+        }
+        "questions" => {
+            let id: QuestionId = id.parse().ok()?;
+            if state.handle.published().question(id).is_some() {
+                return None;
+            }
+            machines.question_owner(id).await
+        }
+        _ => None,
+    }
+}
+
+async fn forwarded(
+    state: &State,
+    parts: &mut Parts,
+    body: Body,
+    machine: MachineId,
+) -> Result<Response, Problem> {
+    let machines = state.handle.other_machines();
+    let machines = machines.ok_or_else(Problem::stopping)?;
+    if parts.headers.contains_key(header::UPGRADE) {
+        let name = machines.shown_name(machine);
+        return Err(Problem::conflict(format!(
+            "a terminal of machine {name} cannot be attached from here; attach on {name}, or use `abide session send`"
+        )));
+    }
+    let requester = Requester::from_request_parts(parts, state).await?;
+    let body = Limited::new(body, BODY_LIMIT).collect().await;
+    let body = body.map_err(|_| Problem::too_large("the body is too large to be forwarded"))?;
+    let request = request(parts, &requester, body.to_bytes())?;
+    let (known, response) = forward::send(machines, machine, request)
+        .await
+        .map_err(|fault| cannot_call(&fault))?;
+    Ok(marked(&known, response).await)
+}
+
+/// Problem of a machine that cannot be called.
+fn cannot_call(fault: &CannotCall) -> Problem {
+    match fault {
+        CannotCall::Database(_) | CannotCall::Silent(_) => {
+            Problem::new(abide_api::ErrorCode::Unreachable, fault.to_string())
+        }
+        CannotCall::Unknown(_) | CannotCall::Expelled(_) | CannotCall::Refused(..) => {
+            Problem::forbidden(fault.to_string())
+        }
+    }
+}
+
+fn request(
+    parts: &Parts,
+    requester: &Requester,
+    body: Bytes,
+) -> Result<hyper::Request<Full<Bytes>>, Problem> {
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let mut request = hyper::Request::builder()
+        .method(parts.method.clone())
+        .uri(path)
+        .header(header::HOST, HOST);
+    for name in PASSED {
+        if let Some(value) = parts.headers.get(&name) {
+            request = request.header(name, value);
+        }
+    }
+    if let Some(key) = parts.headers.get(headers::KEY_HEADER) {
+        request = request.header(headers::KEY_HEADER, key);
+    }
+    if let Some(agent) = &requester.agent {
+        request = request.header(headers::AGENT_HEADER, &*agent.0);
+    } else if requester.may_be_a_person() {
+        request = request.header(headers::PERSON_HEADER, "true");
+    }
+    let request = request.body(Full::new(body));
+    request.map_err(|_| Problem::bad_input("the request cannot be forwarded to another machine"))
+}
+
+/// Response of the other machine. An object says which machine has made it, and when.
+async fn marked(machine: &KnownMachine, response: HttpResponse<Incoming>) -> Response {
+    let (mut head, body) = response.into_parts();
+    head.headers.remove(header::CONNECTION);
+    head.headers.remove(header::TRANSFER_ENCODING);
+    if !is_json(&head.headers) || !head.status.is_success() {
+        return Response::from_parts(head, Body::new(body));
+    }
+    let Ok(body) = Limited::new(body, BODY_LIMIT).collect().await else {
+        let said = CannotCall::Silent(machine.name.clone());
+        return cannot_call(&said).into_response();
+    };
+    let body = body.to_bytes();
+    let body = match serde_json::from_slice(&body) {
+        Ok(Value::Object(mut fields)) => {
+            fields.insert("machine".into(), machine.name.clone().into());
+            fields.insert("as_of".into(), SystemClock.now().wall.0.into());
+            Bytes::from(Value::Object(fields).to_string())
+        }
+        Ok(_) | Err(_) => body,
+    };
+    head.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(head, Body::from(body))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}

@@ -1,0 +1,110 @@
+//! Calls over links.
+
+use super::*;
+
+#[test]
+fn output_of_a_session_on_the_other_machine_is_read() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    call(
+        &pair.build,
+        &json!({"action": "send_input", "session_id": id, "input": "hello over there\n"}),
+    );
+    let read = call(
+        &pair.desk,
+        &json!({"action": "read_output", "session_id": id, "since": "0"}),
+    );
+    assert_eq!(read.status, 200, "{}", read.body);
+    assert!(text(&read).contains("hello over there"), "{}", read.body);
+    assert_eq!(read.body["machine"], "build", "{}", read.body);
+    assert!(read.body["as_of"].is_u64(), "{}", read.body);
+    let lines = pair.desk.get(&format!("/v1/sessions/{id}/lines"));
+    assert!(lines.to_string().contains("hello over there"), "{lines}");
+    assert_eq!(lines["machine"], "build", "{lines}");
+}
+
+#[test]
+fn session_of_the_other_machine_is_listed_with_its_machine() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    let list = pair.desk.get("/v1/sessions");
+    let listed = &list["sessions"][0];
+    assert_eq!(listed["session_id"], json!(id), "{list}");
+    assert_eq!(listed["machine"], "build", "{list}");
+    assert_eq!(listed["status"], "running", "{list}");
+    let list = call(&pair.desk, &json!({"action": "list"}));
+    assert!(text(&list).contains("on machine build"), "{}", list.body);
+    let here = pair.build.get("/v1/sessions");
+    assert!(here["sessions"][0].get("machine").is_none(), "{here}");
+}
+
+#[test]
+fn input_without_the_right_is_refused_with_the_line_to_add() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    let input = json!({"action": "send_input", "session_id": id, "input": "x\n"});
+    let refused = call(&pair.desk, &input);
+    let said = text(&refused);
+    assert!(
+        said.contains("`type = [\"desk\"]` below `[fleet]`"),
+        "{}",
+        refused.body
+    );
+    let killed = pair
+        .desk
+        .post(&format!("/v1/sessions/{id}/kill"), &json!({}));
+    assert_eq!(killed.expect("an answer").status, 403);
+    let read = call(
+        &pair.build,
+        &json!({"action": "read_output", "session_id": id, "since": "0"}),
+    );
+    assert!(!text(&read).contains('x'), "{}", read.body);
+}
+
+#[test]
+fn input_and_kill_with_the_right_are_carried_out() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
+    let id = pair.cat();
+    let sent = call(
+        &pair.desk,
+        &json!({"action": "send_input", "session_id": id, "input": "typed\n"}),
+    );
+    assert!(text(&sent).contains("typed"), "{}", sent.body);
+    let killed = pair
+        .desk
+        .post(&format!("/v1/sessions/{id}/kill"), &json!({}));
+    let killed = killed.expect("an answer");
+    assert_eq!(killed.status, 200, "{}", killed.body);
+    assert_eq!(killed.body["machine"], "build", "{}", killed.body);
+}
+
+#[test]
+fn command_with_on_runs_there_only_with_the_right() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
+    let file = pair.build.path("ran");
+    let command = format!("echo once >> {}; cat {}", file.display(), file.display());
+    let shell = |on: &str| {
+        let body = json!({"command": command, "on": on});
+        pair.desk.post("/v1/tools/shell", &body).expect("an answer")
+    };
+    let refused = shell("build");
+    assert!(
+        text(&refused).contains("`run = [\"desk\"]`"),
+        "{}",
+        refused.body
+    );
+    assert!(!file.exists());
+    let unknown = shell("nowhere");
+    assert!(text(&unknown).contains("'nowhere'"), "{}", unknown.body);
+    let config = std::fs::read_to_string(pair.build.path("config.toml")).expect("it");
+    let config = format!("{config}run = [\"desk\"]\n");
+    std::fs::write(pair.build.path("config.toml"), config).expect("a configuration");
+    for (times, on) in [(1, "build"), (2, "gpu")] {
+        let ran = shell(on);
+        assert_eq!(ran.body["status"], "SUCCESS", "{}", ran.body);
+        let file = std::fs::read_to_string(&file).expect("it");
+        assert_eq!(file.lines().count(), times, "{file}");
+    }
+    let here = shell("desk");
+    assert!(here.body.get("machine").is_none(), "{}", here.body);
+}

@@ -1,0 +1,95 @@
+//! Two real daemons on one PostgreSQL server: calls from one machine to the other, and the rights that the target gives.
+
+#[path = "../common/cleanup.rs"]
+mod cleanup;
+#[path = "../faults/harness.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod harness;
+mod links;
+
+use harness::postgres::Server;
+use harness::{Abide, Answer, look_for};
+use serde_json::{Value, json};
+
+/// Secret of the fleets of these tests.
+const SECRET: &str = "3f6a1c0e9b8d7f5a4c2e1b0d9f8a7c6e5d4b3a29181706f5e4d3c2b1a0918273";
+
+/// Two machines of a fleet: `desk`, with the server, and `build`.
+struct Pair {
+    build: Abide,
+    desk: Abide,
+}
+
+impl Pair {
+    /// Both machines, which know each other. `rights` is the configuration of `build` below its first lines.
+    fn with(rights: &str) -> Self {
+        let desk = Abide::on(Some(Server::start()));
+        let url = desk.server.as_ref().expect("a server").url();
+        desk.configure("machine = \"desk\"\n");
+        let build = Abide::on(None);
+        let config = format!("store = {url:?}\nmachine = \"build\"\nlabels = [\"gpu\"]\n{rights}");
+        std::fs::write(build.path("config.toml"), config).expect("a configuration");
+        for machine in [&desk, &build] {
+            give_secret(machine, SECRET);
+            machine.start();
+        }
+        let pair = Pair { build, desk };
+        pair.wait_known();
+        pair
+    }
+
+    fn server(&self) -> &Server {
+        self.desk.server.as_ref().expect("a server")
+    }
+
+    /// Waits until each machine knows the other.
+    fn wait_known(&self) {
+        for machine in [&self.desk, &self.build] {
+            look_for("two machines with keys", || {
+                let known = machine.get("/v1/machines");
+                let known = known["machines"].as_array()?;
+                let vouched = known.iter().filter(|known| known["vouched_for"] == true);
+                (vouched.count() == 2).then_some(())
+            });
+        }
+    }
+
+    /// Session on `build` that waits for lines and repeats them, once the directory has it.
+    fn cat(&self) -> String {
+        let started = call(
+            &self.build,
+            &json!({"action": "start", "command": "cat", "inactivity_timeout": 0}),
+        );
+        let id = started.body["session_id"]
+            .as_str()
+            .expect("an id")
+            .to_owned();
+        self.wait_listed(&id);
+        id
+    }
+
+    fn wait_listed(&self, id: &str) {
+        let sql = format!("SELECT count(*) FROM abide.session WHERE id = '{id}'");
+        look_for("a row of the directory", || {
+            (self.server().sql(&sql) == "1").then_some(())
+        });
+    }
+}
+
+fn give_secret(machine: &Abide, secret: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = machine.path("fleet-secret");
+    std::fs::write(&path, secret).expect("a secret");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("permissions");
+}
+
+/// Calls `terminal_session`.
+fn call(machine: &Abide, arguments: &Value) -> Answer {
+    machine
+        .post("/v1/tools/terminal_session", arguments)
+        .expect("an answer")
+}
+
+fn text(answer: &Answer) -> &str {
+    answer.body["text"].as_str().unwrap_or_default()
+}

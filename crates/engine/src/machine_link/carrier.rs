@@ -1,0 +1,295 @@
+//! Carries frames between the links of this machine and the database.
+//!
+//! One task writes what links send and reads what other machines have sent, over one connection. While the database is
+//! away nothing is lost: what was not written is written later, and links end only by the silence of the other machine.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_core::Millis;
+use abide_core::fleet::MachineId;
+use tokio::io::DuplexStream;
+use tokio::sync::{Notify, mpsc, watch};
+
+use super::frame::{Frame, Kind, RESET_NUMBER};
+use super::stream::{self, Channels, INBOUND, InboundRow, LinkId, OutboundRow, Side};
+use crate::clock::{SystemClock, pause};
+use crate::store::{FrameTable, MAX_FRAMES, PostgresAddress, StoreFault, StoredFrame};
+
+/// Frames of all links that may wait to be written.
+const OUTGOING: usize = 64;
+/// Frames that are written at once.
+const BATCH: usize = 16;
+/// Links that other machines may have open here.
+const MAX_CALLED: usize = 64;
+/// Links that may wait to be served.
+const MAX_WAITING: usize = 16;
+/// Time between looks for frames: while a link is open, and otherwise. A database that notifies is looked at seldom, in
+/// case that a notification was lost.
+const LOOK_OPEN: Duration = Duration::from_millis(100);
+const LOOK_IDLE: Duration = Duration::from_secs(1);
+const LOOK_NOTIFIED: Duration = Duration::from_secs(5);
+/// Time between two removals of frames that no machine takes.
+const SWEEP: Millis = Millis::from_secs(600);
+/// Time until the next attempt to connect.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// Link that another machine has opened.
+pub struct CalledLink {
+    /// Machine that has opened it, as it says.
+    pub opener: MachineId,
+    /// Bytes, of which nothing is proved yet.
+    pub stream: DuplexStream,
+}
+
+/// Links of this machine.
+pub struct Carrier {
+    own: MachineId,
+    outgoing: mpsc::Sender<OutboundRow>,
+    links: Mutex<HashMap<LinkId, OpenLink>>,
+    called: mpsc::Sender<CalledLink>,
+    /// Connection, while there is one.
+    table: watch::Sender<Option<Arc<FrameTable>>>,
+    /// Notified when a link is opened.
+    changed: Notify,
+}
+
+struct OpenLink {
+    side: Side,
+    incoming: mpsc::Sender<InboundRow>,
+}
+
+impl Carrier {
+    /// Starts the task. Links that other machines open come out of the receiver.
+    pub fn start(
+        address: PostgresAddress,
+        own: MachineId,
+    ) -> (Arc<Self>, mpsc::Receiver<CalledLink>) {
+        let (outgoing, queue) = mpsc::channel(OUTGOING);
+        let (called, waiting) = mpsc::channel(MAX_WAITING);
+        let carrier = Arc::new(Carrier {
+            own,
+            outgoing,
+            links: Mutex::default(),
+            called,
+            table: watch::Sender::new(None),
+            changed: Notify::new(),
+        });
+        tokio::spawn(carrier.clone().run(address, queue));
+        (carrier, waiting)
+    }
+
+    /// Connection to the database, if there is one within `patience`.
+    pub async fn table(&self, patience: Duration) -> Option<Arc<FrameTable>> {
+        let mut table = self.table.subscribe();
+        let found = tokio::select! {
+            found = table.wait_for(Option::is_some) => found.ok()?.clone(),
+            () = pause(patience) => None,
+        };
+        found
+    }
+
+    /// Opens a link to another machine. Whether that answers is found out by the user of the stream.
+    pub fn open(self: &Arc<Self>, machine: MachineId) -> DuplexStream {
+        self.begin(machine, LinkId::new(self.own), Side::Opener).1
+    }
+
+    fn begin(
+        self: &Arc<Self>,
+        machine: MachineId,
+        link: LinkId,
+        side: Side,
+    ) -> (mpsc::Sender<InboundRow>, DuplexStream) {
+        let (sender, incoming) = mpsc::channel(INBOUND);
+        let channels = Channels {
+            outgoing: self.outgoing.clone(),
+            incoming,
+        };
+        let (stream, work) = stream::open(machine, link, side, channels);
+        let open = OpenLink {
+            side,
+            incoming: sender.clone(),
+        };
+        self.links
+            .lock()
+            .expect("no holder panics")
+            .insert(link, open);
+        self.changed.notify_one();
+        let carrier = self.clone();
+        tokio::spawn(async move {
+            work.await;
+            let mut links = carrier.links.lock().expect("no holder panics");
+            links.remove(&link);
+        });
+        (sender, stream)
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        address: PostgresAddress,
+        mut queue: mpsc::Receiver<OutboundRow>,
+    ) {
+        let mut unsent = Vec::new();
+        loop {
+            match FrameTable::connect(&address, self.own).await {
+                Ok(table) => {
+                    let table = Arc::new(table);
+                    self.table.send_replace(Some(table.clone()));
+                    let fault = self.serve(&table, &mut queue, &mut unsent).await;
+                    self.table.send_replace(None);
+                    tracing::debug!("the connection for links has ended: {fault}");
+                }
+                Err(fault) => tracing::debug!("no connection for links: {fault}"),
+            }
+            pause(RECONNECT).await;
+        }
+    }
+
+    /// Carries frames until the connection fails.
+    async fn serve(
+        self: &Arc<Self>,
+        table: &FrameTable,
+        queue: &mut mpsc::Receiver<OutboundRow>,
+        unsent: &mut Vec<OutboundRow>,
+    ) -> StoreFault {
+        let mut taken = Vec::new();
+        let mut look = true;
+        let mut swept = SystemClock.mono();
+        loop {
+            if let Err(fault) = self.send(table, unsent).await {
+                return fault;
+            }
+            while look {
+                match table.take(&taken).await {
+                    Ok(frames) => {
+                        taken.clear();
+                        self.dispatch(table, frames, &mut taken).await;
+                        // Frames that were taken are removed by the next look, which may also find more.
+                        look = !taken.is_empty();
+                    }
+                    Err(fault) => return fault,
+                }
+            }
+            if SystemClock.mono().since(swept) > SWEEP {
+                swept = SystemClock.mono();
+                if let Err(fault) = table.sweep().await {
+                    return fault;
+                }
+            }
+            tokio::select! {
+                biased;
+                row = queue.recv() => {
+                    unsent.extend(row);
+                    while unsent.len() < BATCH && let Ok(row) = queue.try_recv() {
+                        unsent.push(row);
+                    }
+                }
+                () = table.rung() => look = true,
+                () = self.changed.notified() => {}
+                () = pause(self.interval(table)) => look = true,
+            }
+            if table.is_closed() {
+                return StoreFault::Unwritable("the connection is closed".into());
+            }
+        }
+    }
+
+    /// Time until the next look.
+    fn interval(&self, table: &FrameTable) -> Duration {
+        let open = !self.links.lock().expect("no holder panics").is_empty();
+        match (table.notifies(), open) {
+            (true, true) => LOOK_IDLE,
+            (true, false) => LOOK_NOTIFIED,
+            (false, true) => LOOK_OPEN,
+            (false, false) => LOOK_IDLE,
+        }
+    }
+
+    async fn send(
+        &self,
+        table: &FrameTable,
+        unsent: &mut Vec<OutboundRow>,
+    ) -> Result<(), StoreFault> {
+        if unsent.is_empty() {
+            return Ok(());
+        }
+        table.send(unsent).await?;
+        let targets: BTreeSet<MachineId> = unsent.iter().map(|row| row.target).collect();
+        unsent.clear();
+        for target in targets {
+            table.ring(target).await;
+        }
+        Ok(())
+    }
+
+    /// Passes frames to their links. `taken` are the frames that can be removed.
+    async fn dispatch(
+        self: &Arc<Self>,
+        table: &FrameTable,
+        frames: Vec<StoredFrame>,
+        taken: &mut Vec<(String, u64)>,
+    ) {
+        debug_assert!(frames.len() <= MAX_FRAMES);
+        let mut unknown = Vec::new();
+        for frame in frames {
+            let StoredFrame {
+                link: column,
+                number,
+                bytes,
+            } = frame;
+            taken.push((column.clone(), number));
+            let Some((link, sender)) = LinkId::of_column(&column) else {
+                continue;
+            };
+            if let Some(incoming) = self.incoming(link, sender, number, &bytes) {
+                // A machine that sends more than the window allows loses frames, which ends the link.
+                let _ = incoming.try_send((number, bytes));
+            } else if sender == Side::Opener && number != RESET_NUMBER && !unknown.contains(&link) {
+                unknown.push(link);
+            }
+        }
+        for link in unknown {
+            let reset = OutboundRow {
+                target: link.opener,
+                link,
+                sender: Side::Called,
+                number: RESET_NUMBER,
+                bytes: Frame::reset().encode(),
+            };
+            // If this is lost, the opener notices by silence.
+            let _ = table.send(&[reset]).await;
+            table.ring(link.opener).await;
+        }
+    }
+
+    /// Queue of the link to which a frame belongs. A first frame of another machine makes a link.
+    fn incoming(
+        self: &Arc<Self>,
+        link: LinkId,
+        sender: Side,
+        number: u64,
+        bytes: &[u8],
+    ) -> Option<mpsc::Sender<InboundRow>> {
+        let links = self.links.lock().expect("no holder panics");
+        if let Some(open) = links.get(&link) {
+            return (open.side != sender).then(|| open.incoming.clone());
+        }
+        let called = links.values().filter(|open| open.side == Side::Called);
+        let is_full = called.count() >= MAX_CALLED;
+        drop(links);
+        let is_first = number == 0
+            && sender == Side::Opener
+            && Frame::decode(bytes).is_ok_and(|frame| frame.kind == Kind::Open);
+        if !is_first || is_full {
+            return None;
+        }
+        let slot = self.called.try_reserve().ok()?;
+        let (incoming, stream) = self.begin(link.opener, link, Side::Called);
+        slot.send(CalledLink {
+            opener: link.opener,
+            stream,
+        });
+        Some(incoming)
+    }
+}

@@ -1,0 +1,151 @@
+//! Writes the sessions of this machine into the directory, at most once a second, all changes together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use abide_core::session::Phase;
+use abide_core::{Exit, SessionId};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::machines::OtherMachines;
+use crate::clock::{boot_id, pause};
+use crate::store::{DirectoryFacts, DirectoryRow, DirectoryState, MAX_ENTRIES, StoreFault};
+use crate::{Change, Handle, PublishedState, SessionView};
+
+/// Time between two writes.
+const EVERY: Duration = Duration::from_secs(1);
+/// Longest command in the directory, in bytes.
+const MAX_COMMAND: usize = 4_096;
+
+/// Keeps the rows of this machine as its sessions are, until the daemon stops.
+pub async fn run(machines: Arc<OtherMachines>, handle: Handle) {
+    let published = handle.published();
+    let mut changes = published.follow();
+    // Rows that an earlier daemon left are compared with the sessions that are here.
+    let mut is_compared = false;
+    let mut changed = all(published);
+    loop {
+        if !is_compared || !changed.is_empty() {
+            let written = async {
+                if !is_compared {
+                    changed.extend(stored(&machines).await?);
+                }
+                write(&machines, published, &changed).await
+            };
+            if written.await.is_ok() {
+                is_compared = true;
+                changed.clear();
+            }
+        }
+        pause(EVERY).await;
+        if is_compared && changed.is_empty() {
+            match changes.recv().await {
+                Ok(change) => note(change, &mut changed),
+                Err(RecvError::Lagged(_)) => changed = all(published),
+                Err(RecvError::Closed) => return,
+            }
+        }
+        drain(&mut changes, published, &mut changed);
+    }
+}
+
+fn all(published: &PublishedState) -> BTreeSet<SessionId> {
+    published.sessions().iter().map(|view| view.id).collect()
+}
+
+fn note(change: Change, changed: &mut BTreeSet<SessionId>) {
+    if let Change::Session(id) = change {
+        changed.insert(id);
+    }
+}
+
+/// Takes the changes that have come meanwhile.
+fn drain(
+    changes: &mut broadcast::Receiver<Change>,
+    published: &PublishedState,
+    changed: &mut BTreeSet<SessionId>,
+) {
+    loop {
+        match changes.try_recv() {
+            Ok(change) => note(change, changed),
+            Err(broadcast::error::TryRecvError::Lagged(_)) => changed.extend(all(published)),
+            Err(_) => return,
+        }
+    }
+}
+
+/// Sessions of which there are rows of this machine.
+async fn stored(machines: &OtherMachines) -> Result<Vec<SessionId>, StoreFault> {
+    let table = machines.table().await.ok_or_else(away)?;
+    table.own_directory().await
+}
+
+fn away() -> StoreFault {
+    StoreFault::Unwritable("the database cannot be reached".into())
+}
+
+async fn write(
+    machines: &OtherMachines,
+    published: &PublishedState,
+    changed: &BTreeSet<SessionId>,
+) -> Result<(), StoreFault> {
+    let table = machines.table().await.ok_or_else(away)?;
+    let own = machines.state().own.ok_or_else(away)?;
+    let (mut rows, mut gone) = (Vec::new(), Vec::new());
+    for id in changed {
+        match published.session(*id) {
+            Some(view) => rows.push(DirectoryRow {
+                machine: own,
+                ..entry(&view)
+            }),
+            None => gone.push(*id),
+        }
+    }
+    for rows in rows.chunks(MAX_ENTRIES) {
+        table.put_directory(rows).await?;
+    }
+    for gone in gone.chunks(MAX_ENTRIES) {
+        table.remove_directory(gone).await?;
+    }
+    Ok(())
+}
+
+/// Row of a session, whose machine is filled in by the caller.
+fn entry(view: &SessionView) -> DirectoryRow {
+    let (exit_code, signal) = match view.ending().and_then(|ending| ending.exit) {
+        Some(Exit::Code(code)) => (Some(code), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    let command = &view.state.command;
+    DirectoryRow {
+        machine: abide_core::fleet::MachineId(0),
+        id: view.id,
+        boot: boot_id(),
+        agent: view.state.agent.0.to_string(),
+        name: view.name.as_ref().map(ToString::to_string),
+        command: command[..command.floor_char_boundary(MAX_COMMAND)].to_owned(),
+        facts: DirectoryFacts {
+            state: match view.state.phase {
+                Phase::Starting | Phase::Running { .. } => DirectoryState::Running,
+                Phase::Leftover { .. } => DirectoryState::Background,
+                Phase::Ended { .. } => DirectoryState::Ended,
+                Phase::Failed { .. } => DirectoryState::Failed,
+            },
+            created_at: view.state.created.0,
+            ended_at: view.ended_at().map(|ended| ended.0),
+            exit_code,
+            signal,
+            cwd: view.cwd.to_string_lossy().into_owned(),
+            pty: view.pty,
+            bytes: view.bytes(),
+            error: match &view.state.phase {
+                Phase::Failed { fault, .. } => Some(fault.to_string()),
+                _ => None,
+            },
+        },
+        as_of: 0,
+    }
+}

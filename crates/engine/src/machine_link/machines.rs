@@ -1,0 +1,442 @@
+//! The other machines of the fleet, for a daemon that has the fleet secret: who they are, links to them, and the
+//! directory of their sessions.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use abide_core::fleet::rights::{Caller, Denied, Right, decide};
+use abide_core::fleet::row::{Introduction, Standing};
+use abide_core::fleet::{MachineId, rights};
+use abide_core::{Agent, QuestionId, SessionId};
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+
+use super::carrier::{CalledLink, Carrier};
+use super::key::{FleetSecret, KeyFault, MachineKey};
+use super::tls;
+use crate::clock::pause;
+use crate::config::{Config, Paths};
+use crate::fleet::{Fleet, FleetState, Machine};
+use crate::secret;
+use crate::store::{DirectoryRow, FrameTable, PostgresAddress};
+
+/// Time that a machine has to answer the first bytes of a link.
+const HANDSHAKE: Duration = Duration::from_secs(15);
+/// Time that a read of the database may take.
+const DATABASE: Duration = Duration::from_secs(5);
+
+/// Reason why a machine cannot be called.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotCall {
+    /// The database cannot be reached, so no machine can.
+    #[error(
+        "the database cannot be reached, so machine {0} cannot be called; sessions here are not affected"
+    )]
+    Database(String),
+    /// The machine does not answer.
+    #[error(
+        "machine {0} cannot be reached; its sessions may go on there: try again later, or see `abide machine list`"
+    )]
+    Silent(String),
+    /// Its row is not vouched for.
+    #[error("machine {0} is not vouched for by the fleet secret; run `abide fleet join` there")]
+    Unknown(String),
+    /// A person expelled it.
+    #[error("machine {0} was revoked or forgotten")]
+    Expelled(String),
+    /// The other side did not prove that it has the key of the machine, or does not accept that of this one.
+    #[error("machine {0} and this one do not accept each other's key: {1}")]
+    Refused(String, String),
+}
+
+/// Word of a person about a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PersonsWord {
+    /// What ran on it is lost.
+    Lost,
+    /// It does not come back: it is not listed any more.
+    Forgotten,
+    /// Its key has no rights any more.
+    Revoked,
+}
+
+/// Reason why a word about a machine is not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotSay {
+    /// There is no such machine.
+    #[error("no machine of the fleet has this name; `abide machine list` lists them")]
+    NoMachine,
+    /// It is this machine.
+    #[error("this is the machine itself; `abide fleet leave` leaves the fleet")]
+    Own,
+    /// It answers.
+    #[error(
+        "the machine answers, so its sessions are not lost; stop its daemon first, or use `abide machine revoke`"
+    )]
+    Alive,
+    /// The database cannot be reached.
+    #[error("the database cannot be reached; try again later")]
+    Database,
+}
+
+/// Machine that was checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownMachine {
+    /// Id.
+    pub id: MachineId,
+    /// Name.
+    pub name: String,
+    /// Labels, which nothing vouches for.
+    pub labels: Vec<String>,
+    key: tls::PublicKey,
+}
+
+/// Row of a machine, as it says who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IntroducedMachine {
+    /// Id, name, key and code.
+    pub introduction: Introduction,
+    /// Relation to the fleet.
+    pub standing: Standing,
+    /// Labels.
+    pub labels: Vec<String>,
+}
+
+/// Other machines of the fleet.
+pub struct OtherMachines {
+    fleet: Fleet,
+    carrier: Arc<Carrier>,
+    key: MachineKey,
+    secret: FleetSecret,
+    revoked: RevokedKeys,
+}
+
+impl OtherMachines {
+    /// Starts the links of this machine. `None`: it has no fleet secret.
+    pub fn start(
+        paths: &Paths,
+        config: &Config,
+        fleet: Fleet,
+    ) -> Result<Option<(Arc<Self>, mpsc::Receiver<CalledLink>)>, KeyFault> {
+        let Some(secret) = FleetSecret::load(&paths.fleet_secret())? else {
+            return Ok(None);
+        };
+        let key = MachineKey::load_or_create(&paths.machine_key())?;
+        let address = config.store.as_deref().and_then(|url| {
+            let address = PostgresAddress::parse(url, config.ca_file.clone());
+            address.ok()
+        });
+        let (Some(address), Some(own)) = (address, fleet.state().own) else {
+            return Ok(None);
+        };
+        let (carrier, called) = Carrier::start(address, own);
+        let machines = Arc::new(OtherMachines {
+            fleet,
+            carrier,
+            key,
+            secret,
+            revoked: RevokedKeys::open(paths.revoked_keys()),
+        });
+        tokio::spawn(machines.clone().keep_introduced());
+        Ok(Some((machines, called)))
+    }
+
+    /// Fleet as this daemon knows it.
+    pub fn state(&self) -> Arc<FleetState> {
+        self.fleet.state()
+    }
+
+    /// Name of this machine.
+    pub fn own_name(&self) -> String {
+        let state = self.state();
+        let own = state.own.and_then(|own| state.machines.get(&own));
+        own.map_or_else(String::new, |own| own.name.clone())
+    }
+
+    /// Connection to the database.
+    pub(super) async fn table(&self) -> Option<Arc<FrameTable>> {
+        self.carrier.table(DATABASE).await
+    }
+
+    /// Keeps the key and the code of this machine in its row, also under another name.
+    async fn keep_introduced(self: Arc<Self>) {
+        let mut states = self.fleet.watch();
+        loop {
+            let state = states.borrow_and_update().clone();
+            let own = state.own.and_then(|own| state.machines.get(&own));
+            if let Some(own) = own.filter(|_| state.is_joined) {
+                self.introduce(own).await;
+            }
+            if states.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn introduce(&self, own: &Machine) {
+        let wanted = self.secret.introduce(own.row.id, &own.name, &self.key);
+        let is_introduced = own.mac == Some(wanted.mac) && own.public_key == Some(wanted.key);
+        // A machine that is back says itself what became of its sessions.
+        if is_introduced && !own.declared_lost {
+            return;
+        }
+        // A fault is followed by the next look, which shows the same row again.
+        if let Some(table) = self.table().await {
+            let _ = table
+                .introduce(&wanted.name, &wanted.key, &wanted.mac)
+                .await;
+        }
+    }
+
+    /// Checks a machine, by its row at this moment.
+    pub async fn known(&self, id: MachineId) -> Result<KnownMachine, CannotCall> {
+        let shown = self.shown_name(id);
+        let rows = self.rows(&shown).await?;
+        let row = rows.into_iter().find(|row| row.introduction.id == id);
+        row.ok_or(CannotCall::Unknown(shown))
+            .and_then(|row| self.check(row))
+    }
+
+    /// Machines with this name or label that are vouched for, the named one alone if there is one.
+    pub async fn chosen(&self, name_or_label: &str) -> Result<Vec<KnownMachine>, CannotCall> {
+        let rows = self.rows(name_or_label).await?;
+        let known = rows.into_iter().filter_map(|row| self.check(row).ok());
+        let known: Vec<_> = known.collect();
+        let named = known.iter().find(|machine| machine.name == name_or_label);
+        if let Some(named) = named {
+            return Ok(vec![named.clone()]);
+        }
+        let has_label = |machine: &KnownMachine| {
+            let mut labels = machine.labels.iter();
+            labels.any(|label| label == name_or_label)
+        };
+        Ok(known.into_iter().filter(has_label).collect())
+    }
+
+    async fn rows(&self, shown: &str) -> Result<Vec<IntroducedMachine>, CannotCall> {
+        let away = || CannotCall::Database(shown.to_owned());
+        let table = self.table().await.ok_or_else(away)?;
+        table.machines().await.map_err(|_| away())
+    }
+
+    fn check(&self, row: IntroducedMachine) -> Result<KnownMachine, CannotCall> {
+        let IntroducedMachine {
+            introduction,
+            standing,
+            labels,
+        } = row;
+        let is_revoked = self.revoked.contains(&introduction.key);
+        match self.secret.check(&introduction, standing) {
+            Caller::Known { .. } if !is_revoked => Ok(KnownMachine {
+                id: introduction.id,
+                name: introduction.name,
+                labels,
+                key: introduction.key,
+            }),
+            Caller::Unknown => Err(CannotCall::Unknown(introduction.name)),
+            Caller::Known { .. } | Caller::Expelled => {
+                if standing == Standing::Revoked {
+                    self.revoked.add(introduction.key);
+                }
+                Err(CannotCall::Expelled(introduction.name))
+            }
+        }
+    }
+
+    /// Name of a machine for a sentence.
+    pub fn shown_name(&self, id: MachineId) -> String {
+        let state = self.state();
+        let machine = state.machines.get(&id);
+        machine.map_or_else(|| format!("{:016x}", id.0), |machine| machine.name.clone())
+    }
+
+    /// Opens a link to a machine, which has proved that it has its key.
+    pub async fn open(
+        &self,
+        machine: &KnownMachine,
+    ) -> Result<client::TlsStream<DuplexStream>, CannotCall> {
+        let silent = || CannotCall::Silent(machine.name.clone());
+        let refused = |why: String| CannotCall::Refused(machine.name.clone(), why);
+        if self.is_silent(machine.id) {
+            return Err(silent());
+        }
+        let config = tls::client(&self.key, machine.key).map_err(|e| refused(e.to_string()))?;
+        let stream = self.carrier.open(machine.id);
+        let connector = TlsConnector::from(Arc::new(config));
+        tokio::select! {
+            opened = connector.connect(tls::server_name(), stream) => {
+                opened.map_err(|fault| match fault.kind() {
+                    std::io::ErrorKind::InvalidData => refused(fault.to_string()),
+                    _ => silent(),
+                })
+            }
+            () = self.until_silent(machine.id) => Err(silent()),
+            () = pause(HANDSHAKE) => Err(silent()),
+        }
+    }
+
+    /// Takes a link that another machine has opened, once that has proved who it is.
+    pub async fn accept(
+        &self,
+        called: CalledLink,
+    ) -> Result<(KnownMachine, server::TlsStream<DuplexStream>), CannotCall> {
+        let machine = self.known(called.opener).await?;
+        let refused = |why: String| CannotCall::Refused(machine.name.clone(), why);
+        let config = tls::server(&self.key, machine.key).map_err(|e| refused(e.to_string()))?;
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let accepted = tokio::select! {
+            accepted = acceptor.accept(called.stream) => accepted.map_err(|e| refused(e.to_string())),
+            () = pause(HANDSHAKE) => Err(CannotCall::Silent(machine.name.clone())),
+        };
+        Ok((machine, accepted?))
+    }
+
+    /// Decides whether a machine that has called has a right here.
+    pub async fn decide(
+        &self,
+        rights: &rights::Rights,
+        right: Right,
+        machine: &KnownMachine,
+    ) -> Result<(), Denied> {
+        // The row is read again: the machine may have been revoked since it opened the link.
+        let caller = match self.known(machine.id).await {
+            Ok(now) if now.key == machine.key && now.name == machine.name => Caller::Known {
+                name: &machine.name,
+            },
+            Err(CannotCall::Expelled(_)) => Caller::Expelled,
+            Ok(_) | Err(_) => Caller::Unknown,
+        };
+        decide(rights, right, &caller)
+    }
+
+    /// True if the machine counts as dead.
+    pub fn is_silent(&self, id: MachineId) -> bool {
+        let state = self.state();
+        let machine = state.machines.get(&id);
+        machine.is_some_and(|machine| !machine.is_alive())
+    }
+
+    /// Waits until the machine counts as dead.
+    pub async fn until_silent(&self, id: MachineId) {
+        let mut states = self.fleet.watch();
+        let is_silent = |state: &Arc<FleetState>| {
+            let machine = state.machines.get(&id);
+            machine.is_some_and(|machine| !machine.is_alive())
+        };
+        if states.wait_for(is_silent).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// Records what a person says of another machine.
+    pub async fn say(&self, name: &str, word: PersonsWord) -> Result<(), CannotSay> {
+        let state = self.state();
+        let machine = state.named(name).ok_or(CannotSay::NoMachine)?;
+        match word {
+            _ if Some(machine.row.id) == state.own => return Err(CannotSay::Own),
+            PersonsWord::Lost | PersonsWord::Forgotten if machine.is_alive() => {
+                return Err(CannotSay::Alive);
+            }
+            PersonsWord::Lost | PersonsWord::Forgotten | PersonsWord::Revoked => {}
+        }
+        let table = self.table().await.ok_or(CannotSay::Database)?;
+        let said = table.say(machine.row.id, word).await;
+        said.map_err(|_| CannotSay::Database)?;
+        if let (PersonsWord::Revoked, Some(key)) = (word, machine.public_key) {
+            self.revoked.add(key);
+        }
+        Ok(())
+    }
+
+    /// True if the row of a machine is vouched for, as it was read last.
+    pub fn is_vouched_for(&self, machine: &Machine) -> bool {
+        let (Some(key), Some(mac)) = (machine.public_key, machine.mac) else {
+            return false;
+        };
+        let introduction = Introduction {
+            id: machine.row.id,
+            name: machine.name.clone(),
+            key,
+            mac,
+        };
+        let caller = self.secret.check(&introduction, machine.row.standing);
+        caller != Caller::Unknown
+    }
+
+    /// Sessions of other machines with this id. Ids are random, so there is one at most, unless a row is forged.
+    pub async fn session(&self, id: SessionId) -> Option<DirectoryRow> {
+        let table = self.table().await?;
+        let found = table.directory_entry(id).await.ok()?;
+        found.into_iter().next()
+    }
+
+    /// Machine of an open question that is not here.
+    pub async fn question_owner(&self, id: QuestionId) -> Option<MachineId> {
+        let table = self.table().await?;
+        table.question_owner(id).await.ok()?
+    }
+
+    /// Sessions of other machines, newest first. `None`: the database cannot be reached.
+    pub async fn sessions(
+        &self,
+        agent: Option<&Agent>,
+        include_ended: bool,
+    ) -> Option<Vec<DirectoryRow>> {
+        let table = self.table().await?;
+        table.directory(agent, include_ended).await.ok()
+    }
+}
+
+/// Keys of machines that were revoked. They are remembered here, so that nobody can take the word back in the database.
+struct RevokedKeys {
+    path: PathBuf,
+    keys: Mutex<BTreeSet<String>>,
+}
+
+impl RevokedKeys {
+    fn open(path: PathBuf) -> Self {
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let keys = text.lines().map(str::to_owned).collect();
+        RevokedKeys {
+            path,
+            keys: Mutex::new(keys),
+        }
+    }
+
+    fn contains(&self, key: &[u8; 32]) -> bool {
+        let keys = self.keys.lock().expect("no holder panics");
+        keys.contains(&secret::hex(key))
+    }
+
+    fn add(&self, key: [u8; 32]) {
+        let mut keys = self.keys.lock().expect("no holder panics");
+        if !keys.insert(secret::hex(&key)) {
+            return;
+        }
+        let text: String = keys.iter().map(|key| format!("{key}\n")).collect();
+        if let Err(fault) = secret::write(&self.path, &text) {
+            tracing::warn!("cannot store the key of a revoked machine: {fault}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revoked_key_is_remembered_by_the_next_daemon() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("revoked");
+        let first = RevokedKeys::open(path.clone());
+        assert!(!first.contains(&[1; 32]));
+        first.add([1; 32]);
+        first.add([2; 32]);
+        let second = RevokedKeys::open(path);
+        assert!(second.contains(&[1; 32]) && second.contains(&[2; 32]));
+        assert!(!second.contains(&[3; 32]));
+    }
+}

@@ -1,0 +1,250 @@
+//! Directory of the sessions of all machines. Each machine writes its own rows, late and together: nothing that happens
+//! to a session waits for them. A machine that is asked about a session elsewhere finds its owner here.
+
+use abide_core::fleet::MachineId;
+use abide_core::fleet::row::{Introduction, Standing};
+use abide_core::{Agent, QuestionId, SessionId};
+use serde::{Deserialize, Serialize};
+use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
+
+use super::batch::Statement;
+use super::frames::{FrameTable, NOW_MS};
+use crate::machine_link::machines::IntroducedMachine;
+use crate::store::StoreFault;
+
+/// Rows that are written at once.
+pub(crate) const MAX_ENTRIES: usize = 256;
+/// Sessions of other machines that are listed.
+const MAX_LISTED: usize = 1_000;
+
+/// Session in the directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectoryRow {
+    /// Machine that runs it.
+    pub machine: MachineId,
+    /// Session.
+    pub id: SessionId,
+    /// Boot of the machine in which it was started.
+    pub boot: u128,
+    /// Agent.
+    pub agent: String,
+    /// Name of the session.
+    pub name: Option<String>,
+    /// Command.
+    pub command: String,
+    /// The other facts.
+    pub facts: DirectoryFacts,
+    /// Clock of the database when this was written, in Unix milliseconds.
+    pub as_of: u64,
+}
+
+/// Phase of a session in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DirectoryState {
+    /// The leader runs, or is about to.
+    Running,
+    /// The leader has ended, and processes that it left run.
+    Background,
+    /// All processes have ended.
+    Ended,
+    /// The command could not be started.
+    Failed,
+}
+
+/// Facts of a session that no statement searches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DirectoryFacts {
+    /// Phase.
+    pub state: DirectoryState,
+    /// Start, in Unix milliseconds.
+    pub created_at: u64,
+    /// End, in Unix milliseconds.
+    pub ended_at: Option<u64>,
+    /// Exit code.
+    pub exit_code: Option<i32>,
+    /// Signal.
+    pub signal: Option<i32>,
+    /// Working directory.
+    pub cwd: String,
+    /// True if it has a terminal.
+    pub pty: bool,
+    /// Bytes of output.
+    pub bytes: u64,
+    /// Reason for a failure to start.
+    pub error: Option<String>,
+}
+
+impl DirectoryState {
+    fn word(self) -> &'static str {
+        match self {
+            DirectoryState::Running => "running",
+            DirectoryState::Background => "background",
+            DirectoryState::Ended => "ended",
+            DirectoryState::Failed => "failed",
+        }
+    }
+}
+
+const COLUMNS: &str = "machine, id, boot, agent, name, command, facts, as_of";
+
+impl FrameTable {
+    /// Writes rows of this machine.
+    pub async fn put_directory(&self, rows: &[DirectoryRow]) -> Result<(), StoreFault> {
+        let own = self.own();
+        let plain = |text: &str| text.replace('\0', "\u{fffd}");
+        let ids: Vec<String> = rows.iter().map(|row| row.id.to_string()).collect();
+        let boots: Vec<String> = rows
+            .iter()
+            .map(|row| format!("{:032x}", row.boot))
+            .collect();
+        let agents: Vec<String> = rows.iter().map(|row| plain(&row.agent)).collect();
+        let names: Vec<Option<String>> = (rows.iter())
+            .map(|row| row.name.as_deref().map(plain))
+            .collect();
+        let commands: Vec<String> = rows.iter().map(|row| plain(&row.command)).collect();
+        let states: Vec<&str> = rows.iter().map(|row| row.facts.state.word()).collect();
+        let facts: Vec<String> = (rows.iter())
+            .map(|row| serde_json::to_string(&row.facts).unwrap_or_default())
+            .collect();
+        let sql = format!(
+            "INSERT INTO session (machine, id, boot, agent, name, command, state, facts, as_of) \
+             SELECT $1, u.*, {NOW_MS} FROM unnest($2, $3, $4, $5, $6, $7, $8) \
+             AS u(id, boot, agent, name, command, state, facts) \
+             ON CONFLICT (machine, id) DO UPDATE SET boot = excluded.boot, agent = excluded.agent, \
+             name = excluded.name, command = excluded.command, state = excluded.state, \
+             facts = excluded.facts, as_of = excluded.as_of"
+        );
+        let texts: [&(dyn ToSql + Sync); 7] =
+            [&ids, &boots, &agents, &names, &commands, &states, &facts];
+        let mut params = vec![(&own as &(dyn ToSql + Sync), Type::INT8)];
+        params.extend(texts.map(|column| (column, Type::TEXT_ARRAY)));
+        self.execute(Statement { sql, params }).await
+    }
+
+    /// Removes rows of this machine.
+    pub async fn remove_directory(&self, ids: &[SessionId]) -> Result<(), StoreFault> {
+        let own = self.own();
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        self.execute(Statement {
+            sql: "DELETE FROM session WHERE machine = $1 AND id = ANY($2)".into(),
+            params: vec![
+                (&own as &(dyn ToSql + Sync), Type::INT8),
+                (&ids, Type::TEXT_ARRAY),
+            ],
+        })
+        .await
+    }
+
+    /// Ids of the rows of this machine.
+    pub async fn own_directory(&self) -> Result<Vec<SessionId>, StoreFault> {
+        let own = self.own();
+        let rows = self.rows(Statement {
+            sql: "SELECT id FROM session WHERE machine = $1".into(),
+            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8)],
+        });
+        let rows = rows.await?;
+        let ids = rows.iter().filter_map(|row| row.try_get::<_, &str>(0).ok());
+        Ok(ids.filter_map(|id| id.parse().ok()).collect())
+    }
+
+    /// Rows of other machines with this id.
+    pub async fn directory_entry(&self, id: SessionId) -> Result<Vec<DirectoryRow>, StoreFault> {
+        let (own, id) = (self.own(), id.to_string());
+        let sql = format!("SELECT {COLUMNS} FROM session WHERE machine <> $1 AND id = $2");
+        let params = vec![(&own as &(dyn ToSql + Sync), Type::INT8), (&id, Type::TEXT)];
+        let rows = self.rows(Statement { sql, params }).await?;
+        Ok(rows.iter().filter_map(entry).collect())
+    }
+
+    /// Rows of other machines, newest first.
+    pub async fn directory(
+        &self,
+        agent: Option<&Agent>,
+        include_ended: bool,
+    ) -> Result<Vec<DirectoryRow>, StoreFault> {
+        let (own, agent) = (self.own(), agent.map(|agent| agent.0.to_string()));
+        let living = match include_ended {
+            true => "",
+            false => "AND state IN ('running', 'background')",
+        };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM session WHERE machine <> $1 AND ($2::text IS NULL OR agent = $2) {living} \
+             ORDER BY as_of DESC LIMIT {MAX_LISTED}"
+        );
+        let params = vec![
+            (&own as &(dyn ToSql + Sync), Type::INT8),
+            (&agent, Type::TEXT),
+        ];
+        let rows = self.rows(Statement { sql, params }).await?;
+        Ok(rows.iter().filter_map(entry).collect())
+    }
+
+    /// Machine on which a question was asked, if that is another one.
+    pub async fn question_owner(&self, id: QuestionId) -> Result<Option<MachineId>, StoreFault> {
+        let (own, id) = (self.own(), id.to_string());
+        let rows = self.rows(Statement {
+            sql: "SELECT shard FROM question WHERE shard <> $1 AND id = $2".into(),
+            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8), (&id, Type::TEXT)],
+        });
+        let rows = rows.await?;
+        let owner = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
+        Ok(owner.map(|id| MachineId(id.cast_unsigned())))
+    }
+
+    /// Machines, as their rows introduce them. Rows without a key are left out.
+    pub async fn machines(&self) -> Result<Vec<IntroducedMachine>, StoreFault> {
+        let rows = self.rows(Statement {
+            sql: "SELECT id, name, labels, standing, public_key, mac FROM machine \
+                  WHERE public_key IS NOT NULL AND mac IS NOT NULL"
+                .into(),
+            params: Vec::new(),
+        });
+        Ok(rows.await?.iter().filter_map(introduced).collect())
+    }
+
+    async fn execute(&self, statement: Statement<'_>) -> Result<(), StoreFault> {
+        self.link().transact("SELECT 1", &[statement]).await?;
+        Ok(())
+    }
+
+    async fn rows(&self, statement: Statement<'_>) -> Result<Vec<Row>, StoreFault> {
+        Ok(self.link().read(&statement).await?)
+    }
+}
+
+/// Session of a row; none if the row is not valid, as one that a newer program has written may be.
+fn entry(row: &Row) -> Option<DirectoryRow> {
+    Some(DirectoryRow {
+        machine: MachineId(row.try_get::<_, i64>(0).ok()?.cast_unsigned()),
+        id: row.try_get::<_, &str>(1).ok()?.parse().ok()?,
+        boot: u128::from_str_radix(row.try_get(2).ok()?, 16).ok()?,
+        agent: row.try_get(3).ok()?,
+        name: row.try_get(4).ok()?,
+        command: row.try_get(5).ok()?,
+        facts: serde_json::from_str(row.try_get(6).ok()?).ok()?,
+        as_of: row.try_get::<_, i64>(7).ok()?.try_into().ok()?,
+    })
+}
+
+fn introduced(row: &Row) -> Option<IntroducedMachine> {
+    let standing = match row.try_get::<_, &str>(3).ok()? {
+        "member" => Standing::Member,
+        "left" => Standing::Left,
+        "forgotten" => Standing::Forgotten,
+        "revoked" => Standing::Revoked,
+        _ => return None,
+    };
+    let labels = row.try_get::<_, &str>(2).ok()?;
+    Some(IntroducedMachine {
+        introduction: Introduction {
+            id: MachineId(row.try_get::<_, i64>(0).ok()?.cast_unsigned()),
+            name: row.try_get(1).ok()?,
+            key: row.try_get::<_, &[u8]>(4).ok()?.try_into().ok()?,
+            mac: row.try_get::<_, &[u8]>(5).ok()?.try_into().ok()?,
+        },
+        standing,
+        labels: labels.split_whitespace().map(str::to_owned).collect(),
+    })
+}
