@@ -116,14 +116,14 @@ impl Policy {
 
     /// Rule that decides about one command, if there is one.
     pub fn rule_for(&self, command: &SimpleCommand, place: &Place<'_>) -> Option<&Rule> {
-        let matching = || {
-            self.rules
-                .iter()
-                .filter(|rule| rule.matches(command, place))
-        };
-        let deny = matching().find(|rule| rule.action == Action::Deny);
+        let matching = self.rules.iter();
+        let matching: Vec<&Rule> = matching
+            .filter(|rule| rule.matches(command, place))
+            .collect();
+        let all = matching.iter().copied();
+        let deny = all.clone().find(|rule| rule.action == Action::Deny);
         // Between rules of the same rank, the more careful one.
-        deny.or_else(|| matching().max_by_key(|rule| (rule.specificity(), rule.action)))
+        deny.or_else(|| all.max_by_key(|rule| (rule.specificity(), rule.action)))
     }
 
     fn decide_command(&self, command: &SimpleCommand, text: &str, place: &Place<'_>) -> Part {

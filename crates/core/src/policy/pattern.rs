@@ -29,14 +29,24 @@ fn word_tokens(word: &Word) -> Vec<Token> {
 
 /// Returns whether a text has this pattern, in which `*` is any text.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
-    let text: Vec<Token> = text.chars().map(Token::Char).collect();
-    overlap(&tokens(pattern), &text)
+    // Every rule is compared with every command, and few can match: most are told apart without tokens.
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, _)) => {
+            let tokens_of_text = || text.chars().map(Token::Char).collect::<Vec<Token>>();
+            text.starts_with(start) && overlap(&tokens(pattern), &tokens_of_text())
+        }
+    }
 }
 
 /// Returns whether a word could have this pattern when the command runs. A word without any known text could be
 /// everything, so it decides nothing.
 pub(super) fn could_match(pattern: &str, word: &Word) -> bool {
-    pattern == "*" || (word.has_text() && overlap(&tokens(pattern), &word_tokens(word)))
+    match word.pieces.as_slice() {
+        _ if pattern == "*" => true,
+        [Piece::Text(text)] => !text.is_empty() && matches(pattern, text),
+        _ => word.has_text() && overlap(&tokens(pattern), &word_tokens(word)),
+    }
 }
 
 /// Returns whether some text has both patterns. Takes at most the product of their lengths in steps.
@@ -83,6 +93,9 @@ mod tests {
             ("a*c*", "abcd", true),
             ("push", "push", true),
             ("push", "pushd", false),
+            ("pushd", "push", false),
+            ("a*", "*", false),
+            ("*b", "ab", true),
         ] {
             assert_eq!(matches(pattern, text), same, "{pattern} {text}");
         }

@@ -265,9 +265,12 @@ fn may_be_program(rule: &str, command: &SimpleCommand) -> bool {
     let Some(word) = command.words.first() else {
         return false;
     };
-    match (command.program(), word.text()) {
-        (Some(name), Some(path)) => matches(rule, &name) || matches(rule, &path),
-        _ => rule != "*" && could_match(rule, word),
+    match word.text() {
+        Some(path) => {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            matches(rule, name) || matches(rule, &path)
+        }
+        None => rule != "*" && could_match(rule, word),
     }
 }
 
