@@ -1,10 +1,11 @@
-//! The channel to the keeper, which asks at the end of its command what was refused.
+//! The channel to the keeper, which is told that something was refused and asks for the list, and asks again at the end of
+//! its command.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use abide_session::sandbox::GATE_LIST;
+use abide_session::sandbox::{GATE_LIST, GATE_REFUSED};
 use tokio::net::UnixStream;
 
 use crate::Gate;
@@ -16,7 +17,13 @@ pub async fn serve(gate: Arc<Gate>, channel: OwnedFd) -> io::Result<()> {
     let channel = UnixStream::from_std(channel.into())?;
     let mut request = [0; 16];
     loop {
-        channel.readable().await?;
+        tokio::select! {
+            () = gate.refusals.added() => {
+                send(&channel, GATE_REFUSED).await?;
+                continue;
+            }
+            readable = channel.readable() => readable?,
+        }
         match channel.try_read(&mut request) {
             Ok(0) => return Ok(()),
             Ok(length) if request[..length] == *GATE_LIST => {

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 /// Entries of the list. What does not fit is counted.
 pub const MAX_ENTRIES: usize = 256;
 
@@ -47,6 +49,7 @@ pub struct Listed {
 #[derive(Debug, Default)]
 pub struct Refusals {
     listed: Mutex<Listed>,
+    added: Notify,
 }
 
 impl Refusals {
@@ -66,9 +69,15 @@ impl Refusals {
                 reason: reason.to_owned(),
                 count: 1,
             });
+            self.added.notify_one();
         } else {
             listed.left_out += 1;
         }
+    }
+
+    /// Waits for a new entry, also one that was added since the last call.
+    pub async fn added(&self) {
+        self.added.notified().await;
     }
 
     /// A copy of the list.

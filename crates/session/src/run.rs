@@ -595,7 +595,7 @@ impl Run {
                 ..*ending
             };
             crash_point("exit.pre_record");
-            self.sandbox.iter().for_each(RunSandbox::record);
+            self.sandbox.iter_mut().for_each(RunSandbox::record);
             let text = EndingFile::Ended(ending).to_text();
             let _ = folder::put(&self.record, &text);
             // The daemon appends to the same file when the ending was received.

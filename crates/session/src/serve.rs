@@ -62,12 +62,13 @@ struct Woken {
     candidate: bool,
     input: bool,
     group: bool,
+    gate: bool,
     refusal: Option<Flow>,
     streams: [Option<Flow>; 2],
 }
 
 /// Number of descriptors in the poll: one of each kind, and one more for the second output stream.
-const SLOTS: usize = 9;
+const SLOTS: usize = 10;
 
 /// State of a stream after poll.
 #[derive(Clone, Copy)]
@@ -148,6 +149,9 @@ impl Keeper {
             if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::listener) {
                 add(fd, PollFlags::IN, Slot::Refusal);
             }
+            if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::gate_channel) {
+                add(fd, PollFlags::IN, Slot::Gate);
+            }
             if let Some(fd) = run.group_events() {
                 add(fd, PollFlags::PRI, Slot::Group);
             }
@@ -184,6 +188,7 @@ impl Keeper {
                 }
                 Slot::Input => woken.input = true,
                 Slot::Group => woken.group = true,
+                Slot::Gate => woken.gate = true,
                 Slot::Refusal => {
                     let bytes = seen.contains(PollFlags::IN);
                     woken.refusal = Some(if bytes { Flow::Bytes } else { Flow::End });
@@ -197,6 +202,9 @@ impl Keeper {
         if let Stage::Run(run) = &mut self.stage {
             if let (Some(flow), Some(sandbox)) = (woken.refusal, &mut run.sandbox) {
                 sandbox.attempted(matches!(flow, Flow::End));
+            }
+            if let (true, Some(sandbox)) = (woken.gate, &mut run.sandbox) {
+                sandbox.hear_gate();
             }
             for (at, flow) in woken.streams.into_iter().enumerate() {
                 match flow {
@@ -543,6 +551,7 @@ impl Keeper {
                 folder: Rc::clone(&self.resources.folder),
                 gate,
                 mounts,
+                of_gate: Default::default(),
             }),
             oom,
             begun,
@@ -602,6 +611,7 @@ enum Slot {
     Input,
     Group,
     Refusal,
+    Gate,
 }
 
 fn until(at: u64, now: u64) -> Timespec {

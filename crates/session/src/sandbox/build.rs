@@ -366,6 +366,7 @@ fn make_devices(devices: Vec<(&'static str, OwnedFd)>) -> Result<(), Fault> {
         ("/proc/self/fd/1", "stdout"),
         ("/proc/self/fd/2", "stderr"),
         ("pts/ptmx", "ptmx"),
+        ("tty", "console"),
     ] {
         symlink(to, root.join(name)).named(step)?;
     }

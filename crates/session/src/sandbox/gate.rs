@@ -5,7 +5,8 @@
 //!    and sends them over the channel.
 //! 2. The keeper has the fork server start the gate with the other end of the channel, and sends it the configuration
 //!    with the listening socket for the daemon.
-//! 3. When the command has ended, the keeper asks the gate what it refused.
+//! 3. The gate tells the keeper that it has refused something new, and the keeper asks for the list. It asks again when
+//!    the command has ended.
 //!
 //! The sockets already listen before the gate runs, so nothing has to wait for it. If the gate cannot be started, or
 //! ends early, the sockets are closed and every connection fails.
@@ -32,6 +33,9 @@ pub const LIST: &[u8] = b"list";
 /// Message of the gate before it serves anything.
 pub const READY: &[u8] = b"ready";
 
+/// Message of the gate when its list has a new entry.
+pub const REFUSED: &[u8] = b"refused";
+
 /// Longest list of refusals.
 const LIST_LIMIT: usize = 32 << 10;
 
@@ -48,7 +52,18 @@ pub(crate) struct GateChannel {
 }
 
 /// A gate that was started.
-pub(crate) struct Gate(OwnedFd);
+pub(crate) struct Gate {
+    channel: OwnedFd,
+    state: GateState,
+}
+
+/// State of a gate, by the messages that it has sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum GateState {
+    Starting,
+    Ready,
+    Ended,
+}
 
 /// Refusals as the gate lists them: their number, and one line for each, ready for the record.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -85,7 +100,10 @@ impl GateChannel {
         config.extend_from_slice(&plan.config);
         send_descriptors(self.keeper.as_fd(), &config, &[listener.as_fd()])?;
         request_start(starter, self.gate.as_fd())?;
-        Ok(Gate(self.keeper))
+        Ok(Gate {
+            channel: self.keeper,
+            state: GateState::Starting,
+        })
     }
 }
 
@@ -111,8 +129,33 @@ fn listen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 impl Gate {
+    /// Descriptor that becomes readable when the gate has something to tell. `None`: it has ended.
+    pub fn channel(&self) -> Option<BorrowedFd<'_>> {
+        (self.state != GateState::Ended).then(|| self.channel.as_fd())
+    }
+
+    /// Takes the messages of the gate. `true`: its list has a new entry.
+    pub fn take_messages(&mut self) -> bool {
+        let mut has_refused = false;
+        let mut message = [0; 16];
+        loop {
+            match rustix::net::recv(&self.channel, &mut message, RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) => return has_refused,
+                Err(Errno::INTR) => {}
+                Ok((0, _)) | Err(_) => {
+                    self.state = GateState::Ended;
+                    return has_refused;
+                }
+                Ok((length, _)) => {
+                    self.state = GateState::Ready;
+                    has_refused |= &message[..length] == REFUSED;
+                }
+            }
+        }
+    }
+
     /// Refusals up to now. A gate that has ended, or does not answer, has lost its list: then this says so.
-    pub fn listed(&self) -> Listed {
+    pub fn listed(&mut self) -> Listed {
         self.ask().unwrap_or_else(|_| Listed {
             count: 0,
             lines:
@@ -121,22 +164,27 @@ impl Gate {
         })
     }
 
-    fn ask(&self) -> io::Result<Listed> {
-        let mut ready = [0; READY.len()];
-        match rustix::net::recv(&self.0, &mut ready, RecvFlags::DONTWAIT) {
-            // The gate is still being started, so it has refused nothing, and a short command does not wait for it.
-            Err(Errno::AGAIN) => return Ok(Listed::default()),
-            Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => {}
-            Err(errno) => return Err(errno.into()),
+    fn ask(&mut self) -> io::Result<Listed> {
+        self.take_messages();
+        match self.state {
+            // It has refused nothing yet, and a short command does not wait for it.
+            GateState::Starting => return Ok(Listed::default()),
+            GateState::Ended => return Err(io::ErrorKind::UnexpectedEof.into()),
+            GateState::Ready => {}
         }
-        rustix::net::send(&self.0, LIST, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
-        let mut events = [PollFd::new(&self.0, PollFlags::IN)];
-        rustix::event::poll(&mut events, Some(&LIST_DEADLINE))?;
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::send(&self.channel, LIST, flags)?;
         let mut text = vec![0; LIST_LIMIT];
-        let (length, _) = rustix::net::recv(&self.0, &mut text, RecvFlags::DONTWAIT)?;
-        text.truncate(length);
-        listed(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        loop {
+            let mut events = [PollFd::new(&self.channel, PollFlags::IN)];
+            rustix::event::poll(&mut events, Some(&LIST_DEADLINE))?;
+            let (length, _) = rustix::net::recv(&self.channel, &mut text, RecvFlags::DONTWAIT)?;
+            // The list that follows has that entry.
+            if &text[..length] != REFUSED {
+                text.truncate(length);
+                return listed(&text).ok_or_else(|| io::ErrorKind::InvalidData.into());
+            }
+        }
     }
 }
 

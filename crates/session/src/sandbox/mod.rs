@@ -27,7 +27,9 @@ mod sockets;
 mod stored_layers;
 
 pub(crate) use filter::compile_ahead as compile_filters_ahead;
-pub use gate::{LIST as GATE_LIST, READY as GATE_READY, SOCKET as GATE_SOCKET};
+pub use gate::{
+    LIST as GATE_LIST, READY as GATE_READY, REFUSED as GATE_REFUSED, SOCKET as GATE_SOCKET,
+};
 pub(crate) use init::{Sandbox, cannot, clean_up};
 pub(crate) use of_run::RunSandbox;
 pub(crate) use only_landlock::temporary_folder;
@@ -36,4 +38,6 @@ pub use plan::{Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
 pub use refusals::FILE as REFUSED;
 pub(crate) use refusals::{Refusals, Watched};
-pub use stored_layers::{StoredLayers, clean_layers, remove_folder, stored_layers};
+pub use stored_layers::{
+    StoredLayers, clean_layers, measure_layers, measured_size, remove_folder, stored_layers,
+};

@@ -7,7 +7,7 @@ use abide_core::Sandboxed;
 
 use rustix::fs::AtFlags;
 
-use super::gate::{self, Gate};
+use super::gate::{self, Gate, Listed};
 use super::init::clean_up;
 use super::plan::Plan;
 use super::refusals::Refusals;
@@ -28,6 +28,8 @@ pub(crate) struct RunSandbox {
     pub gate: Option<Gate>,
     /// Mount namespace of the sandbox, see [`super::Sandbox`].
     pub mounts: Option<OwnedFd>,
+    /// Refusals of the gate that are known.
+    pub of_gate: Listed,
 }
 
 impl RunSandbox {
@@ -48,17 +50,33 @@ impl RunSandbox {
         }
     }
 
+    /// Channel of the network gate.
+    pub fn gate_channel(&self) -> Option<BorrowedFd<'_>> {
+        self.gate.as_ref().and_then(Gate::channel)
+    }
+
+    /// Handles messages of the network gate.
+    pub fn hear_gate(&mut self) {
+        if let Some(gate) = &mut self.gate
+            && gate.take_messages()
+        {
+            self.of_gate = gate.listed();
+            self.write_record(false);
+        }
+    }
+
     /// Writes the refusals into the session's directory at its end.
-    pub fn record(&self) {
+    pub fn record(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            self.of_gate = gate.listed();
+        }
         self.write_record(true);
     }
 
-    /// A record that cannot be written is only missing from the result. Names that the gate has refused are asked for at
-    /// the end only.
+    /// A record that cannot be written is only missing from the result.
     fn write_record(&self, is_end: bool) {
-        let of_gate = self.gate.as_ref().filter(|_| is_end).map(Gate::listed);
-        let of_gate = of_gate.unwrap_or_default();
-        let _ = self.refusals.record(self.folder.as_fd(), is_end, &of_gate);
+        let folder = self.folder.as_fd();
+        let _ = self.refusals.record(folder, is_end, &self.of_gate);
     }
 }
 

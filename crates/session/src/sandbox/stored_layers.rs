@@ -12,6 +12,9 @@ pub const UNUSED_FOR: Duration = Duration::from_secs(30 * 24 * 3_600);
 /// Begin of the name of a work folder; the id of the session follows.
 pub(super) const WORK: &str = "work.";
 
+/// File in the folder of an agent with the size of its layers when they were last measured, in bytes.
+const SIZE: &str = "size";
+
 /// Layers of one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredLayers {
@@ -55,6 +58,25 @@ pub fn stored_layers(root: &Path) -> io::Result<Vec<StoredLayers>> {
     }
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
+}
+
+/// Measures the layers of all agents, and notes their sizes for [`measured_size`]. Walks all files.
+pub fn measure_layers(root: &Path) -> io::Result<()> {
+    for layers in stored_layers(root)? {
+        let (new, noted) = (layers.path.join("size.new"), layers.path.join(SIZE));
+        // The time of the last use does not change by this.
+        let used = fs::metadata(&layers.path)?.modified()?;
+        fs::write(&new, layers.bytes.to_string())?;
+        fs::rename(new, noted)?;
+        fs::File::open(&layers.path)?.set_modified(used)?;
+    }
+    Ok(())
+}
+
+/// Size of the layers of an agent when they were last measured, in bytes.
+pub fn measured_size(layers: &Path) -> Option<u64> {
+    let noted = fs::read_to_string(layers.join(SIZE)).ok()?;
+    noted.parse().ok()
 }
 
 /// Removes what is left of sandboxes that have ended, and layers that were not used for long. Returns the names of the
