@@ -43,9 +43,10 @@ export interface AuditLine {
   by?: string;
   /** Command line, with secrets masked. */
   command?: string;
-  /** Commands in it. */
+  /** Commands in it, or what the sandbox refused. */
   commands?: string[];
-  /** `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired` or `removed` (a rule). */
+  /** `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `removed` (a rule) or
+`refused` (by the sandbox of a command that has ended). */
   event: string;
   /** Working directory. */
   folder?: string;

@@ -1,31 +1,11 @@
 //! Record of what the sandbox of a session has refused, as fields.
 
 use abide_api::{Id, SandboxRefusal, SandboxRefusals};
-use abide_core::SandboxedBy;
 use abide_engine::SessionView;
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
-use abide_session::sandbox::REFUSED;
 
-/// Longest record that is read, in bytes: a record has at most 20 refusals, each with a path of at most 4 KiB.
-const MAX_RECORD: u64 = 256 << 10;
-
-/// Record of a session as text. `None`: its sandbox has refused nothing, or it has none.
-pub(crate) fn record(view: &SessionView) -> Option<String> {
-    use std::io::Read;
-    let is_sandboxed = |by: SandboxedBy| by != SandboxedBy::Off;
-    if !view
-        .sandboxed
-        .as_ref()
-        .is_some_and(|of| is_sandboxed(of.by))
-    {
-        return None;
-    }
-    let file = std::fs::File::open(view.folder.join(REFUSED)).ok()?;
-    let mut bytes = Vec::new();
-    file.take(MAX_RECORD).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
+pub(crate) use abide_engine::refusals::record;
 
 /// Refusals of the sandbox of a session.
 pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefusals> {

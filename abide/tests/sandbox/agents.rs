@@ -324,3 +324,37 @@ fn many_refusals_are_counted_and_bounded() {
         assert_eq!(said.matches("write  /etc/x").count(), 20, "142");
     });
 }
+
+#[test]
+fn refusals_are_in_the_audit_log_once() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        let command = "echo x > /etc/refused-in-a-test; true";
+        call(user, "shell", &json!({"command": command}));
+        user.outside("while ! ls $ROOT/state/sessions/*/refused.audited > /dev/null 2>&1; do sleep 0.05; done");
+        // The next daemon looks at the session again.
+        user.abide(&["stop"]);
+        call(user, "shell", &json!({"command": "true"}));
+        let log = user.abide(&["audit", "--json"]).text;
+        let lines = log
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let refused: Vec<Value> = lines.filter(|line| line["event"] == "refused").collect();
+        assert_eq!(refused.len(), 1, "{log}");
+        assert_eq!(
+            refused[0]["commands"],
+            json!(["write /etc/refused-in-a-test"]),
+            "{log}"
+        );
+        assert_eq!(
+            (&refused[0]["agent"], &refused[0]["command"]),
+            (&json!("codex"), &json!(command)),
+            "{log}"
+        );
+        let verified = user.abide(&["audit", "--verify"]);
+        assert_eq!(verified.code, 0, "{verified:?}");
+    });
+}

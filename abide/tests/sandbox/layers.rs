@@ -70,3 +70,32 @@ fn p48_work_folders_of_a_killed_keeper_are_removed_by_the_next_daemon() {
         user.outside(&format!("while test -e {left}; do sleep 0.05; done"));
     });
 }
+
+#[test]
+fn p24_agent_whose_layers_are_too_large_is_refused_until_they_are_removed() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            &format!("{SANDBOXED}layer_bytes = 1_000_000\n"),
+        );
+        let fill = json!({"command": "head -c 3000000 /dev/zero > ~/large; touch made"});
+        let said = text(&call(user, "shell", &fill));
+        assert!(said.contains("STATUS: SUCCESS"), "24: {said}");
+        let noted = user.path("state/layers/agent-codex/size");
+        let noted = noted.display();
+        user.outside(&format!(
+            "while ! [ $(cat {noted} 2> /dev/null || echo 0) -gt 1000000 ]; do sleep 0.05; done"
+        ));
+        let refused = text(&call(user, "shell", &json!({"command": "touch second"})));
+        assert!(
+            refused.contains("more than `sandbox.layer_bytes`, 1000000"),
+            "24: {refused}"
+        );
+        assert!(refused.contains("--remove codex"), "24: {refused}");
+        assert!(!user.exists("work/second"), "24");
+        let removed = user.abide(&["sandbox", "layers", "--remove", "codex"]);
+        assert_eq!(removed.code, 0, "{removed:?}");
+        let said = text(&call(user, "shell", &json!({"command": "touch second"})));
+        assert!(said.contains("STATUS: SUCCESS"), "24: {said}");
+    });
+}

@@ -113,7 +113,7 @@ fn ordinary_work_goes_on_with_an_allowlist() {
 fn terminal_works() {
     as_each_user(|user| {
         let options = ["--sandbox", "workspace-write", "--pty"];
-        let ran = user.run_in(&options, "test -t 0 && test -t 1 && stty size && echo x > /dev/tty && script -qc 'echo inner' /dev/null");
+        let ran = user.run_in(&options, "test -t 0 && test -t 1 && stty size && echo x > /dev/tty && echo x > /dev/console && script -qc 'echo inner' /dev/null");
         assert_eq!(ran.code, 0, "{ran:?}");
         assert!(ran.text.contains("inner"), "{ran:?}");
     });

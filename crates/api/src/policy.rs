@@ -135,7 +135,8 @@ pub struct PolicyRemoved {
 pub struct AuditLine {
     /// Time, in Unix milliseconds.
     pub at: u64,
-    /// `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired` or `removed` (a rule).
+    /// `allow`, `ask`, `deny`, `broken` (the rules cannot be used), `answered`, `expired`, `removed` (a rule) or
+    /// `refused` (by the sandbox of a command that has ended).
     pub event: String,
     /// Agent that wants to run the command.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -146,7 +147,7 @@ pub struct AuditLine {
     /// Command line, with secrets masked.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub command: String,
-    /// Commands in it.
+    /// Commands in it, or what the sandbox refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,
     /// Name of the rule that decided.

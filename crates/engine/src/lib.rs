@@ -24,6 +24,7 @@ pub mod policy;
 mod port_openers;
 pub mod probe;
 mod published_state;
+pub mod refusals;
 mod retention;
 mod runtime;
 pub mod sandbox;

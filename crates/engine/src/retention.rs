@@ -12,7 +12,7 @@ use abide_core::session::Phase;
 use abide_core::time::{Boot, Wall};
 use abide_core::{Event, Millis, Mono, Now, SessionId, limit};
 
-use super::{Handle, SessionView};
+use super::{Handle, SessionView, refusals};
 use crate::clock::{Clock, pause};
 use crate::store::Store;
 use abide_session::{crash_point, sandbox};
@@ -46,12 +46,12 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
                     .published()
                     .sessions()
                     .iter()
-                    .for_each(|view| ended_sessions.insert(view, None));
+                    .for_each(|view| ended_sessions.insert(&reader, view, None));
             }
             let ended = ended
                 .iter()
                 .filter_map(|id| reader.published().session(*id));
-            ended.for_each(|view| ended_sessions.insert(&view, Some(at.mono)));
+            ended.for_each(|view| ended_sessions.insert(&reader, &view, Some(at.mono)));
             let now = trusted_clock.now(at, ended_sessions.newest());
             let (removed, held) = ended_sessions.make_room(&reader, now, at.mono);
             (ended_sessions, trusted_clock, now, removed, held)
@@ -73,6 +73,9 @@ pub(super) async fn run(handle: Handle, clock: Arc<dyn Clock>, store: Arc<dyn St
             handle.keepers().trim_pool();
             clean_layers(&handle, now).await;
             next_round = at.mono + FULL_SCAN_INTERVAL;
+        }
+        if handle.config().sandbox.limits_layers() {
+            measure_layers(&handle).await;
         }
         let rest = Duration::from_millis(next_round.since(clock.now().mono).0);
         tokio::select! {
@@ -107,6 +110,17 @@ async fn clean_layers(handle: &Handle, now: Wall) {
     }
 }
 
+/// Measures the layers of sandboxes, since the kernel has no limit for them.
+async fn measure_layers(handle: &Handle) {
+    let root = handle.paths().state.join(sandbox::OWN_LAYERS);
+    let measured = tokio::task::spawn_blocking(move || sandbox::measure_layers(&root));
+    match measured.await {
+        Ok(Ok(())) => {}
+        Ok(Err(fault)) => tracing::warn!("cannot measure the layers of sandboxes: {fault}"),
+        Err(fault) => tracing::error!("layers are no longer measured: {fault}"),
+    }
+}
+
 /// Ended sessions, the oldest first, with their bytes on disk.
 #[derive(Default)]
 struct EndedSessions {
@@ -118,11 +132,12 @@ struct EndedSessions {
 
 impl EndedSessions {
     /// Adds a session that is over. `since`: it has just ended.
-    fn insert(&mut self, view: &SessionView, since: Option<Mono>) {
+    fn insert(&mut self, handle: &Handle, view: &SessionView, since: Option<Mono>) {
         let place = (view.state.created, view.id);
         if !is_over(view) || self.by_age.contains_key(&place) {
             return;
         }
+        refusals::audit(handle, view);
         self.add(place, folder_size(&view.folder), since);
     }
 

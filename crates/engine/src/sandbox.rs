@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use abide_core::{Agent, Conversation};
-use abide_session::sandbox::{Folder, Mode, Network, OWN_LAYERS, Plan};
+use abide_session::sandbox::{Folder, Mode, Network, OWN_LAYERS, Plan, measured_size};
 
 use crate::config::{Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
 use crate::gate_plan::{self, GateConfig};
@@ -116,13 +116,23 @@ impl SandboxSubject<'_> {
                 "`sandbox.write` names '{shown}', which belongs to abide"
             ));
         }
+        let layers = layers_of(self.paths, &self.agent.0);
+        if let (Some(limit), Some(size)) = (settings.layer_bytes, measured_size(&layers))
+            && size > limit
+        {
+            return impossible(format!(
+                "what this agent wrote to home and temporary folders takes {size} bytes, more than `sandbox.layer_bytes`, \
+                 {limit}; a person removes it with `abide sandbox layers --remove {}`",
+                self.agent.0
+            ));
+        }
         Ok(SandboxChoice::Plan(Box::new(Plan {
             at_least: settings.at_least.into(),
             mode,
             network,
             workspace,
             home,
-            layers: layers_of(self.paths, &self.agent.0),
+            layers,
             write: settings.write,
             hide: settings.hide,
             own,
@@ -135,6 +145,7 @@ impl SandboxSubject<'_> {
         allow.extend((self.policy).allowed_hosts(self.agent, self.conversation, self.root));
         GateConfig {
             allow,
+            private: settings.private.clone(),
             ask: true,
             host_ports: settings.host_ports.clone(),
             ..self.bare_gate()

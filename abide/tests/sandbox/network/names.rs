@@ -393,3 +393,43 @@ fn network_on_keeps_the_port_of_abide_closed_without_its_token() {
         assert_eq!(ran.text, "401", "128");
     });
 }
+
+#[test]
+fn private_address_is_reached_where_the_settings_permit_it() {
+    with_outside(|user, _| {
+        let names = "private = [\"private.test\", \"loop.test\"]";
+        configure(user, &["private.test", "loop.test"], names);
+        let lines = python(
+            user,
+            "say(attempt(web, 'private.test'))\nsay(attempt(web, 'loop.test'))",
+        );
+        // The loopback of the machine is never reached by a name.
+        assert_eq!(lines, ["outside / private.test", "reset"], "110");
+    });
+}
+
+#[test]
+fn running_terminal_is_told_of_refused_names() {
+    with_outside(|user, _| {
+        configure(user, &["allowed.test"], "");
+        let start =
+            json!({"action": "start", "command": "curl -s http://evil.test; exec bash --norc"});
+        let started = call(user, "terminal_session", &start);
+        let session = started["result"]["session_id"].as_str().expect("an id");
+        user.outside(
+            "while ! grep -q evil.test $ROOT/state/sessions/*/refused; do sleep 0.05; done",
+        );
+        let read = json!({"action": "read_output", "session_id": session, "since": "0"});
+        let told = [started.clone(), call(user, "terminal_session", &read)].map(|said| text(&said));
+        assert_eq!(
+            told.concat().matches("name   evil.test:80").count(),
+            1,
+            "{told:?}"
+        );
+        call(
+            user,
+            "terminal_session",
+            &json!({"action": "kill", "session_id": session}),
+        );
+    });
+}

@@ -18,14 +18,18 @@ pub struct SandboxConfig {
     pub network: NetworkMode,
     /// Names and ports of the allowlist.
     pub allow: Vec<String>,
+    /// Names of the allowlist that may have private addresses.
+    pub private: Vec<String>,
     /// Ports of this machine's loopback that a sandbox with an allowlist may reach.
     pub host_ports: Vec<u16>,
     /// Further files and folders that are writable.
     pub write: Vec<PathBuf>,
     /// Further files and folders that look empty.
     pub hide: Vec<PathBuf>,
-    /// Weakest mechanism that is accepted. Default: `namespaces`.
+    /// Weakest mechanism that is accepted. Default: `bubblewrap`.
     pub at_least: AtLeast,
+    /// Bytes that the layers of one agent may take; beyond, its commands are refused. Default: no limit.
+    pub layer_bytes: Option<u64>,
     /// Changes for some agents and folders, applied in order.
     pub r#for: Vec<SandboxFor>,
 }
@@ -45,6 +49,8 @@ pub struct SandboxFor {
     /// As in `[sandbox]`.
     pub allow: Vec<String>,
     /// As in `[sandbox]`.
+    pub private: Vec<String>,
+    /// As in `[sandbox]`.
     pub host_ports: Vec<u16>,
     /// As in `[sandbox]`.
     pub write: Vec<PathBuf>,
@@ -52,6 +58,8 @@ pub struct SandboxFor {
     pub hide: Vec<PathBuf>,
     /// As in `[sandbox]`.
     pub at_least: Option<AtLeast>,
+    /// As in `[sandbox]`.
+    pub layer_bytes: Option<u64>,
 }
 
 /// Permission to write.
@@ -123,6 +131,12 @@ impl SandboxConfig {
             .any(|mode| mode != SandboxMode::Off)
     }
 
+    /// True if the layers of some agent have a limit.
+    pub fn limits_layers(&self) -> bool {
+        let parts = self.r#for.iter().map(|part| part.layer_bytes);
+        parts.chain([self.layer_bytes]).any(|limit| limit.is_some())
+    }
+
     /// Settings of an agent in its workspace.
     pub fn of(&self, agent: &str, workspace: &Path, home: &Path) -> SandboxConfig {
         let mut all = SandboxConfig {
@@ -137,7 +151,9 @@ impl SandboxConfig {
             all.mode = part.mode.unwrap_or(all.mode);
             all.network = part.network.unwrap_or(all.network);
             all.at_least = part.at_least.unwrap_or(all.at_least);
+            all.layer_bytes = part.layer_bytes.or(all.layer_bytes);
             all.allow.extend_from_slice(&part.allow);
+            all.private.extend_from_slice(&part.private);
             all.host_ports.extend_from_slice(&part.host_ports);
             all.write.extend_from_slice(&part.write);
             all.hide.extend_from_slice(&part.hide);
@@ -173,6 +189,11 @@ impl SandboxConfig {
                     "`sandbox.host_ports` cannot have the port {port}"
                 )));
             }
+        }
+        let lists = self.r#for.iter().map(|part| &part.private);
+        for private in lists.chain([&self.private]) {
+            Allowlist::parse(private)
+                .map_err(|fault| InvalidSetting(format!("`sandbox.private`: {fault}")))?;
         }
         for part in &self.r#for {
             if part.agent.is_none() && part.folder.is_none() {
