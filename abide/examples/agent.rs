@@ -10,7 +10,7 @@ use serde_json::json;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     // This program is also the program of its keepers.
-    abide::run_keeper_if_requested();
+    abide::run_child_role_if_requested();
 
     let folder = std::env::temp_dir().join("abide-example");
     let engine = abide::EmbeddedEngine::start(&folder, "/proc/self/exe").await?;

@@ -46,9 +46,9 @@ pub use library::{
     Abide, Call, EmbeddedEngine, Error, Person, Question, Questions, Session, ToolResult,
 };
 
-/// Runs the keeper or the network gate and does not return, if this process was started as one. A program that contains
+/// Runs the keeper or the network gate and does not return, if this process was started as one: the roles of a child. A program that contains
 /// an engine and serves as the executable of its own keepers calls this first in `main`.
-pub fn run_keeper_if_requested() {
+pub fn run_child_role_if_requested() {
     match std::env::args_os().nth(1) {
         Some(word) if word == "keeper" => abide_session::main(),
         Some(word) if word == "gate" => std::process::exit(gate()),

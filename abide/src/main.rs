@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    abide::run_keeper_if_requested();
+    abide::run_child_role_if_requested();
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
     let command = words.next();

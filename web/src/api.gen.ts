@@ -538,10 +538,10 @@ least one. */
   days: Day[];
   /** Seconds that completed timers ran, added up. */
   elapsed_total: number;
-  /** Seconds by which the latest completion was late. */
-  latest: number;
   /** Timers made in all, as far as is remembered. */
   made: number;
+  /** Seconds by which the completion that was latest missed its deadline. */
+  max_late: number;
   /** Timers that have not ended. */
   running: number;
   /** Timers that were stopped. */

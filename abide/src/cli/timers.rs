@@ -249,7 +249,7 @@ fn print_stats(stats: &Value) {
         ("completed", completed),
         ("stopped", number("stopped").to_string()),
         ("waited", format!("{} in all", span("elapsed_total"))),
-        ("latest", format!("{} late", span("latest"))),
+        ("latest", format!("{} late", span("max_late"))),
     ] {
         outln!("{heading}{name:<10}{heading:#} {value}");
     }

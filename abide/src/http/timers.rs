@@ -393,7 +393,7 @@ pub async fn stats(
         completed_by_impossible: stats.by_impossible,
         stopped: stats.stopped,
         elapsed_total: in_seconds(stats.elapsed),
-        latest: in_seconds(stats.latest),
+        max_late: in_seconds(stats.max_late),
         days: days.collect(),
         calls_saved: saved,
     }))

@@ -14,10 +14,10 @@ use abide_engine::config::{self, Config, Paths};
 ///
 /// Sessions outlive the engine, as they outlive a daemon: the next engine under the same folder finds them again.
 /// Keepers are separate processes of an abide executable: either the installed one, or this program itself,
-/// if its `main` begins with [`run_keeper_if_requested`](crate::run_keeper_if_requested).
+/// if its `main` begins with [`run_child_role_if_requested`](crate::run_child_role_if_requested).
 ///
 /// ```no_run
-/// abide::run_keeper_if_requested();
+/// abide::run_child_role_if_requested();
 /// let runtime = tokio::runtime::Runtime::new().expect("a runtime");
 /// runtime.block_on(async {
 ///     let engine = abide::EmbeddedEngine::start("/var/lib/my-agent", "/proc/self/exe").await.expect("abide");

@@ -27,6 +27,14 @@ const MOST_EVERY: f64 = 86_400.0;
 /// Kinds of conditions.
 pub(super) const KINDS: [&str; 7] = ["port", "url", "file", "session", "command", "all", "any"];
 
+/// Words with commas and an `or` before the last one.
+fn alternatives(words: &[&str]) -> String {
+    match words {
+        [words @ .., last] if !words.is_empty() => format!("{} or {last}", words.join(", ")),
+        words => words.concat(),
+    }
+}
+
 /// Reads a condition. If this fails, nothing has been started.
 pub(super) fn read(
     given: Value,
@@ -114,7 +122,8 @@ impl Reader<'_> {
         }
         let [kind] = named[..] else {
             return Err(BadInput(format!(
-                "`{at}` must name exactly one of port, url, file, session, command, all or any; got {}.",
+                "`{at}` must name exactly one of {}; got {}.",
+                alternatives(&KINDS),
                 match named.is_empty() {
                     false => named.join(" and "),
                     true => fields

@@ -156,7 +156,7 @@ struct Work {
     /// Questions that the work puts on the way.
     steps: Option<mpsc::Receiver<ToolStep>>,
     /// Notified if the interface cannot reach a person.
-    nobody: Arc<Notify>,
+    person_unreachable: Arc<Notify>,
 }
 
 impl Work {
@@ -165,7 +165,7 @@ impl Work {
         Work {
             future: Box::pin(future),
             steps: None,
-            nobody: Arc::default(),
+            person_unreachable: Arc::default(),
         }
     }
 
@@ -459,17 +459,17 @@ impl ToolCall {
     fn perform(handle: &Handle, action: terminal::Action, context: Context) -> Self {
         let reader = Some(context.caller());
         let (steps, asked) = mpsc::channel(STEP_QUEUE);
-        let nobody = Arc::new(Notify::new());
+        let person_unreachable = Arc::new(Notify::new());
         let runner = terminal::ActionRunner {
             handle: handle.clone(),
             context,
             steps,
-            nobody: nobody.clone(),
+            person_unreachable: person_unreachable.clone(),
         };
         let work = Work {
             future: Box::pin(terminal::perform(action, runner)),
             steps: Some(asked),
-            nobody,
+            person_unreachable,
         };
         ToolCall::new(handle, Execution::Future(work), reader)
     }
@@ -590,7 +590,7 @@ impl ToolCall {
     pub fn person_unreachable(&self) {
         match &self.execution {
             Execution::Engine(call) => call.pending.person_unreachable(),
-            Execution::Future(work) => work.nobody.notify_one(),
+            Execution::Future(work) => work.person_unreachable.notify_one(),
         }
     }
 }

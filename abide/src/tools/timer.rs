@@ -1,6 +1,6 @@
 //! `timer`, `read_timer`, and the tools that stop, cancel, pause and resume a timer.
 
-mod words;
+mod presentation;
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use abide_engine::Handle;
 use abide_engine::probe::{Condition, SessionCondition};
 use abide_engine::store::{EndedQuery, TimerRow};
 use abide_engine::text::{seconds, seconds_number, timer_completion, timer_label, timer_not_found};
-use words::{changes, done, done_before, on_mission, progress, purpose, until_resumed};
-pub(crate) use words::{fields, row_fields};
+use presentation::{changes, done, done_before, on_mission, progress, purpose, until_resumed};
+pub(crate) use presentation::{fields, row_fields};
 
 /// Limit on a reason or mission, in bytes.
 const TEXT_LIMIT: usize = 16 << 10;

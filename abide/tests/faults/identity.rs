@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, Handle, fifo, line_with, look_for, receive};
-use crate::plain::{Plain, is_root};
+use crate::unprivileged::{Unprivileged, is_root};
 
 /// Builds the program that calls the daemon for the tests.
 pub fn speaker(folder: &Path) -> PathBuf {
@@ -101,7 +101,7 @@ fn s13_command_whose_pid_was_reused_cannot_answer() {
 }
 
 /// A request for a login link on behalf of a person, in a file.
-fn link_request(abide: &Plain) -> (String, PathBuf) {
+fn link_request(abide: &Unprivileged) -> (String, PathBuf) {
     let read = |name: &str| std::fs::read_to_string(abide.dir.path().join(name)).expect(name);
     let (address, token) = (read("run/http.address"), read("token"));
     let request = format!(
@@ -117,7 +117,7 @@ fn link_request(abide: &Plain) -> (String, PathBuf) {
 
 #[test]
 fn s14_connection_parked_in_a_message_gets_no_login_while_an_unreadable_process_runs() {
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     drop(abide.daemon());
     let program = speaker(abide.dir.path());
     let hidden = Helper::start(abide.command_of(&program, &["hide"]));
@@ -154,7 +154,7 @@ fn process_in_a_cgroup_closed_to_commands_counts_as_a_person() {
         eprintln!("skipped: no control group can be made that others cannot enter");
         return;
     };
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     drop(abide.daemon());
     let program = speaker(abide.dir.path());
     let (port, request) = link_request(&abide);
@@ -178,7 +178,7 @@ fn process_in_a_cgroup_closed_to_commands_counts_as_a_person() {
 
 #[test]
 fn s13_command_that_killed_its_keeper_and_the_fork_server_gets_no_login_link() {
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     drop(abide.daemon());
     let [ready, go, out] = ["ready", "go", "out"].map(|name| abide.fifo(name));
     // The environment does not identify it either.

@@ -12,31 +12,34 @@ use serde_json::Value;
 use crate::harness::{Abide, Handle, fifo};
 use crate::identity::speaker;
 use crate::parent;
-use crate::plain::Plain;
+use crate::unprivileged::Unprivileged;
 
 /// An abide in its own directory, as the user of the test or as an unprivileged user.
 enum Installed {
     Own(Abide),
-    Plain(Plain),
+    Unprivileged(Unprivileged),
 }
 
 impl Installed {
     /// With a control group for each session if possible, and without.
     fn both() -> [Self; 2] {
-        [Installed::Own(Abide::new()), Installed::Plain(Plain::new())]
+        [
+            Installed::Own(Abide::new()),
+            Installed::Unprivileged(Unprivileged::new()),
+        ]
     }
 
     fn command(&self, args: &[&str]) -> Command {
         match self {
             Installed::Own(abide) => abide.command(args),
-            Installed::Plain(abide) => abide.command(args),
+            Installed::Unprivileged(abide) => abide.command(args),
         }
     }
 
     fn folder(&self) -> &Path {
         match self {
             Installed::Own(abide) => abide.dir.path(),
-            Installed::Plain(abide) => abide.dir.path(),
+            Installed::Unprivileged(abide) => abide.dir.path(),
         }
     }
 
@@ -46,7 +49,7 @@ impl Installed {
                 fifo(&abide.path(name));
                 abide.path(name)
             }
-            Installed::Plain(abide) => abide.fifo(name),
+            Installed::Unprivileged(abide) => abide.fifo(name),
         }
     }
 
@@ -141,7 +144,7 @@ fn s13_keepers_refuse_a_command_with_and_without_a_daemon() {
         let mut wire = Vec::new();
         ToKeeper::Deadline { in_ms: 3_600_000 }.encode(&mut wire);
         std::fs::write(&order, wire).expect("an order");
-        if let Installed::Plain(plain) = &abide {
+        if let Installed::Unprivileged(plain) = &abide {
             plain.open_to_all(&order);
         }
         let other = abide.start("exec sleep 9999");

@@ -1,6 +1,7 @@
 //! Tests that kill the daemon at every step, and keepers too. The prefix of a test name (`k14`) is the number of the
 //! fault.
 
+mod callers;
 #[path = "../common/cleanup.rs"]
 mod cleanup;
 mod damage;
@@ -11,11 +12,10 @@ mod harness;
 mod identity;
 mod inside;
 mod memory;
-mod plain;
 #[path = "../timers/shim.rs"]
 mod shim;
 mod stopped;
-mod wary;
+mod unprivileged;
 
 use std::io::{BufRead, Write};
 use std::os::unix::net::UnixListener;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use crate::harness::{Abide, Handle, end_all};
-use crate::plain::is_root;
+use crate::unprivileged::is_root;
 
 /// `oom_score_adj` of a process.
 fn score(of: &str) -> i32 {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, Handle, fifo, living};
-use crate::plain::Plain;
+use crate::unprivileged::Unprivileged;
 
 /// Stops the keeper, and before it the fork server, which would continue it.
 const STOP: &str = "server=$(cut -d' ' -f4 /proc/$PPID/stat); kill -STOP $server $PPID";
@@ -70,7 +70,7 @@ fn hard_limit_ends_a_command_that_stopped_its_keeper() {
 
 #[test]
 fn hard_limit_ends_a_command_that_stops_its_keeper_repeatedly() {
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     let sleep = format!("sleep 4002{}", std::process::id());
     let block = format!(
         "<tool name=\"shell\"><command><![CDATA[echo before; {STOP}; echo after; \
@@ -93,7 +93,7 @@ fn is_timed_out(told: &Value) {
 #[test]
 fn kill_ends_a_session_whose_keeper_was_stopped() {
     for plain in [false, true] {
-        let (abide, user) = (Abide::new(), Plain::new());
+        let (abide, user) = (Abide::new(), Unprivileged::new());
         let sleep = format!("sleep 4003{}", std::process::id());
         let pipe = |name: &str| {
             if plain {

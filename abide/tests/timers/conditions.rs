@@ -229,14 +229,14 @@ fn tls_url_needs_a_trusted_certificate() {
     assert_eq!(asked.header("host"), format!("localhost:{port}"));
 
     // A client that does not trust the certificate gets an error and sends no request.
-    let wary = Abide::new();
-    wary.start();
+    let abide = Abide::new();
+    abide.start();
     let sink = Sink::over_tls(&[ready], &identity);
     let until = json!({"url": format!("https://localhost:{}/", sink.address.port())});
     let arguments = json!({"total_duration": 600, "mission": "server", "until": until});
-    let id = id_of(&call(&wary, "timer", arguments));
+    let id = id_of(&call(&abide, "timer", arguments));
     look_for("what is wrong with the certificate", || {
-        let timer = call(&wary, "read_timer", json!({"timer_id": id}));
+        let timer = call(&abide, "read_timer", json!({"timer_id": id}));
         let last = timer["last_look"].as_str().unwrap_or_default();
         let wrong = last.contains("certificate");
         // On a slow machine a check may time out, and is repeated.

@@ -279,8 +279,8 @@ pub struct TimerStats {
     pub stopped: u64,
     /// Seconds that completed timers ran, added up.
     pub elapsed_total: f64,
-    /// Seconds by which the latest completion was late.
-    pub latest: f64,
+    /// Seconds by which the completion that was latest missed its deadline.
+    pub max_late: f64,
     /// The last 30 days on which timers ended.
     pub days: Vec<TimerDay>,
     /// Calls that were not needed: for every ended timer, the number of looks of a loop that looks every 30 seconds, less

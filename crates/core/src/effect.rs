@@ -3,8 +3,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::connection::ConnectionAnswer;
 use crate::held::HeldCommand;
+use crate::held_connection::ConnectionAnswer;
 use crate::id::{Agent, CallId, MessageId, QuestionId, SessionId, TimerId};
 use crate::question::Closing;
 use crate::record::Record;

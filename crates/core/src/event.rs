@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::connection::HeldConnection;
 use crate::fleet::ShardId;
 use crate::held::HeldCommand;
+use crate::held_connection::HeldConnection;
 use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
 use crate::question::Question;
 use crate::record::{LoadedShard, StoredState};

@@ -9,13 +9,13 @@
 
 extern crate alloc;
 
-pub mod connection;
 mod conversation;
 pub mod effect;
 pub mod engine;
 pub mod event;
 pub mod fleet;
 pub mod held;
+pub mod held_connection;
 pub mod id;
 pub mod limit;
 pub mod message;
@@ -34,11 +34,11 @@ pub mod view;
 pub mod wait;
 pub mod wake;
 
-pub use connection::{ConnectionAnswer, HeldConnection};
 pub use effect::{Effect, Update};
 pub use engine::Engine;
 pub use event::Event;
 pub use held::HeldCommand;
+pub use held_connection::{ConnectionAnswer, HeldConnection};
 pub use id::{Agent, CallId, Conversation, Key, MessageId, QuestionId, SessionId, TimerId};
 pub use message::About;
 pub use question::{Answer, Closing, Question, Subject};

@@ -3,8 +3,8 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
-use crate::connection::HeldConnection;
 use crate::held::HeldCommand;
+use crate::held_connection::HeldConnection;
 use crate::id::{Agent, QuestionId, SessionId};
 use crate::limit;
 use crate::policy::Choice;

@@ -221,7 +221,7 @@ pub(super) struct ActionRunner {
     /// Receiver of the questions about a command that is to be started.
     pub steps: mpsc::Sender<ToolStep>,
     /// Notified if the interface cannot reach a person.
-    pub nobody: Arc<Notify>,
+    pub person_unreachable: Arc<Notify>,
 }
 
 impl ActionRunner {

@@ -179,7 +179,7 @@ impl ActionRunner {
             let step = tokio::select! {
                 biased;
                 step = pending.next() => step?,
-                () = self.nobody.notified() => {
+                () = self.person_unreachable.notified() => {
                     pending.person_unreachable();
                     continue;
                 }

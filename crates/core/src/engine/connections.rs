@@ -7,8 +7,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Engine, Step};
-use crate::connection::{ConnectionAnswer, HeldConnection};
 use crate::effect::{Effect, Update};
+use crate::held_connection::{ConnectionAnswer, HeldConnection};
 use crate::id::{QuestionId, SessionId};
 use crate::question::{Answer, Closing, Question, Subject};
 use crate::record::Record;

@@ -144,7 +144,7 @@ pub struct Stats {
     /// Total time that completed timers ran.
     pub elapsed: Millis,
     /// Longest delay of a completion.
-    pub latest: Millis,
+    pub max_late: Millis,
 }
 
 pub(super) const TIMER: &str = "SELECT number, agent, kind, purpose, condition, created_ms, checked_ms, \
@@ -300,7 +300,7 @@ impl StoreReader {
                     by_impossible: row.u64(4)?,
                     stopped: row.u64(5)?,
                     elapsed: Millis(row.u64(6)?),
-                    latest: Millis(row.u64(7)?),
+                    max_late: Millis(row.u64(7)?),
                 })
             })
         };

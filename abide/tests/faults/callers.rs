@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::harness::{Abide, Handle, line_with, receive};
-use crate::plain::{Plain, is_root};
+use crate::unprivileged::{Unprivileged, is_root};
 
 #[test]
 fn s4_many_clients_at_once_are_all_answered() {
@@ -29,7 +29,7 @@ fn s12_connection_of_another_user_is_refused() {
         eprintln!("skipped: only root gets past the folder");
         return;
     }
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     drop(abide.daemon());
     for socket in ["http.sock", "mcp.sock"] {
         let path = abide.dir.path().join("run").join(socket);

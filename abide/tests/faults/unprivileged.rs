@@ -15,12 +15,12 @@ use crate::harness::{Handle, comes_to_life, end_all, living, private_folder, sai
 const NOBODY: u32 = 65_534;
 
 /// The program as an unprivileged user.
-pub struct Plain {
+pub struct Unprivileged {
     pub dir: TempDir,
     program: PathBuf,
 }
 
-impl Plain {
+impl Unprivileged {
     pub fn new() -> Self {
         let dir = private_folder();
         let program = dir.path().join("abide");
@@ -39,7 +39,7 @@ impl Plain {
         // Some systems delegate control groups even to `nobody`.
         std::fs::write(&config, "containment = \"subreaper\"\n").expect("a configuration");
         open_to_all(&config, 0o644);
-        Plain { dir, program }
+        Unprivileged { dir, program }
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
@@ -128,7 +128,7 @@ impl Plain {
     }
 }
 
-impl Drop for Plain {
+impl Drop for Unprivileged {
     fn drop(&mut self) {
         end_all(|args| self.command(args));
     }
@@ -213,7 +213,7 @@ impl Family {
 
 #[test]
 fn m19_deadline_kills_all_descendants() {
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     let names = Names::new("3001");
     let ready = abide.fifo("ready");
     let block = format!(
@@ -243,7 +243,7 @@ fn m19_deadline_kills_all_descendants() {
 
 #[test]
 fn m19_background_processes_are_listed_and_can_be_killed() {
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     let names = Names::new("3002");
     let block = format!(
         "<tool name=\"shell\"><command><![CDATA[{}]]></command></tool>",
@@ -265,7 +265,7 @@ fn m19_background_processes_are_listed_and_can_be_killed() {
 #[test]
 fn m19_kill_leaves_no_process_with_and_without_a_daemon() {
     for daemon_dies in [false, true] {
-        let abide = Plain::new();
+        let abide = Unprivileged::new();
         let family = abide.family("3003");
         if daemon_dies {
             let daemon = abide.daemon();
@@ -281,7 +281,7 @@ fn m19_kill_leaves_no_process_with_and_without_a_daemon() {
 #[test]
 fn k14_k15_killed_keeper_leaves_no_process_without_a_cgroup() {
     for daemon_dies in [false, true] {
-        let abide = Plain::new();
+        let abide = Unprivileged::new();
         let family = abide.family("3004");
         let daemon = abide.daemon();
         if daemon_dies {
@@ -300,7 +300,7 @@ fn k14_k15_killed_keeper_leaves_no_process_without_a_cgroup() {
 #[test]
 fn k14_tree_ends_when_its_keeper_and_the_fork_server_are_killed_together() {
     for daemon_dies in [false, true] {
-        let abide = Plain::new();
+        let abide = Unprivileged::new();
         let family = abide.family("3005");
         let daemon = abide.daemon();
         let server = crate::parent(family.keeper_pid);
@@ -332,7 +332,7 @@ fn m18_process_of_another_user_is_reported_as_still_running() {
         eprintln!("skipped: only root can make a program that takes root's rights");
         return;
     }
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     abide.rooted();
     // Long enough for a slow machine to become root.
     let block = "<tool name=\"shell\"><command>echo begun; exec ./rooted --reuid=0 --regid=0 \
@@ -375,7 +375,7 @@ fn m18_terminal_session_does_not_wait_for_a_process_that_cannot_be_killed() {
         eprintln!("skipped: only root can make a program that takes root's rights");
         return;
     }
-    let abide = Plain::new();
+    let abide = Unprivileged::new();
     abide.rooted();
     let sleep = format!("sleep 3019.{}", std::process::id());
     let line = format!("echo begun; exec ./rooted --reuid=0 --regid=0 --clear-groups {sleep}");
@@ -408,7 +408,7 @@ fn m18_terminal_session_does_not_wait_for_a_process_that_cannot_be_killed() {
 
 #[test]
 fn s22_memory_of_the_daemon_is_not_readable() {
-    let plain = Plain::new();
+    let plain = Unprivileged::new();
     let pid = plain.json(&["status", "--json"])["daemon"]["pid"].clone();
     let ran = plain.json(&["run", "--json", "--", "cat /proc/self/environ > /dev/null"]);
     assert_eq!(
@@ -422,7 +422,7 @@ fn s22_memory_of_the_daemon_is_not_readable() {
 
 #[test]
 fn m10_command_of_an_unprivileged_user_keeps_its_oom_score_adj() {
-    let plain = Plain::new();
+    let plain = Unprivileged::new();
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("a score");
     let raised = 300.max(own.trim().parse::<i32>().expect("a number"));
     let start = format!("echo {raised} > /proc/self/oom_score_adj; exec ./abide status");
