@@ -316,7 +316,10 @@ fn person_who_says_yes_gets_the_sandbox_and_the_permission() {
         seat.wait_for(question);
         seat.type_in(b"y\n");
     }
-    assert!(seat.end().0.success());
+    let (status, shown) = seat.end();
+    assert!(status.success());
+    // The client needs no further permission.
+    assert!(!shown.contains("To skip approval"), "{shown}");
     let config = read(&abide.path("abide/config.toml"));
     let entry = "[[sandbox.for]]\nagent = \"claude-code\"\nmode = \"workspace-write\"\n";
     assert!(config.contains(entry), "{config}");

@@ -151,8 +151,16 @@ impl ClientName {
     }
 
     /// Further step for the person in the client, if there is one.
-    pub fn hint(self) -> Option<&'static str> {
+    pub fn hint(self, without_approval: bool) -> Option<&'static str> {
         match self {
+            ClientName::Vscode => Some("In VS Code, `MCP: List Servers` shows and starts it."),
+            ClientName::Gemini if without_approval => {
+                Some("Gemini CLI starts servers only in trusted folders.")
+            }
+            ClientName::Gemini => Some(
+                "Gemini CLI starts servers only in trusted folders. To skip approval of each call, add to the entry: \"trust\": true",
+            ),
+            _ if without_approval => None,
             ClientName::ClaudeCode => Some(
                 "To skip approval of each call, add to ~/.claude/settings.json: \
                  \"permissions\": {\"allow\": [\"mcp__abide\"]}",
@@ -161,10 +169,6 @@ impl ClientName {
                 "To skip approval of each call, add under [mcp_servers.abide]: \
                  default_tools_approval_mode = \"approve\"",
             ),
-            ClientName::Gemini => Some(
-                "Gemini CLI starts servers only in trusted folders. To skip approval of each call, add to the entry: \"trust\": true",
-            ),
-            ClientName::Vscode => Some("In VS Code, `MCP: List Servers` shows and starts it."),
             ClientName::Cursor => None,
         }
     }

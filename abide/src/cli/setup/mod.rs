@@ -61,7 +61,7 @@ pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         show::json(&facts(&args, &agent, &changes, written, missing.is_none()));
         return Ok(u8::from(may_write && !written));
     }
-    print_result(&args, &agent, &pending, written);
+    print_result(&args, &agent, &pending, written.then_some(choices));
     Ok(u8::from(may_write && !written))
 }
 
@@ -302,7 +302,8 @@ fn show_changes(changes: &[&Change]) {
     }
 }
 
-fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: bool) {
+/// Says what was done. `written`: the choices that were written; `None` if nothing was.
+fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: Option<Choices>) {
     let client = args.client.title();
     if changes.is_empty() {
         match args.undo {
@@ -317,20 +318,23 @@ fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: boo
     if args.print {
         return;
     }
-    if !written {
+    let Some(choices) = written else {
         let why = match has_person() {
             true => "",
             false => "There is no terminal to ask at. ",
         };
         outln!("\n{why}Nothing was written; --yes writes it without asking.");
-    } else if args.undo {
+        return;
+    };
+    if args.undo {
         outln!("\n{client} is restored to what it was.");
     } else {
         outln!("\n{client} is set up as agent {agent}. Restart it to load abide.");
         let has_waker = |change: &&Change| matches!(change.edit, Edit::Own(_));
         let waker = changes.iter().copied().find(has_waker);
         let waker = waker.and_then(|_| args.client.waker_note());
-        for note in [waker, args.client.hint()].into_iter().flatten() {
+        let hint = args.client.hint(choices.without_approval);
+        for note in [waker, hint].into_iter().flatten() {
             show::wrapped(note, 0)
                 .iter()
                 .for_each(|line| outln!("{line}"));
