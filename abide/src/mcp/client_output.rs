@@ -18,7 +18,7 @@ const BUFFER_LIMIT: usize = 16 << 20;
 pub struct ClientOutput {
     file: File,
     buffer: Vec<u8>,
-    /// Bytes of `waiting` that have been written.
+    /// Bytes of `buffer` that have been written.
     written: usize,
 }
 

@@ -99,8 +99,8 @@ impl InFlightTable {
     /// by another request.
     pub fn finish(&self, id: &RequestId, request: &Arc<InFlight>) -> bool {
         let mut all = self.all();
-        let is_process_of = all.get(id).is_some_and(|own| Arc::ptr_eq(own, request));
-        is_process_of && all.remove(id).is_some()
+        let is_same = (all.get(id)).is_some_and(|known| Arc::ptr_eq(known, request));
+        is_same && all.remove(id).is_some()
     }
 }
 

@@ -114,7 +114,7 @@ pub(super) async fn text_and_fields(
         let whose = whose.map_or_else(String::new, |of| format!("\n({})", taken_over(handle, of)));
         let again = if message.repeated {
             format!(
-                "\n(ReturnedMessage again as {}: you may have seen this before.)",
+                "\n(Sent again as {}: you may have seen this before.)",
                 message.id
             )
         } else {

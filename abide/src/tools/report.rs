@@ -36,7 +36,7 @@ pub(super) fn mask_processes(summary: &mut SessionSummary, mask: impl Fn(String)
     }
 }
 
-/// LaunchOptions data of a new command of `shell` or `execute_command`.
+/// Launch options of a new command of `shell` or `execute_command`.
 pub(super) fn read_launch<L>(
     args: CommandArgs<L>,
     context: &Context,

@@ -42,7 +42,7 @@ pub enum Answer {
     },
     Answered {
         question_id: String,
-        /// `idle` or `command`.
+        /// `idle`, `command` or `connection`.
         about: String,
         answer: String,
     },

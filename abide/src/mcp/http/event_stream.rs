@@ -342,7 +342,7 @@ struct Streams {
 }
 
 impl ReplayBuffer {
-    /// Table with the common stream, which is returned as well.
+    /// Replay buffer with the common stream, which is returned as well.
     pub fn new(
         lost: CancellationToken,
         retained: Arc<RetainedAnswers>,

@@ -1,5 +1,5 @@
 //! Keywords and patterns of important lines, as compilers, test runners, package managers, shells and
-//! servers write them. The meaning of a match is decided in `importance`.
+//! servers write them. The meaning of a match is decided in `levels`.
 
 use std::sync::LazyLock;
 
