@@ -159,11 +159,7 @@ async fn timers(
 
 /// Short text on one line.
 fn about(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(ABOUT) {
-        None => line,
-        Some((end, _)) => format!("{}…", &line[..end]),
-    }
+    abide_core::shorten(&one_line(text), ABOUT)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use abide_core::policy::{Action, Choice, Offer, Reason};
 use abide_core::request::Caller;
 use abide_core::{
     Agent, Answer, Asking, Closing, Conversation, Millis, Outcome, QuestionId, Refusal, Request,
-    SessionId,
+    SessionId, shorten,
 };
 use abide_engine::policy::audit::AuditEntry;
 use abide_engine::policy::{JudgedCommand, shown_rules};
@@ -456,10 +456,7 @@ pub(crate) async fn answer(
         question,
         answer: given.answer(),
         quiet_for: given.quiet_for,
-        because: given.because.as_ref().map(|words| {
-            let words: String = words.chars().take(BECAUSE_CHARS).collect();
-            words.into()
-        }),
+        because: (given.because.as_ref()).map(|words| shorten(words, BECAUSE_CHARS).into()),
     };
     let pending = handle.call(caller, request, None).await;
     match pending.done().await {

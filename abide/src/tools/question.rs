@@ -1,7 +1,7 @@
 //! A question as text for a person, and as fields.
 
 use abide_api::{AnswerOffer, Id, Question, QuestionCommand};
-use abide_core::{HeldCommand, HeldConnection, Millis, Subject};
+use abide_core::{HeldCommand, HeldConnection, Millis, Subject, shorten};
 use abide_output::digest::rendered_rows;
 
 use super::report::{activity_text, in_seconds, safe};
@@ -39,10 +39,12 @@ pub fn question_text(question: &QuestionView) -> String {
 /// Characters of a command that a question shows. HTTP and the page have all of them.
 const COMMAND_CHARS: usize = 4_000;
 
+/// Characters of the part of a command that a rule asks about.
+const PART_CHARS: usize = 400;
+
 /// Question about connections of a sandbox that wait.
 fn connection_question(question: &QuestionView, connection: &HeldConnection) -> String {
-    let command = safe(&question.command);
-    let command: String = command.chars().take(COMMAND_CHARS).collect();
+    let command = shorten(&safe(&question.command), COMMAND_CHARS);
     format!(
         "{}\n  command: {command}\n  agent {} in {}; the connection waits for at most a minute",
         asked_connection(connection),
@@ -66,16 +68,8 @@ fn command_question(question: &QuestionView, held: &HeldCommand) -> String {
         "" => String::new(),
         rule => format!(" (rule: {rule})"),
     };
-    let command = safe(&question.command);
-    let command = match command.char_indices().nth(COMMAND_CHARS) {
-        None => command,
-        Some((cut, _)) => {
-            let left = command[cut..].chars().count();
-            format!("{}… ({left} more characters)", &command[..cut])
-        }
-    };
-    let part = safe(&approval.part);
-    let part: String = part.chars().take(LAST_LINE_CHARS).collect();
+    let command = shorten(&safe(&question.command), COMMAND_CHARS);
+    let part = shorten(&safe(&approval.part), PART_CHARS);
     format!(
         "Allow this command? {}{}\n  command: {command}\n  agent {} in {}; the part that asks: {part}",
         safe(&approval.why),
@@ -210,6 +204,25 @@ mod tests {
                 .map_or("", |(_, last)| last);
             assert_eq!(output, shown, "{text}");
         }
+    }
+
+    #[test]
+    fn cut_command_of_a_connection_says_how_much_is_left_out() {
+        let mut question = question(&[]);
+        let connection = HeldConnection {
+            number: 1,
+            name: "example.org".into(),
+            port: 443,
+            folder: "/src".into(),
+            offers: Vec::new(),
+        };
+        question.state.subject = Subject::Connection {
+            session: SessionId::from_bits(1),
+            connection: connection.into(),
+        };
+        question.command = "x".repeat(COMMAND_CHARS + 7).into();
+        let text = question_text(&question);
+        assert!(text.contains("x… (7 more characters)\n"), "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use abide_api::arguments::{NeededPermissions, Needs, NetworkName, SandboxLess, SandboxName, Text};
+use abide_core::shorten;
 use abide_engine::Handle;
 use abide_engine::config::{NetworkMode, SandboxMode};
 use abide_engine::gate_plan::{self, GateConfig};
@@ -158,10 +159,7 @@ fn widen(
     if needs.no_sandbox {
         wanted = vec!["run outside the sandbox".into()];
     }
-    let shown: String = one_line(justification)
-        .chars()
-        .take(JUSTIFICATION_CHARS)
-        .collect();
+    let shown = shorten(&one_line(justification), JUSTIFICATION_CHARS);
     Ok((!wanted.is_empty()).then(|| {
         format!(
             "asks for more than its sandbox permits: {}. The agent says: \"{shown}\"",

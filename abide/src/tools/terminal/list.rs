@@ -5,7 +5,7 @@ use abide_api::{
     Id, ListedSession, SessionList, SessionState, TerminalSessionResult, ToolOutput, ToolResult,
 };
 use abide_core::session::Phase;
-use abide_core::{Exit, Millis, limit};
+use abide_core::{Exit, Millis, limit, shorten};
 use abide_output::printable::one_line;
 
 use super::ActionRunner;
@@ -57,7 +57,7 @@ impl ActionRunner {
             let active = active.unwrap_or(view.state.created.0);
             let idle = now.saturating_sub(active);
             let state = state(view);
-            let command = cut(&self.mask(view, one_line(&view.state.command)), COMMAND);
+            let command = shorten(&self.mask(view, one_line(&view.state.command)), COMMAND);
             let started_by = view.state.started_by.name();
             let of = match &started_by {
                 None => String::new(),
@@ -76,7 +76,7 @@ impl ActionRunner {
                 whole_seconds(age),
                 whole_seconds(idle)
             ));
-            let command = cut(
+            let command = shorten(
                 &self.mask(view, view.state.command.to_string()),
                 WHOLE_COMMAND,
             );
@@ -158,14 +158,6 @@ fn state(view: &SessionView) -> SessionState {
 
 fn exit(view: &SessionView) -> Option<Exit> {
     view.ending()?.exit
-}
-
-/// Command cut after `most` characters.
-fn cut(command: &str, most: usize) -> String {
-    match command.char_indices().nth(most) {
-        None => command.to_owned(),
-        Some((end, _)) => format!("{}…", &command[..end]),
-    }
 }
 
 fn in_millis(seconds: f64) -> u64 {

@@ -22,7 +22,7 @@ use abide_api::{
     ToolOutput, ToolResult,
 };
 use abide_core::request::Caller;
-use abide_core::{Agent, Outcome, Refusal, Request, SessionId};
+use abide_core::{Agent, Outcome, Refusal, Request, SessionId, shorten};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
@@ -164,11 +164,7 @@ fn session_ref(given: Option<AnyText>) -> Result<SessionRef, BadInput> {
 }
 
 fn shortened(text: &str) -> String {
-    let line = one_line(text);
-    match line.char_indices().nth(SHOWN_ID) {
-        None => line,
-        Some((cut, _)) => format!("{}…", &line[..cut]),
-    }
+    shorten(&one_line(text), SHOWN_ID)
 }
 
 pub(crate) use control::{OWN_LIMITS, is_process_of, session_of_limit_change, undying};

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 
-use abide_core::{Millis, limit};
+use abide_core::{Millis, limit, shorten};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
@@ -386,10 +386,7 @@ pub fn shown_text(text: &str) -> String {
             false => c,
         })
         .collect();
-    match clean.char_indices().nth(MOST) {
-        None => clean,
-        Some((cut, _)) => format!("{}…", &clean[..cut]),
-    }
+    shorten(&clean, MOST)
 }
 
 #[cfg(test)]

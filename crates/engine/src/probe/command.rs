@@ -67,8 +67,5 @@ fn shown(text: &str) -> String {
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
-    match clean.char_indices().nth(MAX_CHARS) {
-        None => clean,
-        Some((cut, _)) => format!("{}…", &clean[..cut]),
-    }
+    abide_core::shorten(&clean, MAX_CHARS)
 }

@@ -2,7 +2,7 @@
 
 use abide_core::message::About;
 use abide_core::timer::Kind;
-use abide_core::{Millis, QuestionId, TimerId};
+use abide_core::{Millis, QuestionId, TimerId, shorten};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
@@ -49,7 +49,7 @@ fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
         return format!("[System] Question '{id}' about a held command is closed.");
     };
     let command = one_line(&Mask::default().apply(answer.command.clone()));
-    let (session, command) = (&answer.session, shortened(&command));
+    let (session, command) = (&answer.session, shorten(&command, COMMAND_CHARS));
     match answer.closing.as_str() {
         "yes" => format!(
             "[System] Your held command was allowed and has been started: session '{session}'.\nCommand: {command}"
@@ -76,13 +76,6 @@ fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
 
 /// Characters of a command in a message.
 const COMMAND_CHARS: usize = 500;
-
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(COMMAND_CHARS) {
-        None => text.to_owned(),
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-    }
-}
 
 /// The text of a message about a timer.
 pub fn timer_message(id: TimerId, row: Option<&TimerRow>) -> String {

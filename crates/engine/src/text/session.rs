@@ -1,7 +1,7 @@
 //! Sessions in messages: the ending, the command and the last lines of output.
 
-use abide_core::Millis;
 use abide_core::session::{End, Exit};
+use abide_core::{Millis, shorten};
 use abide_output::digest::{Digest, Limits};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
@@ -19,10 +19,7 @@ const COMMAND_CHARS: usize = 120;
 /// The command of a session on one line, shortened.
 pub fn short_command(handle: &Handle, view: &SessionView) -> String {
     let command = Mask::of(handle.secrets(view.id)).apply(one_line(&view.state.command));
-    match command.char_indices().nth(COMMAND_CHARS) {
-        None => command,
-        Some((end, _)) => format!("{}…", &command[..end]),
-    }
+    shorten(&command, COMMAND_CHARS)
 }
 
 /// The last lines of a session's output, as a person would have seen them.
