@@ -389,7 +389,7 @@ impl TimerTool {
         match outcome {
             Outcome::Timer(timer, why) => self.timer_result(handle, &timer, why).await,
             Outcome::Timers(timers) => self.list(handle, &timers).await,
-            Outcome::Refused(Refusal::Timer(refusal)) => self.refused(handle, refusal).await,
+            Outcome::Refused(Refusal::Timer(refusal)) => self.refusal_result(handle, refusal).await,
             Outcome::Refused(refusal) => refused(&refusal),
             _ => ToolResult::error(
                 ErrorCode::Conflict,
@@ -403,7 +403,6 @@ impl TimerTool {
             (Some(given), Why::Made) => Some(given.row(timer)),
             _ => handle.store_reader().timer(timer.id).await.ok().flatten(),
         };
-        let mut fields = fields(timer, row.as_ref());
         let reason = purpose(row.as_ref());
         let id = timer.id;
         // The action was performed before; the answer is the same as it would have been then.
@@ -411,26 +410,15 @@ impl TimerTool {
             TimerCall::Done(act) => Why::Done(act),
             _ => why,
         };
-        let saw = handle.prober().last_seen(id).filter(|saw| !saw.is_empty());
         let progress = progress(timer);
-        let last_look = saw
-            .as_ref()
+        let fields = fields(timer, row.as_ref());
+        let output = self.result_fields(handle, fields, Some(why)).await;
+        let last_look = (output.timer.last_look.as_ref())
             .map(|saw| format!("\nLast look: {saw}"))
             .unwrap_or_default();
-        fields.last_look = saw;
-        let mut pause = String::new();
-        if matches!(self.call, TimerCall::Read) {
-            fields.changes = changes(handle, id).await;
-            pause = until_resumed(&fields);
-        }
-        let waits = matches!(self.call, TimerCall::Timer);
-        let output = TimerResult {
-            timer: fields,
-            timeout: waits.then_some(why == Why::StandbyOver),
-            // The call did not wait for a timer that had already ended.
-            effective_timeout: (self.fitted)
-                .filter(|_| waits && why != Why::Ended)
-                .map(Into::into),
+        let pause = match self.call {
+            TimerCall::Read => until_resumed(&output.timer),
+            _ => String::new(),
         };
         let cut = self.fitted.map(super::report::cut_at);
         let cut = cut.map_or_else(String::new, |cut| format!("\nThis call waited {cut}."));
@@ -547,8 +535,32 @@ impl TimerTool {
         ToolResult::new(text, ToolOutput::ReadTimer(list))
     }
 
-    /// Result of a refused request. A timer that is no longer in memory may still be in the database.
-    async fn refused(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
+    /// Fields of the answer about one timer. `why`: cause of the answer, unless the request was refused.
+    async fn result_fields(
+        &self,
+        handle: &Handle,
+        mut timer: abide_api::Timer,
+        why: Option<Why>,
+    ) -> TimerResult {
+        let id = timer.timer_id.0;
+        timer.last_look = handle.prober().last_seen(id).filter(|saw| !saw.is_empty());
+        if matches!(self.call, TimerCall::Read) {
+            timer.changes = changes(handle, id).await;
+        }
+        let why = why.filter(|_| matches!(self.call, TimerCall::Timer));
+        TimerResult {
+            timer,
+            timeout: why.map(|why| why == Why::StandbyOver),
+            // The call did not wait for a timer that had already ended.
+            effective_timeout: (self.fitted)
+                .filter(|_| why.is_some_and(|why| why != Why::Ended))
+                .map(Into::into),
+        }
+    }
+
+    /// Result of a refused request. A timer that is no longer in memory may still be in the database: then the request
+    /// is answered from there.
+    async fn refusal_result(&self, handle: &Handle, refusal: timer::Refusal) -> ToolResult {
         if let timer::Refusal::NotFound { timer, .. } = &refusal
             && let Ok(Some(row)) = handle.store_reader().timer(*timer).await
             && self.agent.as_ref().is_none_or(|me| row.agent == *me.0)
@@ -572,13 +584,8 @@ impl TimerTool {
                     row.purpose
                 ),
             };
-            let mut timer = row_fields(&row);
-            timer.changes = changes(handle, row.id).await;
-            let output = TimerResult {
-                timer,
-                timeout: matches!(self.call, TimerCall::Timer).then_some(false),
-                effective_timeout: None,
-            };
+            let fields = row_fields(&row);
+            let output = self.result_fields(handle, fields, Some(Why::Ended)).await;
             return self.one(text, output);
         }
         // The state of a paused timer does not change, so the refusal can tell it.
@@ -592,11 +599,8 @@ impl TimerTool {
             let mut fields = row_fields(&row);
             fields.status = TimerStatus::Paused;
             let mut result = refused(&Refusal::Timer(refusal));
-            result.output = ToolOutput::Timer(Box::new(TimerResult {
-                timer: fields,
-                timeout: None,
-                effective_timeout: None,
-            }));
+            let output = self.result_fields(handle, fields, None).await;
+            result.output = ToolOutput::Timer(Box::new(output));
             return result;
         }
         match refusal {
