@@ -191,3 +191,23 @@ fn cpu_time_of_ended_children_and_orphans_is_counted() {
         keeper.finish();
     }
 }
+
+#[test]
+fn process_with_a_time_limit_is_woken_by_more_than_input() {
+    for (timeout, only_input) in [("None", true), ("1000", false)] {
+        let fork_server = ForkServer::new();
+        let mut keeper = fork_server.ready();
+        let select = format!("import select; select.select([0], [], [], {timeout})");
+        let mut launch = keeper.shell(&format!("exec python3 -c '{select}'"));
+        launch.pty = Some(Size { cols: 80, rows: 24 });
+        keeper.start(launch);
+        keeper.expect_started();
+        look_until(&keeper, ProcessActivity::WaitingForInput);
+        assert_eq!(facts(&keeper.meta()).only_input, only_input, "{timeout}");
+        keeper.say(&ToKeeper::Kill {
+            end: End::User,
+            grace_ms: 0,
+        });
+        keeper.finish();
+    }
+}

@@ -270,7 +270,7 @@ fn waits_for_input(pid: i32, stat: &Stat, fed: &InputPipe) -> Waiting {
         let typed = watched.iter();
         match typed.filter(|fd| typed_into(pid, **fd, stat, fed)).count() {
             0 => Waiting::No,
-            all if all == watched.len() && alone => Waiting::ForThatAlone,
+            all if all == watched.len() && alone && !call.has_time_limit() => Waiting::ForThatAlone,
             _ => Waiting::AmongOthers,
         }
     });
@@ -335,6 +335,25 @@ impl Call {
         }
         Some(Call { number, args })
     }
+
+    /// True if the call returns after some time without any event.
+    fn has_time_limit(self) -> bool {
+        let is_limit = |milliseconds: u64| milliseconds as i32 >= 0;
+        let is_given = |pointer: u64| pointer != 0;
+        match self.number {
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => is_limit(self.args[2]),
+            libc::SYS_ppoll => is_given(self.args[2]),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_select => is_given(self.args[4]),
+            libc::SYS_pselect6 => is_given(self.args[4]),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait => is_limit(self.args[3]),
+            libc::SYS_epoll_pwait => is_limit(self.args[3]),
+            libc::SYS_epoll_pwait2 => is_given(self.args[3]),
+            _ => false,
+        }
+    }
 }
 
 /// Maximum number of descriptors of one system call that are checked.
@@ -367,6 +386,8 @@ fn polled(pid: i32, at: u64, count: u64) -> Vec<i32> {
         .chunks_exact(size_of::<libc::pollfd>())
         .filter(|entry| i16::from_ne_bytes([entry[4], entry[5]]) & libc::POLLIN != 0)
         .map(|entry| i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]))
+        // The kernel ignores entries with a negative descriptor.
+        .filter(|fd| *fd >= 0)
         .collect()
 }
 
@@ -441,6 +462,29 @@ mod tests {
         // The last output came right after that sample; the next sample is taken just before the question.
         samples.add(Mono(19_500), 9_100, Mono(10_010));
         assert_eq!(samples.cpu_percent(Mono(20_000), 14_000), 50);
+    }
+
+    #[test]
+    fn calls_with_a_time_limit_are_recognised() {
+        let forever = (-1_i32) as u32;
+        for (number, arg, unlimited, limited) in [
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_poll, 2, u64::from(forever), 1_000),
+            (libc::SYS_ppoll, 2, 0, 0x7ffd_0000),
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_select, 4, 0, 0x7ffd_0000),
+            (libc::SYS_pselect6, 4, 0, 0x7ffd_0000),
+            #[cfg(target_arch = "x86_64")]
+            (libc::SYS_epoll_wait, 3, u64::from(forever), 0),
+            (libc::SYS_epoll_pwait, 3, u64::MAX, 1_000),
+            (libc::SYS_epoll_pwait2, 3, 0, 0x7ffd_0000),
+        ] {
+            let mut args = [0; 6];
+            args[arg] = unlimited;
+            assert!(!Call { number, args }.has_time_limit(), "{number}");
+            args[arg] = limited;
+            assert!(Call { number, args }.has_time_limit(), "{number}");
+        }
     }
 
     #[test]
