@@ -25,7 +25,9 @@ pub(super) struct KeeperConnection {
     stream: Arc<Stream>,
     out: Mutex<Outgoing>,
     unsent_added: Notify,
-    watched: Mutex<WatchedLengths>,
+    /// Lowest log length that a reader waits to be exceeded: the keeper watches one at a time. Readers of greater
+    /// lengths ask again whenever the log has grown.
+    watched: Mutex<Option<u64>>,
     progress: watch::Sender<LogProgress>,
     /// Progress for followers that no caller waits for: they are notified last.
     background_progress: watch::Sender<LogProgress>,
@@ -70,18 +72,6 @@ impl Outgoing {
             since: SystemClock.mono(),
             reassigned: false,
         }
-    }
-}
-
-/// Log lengths that readers wait to be exceeded.
-#[derive(Default)]
-struct WatchedLengths(Vec<u64>);
-
-impl WatchedLengths {
-    /// The `Watch` frame for the lowest length: the keeper answers once, and is asked again for the others.
-    fn lowest(&self) -> Option<ToKeeper> {
-        let beyond = *self.0.iter().min()?;
-        Some(ToKeeper::Watch { beyond })
     }
 }
 
@@ -258,10 +248,10 @@ impl KeeperConnection {
     /// Asks the keeper to report when the log is longer than `beyond`.
     pub fn watch(&self, beyond: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
-        watched.0.push(beyond);
-        let wanted = watched.lowest();
-        drop(watched);
-        wanted.iter().for_each(|wanted| self.send(wanted));
+        if watched.is_none_or(|lowest| beyond < lowest) {
+            *watched = Some(beyond);
+            self.send(&ToKeeper::Watch { beyond });
+        }
     }
 
     pub async fn input(&self, bytes: &[u8], mut once: Option<InputKey>) -> io::Result<()> {
@@ -299,10 +289,11 @@ impl KeeperConnection {
 
     fn grew(&self, bytes: u64) {
         let mut watched = self.watched.lock().expect("no holder panics");
-        watched.0.retain(|beyond| *beyond >= bytes);
-        let wanted = watched.lowest();
+        *watched = watched.filter(|beyond| *beyond >= bytes);
+        if let Some(beyond) = *watched {
+            self.send(&ToKeeper::Watch { beyond });
+        }
         drop(watched);
-        wanted.iter().for_each(|wanted| self.send(wanted));
         self.progress
             .send_modify(|progress| progress.bytes = progress.bytes.max(bytes));
     }
@@ -365,8 +356,8 @@ impl Follower {
         if now.bytes > offset || is_over(&now) {
             return now;
         }
-        self.connection.watch(offset);
         loop {
+            self.connection.watch(offset);
             if self.progress.changed().await.is_err() {
                 let last = *self.progress.borrow();
                 return LogProgress {
@@ -611,5 +602,64 @@ fn to_event(
             );
             Some(Event::Undying { session })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// Lengths that the keeper at the other end is asked to watch.
+    fn watched(keeper: &mut UnixStream) -> Vec<u64> {
+        let mut bytes = [0; READ_SIZE];
+        let length = keeper.read(&mut bytes).unwrap_or_default();
+        let mut inbox = bytes[..length].to_vec();
+        let frames = std::iter::from_fn(|| ToKeeper::take_from(&mut inbox).unwrap());
+        let lengths = frames.map(|frame| match frame {
+            ToKeeper::Watch { beyond } => beyond,
+            other => panic!("{other:?}"),
+        });
+        lengths.collect()
+    }
+
+    #[tokio::test]
+    async fn keeper_is_asked_only_for_a_lower_length() {
+        let (ours, mut keeper) = UnixStream::pair().unwrap();
+        keeper.set_nonblocking(true).unwrap();
+        let connection = KeeperConnection::new(Stream::new(ours).unwrap());
+        (7..1_000).for_each(|beyond| connection.watch(beyond));
+        connection.watch(7);
+        assert_eq!(watched(&mut keeper), [7]);
+        connection.watch(3);
+        assert_eq!(watched(&mut keeper), [3]);
+        connection.grew(4);
+        assert!(watched(&mut keeper).is_empty());
+        connection.watch(7);
+        assert_eq!(watched(&mut keeper), [7]);
+    }
+
+    #[tokio::test]
+    async fn reader_of_a_greater_length_asks_again_after_each_report() {
+        let (ours, mut keeper) = UnixStream::pair().unwrap();
+        keeper.set_nonblocking(true).unwrap();
+        let connection = Arc::new(KeeperConnection::new(Stream::new(ours).unwrap()));
+        let mut near = Follower::with_priority(connection.clone());
+        let mut far = Follower::with_priority(connection.clone());
+        let (near, far) = (near.wait_beyond(3), far.wait_beyond(9));
+        let reports = async {
+            tokio::task::yield_now().await;
+            assert_eq!(watched(&mut keeper), [3]);
+            connection.grew(5);
+            while *connection.watched.lock().unwrap() != Some(9) {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(watched(&mut keeper), [9]);
+            connection.grew(10);
+        };
+        let (near, far, ()) = tokio::join!(near, far, reports);
+        assert_eq!((near.bytes, far.bytes), (5, 10));
     }
 }
