@@ -22,8 +22,9 @@ use abide_session::{FORK_SERVER_FD, descriptors, inherited_fd, oom};
 
 /// Running fork server and the socket that takes its orders.
 pub(super) struct ForkServer {
+    /// Dropped before the process: the fork server exits when this socket is closed and its keepers have exited.
     orders: OwnedFd,
-    process: Child,
+    process: ReapedChild,
 }
 
 impl ForkServer {
@@ -51,14 +52,14 @@ impl ForkServer {
         inherited_fd::pass(&mut command, theirs, FORK_SERVER_FD);
         Ok(ForkServer {
             orders,
-            process: command.spawn()?,
+            process: ReapedChild(Some(command.spawn()?)),
         })
     }
 
     /// Orders a keeper for the session in this directory. Returns the connection to it, which can be written to at
     /// once.
     pub fn make(&mut self, folder: &Path) -> io::Result<Stream> {
-        let server = i32::try_from(self.process.id()).unwrap_or(0);
+        let server = self.process.pid();
         // A command can stop the fork server. It is a child of this process, so its pid is not reused.
         if proc::stat(server).is_some_and(|stat| stat.is_stopped())
             && let Some(server) = ProcessHandle::open(server)
@@ -76,9 +77,48 @@ impl ForkServer {
     }
 }
 
-impl Drop for ForkServer {
+/// Child that is reaped when it exits, even after it was dropped.
+struct ReapedChild(Option<Child>);
+
+impl ReapedChild {
+    fn pid(&self) -> i32 {
+        let pid = self.0.as_ref().map(Child::id);
+        pid.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0)
+    }
+}
+
+impl Drop for ReapedChild {
     fn drop(&mut self) {
-        // The fork server exits when its socket is closed; only reaping is left to do.
-        let _ = self.process.try_wait();
+        // The fork server lives as long as its keepers do, so the wait can be long.
+        if let Some(mut child) = self.0.take()
+            && let Ok(None) = child.try_wait()
+        {
+            let name = "reap-fork-srv".to_owned();
+            let _ = std::thread::Builder::new()
+                .name(name)
+                .spawn(move || child.wait());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fork_server_that_exits_when_its_socket_closes_is_reaped() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("server");
+        let script = format!("#!/bin/sh\nread end <&{FORK_SERVER_FD}\n");
+        std::fs::write(&program, script).unwrap();
+        let executable = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&program, executable).unwrap();
+        let server = ForkServer::start(&program).unwrap();
+        let pid = server.process.pid();
+        assert!(proc::stat(pid).is_some());
+        drop(server);
+        while proc::stat(pid).is_some() {
+            std::thread::yield_now();
+        }
     }
 }
