@@ -87,6 +87,11 @@ impl Performer {
         &*self.keepers
     }
 
+    /// Number of people who watch now.
+    pub fn watchers(&self) -> u32 {
+        self.handle.watchers()
+    }
+
     /// Performs what waited for a commit that succeeded.
     pub async fn perform_after_commit(
         &mut self,

@@ -96,6 +96,10 @@ pub(super) async fn run(
             match input {
                 Input::Event(event) => turns.step(now, event),
                 Input::Call(call) => turns.call(now, *call),
+                Input::WatchersChanged => {
+                    let count = turns.performer.watchers();
+                    turns.step(now, Event::Watchers { count });
+                }
                 Input::Stop => stop = true,
             }
         }

@@ -43,6 +43,8 @@ pub enum Input {
     Call(Box<Call>),
     /// Event for the core.
     Event(Event),
+    /// The number of watchers has changed. It is read by the loop, since inputs can overtake each other.
+    WatchersChanged,
     /// Request to finish the turn and stop. No session is touched.
     Stop,
 }
@@ -547,12 +549,14 @@ impl Handle {
     }
 
     fn watchers_changed(&self, by: i32) {
-        let before = self
-            .shared
-            .watchers
-            .fetch_add(by.cast_unsigned(), Ordering::Relaxed);
-        let count = before.wrapping_add(by.cast_unsigned());
-        send_without_waiting(&self.inbox, Event::Watchers { count });
+        let watchers = &self.shared.watchers;
+        watchers.fetch_add(by.cast_unsigned(), Ordering::Relaxed);
+        queue_input(&self.inbox, Input::WatchersChanged);
+    }
+
+    /// Number of people who watch and could answer.
+    pub(super) fn watchers(&self) -> u32 {
+        self.shared.watchers.load(Ordering::Relaxed)
     }
 }
 
@@ -681,9 +685,13 @@ fn carries_messages(outcome: &Outcome) -> bool {
     }
 }
 
-/// Sends an event without waiting: at once if there is room, else from a new task.
 fn send_without_waiting(inbox: &mpsc::Sender<Input>, event: Event) {
-    if let Err(mpsc::error::TrySendError::Full(input)) = inbox.try_send(Input::Event(event)) {
+    queue_input(inbox, Input::Event(event));
+}
+
+/// Sends an input without waiting: at once if there is room, else from a new task.
+fn queue_input(inbox: &mpsc::Sender<Input>, input: Input) {
+    if let Err(mpsc::error::TrySendError::Full(input)) = inbox.try_send(input) {
         let inbox = inbox.clone();
         tokio::spawn(async move {
             let _ = inbox.send(input).await;
