@@ -127,6 +127,9 @@ pub(super) fn retry_on_eagain<T>(mut attempt: impl FnMut() -> io::Result<T>) -> 
     attempt()
 }
 
+/// Pause after a `poll` that failed for lack of memory.
+pub(super) const POLL_RETRY: Duration = Duration::from_millis(10);
+
 /// Sleeps.
 pub(super) fn pause(time: Duration) {
     let time = Timespec {

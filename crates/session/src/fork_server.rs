@@ -246,7 +246,14 @@ fn wait(requests: Option<&OwnedFd>, gate_requests: &OwnedFd, signals: &OwnedFd) 
         PollFd::new(gate_requests, PollFlags::IN),
     ];
     fds.extend(requests.map(|requests| PollFd::new(requests, PollFlags::IN)));
-    while let Err(Errno::INTR) = rustix::event::poll(&mut fds, None) {}
+    loop {
+        match rustix::event::poll(&mut fds, None) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            // The kernel is out of memory: the fork server tries again, without spinning.
+            Err(_) => fork_exec::pause(fork_exec::POLL_RETRY),
+        }
+    }
     let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
     Woken {
         asked: ready(2),

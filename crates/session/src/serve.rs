@@ -15,7 +15,7 @@ use rustix::net::SocketFlags;
 use super::clock::{boot_ms, mono_ms, wall_ms};
 use super::connection::Connection;
 use super::folder::{self, CTL, EndingFile, Meta};
-use super::fork_exec::pause;
+use super::fork_exec::{POLL_RETRY, pause};
 use super::frame::{FromKeeper, ToKeeper, VERSION};
 use super::launch::{ContainmentChoice, Launch};
 use super::nsinit::Namespace;
@@ -29,8 +29,6 @@ use abide_core::{Containment, Sandboxed};
 
 /// Pause before a keeper prepares for another session.
 const BREATH: Duration = Duration::from_micros(150);
-/// Pause after a `poll` that failed for lack of memory.
-const POLL_RETRY: Duration = Duration::from_millis(10);
 
 /// Stage of a session.
 enum Stage {
