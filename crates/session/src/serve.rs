@@ -480,7 +480,8 @@ impl Keeper {
         let watched = match (&launch.sandbox, &mut sandbox) {
             (Some(plan), Some(made)) => {
                 let protected = std::mem::take(&mut made.protected);
-                Some((Watched::new(plan, protected), plan.clone()))
+                let by = made.sandboxed.by;
+                Some((Watched::new(plan, by, protected), plan.clone()))
             }
             _ => None,
         };

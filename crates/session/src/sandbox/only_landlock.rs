@@ -55,13 +55,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, String> {
     let filters = Filters::compile(families).ok_or("no system call filter for this processor")?;
     let temporary = temporary_folder(plan);
     make_private_folder(&temporary).map_err(|fault| format!("make a temporary folder: {fault}"))?;
-    let mut writable: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
-    writable.push(temporary);
-    writable.extend(plan.write.iter().cloned());
-    if plan.mode == Mode::WorkspaceWrite {
-        writable.push(plan.workspace.path.clone());
-    }
-    let ruleset = rules::strict_ruleset(&hidden(plan), &writable)
+    let ruleset = rules::strict_ruleset(&hidden(plan), &writable(plan))
         .map_err(|fault| format!("make the Landlock rules: {fault}"))?;
     let ruleset = ruleset.ok_or("Landlock is switched off here")?;
     let gaps = match plan.mode {
@@ -81,6 +75,17 @@ pub fn make(plan: &Plan) -> Result<Sandbox, String> {
         mounts: None,
         entry: Entry::new(None, Some(ruleset), filters, false),
     })
+}
+
+/// Paths that can be written.
+pub fn writable(plan: &Plan) -> Vec<PathBuf> {
+    let mut writable: Vec<PathBuf> = DEVICES.iter().map(PathBuf::from).collect();
+    writable.push(temporary_folder(plan));
+    writable.extend(plan.write.iter().cloned());
+    if plan.mode == Mode::WorkspaceWrite {
+        writable.push(plan.workspace.path.clone());
+    }
+    writable
 }
 
 /// Paths that cannot be read, with what symbolic links in their place lead to.

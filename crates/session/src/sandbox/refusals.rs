@@ -9,12 +9,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use abide_core::SandboxedBy;
 use rustix::fs::{Mode as Permissions, OFlags};
 
 use super::gate::Listed;
 use super::git::Protected;
-use super::layers;
 use super::plan::{Mode, Network, Plan};
+use super::{layers, only_landlock};
 
 /// File in the session's directory, made only if there is something to tell.
 pub const FILE: &str = "refused";
@@ -62,6 +63,8 @@ struct Response {
 pub(crate) struct Watched {
     plan: Plan,
     protected: Vec<PathBuf>,
+    /// Landlock rules alone cannot protect a part of a folder that can be written.
+    has_protection: bool,
     writable: Vec<PathBuf>,
 }
 
@@ -76,8 +79,16 @@ pub(crate) struct Refusals {
 }
 
 impl Watched {
-    /// Records the state of the workspace before the command runs.
-    pub fn new(plan: &Plan, protected: Protected) -> Self {
+    /// Records the state of the workspace before the command runs, in a sandbox that was made in this way.
+    pub fn new(plan: &Plan, by: SandboxedBy, protected: Protected) -> Self {
+        if by == SandboxedBy::Landlock {
+            return Watched {
+                plan: plan.clone(),
+                protected: protected.paths,
+                has_protection: false,
+                writable: only_landlock::writable(plan),
+            };
+        }
         let mut writable: Vec<PathBuf> = ["/proc", "/dev", "/run", "/var/run"]
             .map(PathBuf::from)
             .to_vec();
@@ -90,6 +101,7 @@ impl Watched {
         Watched {
             plan: plan.clone(),
             protected: protected.paths,
+            has_protection: true,
             writable,
         }
     }
@@ -100,7 +112,7 @@ impl Watched {
         let in_workspace = path.strip_prefix(root).ok();
         let is_protected = in_workspace.is_some_and(|path| {
             self.plan.mode == Mode::ReadOnly
-                || self.protected.iter().any(|name| path.starts_with(name))
+                || (self.has_protection && self.protected.iter().any(|name| path.starts_with(name)))
         });
         is_protected || !self.writable.iter().any(|root| path.starts_with(root))
     }
@@ -342,7 +354,6 @@ fn read_memory(pid: u32, address: u64, limit: usize) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::sandbox::{Folder, Network};
-    use abide_core::SandboxedBy;
 
     #[test]
     fn paths_outside_and_protected_names_are_refused() {
@@ -360,7 +371,21 @@ mod tests {
             own: Vec::new(),
         };
         let root = plan.workspace.path.clone();
-        let watched = Watched::new(&plan, Protected::find(&plan.workspace.path));
+        let watched = |by| Watched::new(&plan, by, Protected::find(&plan.workspace.path));
+        let only_landlock = watched(SandboxedBy::Landlock);
+        let watched = watched(SandboxedBy::Namespaces);
+        for (path, is_refused) in [
+            ("/etc/x".into(), true),
+            // Temporary folders are not layered, and parts of the workspace are not protected.
+            ("/tmp/x".into(), true),
+            ("/proc/self/oom_score_adj".into(), true),
+            ("/nonexistent/tmp/private/x".into(), false),
+            ("/dev/null".into(), false),
+            (root.join(".git/hooks/pre-commit"), false),
+            (root.join("file"), false),
+        ] {
+            assert_eq!(only_landlock.refuses(&path), is_refused, "{path:?}");
+        }
         assert!(watched.refuses(Path::new("/etc/x")));
         assert!(watched.refuses(&root.join(".git/hooks/pre-commit")));
         for fine in [
