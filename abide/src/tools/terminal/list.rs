@@ -107,7 +107,7 @@ impl ActionRunner {
                 whole_seconds(in_millis(session.age)),
                 session.machine.as_deref().unwrap_or_default(),
                 whole_seconds(now.saturating_sub(session.as_of.unwrap_or(now))),
-                cut(&one_line(&session.command), COMMAND)
+                shorten(&one_line(&session.command), COMMAND)
             ));
             sessions.push(session);
         }

@@ -21,6 +21,7 @@ use super::paths;
 use super::plan::{GatePlan, Mode, Network, Plan};
 use super::rules;
 use super::sockets::MOST_SOCKETS;
+use super::ssh_keys;
 
 /// A sandbox that was built.
 pub struct Built {
@@ -507,7 +508,7 @@ fn hide_keys(plan: &Plan, empty: &Empty) -> Result<(), Fault> {
         .iter()
         .filter_map(|name| Some((*name, fs::read(keys.join(name)).ok()?)))
         .collect();
-    for named in identity_files(&kept, &plan.home) {
+    for named in ssh_keys::named_by_settings(&plan.home) {
         empty.cover(&named)?;
     }
     if kept.is_empty() || !keys.is_dir() {
@@ -525,25 +526,6 @@ fn hide_keys(plan: &Plan, empty: &Empty) -> Result<(), Fault> {
     }
     mounts::set_attributes(&copy, mounts::read_only()).named(step)?;
     attach(copy, &keys)
-}
-
-/// Keys that the settings of SSH name, wherever they are.
-fn identity_files(kept: &[(&str, Vec<u8>)], home: &Path) -> Vec<PathBuf> {
-    let config = kept.iter().find(|(name, _)| *name == "config");
-    let text = config.map_or(String::new(), |(_, text)| {
-        String::from_utf8_lossy(text).into_owned()
-    });
-    let named = text.lines().filter_map(|line| {
-        let (key, value) = line.trim().split_once([' ', '\t', '='])?;
-        let names_key = ["identityfile", "include", "certificatefile"]
-            .contains(&key.to_ascii_lowercase().as_str());
-        let value = value.trim_matches([' ', '\t', '=', '"']);
-        names_key.then(|| match value.strip_prefix("~/") {
-            Some(rest) => home.join(rest),
-            None => home.join(paths::SSH).join(value),
-        })
-    });
-    named.collect()
 }
 
 /// Covers the sockets of other programs in folders that stay as they are. A layer kills sockets by itself.

@@ -24,6 +24,7 @@ mod probe;
 mod refusals;
 mod rules;
 mod sockets;
+mod ssh_keys;
 mod stored_layers;
 
 pub(crate) use filter::compile_ahead as compile_filters_ahead;

@@ -11,7 +11,7 @@ use super::init::Sandbox;
 use super::layers::make_private_folder;
 use super::paths;
 use super::plan::{Mode, Network, Plan};
-use super::rules;
+use super::{rules, ssh_keys};
 
 /// Oldest version of Landlock that is accepted: before it, any file could be truncated.
 const OLDEST: i32 = 3;
@@ -92,6 +92,7 @@ pub fn writable(plan: &Plan) -> Vec<PathBuf> {
 fn hidden(plan: &Plan) -> Vec<PathBuf> {
     let of_system = paths::HIDDEN_OF_SYSTEM.map(PathBuf::from);
     let mut all = paths::hidden_in_home(&plan.home);
+    all.extend(ssh_keys::named_by_settings(&plan.home));
     all.extend(of_system);
     all.push("/dev".into());
     all.extend(plan.hide.iter().chain(&plan.own).cloned());
