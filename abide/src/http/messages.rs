@@ -79,6 +79,7 @@ pub async fn list(
             let page = MessageQuery {
                 agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
                 unseen: query.unseen,
+                own: false,
                 before: before.transpose()?,
                 since: None,
                 limit: most + 1,
@@ -119,6 +120,7 @@ async fn newest_number(store: &StoreReader, requester: &Requester) -> Option<u64
     let page = MessageQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
         unseen: false,
+        own: false,
         before: None,
         since: None,
         limit: 1,
@@ -138,6 +140,7 @@ async fn messages_after(
         let page = MessageQuery {
             agent: requester.agent.as_ref().map(|agent| agent.0.as_ref()),
             unseen: false,
+            own: false,
             before: found.last().map(|row| row.number),
             since,
             limit: BATCH,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{commands_run, harness, made, made_at_last, make, stored};
 
 /// Daemon with this name, started and joined.
-fn machine(server: &Server, name: &str) -> Abide {
+pub fn machine(server: &Server, name: &str) -> Abide {
     let abide = Abide::on(None);
     let config = format!("store = {:?}\nmachine = {name:?}\n", server.url());
     std::fs::write(abide.path("config.toml"), config).expect("a configuration");
@@ -225,4 +225,24 @@ fn f18_nobody_is_declared_dead_while_the_database_is_away() {
     assert_eq!(status, "completed");
     assert_eq!(owner_of(&server, "one"), "one");
     assert_eq!(messages_about(&server, &id), "1");
+}
+
+#[test]
+fn idempotency_key_makes_one_timer_in_the_fleet() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let body = json!({"total_duration": 3600, "mission": "once", "idempotency_key": "k"});
+    let made_on = |abide: &Abide| abide.post("/v1/timers", &body).expect("an answer");
+    let first = look_for("a timer that can be made", || {
+        let answer = made_on(&one);
+        (answer.status == 200).then(|| made(&answer))
+    });
+    assert_eq!(made(&made_on(&one)), first);
+    let sentence = look_for("a refusal for its key", || {
+        let sentence = super::refused(&made_on(&two));
+        sentence.contains("idempotency key").then_some(sentence)
+    });
+    assert!(sentence.contains("on another machine"), "{sentence}");
+    assert_eq!(stored(&server), [first]);
+    made_at_last(&two, "another one");
 }

@@ -7,6 +7,7 @@ mod fleet;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
+mod messages;
 mod pooler;
 mod proxy;
 

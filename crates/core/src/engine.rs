@@ -224,6 +224,11 @@ impl Engine {
             Event::StateLoaded(stored) => self.state_loaded(step, *stored),
             Event::ShardLoaded(loaded) => self.shard_loaded(step, *loaded),
             Event::ShardDropped { shard, is_home } => self.shard_dropped(step, shard, is_home),
+            Event::MessagesTaken { messages } => self.messages_loaded(step, messages),
+            Event::MessagesGone { numbers } => {
+                self.outbox.unload(|number| numbers.contains(&number));
+            }
+            Event::DeadlinesRead { deadlines } => self.timers.postpone(&deadlines),
             Event::NumbersReserved { block } => {
                 self.timers.add_numbers(block.clone());
                 self.outbox.add_numbers(block);

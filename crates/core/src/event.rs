@@ -9,11 +9,12 @@ use crate::fleet::ShardId;
 use crate::held::HeldCommand;
 use crate::held_connection::HeldConnection;
 use crate::id::{Agent, CallId, Conversation, QuestionId, SessionId, TimerId};
+use crate::message::StoredMessage;
 use crate::question::Question;
 use crate::record::{LoadedShard, StoredState};
 use crate::request::{Caller, Request};
 use crate::session::{Ending, Session};
-use crate::time::{Mono, Wall};
+use crate::time::{Mono, Steady, Wall};
 
 /// Input of [`Engine::step`](crate::Engine::step).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +170,21 @@ pub enum Event {
         shard: ShardId,
         /// True if this machine has made it.
         is_home: bool,
+    },
+    /// Messages of other machines for agents that are connected here. They belong to this machine from now on.
+    MessagesTaken {
+        /// Messages.
+        messages: Vec<StoredMessage>,
+    },
+    /// Another machine has taken these messages, because their agent is connected there.
+    MessagesGone {
+        /// Numbers.
+        numbers: Vec<u64>,
+    },
+    /// Deadlines as the database has them, after the fleet time has changed. Those in memory may be too early.
+    DeadlinesRead {
+        /// Numbers of timers and their deadlines.
+        deadlines: Vec<(u64, Steady)>,
     },
     /// Numbers for new timers and messages, which no other machine uses.
     NumbersReserved {

@@ -79,6 +79,8 @@ pub enum Record {
     DeliveryBegun {
         /// Numbers of the messages.
         numbers: Vec<u64>,
+        /// True if the answer of a call carries them: until it is delivered or lost, no other machine tells them.
+        in_flight: bool,
         /// Time of the delivery.
         at: Wall,
     },
@@ -255,6 +257,11 @@ impl Outbox {
 
     pub fn waiting(&self) -> usize {
         self.readers.len()
+    }
+
+    /// Agents of calls that wait.
+    pub fn agents_waiting(&self) -> impl Iterator<Item = &Agent> {
+        self.readers.values().map(|reader| &reader.recipient.agent)
     }
 
     /// Adds a new message. Returns its id and its number; `None` until there are numbers.

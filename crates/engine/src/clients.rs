@@ -139,6 +139,12 @@ impl Clients {
         ConnectionGuard(self.clone(), connection.to_owned())
     }
 
+    /// Agents with an open connection.
+    pub fn agents_connected(&self) -> BTreeSet<String> {
+        let connected = self.connected.lock().expect("no holder panics");
+        connected.values().cloned().collect()
+    }
+
     /// Open connections of an agent.
     pub fn connections_of(&self, agent: &str) -> Vec<String> {
         let connected = self.connected.lock().expect("no holder panics");

@@ -205,7 +205,7 @@ impl Turns {
         if let Some(fleet) = self.performer.handle().fleet() {
             fleet.set_due(Due {
                 soonest: self.engine.next_deadline(),
-                is_waiting: self.engine.has_readers(),
+                waiting: self.engine.agents_waiting(),
             });
         }
     }

@@ -175,6 +175,7 @@ impl Runtime {
             parts,
         ));
         if let Some(opened) = fleet {
+            tokio::spawn(shards::take_messages(opened.fleet.clone(), handle.clone()));
             tokio::spawn(shards::forward(opened, handle.clone()));
         }
         let database_is_back = Arc::new(AtomicBool::new(false));

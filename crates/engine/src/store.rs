@@ -74,6 +74,9 @@ pub trait Store: Send + Sync {
     /// Writes a record about wakers.
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>>;
 
+    /// Takes the messages that other machines have for these agents, which are connected here.
+    fn take_messages(&self, _: Vec<String>) {}
+
     /// Removes a limited number of ended timers and seen messages from before `before_ms`. Returns how many.
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;
 }

@@ -145,7 +145,11 @@ impl Engine {
         let numbers = self.outbox.may_be_known(agent, messages);
         if !numbers.is_empty() {
             let at = step.now.wall;
-            let begun = message::Record::DeliveryBegun { numbers, at };
+            let begun = message::Record::DeliveryBegun {
+                numbers,
+                in_flight: false,
+                at,
+            };
             step.push(Effect::Record(Record::Message(begun)));
         }
     }
@@ -217,7 +221,11 @@ impl Engine {
         if any {
             let numbers = messages.iter().map(|message| message.number).collect();
             let at = step.now.wall;
-            let begun = message::Record::DeliveryBegun { numbers, at };
+            let begun = message::Record::DeliveryBegun {
+                numbers,
+                in_flight: true,
+                at,
+            };
             step.push(Effect::Record(Record::Message(begun)));
         }
         let more = self.outbox.unread(recipient, rule);
@@ -292,7 +300,11 @@ impl Engine {
         }
         if !left.is_empty() {
             let (numbers, at) = (left, step.now.wall);
-            let begun = message::Record::DeliveryBegun { numbers, at };
+            let begun = message::Record::DeliveryBegun {
+                numbers,
+                in_flight: false,
+                at,
+            };
             step.push(Effect::Record(Record::Message(begun)));
         }
     }

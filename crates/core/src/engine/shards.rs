@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::fleet::ShardId;
-use crate::id::TimerId;
-use crate::message::About;
+use crate::id::{Agent, TimerId};
+use crate::message::{About, StoredMessage};
 use crate::record::LoadedShard;
 use crate::time::{Steady, Wall};
 use crate::timer::{Countdown, Origin, Timer, Why};
@@ -90,15 +90,20 @@ impl Engine {
             }
             step.push(Effect::PublishTimer { timer });
         }
+        self.messages_loaded(step, loaded.messages);
+    }
+
+    /// Adds messages that were read, and hands them to calls that wait.
+    pub(super) fn messages_loaded(&mut self, step: &Step<'_>, messages: Vec<StoredMessage>) {
         let now = self.timers.steady(step.now);
         let made = |made: Wall| {
             let ago = step.now.wall.0.saturating_sub(made.0);
             Steady(now.0.saturating_sub(ago))
         };
-        let posted = loaded.messages.iter();
+        let posted = messages.iter();
         let posted = posted.map(|message| (message.agent.clone(), message.number));
         self.posted.extend(posted);
-        self.outbox.load(loaded.messages, made);
+        self.outbox.load(messages, made);
     }
 
     /// Forgets a shard that another machine owns. Calls that stand by on its timers are answered: the timers go on.
@@ -132,8 +137,8 @@ impl Engine {
         self.timers.alarm()
     }
 
-    /// Returns whether a call waits for messages.
-    pub fn has_readers(&self) -> bool {
-        self.outbox.waiting() > 0
+    /// Agents with calls that wait for messages.
+    pub fn agents_waiting(&self) -> BTreeSet<Agent> {
+        self.outbox.agents_waiting().cloned().collect()
     }
 }

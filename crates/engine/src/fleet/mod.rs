@@ -8,10 +8,11 @@ mod runner;
 pub(crate) mod shards;
 mod statements;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use abide_core::Agent;
 use abide_core::fleet::{MachineId, MachineRow, ShardId, Standing};
 use abide_core::time::{Boot, Millis, Steady};
 use tokio::sync::{mpsc, watch};
@@ -38,12 +39,12 @@ pub struct Fleet {
 }
 
 /// Reason for fast heartbeats.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Due {
     /// Earliest deadline of a timer.
     pub soonest: Option<Steady>,
-    /// True if a call waits for messages, which may come from other machines.
-    pub is_waiting: bool,
+    /// Agents with calls that wait for messages, which may come from other machines.
+    pub waiting: BTreeSet<Agent>,
 }
 
 /// Knowledge about the fleet at one time.
@@ -163,6 +164,10 @@ impl Fleet {
             *known = due;
             is_new
         });
+    }
+
+    pub(crate) fn due(&self) -> Due {
+        self.due.borrow().clone()
     }
 
     /// Leaves in order, because the daemon stops: another machine takes over its timers at once. A database that does

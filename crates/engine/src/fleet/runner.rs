@@ -111,12 +111,12 @@ impl Runner {
     }
 
     fn due_event(&mut self) -> Event {
-        let due = *self.due.borrow_and_update();
+        let due = self.due.borrow_and_update().clone();
         let has_others = self.published.borrow().has_others();
         Event::Due {
             // A machine that is alone has no observers, and one heartbeat every five seconds is enough.
             soonest: due.soonest.filter(|_| has_others),
-            waiting: due.is_waiting && has_others,
+            waiting: !due.waiting.is_empty() && has_others,
         }
     }
 

@@ -1,10 +1,11 @@
-//! Changes of the shards that this machine owns, as events of the core.
+//! Changes of the shards that this machine owns, as events of the core, and messages of other machines.
 
 use std::sync::Arc;
 
-use abide_core::Event;
 use abide_core::record::LoadedShard;
+use abide_core::{Agent, Event};
 
+use crate::fleet::Fleet;
 use crate::handle::Handle;
 use crate::store::{OpenedFleet, ShardChange, ShardRows};
 
@@ -22,6 +23,15 @@ pub(crate) async fn forward(mut opened: OpenedFleet, handle: Handle) {
                 handle
                     .send_event(Event::FleetTimeSet { ahead_of_boot })
                     .await;
+            }
+            ShardChange::MessagesTaken(messages) => {
+                handle.send_event(Event::MessagesTaken { messages }).await;
+            }
+            ShardChange::MessagesGone(numbers) => {
+                handle.send_event(Event::MessagesGone { numbers }).await;
+            }
+            ShardChange::Deadlines(deadlines) => {
+                handle.send_event(Event::DeadlinesRead { deadlines }).await;
             }
             ShardChange::Numbers(block) => {
                 handle.send_event(Event::NumbersReserved { block }).await;
@@ -58,5 +68,24 @@ async fn loaded(rows: ShardRows, handle: &Handle) {
                 held,
             })
             .await;
+    }
+}
+
+/// Takes the messages that other machines have for agents which are connected here, at every heartbeat. An agent
+/// without a name is another one on every machine.
+pub(crate) async fn take_messages(fleet: Fleet, handle: Handle) {
+    let mut state = fleet.watch();
+    while state.changed().await.is_ok() {
+        let is_shared = state.borrow_and_update().has_others();
+        if !is_shared {
+            continue;
+        }
+        let unnamed = Agent::default();
+        let mut agents = handle.clients().agents_connected();
+        agents.extend(fleet.due().waiting.iter().map(|agent| agent.0.to_string()));
+        agents.remove(unnamed.0.as_ref());
+        if !agents.is_empty() {
+            handle.store().take_messages(agents.into_iter().collect());
+        }
     }
 }

@@ -13,7 +13,7 @@ use abide_core::timer::{
 };
 use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subject, TimerId};
 
-use super::query::{Columns, Query};
+use super::query::{Columns, Param, Query};
 use super::{StoreFault, held};
 
 /// Rows that are read.
@@ -235,13 +235,32 @@ pub(super) fn kind(word: &str) -> Kind {
     }
 }
 
+/// Messages that have not been seen.
 pub(super) fn messages(db: &dyn Query, of: Of) -> Result<Vec<message::StoredMessage>, StoreFault> {
+    let sql = format!("{MESSAGE} WHERE seen_ms IS NULL{of} ORDER BY number");
+    read_messages(db, &sql, &[])
+}
+
+/// Messages with these numbers that have not been seen.
+pub(super) fn messages_among(
+    db: &dyn Query,
+    numbers: &[u64],
+) -> Result<Vec<message::StoredMessage>, StoreFault> {
+    let among = db.dialect().is_among("number", 1);
+    let sql = format!("{MESSAGE} WHERE seen_ms IS NULL AND {among} ORDER BY number");
+    let numbers = numbers.iter().map(|number| number.cast_signed()).collect();
+    read_messages(db, &sql, &[Param::Ints(numbers)])
+}
+
+const MESSAGE: &str = "SELECT number, agent, about, told_ms, conversation, made_ms FROM message";
+
+fn read_messages(
+    db: &dyn Query,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<Vec<message::StoredMessage>, StoreFault> {
     let (mut names, mut conversations) = (NameCache::default(), NameCache::default());
-    let sql = format!(
-        "SELECT number, agent, about, told_ms, conversation, made_ms FROM message \
-         WHERE seen_ms IS NULL{of} ORDER BY number"
-    );
-    let rows = db.rows(&sql, &[], |row| {
+    let rows = db.rows(sql, params, |row| {
         let Some(about) = subject(row.str(2)?) else {
             return Ok(None);
         };

@@ -11,7 +11,9 @@ mod ownership;
 mod reads;
 mod records;
 mod schema;
+mod settling;
 mod shard_rows;
+mod sharing;
 mod transaction;
 mod writer;
 
@@ -292,6 +294,11 @@ impl Store for Postgres {
             return oneshot::channel().1;
         }
         self.send(|done| Job::WakerRecord(record, done))
+    }
+
+    fn take_messages(&self, agents: Vec<String>) {
+        // A full queue has work that goes first; the next heartbeat tries again.
+        let _ = self.jobs.try_send(Job::TakeMessages(agents));
     }
 
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {

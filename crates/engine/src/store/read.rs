@@ -109,6 +109,8 @@ pub struct MessageQuery<'a> {
     pub agent: Option<&'a str>,
     /// Only messages that were not seen.
     pub unseen: bool,
+    /// Only messages of this machine.
+    pub own: bool,
     /// Only messages before this number.
     pub before: Option<u64>,
     /// Only messages after this number.
@@ -322,8 +324,12 @@ impl StoreReader {
         } else {
             ""
         };
+        let of = match page.own {
+            true => self.of(),
+            false => Of::Database,
+        };
         let sql = format!(
-            "{MESSAGE} WHERE {unseen} (?1 IS NULL OR agent = ?1) \
+            "{MESSAGE} WHERE {unseen} (?1 IS NULL OR agent = ?1){of} \
              AND (?3 IS NULL OR number < ?3) AND number > coalesce(?5, -1) \
              AND told_ms IS DISTINCT FROM ?4 ORDER BY number DESC LIMIT ?2"
         );
@@ -514,6 +520,7 @@ mod tests {
         let page = |unseen, since| MessageQuery {
             agent: None,
             unseen,
+            own: false,
             before: None,
             since,
             limit: 10,

@@ -291,7 +291,7 @@ fn message(transaction: &Connection, record: &message::Record) -> Result<(), Sto
                 content.wakes,
             ])?;
         }
-        message::Record::DeliveryBegun { numbers, at } => {
+        message::Record::DeliveryBegun { numbers, at, .. } => {
             let mut told =
                 transaction.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
             for number in numbers {

@@ -181,6 +181,7 @@ impl WakerTask {
         let page = MessageQuery {
             agent: None,
             unseen: true,
+            own: true,
             before,
             since: None,
             limit: MAX_QUEUED,

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{
-    ADOPTED, AGENT_MASK, BACKGROUND, CONDITIONAL, Entry, MISSION, Origin, PAUSED, Short, Slot,
-    Timers, Undo, number, slot,
+    ADOPTED, AGENT_MASK, BACKGROUND, CONDITIONAL, Entry, Found, MISSION, Origin, PAUSED, Short,
+    Slot, Timers, Undo, number, slot,
 };
 use crate::limit;
-use crate::time::Now;
+use crate::time::{Now, Steady};
 use crate::timer::{Countdown, Kind, StoredTimer, Timer, WaitMode};
 
 impl Timers {
@@ -90,6 +90,21 @@ impl Timers {
             Undo::Ended(_) => true,
         });
         unloaded
+    }
+
+    /// Moves deadlines that are earlier than these.
+    pub fn postpone(&mut self, deadlines: &[(u64, Steady)]) {
+        for (number, due) in deadlines {
+            let Ok(Found::Live(slot)) = self.find(&None, self.id_of(*number)) else {
+                continue;
+            };
+            let entry = self.live.get(&slot).copied();
+            let early = entry.filter(|entry| !entry.is(PAUSED) && entry.at.get() < due.0);
+            if let Some(mut entry) = early {
+                entry.at = Short::new(due.0);
+                self.restore(slot, Some((entry, None)));
+            }
+        }
     }
 
     /// Adds numbers for new timers.

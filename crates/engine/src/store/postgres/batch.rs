@@ -21,7 +21,9 @@ pub(super) enum Form {
     Put(&'static str),
     /// Changed rows, under this condition.
     Update(&'static str),
-    /// Any other statement. Its first three parameters are the stamp.
+    /// Any other statement that stamps rows. Its first three parameters are the stamp.
+    Stamping(&'static str),
+    /// Any other statement. Its first three parameters are the stamp, too.
     Sql(&'static str),
 }
 
@@ -258,6 +260,9 @@ impl Value {
     }
 }
 
+/// Time at which the transaction began, in milliseconds.
+pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
+
 impl Kind {
     fn sql(&self, again: bool) -> String {
         let table = self.table;
@@ -270,13 +275,23 @@ impl Kind {
             .map(|at| format!("${}", at + 4))
             .collect();
         let rows = format!("unnest({}) AS u({names})", arrays.join(", "));
+        // The clock of a machine that was paused is behind, so the later of the two times counts.
+        let later =
+            format!("greatest(u.due_ms, u.total_ms + {NOW} - (SELECT clock_ahead_ms FROM fleet))");
         let insert = || {
+            let values: Vec<String> = (columns.iter())
+                .map(|name| match *name {
+                    "due_ms" if !again => later.clone(),
+                    name => format!("u.{name}"),
+                })
+                .collect();
             format!(
-                "INSERT INTO {table} ({names}, epoch, batch, shard) SELECT u.*, $1, $2, $3 FROM {rows}"
+                "INSERT INTO {table} ({names}, epoch, batch, shard) SELECT {}, $1, $2, $3 FROM {rows}",
+                values.join(", ")
             )
         };
         match &self.form {
-            Form::Sql(sql) => (*sql).to_owned(),
+            Form::Stamping(sql) | Form::Sql(sql) => (*sql).to_owned(),
             Form::Insert if again => format!("{} ON CONFLICT DO NOTHING", insert()),
             Form::Insert => insert(),
             Form::Put(key) => {

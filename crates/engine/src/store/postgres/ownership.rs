@@ -149,9 +149,18 @@ impl Owned {
                 }
                 return vec![(shard, Part::Whole(record))];
             }
-            Record::Message(message::Record::DeliveryBegun { numbers, at }) => {
+            Record::Message(message::Record::DeliveryBegun {
+                numbers,
+                in_flight,
+                at,
+            }) => {
                 let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
-                    let begun = message::Record::DeliveryBegun { numbers, at: *at };
+                    let (in_flight, at) = (*in_flight, *at);
+                    let begun = message::Record::DeliveryBegun {
+                        numbers,
+                        in_flight,
+                        at,
+                    };
                     (shard, Part::Split(Record::Message(begun)))
                 });
                 return parts.collect();

@@ -129,10 +129,15 @@ static POSTED: Kind = Kind {
         "wakes",
     ],
 };
+/// Fails if another machine has taken one of the messages.
 static TOLD: Kind = Kind {
     table: "message",
-    form: Form::Update("true"),
-    columns: &["number", "told_ms"],
+    form: Form::Stamping(
+        "WITH told AS (UPDATE message AS t SET told_ms = u.told_ms, told_by = u.told_by, epoch = $1, batch = $2 \
+         FROM unnest($4, $5, $6) AS u(number, told_ms, told_by) WHERE t.number = u.number AND t.shard = $3 RETURNING 1) \
+         SELECT CASE WHEN count(*) = cardinality($4) THEN 0 ELSE ('taken ' || count(*))::bigint END FROM told",
+    ),
+    columns: &["number", "told_ms", "told_by"],
 };
 static SEEN: Kind = Kind {
     table: "message",
@@ -414,9 +419,15 @@ impl Batch {
                     ],
                 );
             }
-            message::Record::DeliveryBegun { numbers, at } => {
+            message::Record::DeliveryBegun {
+                numbers,
+                in_flight,
+                at,
+            } => {
+                let told_by = in_flight.then_some(self.stamp.shard);
                 for number in numbers {
-                    self.put(&TOLD, &number.to_string(), [(*number).into(), at.0.into()]);
+                    let values = [(*number).into(), at.0.into(), Value::Int(told_by)];
+                    self.put(&TOLD, &number.to_string(), values);
                 }
             }
             message::Record::Seen { numbers, at } => {

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use abide_core::fleet::ShardId;
 use abide_core::id::IdPermutation;
 use abide_core::message::StoredMessage;
+use abide_core::time::Steady;
 use abide_core::timer::{StoredTimer, Timer, Until};
 use abide_core::{HeldCommand, Key, Question, QuestionId, SessionId, TimerId};
+use tokio_postgres::SimpleQueryMessage;
 
 use super::ownership::column;
 use crate::store::deliveries::{self, ClientRow};
 use crate::store::load::{self, Of};
-use crate::store::query::Query;
+use crate::store::query::{Param, Query};
 use crate::store::{StoreFault, held};
 
 /// Change of the shards that are in memory, for the event loop.
@@ -25,6 +27,12 @@ pub(crate) enum ShardChange {
     TimeSet(i64),
     /// Numbers for new timers and messages.
     Numbers(Range<u64>),
+    /// Messages of other machines that are of this one from now on.
+    MessagesTaken(Vec<StoredMessage>),
+    /// Messages that another machine has taken, by number.
+    MessagesGone(Vec<u64>),
+    /// Deadlines of the own shard, by number.
+    Deadlines(Vec<(u64, Steady)>),
 }
 
 /// Rows of a shard that are not over.
@@ -77,4 +85,38 @@ pub(super) fn read(
         rows.clients = deliveries::clients(db, of)?;
     }
     Ok(rows)
+}
+
+/// Numbers in the rows of an answer.
+pub(super) fn numbers(answer: &[SimpleQueryMessage]) -> Vec<u64> {
+    let rows = answer.iter().filter_map(|message| match message {
+        // The fence has answered with rows, too.
+        SimpleQueryMessage::Row(row) if row.columns().first()?.name() == "number" => row.get(0),
+        _ => None,
+    });
+    rows.filter_map(|number| number.parse().ok()).collect()
+}
+
+/// Unread messages with these numbers.
+pub(super) fn messages(db: &dyn Query, numbers: &[u64]) -> Result<Vec<StoredMessage>, StoreFault> {
+    load::messages_among(db, numbers)
+}
+
+/// Those of these messages that are not of this shard, or were seen.
+pub(super) fn gone(db: &dyn Query, shard: i64, numbers: &[u64]) -> Result<Vec<u64>, StoreFault> {
+    let among = Param::Ints(numbers.iter().map(|number| number.cast_signed()).collect());
+    let sql = format!(
+        "SELECT number FROM message WHERE number = ANY(?1) AND shard = {shard} AND seen_ms IS NULL"
+    );
+    let here = db.rows(&sql, &[among], |row| row.u64(0))?;
+    let gone = numbers.iter().filter(|number| !here.contains(number));
+    Ok(gone.copied().collect())
+}
+
+/// Deadlines of the running timers of a shard.
+pub(super) fn deadlines(db: &dyn Query, shard: i64) -> Result<Vec<(u64, u64)>, StoreFault> {
+    let sql = format!(
+        "SELECT number, due_ms FROM timer WHERE shard = {shard} AND ended_ms IS NULL AND due_ms IS NOT NULL"
+    );
+    db.rows(&sql, &[], |row| Ok((row.u64(0)?, row.u64(1)?)))
 }

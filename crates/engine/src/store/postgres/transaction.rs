@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use abide_core::{Millis, Mono, Record};
+use abide_core::{Millis, Mono, Record, message, timer};
 
 use super::batch::{Batch, Stamp, Statement, WrittenBy};
 use super::ownership::Owned;
@@ -16,6 +16,9 @@ const RECENT_BYTES: usize = 16 << 20;
 /// Batches that are committed together.
 pub(super) struct Transaction {
     batches: Vec<Batch>,
+    makes_timers: bool,
+    /// Messages that it begins to tell.
+    told: Vec<u64>,
 }
 
 /// Numbers for rows of the next transaction.
@@ -53,7 +56,17 @@ impl Transaction {
                 of_shard.record(part.as_ref(), &mut counters.position);
             }
         }
-        Ok(Transaction::new(batches))
+        let mut transaction = Transaction::new(batches);
+        for record in records {
+            match record {
+                Record::Timer(timer::Record::Created { .. }) => transaction.makes_timers = true,
+                Record::Message(message::Record::DeliveryBegun { numbers, .. }) => {
+                    transaction.told.extend(numbers);
+                }
+                _ => {}
+            }
+        }
+        Ok(transaction)
     }
 
     /// Transaction of a record about wakers.
@@ -79,7 +92,21 @@ impl Transaction {
     fn new(batches: BTreeMap<i64, Batch>) -> Self {
         let mut batches: Vec<Batch> = batches.into_values().collect();
         batches.retain(|batch| !batch.is_empty());
-        Transaction { batches }
+        Transaction {
+            batches,
+            makes_timers: false,
+            told: Vec::new(),
+        }
+    }
+
+    /// True if it makes timers, whose deadlines depend on the clock of this machine.
+    pub fn makes_timers(&self) -> bool {
+        self.makes_timers
+    }
+
+    /// Messages that it begins to tell.
+    pub fn told(&self) -> &[u64] {
+        &self.told
     }
 
     pub fn is_empty(&self) -> bool {

@@ -20,12 +20,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
-use super::batch::WrittenBy;
 use super::link::{Address, Link, LinkFault};
 use super::ownership::{Owned, column};
 use super::reads::Reads;
-use super::schema::{self, first_value};
+use super::schema;
 use super::shard_rows::{self, ShardChange};
+use super::sharing::time_check;
 use super::transaction::{Counters, Recent, Transaction};
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
 use crate::fleet::{Fleet, Ownership};
@@ -41,7 +41,7 @@ const FIRST_RETRY: Millis = Millis(200);
 const LAST_RETRY: Millis = Millis::from_secs(5);
 
 /// Sender of the result of a commit.
-type Done = oneshot::Sender<Result<(), StoreFault>>;
+pub(super) type Done = oneshot::Sender<Result<(), StoreFault>>;
 
 /// Work for the writer, with the sender of the result.
 pub(super) enum Job {
@@ -49,6 +49,8 @@ pub(super) enum Job {
     Settle(Done),
     WakerRecord(WakerRecord, Done),
     Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
+    /// Takes the messages of other machines for these agents.
+    TakeMessages(Vec<String>),
 }
 
 /// Sentence about a server that cannot be reached.
@@ -77,16 +79,18 @@ pub(super) struct WriterParts {
 
 pub(super) struct Writer {
     parts: WriterParts,
-    link: Option<Link>,
-    owned: Owned,
+    pub(super) link: Option<Link>,
+    pub(super) owned: Owned,
     counters: Counters,
-    recent: Recent,
+    pub(super) recent: Recent,
     /// Shards to be loaded when there is a connection.
     loads: VecDeque<Load>,
     /// Shards whose timers the event loop has, or is about to get.
     loaded: BTreeSet<ShardId>,
     /// Transaction whose outcome is not known, and the answer that waits for it.
-    unsettled: Option<(Transaction, Option<Done>)>,
+    pub(super) unsettled: Option<(Transaction, Option<Done>)>,
+    /// Fleet time minus boot time.
+    line: Option<i64>,
     /// Attempts to connect that failed in a row.
     failures: u32,
     /// Time of the next attempt, if there is no connection.
@@ -103,6 +107,7 @@ impl Writer {
             loads: VecDeque::new(),
             loaded: BTreeSet::new(),
             unsettled: None,
+            line: None,
             failures: 0,
             retry_at: Mono(0),
             parts,
@@ -154,6 +159,7 @@ impl Writer {
                     waker_records.fetch_sub(1, Ordering::Relaxed);
                     drop(done.send(self.write_waker_record(&record).await));
                 }
+                Job::TakeMessages(agents) => self.take_messages(&agents).await,
                 Job::Prune(before, done) => drop(done.send(self.prune(before).await)),
             }
         }
@@ -181,7 +187,7 @@ impl Writer {
     }
 
     /// Notes that the connection is lost.
-    fn lost(&mut self, why: &str) {
+    pub(super) fn lost(&mut self, why: &str) {
         self.link = None;
         let doubled = FIRST_RETRY.0 << self.failures.min(8);
         let jitter = entropy::bits() % FIRST_RETRY.0;
@@ -220,11 +226,42 @@ impl Writer {
                 }
                 self.settle().await;
             }
-            Ownership::TimeSet(line) => self.tell(ShardChange::TimeSet(line)).await,
+            Ownership::TimeSet(line) => {
+                let is_first = self.line.replace(line).is_none();
+                self.tell(ShardChange::TimeSet(line)).await;
+                if !is_first {
+                    self.read_deadlines().await;
+                }
+            }
         }
     }
 
-    async fn tell(&self, change: ShardChange) {
+    pub(super) fn fleet(&self) -> &Fleet {
+        &self.parts.fleet
+    }
+
+    pub(super) fn reads(&self) -> &Reads {
+        &self.parts.reads
+    }
+
+    pub(super) fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    /// Shard of this machine.
+    pub(super) fn home(&self) -> i64 {
+        self.owned.home()
+    }
+
+    pub(super) fn home_epoch(&self) -> Option<i64> {
+        self.owned.epoch(self.owned.home())
+    }
+
+    pub(super) fn home_fence(&self) -> String {
+        self.owned.fence(&[self.owned.home()])
+    }
+
+    pub(super) async fn tell(&self, change: ShardChange) {
         // The event loop ends with the daemon.
         let _ = self.parts.changes.send(change).await;
     }
@@ -240,8 +277,9 @@ impl Writer {
         let shard = column(load.shard);
         // The calls whose answers were to carry these messages are gone.
         let untold = format!(
-            "{}; UPDATE message SET told_ms = made_ms, told_by = NULL WHERE shard = {shard} \
-             AND told_ms = {TOLD_BY_CALL} AND seen_ms IS NULL",
+            "{}; UPDATE message SET told_ms = CASE told_ms WHEN {TOLD_BY_CALL} THEN made_ms ELSE told_ms END, \
+             told_by = NULL WHERE shard = {shard} AND (told_ms = {TOLD_BY_CALL} OR told_by IS NOT NULL) \
+             AND seen_ms IS NULL",
             self.owned.fence(&[shard])
         );
         let marked = match &self.link {
@@ -413,13 +451,24 @@ impl Writer {
         }
     }
 
-    async fn send(&mut self, transaction: &Transaction, again: bool) -> Result<(), StoreFault> {
+    pub(super) async fn send(
+        &mut self,
+        transaction: &Transaction,
+        again: bool,
+    ) -> Result<(), StoreFault> {
         let Some(link) = &self.link else {
             return Err(no_connection());
         };
         let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
-        let sent = send_transaction(link, &self.owned.fence(&shards), transaction, again).await;
-        self.handle_link_result(sent.map(drop), &shards).await
+        let fence = self.owned.fence(&shards);
+        let is_checked = !again && transaction.makes_timers();
+        let check = || is_checked.then(|| time_check(self.line));
+        let sent = send_transaction(link, &fence, check, transaction, again).await;
+        let result = self.handle_link_result(sent.map(drop), &shards).await;
+        if let (Err(StoreFault::Stale(_)), false) = (&result, transaction.told().is_empty()) {
+            self.find_gone(transaction.told()).await;
+        }
+        result
     }
 
     /// Drops the connection if the result of a transaction says that it is unusable.
@@ -447,104 +496,21 @@ impl Writer {
                 let why = "another machine may have these timers by now; try again";
                 return Err(StoreFault::Unwritable(why.into()));
             }
+            LinkFault::Refused(code, why)
+                if *code == SqlState::UNIQUE_VIOLATION && why.contains("timer_key") =>
+            {
+                let why = "a timer with this idempotency key exists on another machine";
+                return Err(StoreFault::Stale(why.into()));
+            }
+            LinkFault::Refused(code, why) if *code == SqlState::INVALID_TEXT_REPRESENTATION => {
+                return Err(self.refused_by_check(&why.clone()).await);
+            }
             LinkFault::Refused(..) if self.link.as_ref().is_some_and(|link| !link.is_closed()) => {}
             LinkFault::Refused(_, why) | LinkFault::NotSent(why) | LinkFault::Unanswered(why) => {
                 self.lost(&why.clone());
             }
         }
         Err(fault.into())
-    }
-
-    /// Writes the transactions again that a server which took over has lost, in their order.
-    async fn write_lost_transactions(&mut self) -> Result<(), StoreFault> {
-        let Some(link) = &self.link else {
-            return Err(no_connection());
-        };
-        // A server that has lost a transaction has lost all later ones.
-        let (mut there, mut lost) = (0, self.recent.len());
-        if let Some(newest) = lost.checked_sub(1).and_then(|at| self.recent.get(at))
-            && is_written(link, newest, WrittenBy::ItOrLater).await?
-        {
-            return Ok(());
-        }
-        while there < lost {
-            let middle = usize::midpoint(there, lost);
-            let Some(transaction) = self.recent.get(middle) else {
-                break;
-            };
-            match is_written(link, transaction, WrittenBy::ItOrLater).await? {
-                true => there = middle + 1,
-                false => lost = middle,
-            }
-        }
-        if there < self.recent.len() {
-            tracing::error!(
-                "the database has lost {} commits that it had acknowledged; they are written again",
-                self.recent.len() - there
-            );
-        }
-        for transaction in self.recent.from(there) {
-            let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
-            // What another machine owns by now is repaired there.
-            if shards
-                .iter()
-                .all(|shard| self.owned.epoch(*shard).is_some())
-            {
-                let fence = self.owned.fence(&shards);
-                let sent = send_transaction(link, &fence, transaction, true).await;
-                sent.map_err(unreachable)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Finds out whether the transaction of unknown outcome was written, and writes it if not. Waits for the new claims
-    /// of its shards, which keep the old transaction from being written later.
-    async fn settle(&mut self) {
-        let Some((transaction, Some(_))) = &self.unsettled else {
-            return;
-        };
-        let state = self.settled_shards(transaction);
-        let (Some(link), false) = (&self.link, state == Claimed::NotYet) else {
-            return;
-        };
-        let looked = is_written(link, transaction, WrittenBy::It).await;
-        let Some((transaction, Some(done))) = self.unsettled.take() else {
-            return;
-        };
-        let settled = match looked {
-            Ok(true) => Ok(()),
-            Ok(false) if state == Claimed::ByOther => Err(StoreFault::Fenced(
-                "another machine has taken over the timers of this one".into(),
-            )),
-            Ok(false) => self.send(&transaction, true).await,
-            // The claim keeps the old transaction from being written, but it is not known whether it was.
-            Err(fault) => {
-                self.lost(&fault.to_string());
-                Err(StoreFault::Unknown(fault.to_string()))
-            }
-        };
-        match settled {
-            Err(StoreFault::Unknown(_)) => self.unsettled = Some((transaction, Some(done))),
-            Ok(()) => {
-                self.recent.keep(transaction);
-                let _ = done.send(Ok(()));
-            }
-            Err(fault) => drop(done.send(Err(fault))),
-        }
-    }
-
-    fn settled_shards(&self, transaction: &Transaction) -> Claimed {
-        let mut state = Claimed::Here;
-        for (shard, epoch) in transaction.shards() {
-            match self.owned.epoch(shard) {
-                Some(claimed) if claimed > epoch => {}
-                Some(_) => return Claimed::NotYet,
-                None if self.owned.is_dropped(shard) => state = Claimed::ByOther,
-                None => return Claimed::NotYet,
-            }
-        }
-        state
     }
 
     /// Removes old rows, as [`Store::prune`](crate::store::Store::prune) says. The newest row of each table stays.
@@ -589,36 +555,30 @@ impl Writer {
     }
 }
 
-/// State of the shards of a transaction whose outcome is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Claimed {
-    /// One of them is not claimed again.
-    NotYet,
-    /// All are claimed again by this machine.
-    Here,
-    /// Another machine owns one.
-    ByOther,
-}
-
 fn shard_id(column: i64) -> ShardId {
     ShardId(MachineId(column.cast_unsigned()))
 }
 
-fn no_connection() -> StoreFault {
+pub(super) fn no_connection() -> StoreFault {
     StoreFault::Unwritable("there is no connection".into())
 }
 
 /// Sends a transaction; again if it collided with another transaction.
-async fn send_transaction(
+pub(super) async fn send_transaction(
     link: &Link,
     fence: &str,
+    check: impl Fn() -> Option<String>,
     transaction: &Transaction,
     again: bool,
 ) -> Result<(), LinkFault> {
     let statements = transaction.statements(again);
     let mut attempt = 1;
     loop {
-        match link.transact(fence, &statements).await {
+        let first = match check() {
+            Some(check) => format!("{fence}; {check}"),
+            None => fence.to_owned(),
+        };
+        match link.transact(&first, &statements).await {
             Err(fault) if fault.is_transient() && attempt < ATTEMPTS => {
                 attempt += 1;
                 pause(Duration::from_millis(5 + entropy::bits() % 20)).await;
@@ -626,19 +586,6 @@ async fn send_transaction(
             result => return result.map(drop),
         }
     }
-}
-
-/// True if the rows of a transaction carry its stamp, or a later one if that counts.
-async fn is_written(
-    link: &Link,
-    transaction: &Transaction,
-    by: WrittenBy,
-) -> Result<bool, StoreFault> {
-    let Some(look) = transaction.look(by) else {
-        return Ok(false);
-    };
-    let answer = link.transact(&look, &[]).await.map_err(unreachable)?;
-    Ok(first_value(&answer).is_some_and(|count| count != "0"))
 }
 
 /// Fault of a transaction that decides nothing about records.

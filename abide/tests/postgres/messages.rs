@@ -1,0 +1,109 @@
+//! Messages of agents that are connected to another machine than the one that made them.
+
+use harness::postgres::Server;
+use harness::{Abide, look_for, said_to};
+use serde_json::Value;
+
+use super::fleet::machine;
+use super::harness;
+
+/// Result of a tool for an agent.
+fn tool(abide: &Abide, agent: &str, name: &str, arguments: &str) -> Value {
+    let command = abide.command(["call", "--json", "--agent", agent]);
+    said_to(
+        command,
+        &format!("<tool name=\"{name}\">{arguments}</tool>"),
+    )
+}
+
+/// Makes a mission that is due soon. Returns its id.
+fn mission(abide: &Abide, agent: &str, seconds: f64) -> String {
+    look_for("a timer that can be made", || {
+        let made = tool(
+            abide,
+            agent,
+            "timer",
+            &format!("<total_duration>{seconds}</total_duration><mission>now</mission>"),
+        );
+        made["timer_id"].as_str().map(str::to_owned)
+    })
+}
+
+/// Waits for messages. Returns the timers that they are about.
+fn read(abide: &Abide, agent: &str) -> Vec<String> {
+    let read = tool(
+        abide,
+        agent,
+        "read_messages",
+        "<timeout_seconds>60</timeout_seconds>",
+    );
+    let messages = read["messages"].as_array().expect("messages").iter();
+    messages
+        .filter_map(|message| message["timer_id"].as_str().map(str::to_owned))
+        .collect()
+}
+
+fn unseen(server: &Server) -> String {
+    server.sql("SELECT count(*) FROM abide.message WHERE seen_ms IS NULL")
+}
+
+#[test]
+fn message_reaches_an_agent_on_another_machine_once() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let id = mission(&one, "ann", 0.2);
+    assert_eq!(read(&two, "ann"), [id.clone()]);
+    look_for("a message that was seen", || {
+        (unseen(&server) == "0").then_some(())
+    });
+    // The first machine has the message in memory, and learns that it was told.
+    let next = mission(&one, "ann", 0.2);
+    let read = look_for("the next message", || {
+        let read = read(&one, "ann");
+        (!read.is_empty()).then_some(read)
+    });
+    assert_eq!(read, [next]);
+}
+
+#[test]
+fn f54_one_of_two_machines_tells_a_message() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let ids: Vec<String> = (0..4).map(|_| mission(&one, "ann", 5.0)).collect();
+    look_for("all messages", || {
+        (server.sql("SELECT count(*) FROM abide.message") == "4").then_some(())
+    });
+    let mut told: Vec<String> = std::thread::scope(|scope| {
+        let readers = [&one, &two].map(|abide| {
+            let server = &server;
+            scope.spawn(move || {
+                let mut all = Vec::new();
+                while unseen(server) != "0" {
+                    let read = tool(abide, "ann", "read_messages", "");
+                    let messages = read["messages"].as_array().cloned().unwrap_or_default();
+                    let timers = messages.iter().filter_map(|m| m["timer_id"].as_str());
+                    all.extend(timers.map(str::to_owned));
+                }
+                all
+            })
+        });
+        let read = readers.map(|reader| reader.join().expect("a reader"));
+        read.into_iter().flatten().collect()
+    });
+    told.sort();
+    let mut known = ids;
+    known.sort();
+    assert_eq!(told, known);
+}
+
+#[test]
+fn agents_without_a_name_do_not_share_messages() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let id = mission(&one, "default", 0.2);
+    let named = mission(&one, "ann", 0.2);
+    assert_eq!(read(&two, "ann"), [named]);
+    let none = tool(&two, "default", "read_messages", "");
+    assert_eq!(none["messages"].as_array().map(Vec::len), Some(0), "{none}");
+    assert_eq!(read(&one, "default"), [id]);
+}

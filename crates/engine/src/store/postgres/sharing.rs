@@ -1,0 +1,105 @@
+//! Work of the writer that exists only because machines share the database: messages that move to the machine where
+//! their agent is connected, and the comparison of clocks.
+
+use abide_core::fleet::Event as FleetEvent;
+use abide_core::fleet::STATEMENT_DEADLINE;
+use abide_core::limit::CLOCK_DISAGREEMENT;
+use abide_core::time::Steady;
+
+use super::batch::NOW;
+use super::shard_rows::{self, ShardChange};
+use super::writer::Writer;
+use crate::clock::{Clock, SystemClock};
+use crate::store::StoreFault;
+use crate::store::write::TOLD_BY_CALL;
+
+/// Word with which the server refuses a batch whose machine has another time.
+const TIME: &str = "\"time ";
+
+/// Statement that fails if the fleet time of this machine is not that of the database.
+pub(super) fn time_check(line: Option<i64>) -> String {
+    let boot = SystemClock.now().boot.0;
+    let decided = boot.saturating_add_signed(line.unwrap_or_default());
+    let (ahead, behind) = (
+        CLOCK_DISAGREEMENT.0,
+        CLOCK_DISAGREEMENT.0 + STATEMENT_DEADLINE.0,
+    );
+    format!(
+        "SELECT CASE WHEN off BETWEEN -{ahead} AND {behind} THEN 0 ELSE ('time ' || off)::bigint END \
+         FROM (SELECT {NOW} - clock_ahead_ms - {decided} AS off FROM fleet) AS clocks"
+    )
+}
+
+impl Writer {
+    /// Fault of a transaction that a check in it has refused.
+    pub(super) async fn refused_by_check(&mut self, why: &str) -> StoreFault {
+        if why.contains(TIME) {
+            self.fleet().send(FleetEvent::TimeRefused).await;
+            return StoreFault::Unwritable(
+                "the clock of the database differs from that of this machine; try again in some seconds".into(),
+            );
+        }
+        StoreFault::Stale("another machine has told a message meanwhile".into())
+    }
+
+    /// Finds out which of these messages another machine has taken, and has the event loop forget them.
+    pub(super) async fn find_gone(&mut self, told: &[u64]) {
+        let (home, numbers) = (self.home(), told.to_vec());
+        let read = self
+            .reads()
+            .read(move |db| shard_rows::gone(db, home, &numbers));
+        match read.await {
+            Ok(gone) => self.tell(ShardChange::MessagesGone(gone)).await,
+            Err(fault) => tracing::warn!("cannot read messages: {fault}"),
+        }
+    }
+
+    /// Takes the unread messages of other machines for agents that are connected here. One that belongs to a
+    /// conversation is left to it, unless the machine of that conversation is away.
+    pub(super) async fn take_messages(&mut self, agents: &[String]) {
+        let home = self.home();
+        let (Some(epoch), Some(link)) = (self.home_epoch(), self.link()) else {
+            return;
+        };
+        let agents: Vec<String> = (agents.iter())
+            .map(|agent| format!("'{}'", agent.replace('\'', "''")))
+            .collect();
+        let sql = format!(
+            "{}; UPDATE message AS m SET shard = {home}, epoch = {epoch}, batch = 0 FROM shard AS s \
+             WHERE s.id = m.shard AND m.shard <> {home} AND m.agent = ANY(ARRAY[{}]) AND m.seen_ms IS NULL \
+             AND m.told_by IS NULL AND m.told_ms IS DISTINCT FROM {TOLD_BY_CALL} \
+             AND (m.conversation IS NULL OR s.owner <> s.id) RETURNING m.number",
+            self.home_fence(),
+            agents.join(", ")
+        );
+        let Ok(answer) = link.transact(&sql, &[]).await else {
+            // The next heartbeat tries again.
+            return;
+        };
+        let numbers = shard_rows::numbers(&answer);
+        if numbers.is_empty() {
+            return;
+        }
+        let read = self
+            .reads()
+            .read(move |db| shard_rows::messages(db, &numbers));
+        match read.await {
+            Ok(messages) => self.tell(ShardChange::MessagesTaken(messages)).await,
+            Err(fault) => tracing::warn!("cannot read messages of other machines: {fault}"),
+        }
+    }
+
+    /// Reads the deadlines of the own shard: those that were made while the clock of this machine was behind are later
+    /// than in memory.
+    pub(super) async fn read_deadlines(&mut self) {
+        let home = self.home();
+        let read = self.reads().read(move |db| shard_rows::deadlines(db, home));
+        match read.await {
+            Ok(all) => {
+                let all = all.into_iter().map(|(number, due)| (number, Steady(due)));
+                self.tell(ShardChange::Deadlines(all.collect())).await;
+            }
+            Err(fault) => tracing::warn!("cannot read deadlines: {fault}"),
+        }
+    }
+}
