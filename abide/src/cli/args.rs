@@ -7,11 +7,15 @@ use abide_core::Millis;
 use abide_core::session_name::SessionName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+mod fleet;
 mod policy;
 mod session;
 mod setup;
 mod waiting;
 
+pub use fleet::{
+    FleetCommand, FleetInitArgs, FleetJoinArgs, MachineActArgs, MachineCommand, MachineLabelArgs,
+};
 pub use policy::{AuditArgs, PolicyCommand, PolicyReplayArgs, PolicyTestArgs};
 pub use session::{
     AttachArgs, ExtendArgs, KillArgs, ListArgs, LogsArgs, RemoveArgs, RenameArgs, RerunArgs,
@@ -63,6 +67,10 @@ pub enum Command {
     #[command(subcommand)]
     Policy(PolicyCommand),
     Audit(AuditArgs),
+    #[command(subcommand)]
+    Fleet(FleetCommand),
+    #[command(subcommand)]
+    Machine(MachineCommand),
     Call(CallArgs),
     Open(OpenArgs),
     Status(StatusArgs),

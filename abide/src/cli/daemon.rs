@@ -63,6 +63,25 @@ pub fn stop(paths: &Paths, as_json: bool) -> Result<(), CliError> {
         }
         return Ok(());
     }
+    stop_running(paths)?;
+    if as_json {
+        show::json(&json!({"stopped": true}));
+    } else {
+        outln!("The daemon has stopped. Sessions continue; the next command starts it again.");
+    }
+    Ok(())
+}
+
+/// Stops the daemon if one runs, and says nothing. The next command starts it again.
+pub fn stop_quietly(paths: &Paths) -> Result<(), CliError> {
+    match connect::connect_running(paths, DaemonSocket::Http) {
+        Ok(_) => stop_running(paths),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Stops the running daemon and waits until its process has exited.
+fn stop_running(paths: &Paths) -> Result<(), CliError> {
     // The pid comes from the daemon's status: the peer of the socket may be the process that opened it
     // for the daemon.
     let status = http::daemon_status(&paths.http_socket());
@@ -76,11 +95,6 @@ pub fn stop(paths: &Paths, as_json: bool) -> Result<(), CliError> {
     })?;
     if let Some(process) = process {
         process.wait();
-    }
-    if as_json {
-        show::json(&json!({"stopped": true}));
-    } else {
-        outln!("The daemon has stopped. Sessions continue; the next command starts it again.");
     }
     Ok(())
 }

@@ -10,6 +10,7 @@ mod daemon;
 mod doctor;
 mod duration;
 pub(crate) mod error;
+mod fleet;
 mod hook;
 mod ids;
 mod layers;
@@ -47,7 +48,7 @@ use serde_json::json;
 
 use crate::client;
 use abide_engine::config::{self, Paths};
-use args::{Cli, Command, RunArgs, SandboxCommand, SessionCommand};
+use args::{Cli, Command, FleetCommand, MachineCommand, RunArgs, SandboxCommand, SessionCommand};
 use client::Client;
 use error::{CliError, EXIT_ABIDE_ERROR};
 use show::outln;
@@ -123,6 +124,10 @@ fn run_command(command: Command) -> Result<u8, CliError> {
             daemon::mcp(&paths()?, &agent)?;
         }
         Command::Sandbox(SandboxCommand::Layers(args)) => return layers::layers(&paths()?, args),
+        Command::Fleet(FleetCommand::Init(args)) => return fleet::init(&paths()?, args),
+        Command::Fleet(FleetCommand::Join(args)) => return fleet::join(&paths()?, args),
+        Command::Fleet(FleetCommand::Leave) => return fleet::leave(&paths()?),
+        Command::Machine(MachineCommand::Label(args)) => return fleet::label(&paths()?, args),
         Command::Run(_)
         | Command::Sandbox(SandboxCommand::Shell(_))
         | Command::Answer(_)
@@ -139,6 +144,8 @@ fn run_command(command: Command) -> Result<u8, CliError> {
         | Command::Call(_)
         | Command::Open(_)
         | Command::Top(_)
+        | Command::Fleet(FleetCommand::Status(_))
+        | Command::Machine(_)
         | Command::Status(_) => return run_with_daemon(command),
     }
     Ok(0)
@@ -166,6 +173,21 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
             Command::Answer(answer) => answer::answer(person(), answer).await,
             Command::Open(open) => open::open(person(), open).await,
             Command::Top(args) => top::top(person(), args).await,
+            Command::Fleet(FleetCommand::Status(args)) => {
+                fleet::status(person(), args.json.json).await
+            }
+            Command::Machine(MachineCommand::List(args)) => {
+                fleet::list(person(), args.json.json).await
+            }
+            Command::Machine(MachineCommand::Lost(args)) => {
+                fleet::act(person(), "lost", args).await
+            }
+            Command::Machine(MachineCommand::Forget(args)) => {
+                fleet::act(person(), "forget", args).await
+            }
+            Command::Machine(MachineCommand::Revoke(args)) => {
+                fleet::act(person(), "revoke", args).await
+            }
             Command::Status(status) => status::status(person(), status.json.json).await,
             Command::Logs(logs) | Command::Session(SessionCommand::Read(logs)) => {
                 logs::logs(client(logs.agent.clone()), logs).await
@@ -221,6 +243,8 @@ fn run_with_daemon(command: Command) -> Result<u8, CliError> {
                 call::call(Client::new(paths.clone(), agent), call).await
             }
             Command::Sandbox(SandboxCommand::Layers(_))
+            | Command::Fleet(FleetCommand::Init(_) | FleetCommand::Join(_) | FleetCommand::Leave)
+            | Command::Machine(MachineCommand::Label(_))
             | Command::Setup(_)
             | Command::Policy(_)
             | Command::Audit(_)

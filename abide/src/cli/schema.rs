@@ -4,8 +4,8 @@
 
 use abide_api::schema::{printed, tool_output, with_is_error};
 use abide_api::{
-    Link, Message, PolicyRemoved, PolicyRules, PolicyTested, Session, Status,
-    TerminalSessionResult, TimerDetails, TimerStats, Waited, cli,
+    FleetMachines, Link, MachineActed, Message, PolicyRemoved, PolicyRules, PolicyTested, Session,
+    Status, TerminalSessionResult, TimerDetails, TimerStats, Waited, cli,
 };
 use schemars::JsonSchema;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use super::show::{self, outln};
 type Schema = fn() -> Value;
 
 /// Commands with `--json`, and the type that each prints.
-const COMMANDS: [(&str, Schema); 48] = [
+const COMMANDS: [(&str, Schema); 53] = [
     ("run", printed::<cli::Run>),
     ("answer", printed::<cli::Answer>),
     ("ps", printed::<cli::SessionList>),
@@ -59,6 +59,11 @@ const COMMANDS: [(&str, Schema); 48] = [
     ("policy replay", printed::<cli::PolicyReplay>),
     ("audit", lines::<cli::Audit>),
     ("call", printed::<cli::Called>),
+    ("fleet status", printed::<FleetMachines>),
+    ("machine list", printed::<FleetMachines>),
+    ("machine lost", printed::<MachineActed>),
+    ("machine forget", printed::<MachineActed>),
+    ("machine revoke", printed::<MachineActed>),
     ("sandbox layers", printed::<cli::Layers>),
     ("open", printed::<Link>),
     ("status", printed::<Status>),
@@ -70,7 +75,23 @@ const COMMANDS: [(&str, Schema); 48] = [
 ];
 
 /// Commands without `--json`, and the reason.
-const PLAIN: [(&str, &str); 8] = [
+const PLAIN: [(&str, &str); 12] = [
+    (
+        "fleet init",
+        "what it did is in the configuration; `abide fleet status --json` says how it is",
+    ),
+    (
+        "fleet join",
+        "what it did is in the configuration; `abide fleet status --json` says how it is",
+    ),
+    (
+        "fleet leave",
+        "what it did is in the configuration; `abide fleet status --json` says how it is",
+    ),
+    (
+        "machine label",
+        "what it did is in the configuration; `abide machine list --json` shows it",
+    ),
     ("sandbox shell", "it is a shell for a person"),
     (
         "serve",

@@ -6,6 +6,7 @@ mod cleanup;
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
 mod links;
+mod membership;
 
 use harness::postgres::Server;
 use harness::{Abide, Answer, look_for};

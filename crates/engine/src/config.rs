@@ -303,9 +303,14 @@ impl Config {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Config::default()),
             Err(e) => return Err(ConfigError::Read(path.to_owned(), e.to_string())),
         };
+        Self::parse(path, &text)
+    }
+
+    /// Reads the text of the file at `path`.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let bad = |why: String| ConfigError::Parse(path.to_owned(), why);
         let config: Config =
-            toml::from_str(&text).map_err(|e| bad(without_excerpt(&e.to_string())))?;
+            toml::from_str(text).map_err(|e| bad(without_excerpt(&e.to_string())))?;
         config.check().map_err(|e| bad(e.to_string()))?;
         Ok(config)
     }

@@ -40,7 +40,9 @@ pub(crate) use postgres::{
     ShardRows, TIMELINE,
 };
 pub use postgres::{DirectoryFacts, DirectoryRow, DirectoryState};
-pub(crate) use postgres::{FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame};
+pub(crate) use postgres::{
+    FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, introduced_machines, leave,
+};
 use query::Query;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};
 pub use timer_history::TimerChangeRow;

@@ -8,6 +8,7 @@
 mod carrier;
 pub mod directory;
 pub mod frame;
+pub mod joining;
 pub mod key;
 pub mod machines;
 pub mod stream;

@@ -6,6 +6,7 @@
 mod batch;
 mod directory;
 mod frames;
+mod joining;
 mod link;
 mod ownership;
 mod reads;
@@ -32,6 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) use directory::MAX_ENTRIES;
 pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState};
 pub(crate) use frames::{FrameTable, MAX_FRAMES, StoredFrame};
+pub(crate) use joining::{introduced_machines, leave};
 pub(crate) use link::{Address, Link};
 pub(super) use reads::Reads;
 pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};

@@ -87,6 +87,10 @@ impl DirectoryState {
     }
 }
 
+/// Reads the machines that have a key.
+pub(super) const MACHINES: &str = "SELECT id, name, labels, standing, public_key, mac FROM machine \
+     WHERE public_key IS NOT NULL AND mac IS NOT NULL";
+
 const COLUMNS: &str = "machine, id, boot, agent, name, command, facts, as_of";
 
 impl FrameTable {
@@ -196,9 +200,7 @@ impl FrameTable {
     /// Machines, as their rows introduce them. Rows without a key are left out.
     pub async fn machines(&self) -> Result<Vec<IntroducedMachine>, StoreFault> {
         let rows = self.rows(Statement {
-            sql: "SELECT id, name, labels, standing, public_key, mac FROM machine \
-                  WHERE public_key IS NOT NULL AND mac IS NOT NULL"
-                .into(),
+            sql: MACHINES.into(),
             params: Vec::new(),
         });
         Ok(rows.await?.iter().filter_map(introduced).collect())
@@ -228,7 +230,8 @@ fn entry(row: &Row) -> Option<DirectoryRow> {
     })
 }
 
-fn introduced(row: &Row) -> Option<IntroducedMachine> {
+/// Machine of a row of [`MACHINES`].
+pub(super) fn introduced(row: &Row) -> Option<IntroducedMachine> {
     let standing = match row.try_get::<_, &str>(3).ok()? {
         "member" => Standing::Member,
         "left" => Standing::Left,

@@ -1,0 +1,75 @@
+//! Arguments of `fleet` and `machine`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::{JsonArg, StatusArgs};
+
+const JOIN_HELP: &str = "\
+The secret comes from --secret-file or standard input, never from the command line:
+  ssh build abide fleet join postgres://abide@db/abide < ~/.local/state/abide/fleet-secret
+
+The daemon is started again; sessions continue.";
+
+/// Let the machines that share a database call each other
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    Init(FleetInitArgs),
+    Join(FleetJoinArgs),
+    /// Leave the fleet; its machines take over the timers of this one
+    Leave,
+    /// Show the membership of this machine and the other machines
+    Status(StatusArgs),
+}
+
+/// Make a fleet, with this machine as its first
+#[derive(Debug, Args)]
+pub struct FleetInitArgs {
+    /// Address of the database [default: `store` in the configuration]
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+}
+
+/// Join a fleet with its secret
+#[derive(Debug, Args)]
+#[command(after_help = JOIN_HELP)]
+pub struct FleetJoinArgs {
+    /// Address of the database
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// File with the fleet secret [default: standard input]
+    #[arg(long, value_name = "FILE")]
+    pub secret_file: Option<PathBuf>,
+}
+
+/// List the machines of the fleet, and say what became of them
+#[derive(Debug, Subcommand)]
+pub enum MachineCommand {
+    /// List the machines of the fleet
+    List(StatusArgs),
+    Label(MachineLabelArgs),
+    /// Say that what ran on a machine is lost
+    Lost(MachineActArgs),
+    /// Remove a machine that does not come back; what ran on it is lost
+    Forget(MachineActArgs),
+    /// Take all rights from a machine, for example a stolen one
+    Revoke(MachineActArgs),
+}
+
+/// Set the labels of this machine, by which others can choose it
+#[derive(Debug, Args)]
+pub struct MachineLabelArgs {
+    /// Labels; none removes all
+    #[arg(value_name = "LABEL")]
+    pub labels: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct MachineActArgs {
+    /// Name of the machine
+    #[arg(value_name = "NAME")]
+    pub machine: String,
+    #[command(flatten)]
+    pub json: JsonArg,
+}

@@ -1,0 +1,270 @@
+//! `abide fleet` and `abide machine`.
+
+use std::io::{IsTerminal, Read};
+use std::path::Path;
+
+use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::config::{Config, Paths};
+use abide_engine::machine_link::FleetSecret;
+use abide_engine::machine_link::joining::{CannotJoin, check_join, check_new, leave_fleet};
+use abide_output::printable::one_line;
+use serde_json::{Value, json};
+use toml_edit::{Array, DocumentMut, value};
+
+use super::args::{FleetInitArgs, FleetJoinArgs, MachineActArgs, MachineLabelArgs};
+use super::client::Client;
+use super::error::CliError;
+use super::show::{self, Row, outln};
+use super::{daemon, replace_file};
+
+/// Longest text that is read as a secret.
+const MAX_SECRET: u64 = 1_024;
+
+/// Makes a fleet secret.
+pub fn init(paths: &Paths, args: FleetInitArgs) -> Result<u8, CliError> {
+    let config = load(paths)?;
+    refuse_member(paths)?;
+    let Some(url) = args.url.or(config.store.clone()) else {
+        return Err(CliError::new("a fleet needs a PostgreSQL database")
+            .next("give its address: `abide fleet init postgres://user@host/db`"));
+    };
+    wait(check_new(&url, config.ca_file.clone()))??;
+    let secret = FleetSecret::random();
+    enter(paths, &url, &secret)?;
+    outln!("This machine is the first of a new fleet.");
+    outln!(
+        "The fleet secret is in {}. With it a machine can join, so send it only over a channel that you trust:",
+        paths.fleet_secret().display()
+    );
+    outln!(
+        "  ssh HOST abide fleet join URL < {}",
+        paths.fleet_secret().display()
+    );
+    outln!(
+        "URL is the address of the database, as `store` in {} has it.",
+        paths.config.display()
+    );
+    Ok(0)
+}
+
+/// Joins a fleet.
+pub fn join(paths: &Paths, args: FleetJoinArgs) -> Result<u8, CliError> {
+    let config = load(paths)?;
+    refuse_member(paths)?;
+    let secret = read_secret(args.secret_file.as_deref())?;
+    wait(check_join(&args.url, config.ca_file.clone(), &secret))??;
+    enter(paths, &args.url, &secret)?;
+    outln!("This machine has joined the fleet. `abide fleet status` shows it.");
+    Ok(0)
+}
+
+/// Leaves the fleet.
+pub fn leave(paths: &Paths) -> Result<u8, CliError> {
+    let config = load(paths)?;
+    if !paths.fleet_secret().exists() {
+        return Err(CliError::new("this machine is in no fleet"));
+    }
+    daemon::stop_quietly(paths)?;
+    wait(leave_fleet(paths, &config))??;
+    change_config(paths, |document| {
+        document.remove("store");
+    })?;
+    std::fs::remove_file(paths.fleet_secret())?;
+    outln!("This machine has left the fleet, and `store` was removed from its configuration.");
+    outln!("Its timers and messages stay in the database; the other machines complete them.");
+    Ok(0)
+}
+
+/// Sets the labels of this machine.
+pub fn label(paths: &Paths, args: MachineLabelArgs) -> Result<u8, CliError> {
+    change_config(paths, |document| {
+        let labels: Array = args.labels.iter().map(String::as_str).collect();
+        document["labels"] = value(labels);
+    })?;
+    daemon::stop_quietly(paths)?;
+    match args.labels.is_empty() {
+        true => outln!("This machine has no labels now."),
+        false => outln!("Labels of this machine: {}.", args.labels.join(", ")),
+    }
+    Ok(0)
+}
+
+fn load(paths: &Paths) -> Result<Config, CliError> {
+    Config::load(&paths.config).map_err(|fault| CliError::new(fault.to_string()))
+}
+
+fn refuse_member(paths: &Paths) -> Result<(), CliError> {
+    match paths.fleet_secret().exists() {
+        true => Err(CliError::new("this machine is in a fleet already")
+            .next("`abide fleet status` shows it; `abide fleet leave` leaves it")),
+        false => Ok(()),
+    }
+}
+
+/// Runs a future of the engine.
+fn wait<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    Ok(runtime.block_on(future))
+}
+
+impl From<CannotJoin> for CliError {
+    fn from(fault: CannotJoin) -> Self {
+        CliError::new(fault.to_string()).next("Nothing was changed.")
+    }
+}
+
+/// Reads the secret from a file or standard input.
+fn read_secret(file: Option<&Path>) -> Result<FleetSecret, CliError> {
+    let mut text = Vec::new();
+    match file {
+        Some(file) => {
+            let found = std::fs::File::open(file);
+            let found = found.map_err(|fault| {
+                CliError::new(format!("cannot read {}: {fault}", file.display()))
+            })?;
+            found.take(MAX_SECRET).read_to_end(&mut text)?;
+        }
+        None if std::io::stdin().is_terminal() => {
+            return Err(CliError::new("the fleet secret is missing")
+                .next("give it with --secret-file, or on standard input"));
+        }
+        None => {
+            std::io::stdin().take(MAX_SECRET).read_to_end(&mut text)?;
+        }
+    }
+    FleetSecret::parse(&text).ok_or_else(|| {
+        CliError::new("this is no fleet secret: it has 64 hexadecimal digits")
+            .next("`abide fleet init` says where it is on the first machine")
+    })
+}
+
+/// Stores the secret and the address, and starts the daemon again.
+fn enter(paths: &Paths, url: &str, secret: &FleetSecret) -> Result<(), CliError> {
+    crate::lock::make_folders(paths)?;
+    change_config(paths, |document| {
+        document["store"] = value(url);
+    })?;
+    let written = secret.write(&paths.fleet_secret());
+    written.map_err(|fault| CliError::new(fault.to_string()))?;
+    daemon::stop_quietly(paths)
+}
+
+/// Changes the configuration and keeps the rest of its text.
+fn change_config(paths: &Paths, change: impl FnOnce(&mut DocumentMut)) -> Result<(), CliError> {
+    let path = &paths.config;
+    let unusable =
+        |fault: String| CliError::new(format!("cannot change {}: {fault}", path.display()));
+    let before = replace_file::read(path).map_err(|fault| unusable(fault.to_string()))?;
+    let document = before.as_deref().unwrap_or_default().parse::<DocumentMut>();
+    let mut document = document.map_err(|fault| unusable(fault.to_string()))?;
+    change(&mut document);
+    let after = document.to_string();
+    Config::parse(path, &after).map_err(|fault| unusable(fault.to_string()))?;
+    replace_file::may_change(path)
+        .and_then(|()| replace_file::replace(path, before.as_deref(), Some(&after)))
+        .map_err(|fault| unusable(fault.to_string()))
+}
+
+/// Shows the membership of this machine.
+pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
+    let fleet = client.get("/v1/machines").await?;
+    if as_json {
+        show::json(&fleet);
+        return Ok(0);
+    }
+    let Some(name) = fleet["machine"].as_str() else {
+        outln!("This machine is in no fleet. `abide fleet init` makes one.");
+        return Ok(0);
+    };
+    let count = fleet["machines"].as_array().map_or(0, Vec::len);
+    match fleet["joined"] == true {
+        true => outln!("This machine is {name}, one of {count} that share the database."),
+        false => outln!("This machine is {name}; it has not joined the others yet."),
+    }
+    if let Some(trouble) = fleet["trouble"].as_str() {
+        outln!("{}", one_line(trouble));
+    }
+    if fleet["linked"] != true {
+        outln!(
+            "It has no fleet secret, so that machines cannot call it: see `abide fleet join --help`."
+        );
+    }
+    print_machines(&fleet);
+    Ok(0)
+}
+
+/// Lists the machines.
+pub async fn list(client: Client, as_json: bool) -> Result<u8, CliError> {
+    let fleet = client.get("/v1/machines").await?;
+    if as_json {
+        show::json(&fleet);
+    } else if fleet["machines"].as_array().is_none_or(Vec::is_empty) {
+        outln!("This machine is in no fleet. `abide fleet init` makes one.");
+    } else {
+        print_machines(&fleet);
+    }
+    Ok(0)
+}
+
+fn print_machines(fleet: &Value) {
+    let now = SystemClock.now().wall.0;
+    let machines = fleet["machines"].as_array().into_iter().flatten();
+    let rows: Vec<Row> = machines.map(|machine| row(machine, now)).collect();
+    show::table(&["MACHINE", "STATE", "SEEN", "VERSION", "LABELS"], &rows);
+}
+
+fn row(machine: &Value, now: u64) -> Row {
+    let plain = anstyle::Style::new();
+    let text = |field: &str| one_line(machine[field].as_str().unwrap_or_default());
+    let (mut state, mut colour) = match machine["state"].as_str() {
+        Some(state @ ("here" | "alive")) => (state.to_owned(), show::GOOD),
+        Some(state) => (state.to_owned(), show::BAD),
+        None => (String::new(), plain),
+    };
+    if machine["vouched_for"] != true {
+        state.push_str(", not vouched for");
+        colour = show::BAD;
+    }
+    if machine["declared_lost"] == true {
+        state.push_str(", lost");
+    }
+    let labels = machine["labels"].as_array().into_iter().flatten();
+    let labels: Vec<String> = labels.filter_map(Value::as_str).map(one_line).collect();
+    let seen = machine["as_of"].as_u64().unwrap_or(now);
+    vec![
+        (text("name"), show::HEADING),
+        (state, colour),
+        (show::ago(now, seen), plain),
+        (text("version"), show::FAINT),
+        (labels.join(" "), plain),
+    ]
+}
+
+/// Records what a person says of a machine.
+pub async fn act(client: Client, act: &str, args: MachineActArgs) -> Result<u8, CliError> {
+    let name = &args.machine;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err(
+            CliError::new(format!("'{}' is not the name of a machine", one_line(name)))
+                .next("`abide machine list` lists them"),
+        );
+    }
+    let path = format!("/v1/machines/{name}/{act}");
+    let done = client.post(&path, &json!({})).await?;
+    if args.json.json {
+        show::json(&done);
+        return Ok(0);
+    }
+    match act {
+        "lost" => outln!("What ran on {name} counts as lost."),
+        "forget" => outln!("{name} is not listed any more, and what ran on it counts as lost."),
+        _ => outln!(
+            "{name} has no rights any more. If it was stolen, also change the password of the database and make a new \
+             fleet secret."
+        ),
+    }
+    Ok(0)
+}

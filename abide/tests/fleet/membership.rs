@@ -1,0 +1,160 @@
+//! Commands for people, and machines that are forged, revoked or gone.
+
+use std::process::{Output, Stdio};
+
+use super::*;
+
+fn said(out: &Output) -> String {
+    let both = [out.stdout.as_slice(), &out.stderr].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Runs a command with this text on its standard input.
+fn with_input(machine: &Abide, args: &[&str], input: &str) -> Output {
+    use std::io::Write;
+    let mut command = machine.command(args);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().expect("abide runs");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(input.as_bytes()).expect("it reads");
+    drop(stdin);
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn init_and_join_make_a_fleet_and_another_secret_is_refused() {
+    let server = Server::start();
+    let url = server.url();
+    let (desk, build) = (Abide::on(None), Abide::on(None));
+    std::fs::write(desk.path("config.toml"), "# mine\nmachine = \"desk\"\n").expect("it");
+    std::fs::write(build.path("config.toml"), "machine = \"build\"\n").expect("it");
+    let made = desk.run(&["fleet", "init", &url]);
+    assert!(made.status.success(), "{}", said(&made));
+    assert!(said(&made).contains("fleet-secret"), "{}", said(&made));
+    let secret = std::fs::read_to_string(desk.path("fleet-secret")).expect("a secret");
+    assert!(!said(&made).contains(secret.trim()));
+    let config = std::fs::read_to_string(desk.path("config.toml")).expect("it");
+    assert!(config.starts_with("# mine\n"), "{config}");
+    desk.start();
+    look_for("a key in the row", || {
+        let keys = server.sql("SELECT count(*) FROM abide.machine WHERE mac IS NOT NULL");
+        (keys == "1").then_some(())
+    });
+    let other = with_input(&build, &["fleet", "join", &url], SECRET);
+    assert!(!other.status.success());
+    assert!(
+        said(&other).contains("is not the one of the fleet"),
+        "{}",
+        said(&other)
+    );
+    assert!(!build.path("fleet-secret").exists());
+    let joined = with_input(&build, &["fleet", "join", &url], &secret);
+    assert!(joined.status.success(), "{}", said(&joined));
+    let again = desk.run(&["fleet", "init", &url]);
+    assert!(
+        said(&again).contains("in a fleet already"),
+        "{}",
+        said(&again)
+    );
+    look_for("both machines in the list", || {
+        let listed = said(&build.run(&["machine", "list"]));
+        let both = listed.contains("desk") && listed.contains("alive") && listed.contains("here");
+        both.then_some(())
+    });
+    let stored = server.sql("SELECT * FROM abide.machine");
+    assert!(!stored.contains(secret.trim()));
+    let left = build.run(&["fleet", "leave"]);
+    assert!(left.status.success(), "{}", said(&left));
+    assert_eq!(
+        server.sql("SELECT standing FROM abide.machine WHERE name = 'build'"),
+        "left"
+    );
+    assert!(said(&build.run(&["fleet", "status"])).contains("in no fleet"));
+}
+
+#[test]
+fn fault_60_forged_machine_row_gives_no_right() {
+    let pair = Pair::with("[fleet]\ntype = [\"*\"]\nrun = [\"*\"]\n");
+    // A machine with another secret, whose row says that it is the desk.
+    let thief = Abide::on(None);
+    let url = pair.server().url();
+    let config = format!("store = {url:?}\nmachine = \"thief\"\n");
+    std::fs::write(thief.path("config.toml"), config).expect("a configuration");
+    give_secret(&thief, &SECRET.replace('3', "4"));
+    thief.start();
+    let id = pair.cat();
+    look_for("the row of the thief", || {
+        let rows = pair.server().sql(
+            "UPDATE abide.machine SET name = 'robbed' WHERE name = 'desk'; UPDATE abide.machine SET name = 'desk', \
+             mac = (SELECT mac FROM abide.machine WHERE name = 'robbed') WHERE name = 'thief' RETURNING 1",
+        );
+        (rows == "1").then_some(())
+    });
+    let input = json!({"action": "send_input", "session_id": id, "input": "stolen\n"});
+    let refused = call(&thief, &input);
+    assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+    let read = call(
+        &pair.build,
+        &json!({"action": "read_output", "session_id": id, "since": "0"}),
+    );
+    assert!(!text(&read).contains("stolen"), "{}", read.body);
+}
+
+#[test]
+fn fault_62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    let read = json!({"action": "screen", "session_id": id});
+    assert_eq!(call(&pair.desk, &read).body["is_error"], false);
+    let revoked = pair.build.run(&["machine", "revoke", "desk"]);
+    assert!(revoked.status.success(), "{}", said(&revoked));
+    let refused = call(&pair.desk, &read);
+    assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+    pair.server()
+        .sql("UPDATE abide.machine SET standing = 'member' WHERE name = 'desk'");
+    let refused = call(&pair.desk, &read);
+    assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+}
+
+#[test]
+fn killed_machine_is_unreachable_and_answers_when_it_is_back() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    let begun = pair.desk.begin(
+        "/v1/tools/terminal_session",
+        &json!({"action": "read_output", "session_id": id, "timeout_seconds": 600}),
+    );
+    look_for("the link", || {
+        let frames = pair.server().sql("SELECT count(*) FROM abide.frame");
+        (frames == "0").then_some(())
+    });
+    pair.build.kill_daemon();
+    let answer = harness::receive(begun).expect("an answer");
+    assert!(
+        text(&answer).contains("build cannot be reached"),
+        "{}",
+        answer.body
+    );
+    let listed = pair.desk.get("/v1/sessions");
+    assert_eq!(listed["sessions"][0]["status"], "unreachable", "{listed}");
+    assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
+    let lost = pair.desk.run(&["machine", "lost", "build"]);
+    assert!(lost.status.success(), "{}", said(&lost));
+    look_for("the session as lost", || {
+        let listed = pair.desk.get("/v1/sessions?include_ended=true");
+        let session = &listed["sessions"][0];
+        (session["status"] == "lost" && session["exit_code"].is_null()).then_some(())
+    });
+    pair.build.start();
+    look_for("an answer", || {
+        let read = call(&pair.desk, &json!({"action": "screen", "session_id": id}));
+        (read.body["is_error"] == false).then_some(())
+    });
+    look_for("the session as running", || {
+        let listed = pair.desk.get("/v1/sessions");
+        (listed["sessions"][0]["status"] == "running").then_some(())
+    });
+}

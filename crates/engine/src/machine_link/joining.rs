@@ -1,0 +1,77 @@
+//! Checks before a machine joins a fleet, and its departure. They run in the command line, while no daemon does.
+
+use std::path::PathBuf;
+
+use abide_core::fleet::rights::Caller;
+
+use super::key::FleetSecret;
+use crate::config::{Config, Paths};
+use crate::fleet::MachineIdentity;
+use crate::store::{PostgresAddress, StoreFault, introduced_machines, leave};
+
+/// Reason why a machine cannot join or leave.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotJoin {
+    /// The address is not valid.
+    #[error("the address of the database is not valid: {0}")]
+    Address(String),
+    /// The database cannot be used.
+    #[error("the database at {0} cannot be used: {1}")]
+    Database(String, String),
+    /// Another secret vouches for the machines of the fleet.
+    #[error(
+        "the secret is not the one of the fleet at {0}; take it from a machine that is in the fleet"
+    )]
+    OtherSecret(String),
+    /// There is a fleet already.
+    #[error("there is a fleet at {0} already; join it with its secret: `abide fleet join`")]
+    Exists(String),
+    /// The identity of this machine cannot be read.
+    #[error("the id of this machine cannot be read: {0}")]
+    Identity(std::io::Error),
+}
+
+/// Checks that no fleet is at this address yet.
+pub async fn check_new(url: &str, ca_file: Option<PathBuf>) -> Result<(), CannotJoin> {
+    let address = PostgresAddress::parse(url, ca_file).map_err(CannotJoin::Address)?;
+    let machines = introduced_machines(&address).await;
+    match machines.map_err(|fault| unusable(&address, &fault))?.len() {
+        0 => Ok(()),
+        _ => Err(CannotJoin::Exists(address.shown())),
+    }
+}
+
+/// Checks that the secret is the one of the fleet at this address.
+pub async fn check_join(
+    url: &str,
+    ca_file: Option<PathBuf>,
+    secret: &FleetSecret,
+) -> Result<(), CannotJoin> {
+    let address = PostgresAddress::parse(url, ca_file).map_err(CannotJoin::Address)?;
+    let machines = introduced_machines(&address).await;
+    let machines = machines.map_err(|fault| unusable(&address, &fault))?;
+    let is_ours = machines
+        .iter()
+        .any(|machine| secret.check(&machine.introduction, machine.standing) != Caller::Unknown);
+    match machines.is_empty() || is_ours {
+        true => Ok(()),
+        false => Err(CannotJoin::OtherSecret(address.shown())),
+    }
+}
+
+/// Marks this machine as left. Others take over its timers.
+pub async fn leave_fleet(paths: &Paths, config: &Config) -> Result<(), CannotJoin> {
+    let Some(url) = &config.store else {
+        return Ok(());
+    };
+    let address = PostgresAddress::parse(url, config.ca_file.clone());
+    let address = address.map_err(CannotJoin::Address)?;
+    let identity = MachineIdentity::open(paths, config.machine.as_deref());
+    let identity = identity.map_err(CannotJoin::Identity)?;
+    let left = leave(&address, identity.id).await;
+    left.map_err(|fault| unusable(&address, &fault))
+}
+
+fn unusable(address: &PostgresAddress, fault: &StoreFault) -> CannotJoin {
+    CannotJoin::Database(address.shown(), fault.to_string())
+}
