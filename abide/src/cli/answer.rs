@@ -38,7 +38,20 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         outln!("No open questions.");
         return Ok(0);
     }
-    match Terminal::foreground().filter(|_| at_terminal) {
+    // Those of other machines are not followed: they are printed, and answered by their id.
+    let (elsewhere, open): (Vec<_>, Vec<_>) =
+        (open.into_iter()).partition(|question| question["machine"].is_string());
+    let terminal = Terminal::foreground().filter(|_| at_terminal);
+    for question in elsewhere.iter().filter(|_| !args.follow) {
+        let id = question["question_id"].as_str().unwrap_or_default();
+        let machine = one_line(question["machine"].as_str().unwrap_or_default());
+        outln!("{id} on machine {machine}: {}", text_with_owner(question));
+    }
+    match terminal {
+        Some(_) if open.is_empty() && !args.follow => {
+            outln!("\nAnswer with `abide answer QUESTION yes` or `no`.");
+            Ok(0)
+        }
         Some(terminal) => {
             let remaining = if args.follow { None } else { Some(open.len()) };
             AnswerLoop::new(client, terminal, remaining).run().await
@@ -51,7 +64,7 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
                 outln!("{id}: {}", text_with_owner(question));
             }
             outln!("\nAnswer with `abide answer QUESTION yes` or `no`.");
-            if open.iter().any(needs_words) {
+            if open.iter().chain(&elsewhere).any(needs_words) {
                 outln!(
                     "About a command or a connection also: once, this agent, always here, always, \"no, because …\"."
                 );

@@ -44,23 +44,27 @@ pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
     } else {
         let now = SystemClock.now().wall.0;
         let rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
-        let named = sessions.iter().any(|session| session["name"].is_string());
-        print_rows(rows, named);
+        let has = |field: &str| sessions.iter().any(|session| session[field].is_string());
+        print_rows(rows, has("name"), has("machine"));
     }
     Ok(0)
 }
 
-/// Column of the names in a row.
+/// Columns of the names and the machines in a row.
 const NAME: usize = 1;
+const MACHINE: usize = 2;
 
-/// Prints the table. The column of the names is left out if no session has one.
-fn print_rows(mut rows: Vec<Row>, named: bool) {
+/// Prints the table. The column of the names is left out if no session has one, that of the machines if all are here.
+fn print_rows(mut rows: Vec<Row>, named: bool, elsewhere: bool) {
     let mut head = vec![
-        "SESSION", "NAME", "STATE", "AGE", "QUIET", "AGENT", "COMMAND",
+        "SESSION", "NAME", "MACHINE", "STATE", "AGE", "QUIET", "AGENT", "COMMAND",
     ];
-    if !named {
-        head.remove(NAME);
-        rows.iter_mut().for_each(|row| drop(row.remove(NAME)));
+    for (column, _) in [(MACHINE, elsewhere), (NAME, named)]
+        .into_iter()
+        .filter(|(_, shown)| !shown)
+    {
+        head.remove(column);
+        rows.iter_mut().for_each(|row| drop(row.remove(column)));
     }
     show::table(&head, &rows);
 }
@@ -80,6 +84,7 @@ fn row(session: &Value, now: u64) -> Row {
     vec![
         (text("session_id"), anstyle::Style::new()),
         (text("name"), show::HEADING),
+        (text("machine"), show::FAINT),
         (state, colour),
         (show::ago(now, moment("created_at")), anstyle::Style::new()),
         (quiet, anstyle::Style::new()),
@@ -96,6 +101,7 @@ fn state(session: &Value) -> (String, anstyle::Style) {
     match session["status"].as_str() {
         Some("running") => ("running".into(), show::GOOD),
         Some("failed") => ("not started".into(), show::BAD),
+        Some(word @ ("unreachable" | "lost")) => (word.into(), show::BAD),
         _ if left => ("background".into(), show::GOOD),
         _ if session["end"] == "deadline" => ("timed out".into(), show::BAD),
         _ => match (session["exit_code"].as_i64(), session["signal"].as_i64()) {

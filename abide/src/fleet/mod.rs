@@ -3,9 +3,11 @@
 
 pub mod forward;
 mod needed_right;
+mod questions;
 mod serve;
 mod sessions;
 
+pub use questions::questions;
 pub use sessions::{listed, sessions};
 
 use abide_engine::Handle;

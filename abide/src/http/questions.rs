@@ -21,6 +21,7 @@ use super::body::{JsonBody, JsonResponse, json, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::{State, body_until_logout, pagination, session_activity};
+use crate::fleet;
 use crate::tools::{self, AnswerFault, GivenAnswer, question_fields};
 use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle, QuestionView};
@@ -51,7 +52,8 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let query = parse_query(query)?;
     if !query.follow {
-        return Ok(page(&state, &requester, &query).await?.into_response());
+        let page = page(&state, &requester, &query).await?.0;
+        return Ok(with_questions_elsewhere(&state, &requester, page).await);
     }
     let watcher = requester
         .may_be_a_person()
@@ -80,6 +82,25 @@ pub async fn list(
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     let body = body_until_logout(&state, login, lines);
     Ok((kind, body).into_response())
+}
+
+/// Page, with the questions of other machines behind the last one of this machine.
+async fn with_questions_elsewhere(
+    state: &State,
+    requester: &Requester,
+    page: QuestionPage,
+) -> Response {
+    if page.next.is_some() || requester.is_another_machine() {
+        return JsonResponse(page).into_response();
+    }
+    let elsewhere = fleet::questions(&state.handle, requester.agent.as_ref()).await;
+    let total = page.total + elsewhere.len();
+    let mut page = json(&page);
+    page["total"] = total.into();
+    if let Value::Array(questions) = &mut page["questions"] {
+        questions.extend(elsewhere);
+    }
+    JsonResponse(page).into_response()
 }
 
 fn parse_known(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {

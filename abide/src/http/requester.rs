@@ -129,6 +129,11 @@ impl Requester {
         matches!(self.kind, RequesterKind::Person(..))
     }
 
+    /// Returns `true` if another machine of the fleet has forwarded the request.
+    pub fn is_another_machine(&self) -> bool {
+        matches!(self.kind, RequesterKind::Machine { .. })
+    }
+
     /// Login that the request shows.
     pub fn login(&self) -> Option<LoginId> {
         match self.kind {

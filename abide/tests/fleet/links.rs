@@ -108,3 +108,25 @@ fn command_with_on_runs_there_only_with_the_right() {
     let here = shell("desk");
     assert!(here.body.get("machine").is_none(), "{}", here.body);
 }
+
+#[test]
+fn question_of_the_other_machine_is_in_the_list_and_the_first_answer_counts() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
+    let begun = pair.build.begin(
+        "/v1/tools/execute_command",
+        &json!({"command": "sleep 600", "timeout": 1}),
+    );
+    let question = look_for("a question", || {
+        let listed = pair.desk.get("/v1/questions");
+        let question = &listed["questions"][0];
+        (question["machine"] == "build").then(|| question["question_id"].clone())
+    });
+    let path = format!("/v1/questions/{}/answer", question.as_str().expect("an id"));
+    let answered = pair.desk.post(&path, &json!({"answer": "no"}));
+    let answered = answered.expect("an answer");
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    let second = pair.build.post(&path, &json!({"answer": "yes"}));
+    assert_eq!(second.expect("an answer").status, 409);
+    let ended = harness::receive(begun).expect("an answer");
+    assert!(text(&ended).contains("no output for 1s"), "{}", ended.body);
+}

@@ -77,6 +77,34 @@ impl Pair {
     }
 }
 
+impl Drop for Pair {
+    /// Ends the sessions of `build` while both machines know it, so that nothing is left to be killed from `desk`.
+    fn drop(&mut self) {
+        let listed = self.build.request("GET", "/v1/sessions", &Value::Null);
+        let listed = listed.map(|listed| listed.body).unwrap_or_default();
+        let mut ids = Vec::new();
+        for session in listed["sessions"].as_array().into_iter().flatten() {
+            let id = session["session_id"].as_str().unwrap_or_default();
+            if session.get("machine").is_none() {
+                let _ = self
+                    .build
+                    .post(&format!("/v1/sessions/{id}/kill"), &json!({}));
+                ids.push(format!("'{id}'"));
+            }
+        }
+        if std::thread::panicking() || ids.is_empty() {
+            return;
+        }
+        let sql = format!(
+            "SELECT count(*) FROM abide.session WHERE state = 'running' AND id IN ({})",
+            ids.join(",")
+        );
+        look_for("the end in the directory", || {
+            (self.server().sql(&sql) == "0").then_some(())
+        });
+    }
+}
+
 fn give_secret(machine: &Abide, secret: &str) {
     use std::os::unix::fs::PermissionsExt;
     let path = machine.path("fleet-secret");

@@ -39,9 +39,9 @@ pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
     ShardRows, TIMELINE,
 };
-pub use postgres::{DirectoryFacts, DirectoryRow, DirectoryState};
+pub use postgres::{DirectoryFacts, DirectoryRow, DirectoryState, ServerFacts};
 pub(crate) use postgres::{
-    FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, introduced_machines, leave,
+    FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, inspect, introduced_machines, leave,
 };
 use query::Query;
 pub use read::{EndedQuery, MessageQuery, MessageRow, Stats, StoreReader, TimerRow};

@@ -5,6 +5,7 @@ mod clients;
 mod daemon;
 mod hostile;
 mod machine;
+mod server;
 pub mod system;
 
 use serde_json::{Value, json};
@@ -126,6 +127,7 @@ fn check(paths: Result<Paths, ConfigError>) -> Vec<Finding> {
     findings.extend(daemon::check(&paths));
     findings.push(daemon::page());
     let usable = config.unwrap_or_default();
+    findings.extend(server::check(&usable));
     findings.extend(machine::check(&paths, &usable));
     findings.extend(clients::check());
     findings.extend(clients::wakers(&usable));

@@ -7,7 +7,7 @@ use abide_core::fleet::rights::Caller;
 use super::key::FleetSecret;
 use crate::config::{Config, Paths};
 use crate::fleet::MachineIdentity;
-use crate::store::{PostgresAddress, StoreFault, introduced_machines, leave};
+use crate::store::{PostgresAddress, ServerFacts, StoreFault, inspect, introduced_machines, leave};
 
 /// Reason why a machine cannot join or leave.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +70,17 @@ pub async fn leave_fleet(paths: &Paths, config: &Config) -> Result<(), CannotJoi
     let identity = identity.map_err(CannotJoin::Identity)?;
     let left = leave(&address, identity.id).await;
     left.map_err(|fault| unusable(&address, &fault))
+}
+
+/// Settings of the server that `store` names; `None`: it names none.
+pub async fn server_facts(config: &Config) -> Option<Result<ServerFacts, CannotJoin>> {
+    let url = config.store.as_deref()?;
+    let address = match PostgresAddress::parse(url, config.ca_file.clone()) {
+        Ok(address) => address,
+        Err(why) => return Some(Err(CannotJoin::Address(why))),
+    };
+    let facts = inspect(&address).await;
+    Some(facts.map_err(|fault| unusable(&address, &fault)))
 }
 
 fn unusable(address: &PostgresAddress, fault: &StoreFault) -> CannotJoin {

@@ -379,6 +379,14 @@ impl OtherMachines {
         table.question_owner(id).await.ok()?
     }
 
+    /// Other machines that have open questions, as far as the database knows.
+    pub async fn question_machines(&self) -> Vec<MachineId> {
+        let Some(table) = self.table().await else {
+            return Vec::new();
+        };
+        table.question_machines().await.unwrap_or_default()
+    }
+
     /// Sessions of other machines, newest first. `None`: the database cannot be reached.
     pub async fn sessions(
         &self,

@@ -197,6 +197,18 @@ impl FrameTable {
         Ok(owner.map(|id| MachineId(id.cast_unsigned())))
     }
 
+    /// Other machines that have open questions.
+    pub async fn question_machines(&self) -> Result<Vec<MachineId>, StoreFault> {
+        let own = self.own();
+        let rows = self.rows(Statement {
+            sql: "SELECT DISTINCT shard FROM question WHERE shard <> $1 AND closing IS NULL".into(),
+            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8)],
+        });
+        let rows = rows.await?;
+        let ids = rows.iter().filter_map(|row| row.try_get::<_, i64>(0).ok());
+        Ok(ids.map(|id| MachineId(id.cast_unsigned())).collect())
+    }
+
     /// Machines, as their rows introduce them. Rows without a key are left out.
     pub async fn machines(&self) -> Result<Vec<IntroducedMachine>, StoreFault> {
         let rows = self.rows(Statement {

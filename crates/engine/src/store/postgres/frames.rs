@@ -56,12 +56,8 @@ impl FrameTable {
             rung: None,
         };
         table.sweep().await?;
-        if table.link.listen(&channel(own)).await.is_ok() {
-            table.ring(own).await;
-            tokio::select! {
-                () = rung.notified() => table.rung = Some(rung),
-                () = pause(DOORBELL_TEST) => {}
-            }
+        if notified(&table.link, own, &rung).await {
+            table.rung = Some(rung);
         }
         Ok(table)
     }
@@ -195,6 +191,18 @@ impl FrameTable {
 
     pub(super) fn own(&self) -> i64 {
         self.own.0.cast_signed()
+    }
+}
+
+/// Asks for the notifications of a machine, and finds out whether they come.
+pub(super) async fn notified(link: &Link, machine: MachineId, rung: &Notify) -> bool {
+    let channel = channel(machine);
+    if link.listen(&channel).await.is_err() || link.notify(&channel).await.is_err() {
+        return false;
+    }
+    tokio::select! {
+        () = rung.notified() => true,
+        () = pause(DOORBELL_TEST) => false,
     }
 }
 
