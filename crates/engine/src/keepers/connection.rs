@@ -487,8 +487,14 @@ impl KeeperTask {
         keepers: &Arc<Keepers>,
         id: SessionId,
     ) -> Option<(SessionId, Arc<KeeperConnection>)> {
-        // Without a control group the keeper itself holds the tree together, so it must not serve a second session.
-        let clean = keepers.contained_by(id) == Some(Containment::Cgroup);
+        // Without a control group the keeper itself holds the tree together, so it must not serve a second session. The
+        // processes of a sandbox end with its init process, which the keeper has reaped. Another keeper with a pid
+        // namespace has moved into it.
+        let clean = match keepers.contained_by(id) {
+            Some(Containment::Cgroup) => true,
+            Some(Containment::PidNamespace) => keepers.is_sandboxed(id),
+            Some(Containment::Subreaper) | None => false,
+        };
         if self.made_here && self.life.finished && clean {
             let next = keepers.reassign(&self.connection);
             if next.is_some() {
