@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 pub enum Accelerator {
     /// Keepers that are started before a command needs one.
     KeeperPool,
-    /// A quiet block group of ext4 for the directories of sessions.
+    /// Quiet block groups of ext4 for the directories of sessions and of sandboxes.
     Ext4Placement,
     /// A shortcut for lines of output that repeat except for numbers.
     RepeatFastPath,

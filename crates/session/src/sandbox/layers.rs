@@ -14,6 +14,7 @@ use super::mounts;
 use super::paths;
 use super::plan::Plan;
 use super::stored_layers::WORK;
+use crate::ext4_placement;
 
 /// Layered folders of one sandbox.
 pub struct Layers {
@@ -122,7 +123,12 @@ fn name(path: &Path) -> String {
 fn overlay(path: &Path, folder: &Path, session: &str) -> io::Result<OwnedFd> {
     let upper = folder.join("upper");
     let work = folder.join(format!("{WORK}{session}"));
-    make_private_folder(&upper)?;
+    if !upper.exists() {
+        make_private_folder(folder)?;
+        // Each sandbox makes and removes a work folder.
+        ext4_placement::spread(folder);
+        make_private_folder(&upper)?;
+    }
     let lower = fs::metadata(path)?;
     if fs::metadata(&upper)?.mode() & 0o7777 != lower.mode() & 0o7777 {
         fs::set_permissions(&upper, fs::Permissions::from_mode(lower.mode() & 0o7777))?;
