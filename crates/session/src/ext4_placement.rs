@@ -91,6 +91,17 @@ mod tests {
     }
 
     #[test]
+    fn spread_folder_has_the_flag_on_ext4() {
+        let scratch = tempfile::tempdir().unwrap();
+        spread(scratch.path());
+        let folder = File::open(scratch.path()).unwrap();
+        if rustix::fs::fstatfs(&folder).unwrap().f_type == EXT4 {
+            let flags = rustix::fs::ioctl_getflags(&folder).unwrap();
+            assert!(flags.contains(IFlags::TOPDIR), "{flags:?}");
+        }
+    }
+
+    #[test]
     fn a_folder_that_is_there_stays_as_it_is() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("sessions");
