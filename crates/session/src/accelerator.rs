@@ -38,7 +38,7 @@ impl Accelerator {
 }
 
 /// Other mechanisms that can be switched off, so that tests can run what takes their place.
-const OTHERS: [&str; 1] = ["namespaces"];
+const OTHERS: [&str; 2] = ["namespaces", "bubblewrap"];
 
 /// Returns true if the environment of this process switches off what has this name.
 pub fn is_off(name: &str) -> bool {

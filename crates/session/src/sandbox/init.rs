@@ -105,12 +105,14 @@ impl Sandbox {
         session: &str,
         leaf: Option<&SessionCgroup>,
     ) -> Result<Self, NotBuilt> {
-        match by {
-            SandboxedBy::Namespaces if accelerator::is_off("namespaces") => Err(NotBuilt {
-                why: "namespaces are switched off by ABIDE_OFF".into(),
+        if accelerator::is_off(by.as_str()) {
+            return Err(NotBuilt {
+                why: format!("{} is switched off by ABIDE_OFF", by.as_str()),
                 errno: 0,
                 is_unavailable: true,
-            }),
+            });
+        }
+        match by {
             SandboxedBy::Namespaces => Sandbox::by_namespaces(plan, session, leaf, None),
             SandboxedBy::Bubblewrap => {
                 let user = bubblewrap::user_namespace().map_err(|fault| NotBuilt {
