@@ -3,13 +3,16 @@
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, umask};
 
+/// Number of `RLIMIT_CORE`.
+pub const CORE: u32 = 4;
+
 /// Resources with the kernel's numbers.
 const RESOURCES: [(Resource, u32); 16] = [
     (Resource::Cpu, 0),
     (Resource::Fsize, 1),
     (Resource::Data, 2),
     (Resource::Stack, 3),
-    (Resource::Core, 4),
+    (Resource::Core, CORE),
     (Resource::Rss, 5),
     (Resource::Nproc, 6),
     (Resource::Nofile, 7),

@@ -18,10 +18,10 @@ use super::fork_exec::{Plan, Pointers, Step, clone_and_exec};
 use super::frame::FromKeeper;
 use super::launch::{Launch, ResourceLimit, Size, Stdin};
 use super::log::Stream;
-use super::mark;
 use super::nsinit::Namespace;
 use super::sandbox;
 use super::sandbox::entry::Entry;
+use super::{inherited_limits, mark};
 
 /// A running command.
 pub struct Spawned {
@@ -238,7 +238,7 @@ fn pipe(what: &str) -> Result<(OwnedFd, OwnedFd), Failure> {
 
 /// No core files: the machine may have a program outside that takes them. A command can raise the limit.
 const NO_CORE: ResourceLimit = ResourceLimit {
-    resource: libc::RLIMIT_CORE as u32,
+    resource: inherited_limits::CORE,
     soft: 0,
     hard: u64::MAX,
 };
