@@ -33,7 +33,7 @@ pub fn serve(
     let sockets = PassedSockets::take(&activation)
         .context("cannot take the sockets that were handed over")?;
     let is_activated = activation.sockets > 0;
-    let checked = accelerator::check_switches().map_err(anyhow::Error::msg);
+    let checked = accelerator::check_switches().map_err(anyhow::Error::from);
     let served = checked
         .and_then(|()| lock::prepare(&paths))
         .and_then(|lock| {

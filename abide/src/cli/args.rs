@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use abide_core::Millis;
-use abide_core::session_name::SessionName;
+use abide_core::session_name::{InvalidName, SessionName};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 mod fleet;
@@ -260,15 +260,26 @@ impl From<SandboxShellArgs> for RunArgs {
     }
 }
 
-/// Reads the name of a session.
-fn session_name(text: &str) -> Result<SessionName, String> {
-    SessionName::parse(text).map_err(|invalid| invalid.to_string())
+/// Text that is no valid value of an option.
+#[derive(Debug, thiserror::Error)]
+enum InvalidValue {
+    #[error("{0}")]
+    SessionName(InvalidName),
+    #[error("write it as NAME=VALUE")]
+    Variable,
+    #[error("not JSON: {0}")]
+    Json(#[from] serde_json::Error),
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+/// Reads the name of a session.
+fn session_name(text: &str) -> Result<SessionName, InvalidValue> {
+    SessionName::parse(text).map_err(InvalidValue::SessionName)
+}
+
+fn variable(text: &str) -> Result<(String, String), InvalidValue> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        _ => Err("write it as NAME=VALUE".into()),
+        _ => Err(InvalidValue::Variable),
     }
 }
 

@@ -30,26 +30,36 @@ impl std::fmt::Display for DurationLimit {
     }
 }
 
-const FORMATS: &str = "write it as 60s, 1m30s, 2h, 3d, or as a number of seconds";
+/// Text that is no duration, or none of the allowed length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDuration {
+    #[error("not a duration; write it as 60s, 1m30s, 2h, 3d, or as a number of seconds")]
+    Unreadable,
+    #[error("must be greater than zero")]
+    Zero,
+    #[error("must be at most 100 years")]
+    TooLong,
+}
+
+/// Text that is neither a duration nor `never`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}, or `never` for no limit")]
+pub struct InvalidLimit(InvalidDuration);
 
 /// Parses a duration greater than zero.
-pub fn parse(text: &str) -> Result<Millis, String> {
-    let duration = parse_units(text.trim()).ok_or_else(|| format!("not a duration; {FORMATS}"))?;
-    match duration {
-        Millis(0) => Err("must be greater than zero".into()),
-        duration if duration > Millis::MAX => Err("must be at most 100 years".into()),
+pub fn parse(text: &str) -> Result<Millis, InvalidDuration> {
+    match parse_units(text.trim()).ok_or(InvalidDuration::Unreadable)? {
+        Millis(0) => Err(InvalidDuration::Zero),
+        duration if duration > Millis::MAX => Err(InvalidDuration::TooLong),
         duration => Ok(duration),
     }
 }
 
 /// Parses a duration or `never`.
-pub fn parse_limit(text: &str) -> Result<DurationLimit, String> {
+pub fn parse_limit(text: &str) -> Result<DurationLimit, InvalidLimit> {
     match text.trim() {
         "never" => Ok(DurationLimit::Never),
-        text => match parse(text) {
-            Ok(duration) => Ok(DurationLimit::After(duration)),
-            Err(why) => Err(format!("{why}, or `never` for no limit")),
-        },
+        text => parse(text).map(DurationLimit::After).map_err(InvalidLimit),
     }
 }
 
@@ -147,7 +157,7 @@ mod tests {
     fn limit_accepts_never() {
         assert_eq!(parse_limit("never"), Ok(DurationLimit::Never));
         // Zero could mean at once or never.
-        assert!(parse_limit("0").is_err_and(|why| why.contains("`never`")));
+        assert!(parse_limit("0").is_err_and(|why| why.to_string().contains("`never`")));
         assert_eq!(parse_limit("5s"), Ok(DurationLimit::After(Millis(5_000))));
         assert!(parse_limit("soon").is_err());
     }

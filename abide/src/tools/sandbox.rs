@@ -7,7 +7,7 @@ use abide_api::arguments::{NeededPermissions, Needs, NetworkName, SandboxLess, S
 use abide_core::shorten;
 use abide_engine::Handle;
 use abide_engine::config::{NetworkMode, SandboxMode};
-use abide_engine::gate_plan::{self, GateConfig};
+use abide_engine::gate_plan::{self, GateConfig, InvalidGate};
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
 };
@@ -141,8 +141,8 @@ fn widen(
             plan.write.push(path);
         }
     }
-    let refused = |why: String| BadInput(format!("`needs.network` has a wrong name: {why}."));
-    gate_plan::check_names(&needs.network).map_err(refused)?;
+    let refused = |why: InvalidGate| BadInput(format!("`needs.network` has a wrong name: {why}."));
+    gate_plan::check_names(&needs.network).map_err(|why| refused(why.into()))?;
     let gate = match &plan.network {
         Network::Off => Some(gate_plan::make(&bare_gate).map_err(refused)?),
         Network::Allowlist(gate) => Some(gate.clone()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use abide_gate::allowlist::{Allowlist, Pattern};
+use abide_gate::allowlist::{Allowlist, Pattern, PatternError};
 pub use abide_gate::process::Config as GateConfig;
 use abide_session::sandbox::GatePlan;
 use abide_session::sandbox::gate_sockets::MAX_PORTS;
@@ -39,34 +39,44 @@ pub fn bare(own_port: Option<u16>, env: &[(OsString, OsString)]) -> GateConfig {
     }
 }
 
-/// Plan of a gate with this configuration. The error says why there is none.
-pub fn make(config: &GateConfig) -> Result<GatePlan, String> {
-    let allow = Allowlist::parse(&config.allow).map_err(|fault| fault.to_string())?;
+/// Reason why a gate cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidGate {
+    /// A name that is allowed is none.
+    #[error(transparent)]
+    Name(#[from] PatternError),
+    /// The gate would listen at too many ports.
+    #[error("`sandbox.allow` and `sandbox.host_ports` name more than {MAX_PORTS} ports")]
+    TooManyPorts,
+    /// The plan of the gate cannot be read or written.
+    #[error(transparent)]
+    Plan(#[from] serde_json::Error),
+}
+
+/// Plan of a gate with this configuration.
+pub fn make(config: &GateConfig) -> Result<GatePlan, InvalidGate> {
+    let allow = Allowlist::parse(&config.allow)?;
     let ports = allow.ports();
     if ports.len() + config.host_ports.len() > MAX_PORTS {
-        return Err(format!(
-            "`sandbox.allow` and `sandbox.host_ports` name more than {MAX_PORTS} ports"
-        ));
+        return Err(InvalidGate::TooManyPorts);
     }
     Ok(GatePlan {
         ports,
         host_ports: config.host_ports.clone(),
-        config: serde_json::to_vec(config).map_err(|fault| fault.to_string())?,
+        config: serde_json::to_vec(config)?,
     })
 }
 
-/// Checks names that a call asks for. The error is a sentence.
-pub fn check_names(names: &[String]) -> Result<(), String> {
-    for name in names {
-        Pattern::parse(name).map_err(|fault| fault.to_string())?;
-    }
-    Ok(())
+/// Checks names that a call asks for.
+pub fn check_names(names: &[String]) -> Result<(), PatternError> {
+    names
+        .iter()
+        .try_for_each(|name| Pattern::parse(name).map(drop))
 }
 
 /// Adds names to the allowlist of a gate.
-pub fn add_names(gate: &GatePlan, names: &[String]) -> Result<GatePlan, String> {
-    let mut config: GateConfig =
-        serde_json::from_slice(&gate.config).map_err(|fault| fault.to_string())?;
+pub fn add_names(gate: &GatePlan, names: &[String]) -> Result<GatePlan, InvalidGate> {
+    let mut config: GateConfig = serde_json::from_slice(&gate.config)?;
     config.allow.extend_from_slice(names);
     make(&config)
 }

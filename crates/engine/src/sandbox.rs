@@ -102,7 +102,7 @@ impl SandboxSubject<'_> {
             NetworkMode::On => Network::On,
             NetworkMode::Allowlist => match gate_plan::make(&self.gate(&settings)) {
                 Ok(gate) => Network::Allowlist(gate),
-                Err(why) => return impossible(why),
+                Err(why) => return impossible(why.to_string()),
             },
         };
         let own = self.own_folders();

@@ -47,15 +47,30 @@ pub fn is_off(name: &str) -> bool {
     names(off).any(|off| off == name)
 }
 
-/// Returns a sentence if `ABIDE_OFF` names something that does not exist.
-pub fn check_switches() -> Result<(), String> {
+/// Name in `ABIDE_OFF` of something that cannot be switched off.
+#[derive(Debug)]
+pub struct UnknownSwitch(String);
+
+impl std::fmt::Display for UnknownSwitch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known = switches().join(", ");
+        write!(f, "ABIDE_OFF names '{}'; it can switch off {known}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownSwitch {}
+
+/// Names of everything that can be switched off.
+fn switches() -> Vec<&'static str> {
+    [&Accelerator::ALL.map(Accelerator::name)[..], &OTHERS].concat()
+}
+
+/// Checks that `ABIDE_OFF` names only what can be switched off.
+pub fn check_switches() -> Result<(), UnknownSwitch> {
     let off = std::env::var("ABIDE_OFF").unwrap_or_default();
-    let known = [&Accelerator::ALL.map(Accelerator::name)[..], &OTHERS].concat();
+    let known = switches();
     match names(&off).find(|name| !known.contains(name)) {
-        Some(unknown) => Err(format!(
-            "ABIDE_OFF names '{unknown}'; it can switch off {}",
-            known.join(", ")
-        )),
+        Some(unknown) => Err(UnknownSwitch(unknown.to_owned())),
         None => Ok(()),
     }
 }

@@ -6,7 +6,7 @@ use abide_core::Millis;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::super::{duration, number};
-use super::{AgentArg, JsonArg};
+use super::{AgentArg, InvalidValue, JsonArg};
 
 /// Start and control timers; they survive restarts and reboots
 #[derive(Debug, Subcommand)]
@@ -65,8 +65,8 @@ pub struct TimerStartArgs {
     pub json: JsonArg,
 }
 
-fn condition(text: &str) -> Result<serde_json::Value, String> {
-    serde_json::from_str(text).map_err(|fault| format!("not JSON: {fault}"))
+fn condition(text: &str) -> Result<serde_json::Value, InvalidValue> {
+    Ok(serde_json::from_str(text)?)
 }
 
 /// Show one timer, or all active timers
