@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -16,6 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::cleanup::Cleanup;
+pub use crate::fifo::feed;
 
 /// Time limit in seconds: longer than any step takes, even on a busy machine, so that a hang becomes a failure.
 const PATIENCE: i64 = 180;
@@ -43,9 +44,7 @@ impl Abide {
     /// Creates a named pipe, on which a command can block until the test writes to it.
     pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.path(name);
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
-            .expect("a fifo");
+        crate::fifo::make(&path);
         path
     }
 
@@ -326,12 +325,6 @@ pub fn wait_for_line(from: &mut impl Read, line: &str) -> Vec<u8> {
         seen.push(byte[0]);
     }
     seen
-}
-
-/// Unblocks a command that reads from a named pipe. Blocks until the command opens the pipe.
-pub fn feed(fifo: &Path, bytes: &[u8]) {
-    let mut fifo = File::options().write(true).open(fifo).expect("the fifo");
-    fifo.write_all(bytes).expect("somebody reads");
 }
 
 pub fn text(bytes: &[u8]) -> String {

@@ -9,6 +9,8 @@ mod cleanup;
 mod configuration;
 mod daemon;
 mod doctor;
+#[path = "../common/fifo.rs"]
+mod fifo;
 mod follow;
 mod gate;
 mod harness;

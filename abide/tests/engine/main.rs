@@ -3,6 +3,11 @@
 
 #[path = "../common/cleanup.rs"]
 mod cleanup;
+#[path = "../common/engine.rs"]
+mod engine;
+#[path = "../common/fifo.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod fifo;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
@@ -12,25 +17,16 @@ mod policy;
 mod rejoin;
 mod shell;
 
-use std::future::Future;
-use std::path::Path;
 use std::sync::Arc;
 
 use abide::tools::{self, Context, NotCalled, ToolCall, ToolStep};
 use abide_api::ToolResult;
 use abide_core::request::Caller;
-use abide_core::{Agent, Asking, End, Outcome, Request};
-use abide_engine::config::{Config, Paths};
-use abide_engine::{Handle, Runtime, SessionView};
+use abide_core::{Asking, End, Outcome, Request};
+use abide_engine::SessionView;
+pub use engine::{Engine, with_configured_engine, with_engine};
 pub use harness::{comes_to_life, living};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-
-/// An engine with its own directory.
-pub struct Engine {
-    pub handle: Handle,
-    pub dir: TempDir,
-}
 
 impl Engine {
     pub async fn call(&self, tool: &str, arguments: Value) -> ToolResult {
@@ -85,23 +81,6 @@ impl Engine {
         assert!(!moved.is_error(), "{}", moved.text);
     }
 
-    pub fn context(&self) -> Context {
-        Context {
-            agent: Agent::default(),
-            root: self.dir.path().to_owned(),
-            env: std::env::vars_os().collect(),
-            asking: Asking::Elsewhere,
-            standby: None,
-            request_key: None,
-            conversation: None,
-            client: None,
-            sees_all: false,
-            inherited_limits: None,
-            session_name: None,
-            files_before: Default::default(),
-        }
-    }
-
     /// Kills a session and waits until its tree is gone.
     pub async fn kill(&self, session: &str) {
         let session = session.parse().expect("an id");
@@ -132,44 +111,8 @@ impl Engine {
 
     /// Creates a named pipe, on which a command blocks until the test writes to it.
     pub fn fifo(&self, name: &str) -> std::path::PathBuf {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
         let path = self.path(name);
-        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a fifo");
+        fifo::make(&path);
         path
     }
-
-    pub fn path(&self, name: &str) -> std::path::PathBuf {
-        self.dir.path().join(name)
-    }
-}
-
-/// Runs a test against an engine.
-pub fn with_engine<T, F: Future<Output = T>>(test: impl FnOnce(Engine) -> F) -> T {
-    with_configured_engine(Config::default(), test)
-}
-
-pub fn with_configured_engine<T, F: Future<Output = T>>(
-    config: Config,
-    test: impl FnOnce(Engine) -> F,
-) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let dir = TempDir::new().expect("a folder for the test");
-    runtime.block_on(async {
-        let paths = Paths::under(&dir.path().join("abide"));
-        std::fs::create_dir_all(paths.sessions()).expect("folders");
-        let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
-        let engine = Runtime::start(&paths, config, program).expect("the engine starts");
-        let handle = engine.handle.clone();
-        let done = test(Engine {
-            handle: handle.clone(),
-            dir,
-        })
-        .await;
-        handle.stop().await;
-        engine.stopped().await.expect("it stops well");
-        done
-    })
 }

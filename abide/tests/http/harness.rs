@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cleanup::Cleanup;
+pub use crate::fifo::feed;
 
 /// Header by which a client declares that a person uses it.
 const PERSON: &str = "abide-person: true\r\n";
@@ -54,9 +55,7 @@ impl Abide {
     /// Creates a named pipe, on which a command blocks until the test writes to it.
     pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.path(name);
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
-            .expect("a fifo");
+        crate::fifo::make(&path);
         path
     }
 
@@ -324,13 +323,4 @@ fn text_of(body: &Value) -> String {
         Value::Null => String::new(),
         body => body.to_string(),
     }
-}
-
-/// Unblocks a command that reads from a named pipe. Blocks until the command opens the pipe.
-pub fn feed(fifo: &Path, text: &str) {
-    let mut fifo = std::fs::File::options()
-        .write(true)
-        .open(fifo)
-        .expect("the fifo");
-    fifo.write_all(text.as_bytes()).expect("somebody reads");
 }

@@ -5,6 +5,8 @@ mod api;
 mod cleanup;
 mod conformance;
 mod events;
+#[path = "../common/fifo.rs"]
+mod fifo;
 mod harness;
 mod hostile;
 mod legacy;

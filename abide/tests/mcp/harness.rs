@@ -73,9 +73,7 @@ impl Home {
     /// Creates a named pipe through which a command signals the test.
     pub fn ear(&self, name: &str) -> Ear {
         let path = self.path(name);
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        let kind = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a fifo");
+        crate::fifo::make(&path);
         Ear(path)
     }
 

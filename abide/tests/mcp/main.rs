@@ -5,6 +5,9 @@ mod backlog;
 #[path = "../common/cleanup.rs"]
 mod cleanup;
 mod clients;
+#[path = "../common/fifo.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod fifo;
 mod harness;
 mod idle;
 mod invalid_input;

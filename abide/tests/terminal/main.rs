@@ -4,6 +4,8 @@ mod actions;
 #[path = "../common/cleanup.rs"]
 mod cleanup;
 mod crash;
+#[path = "../common/engine.rs"]
+mod engine;
 mod floods;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "these tests need only a part of it")]
@@ -14,45 +16,13 @@ mod reading;
 mod recordings;
 
 use std::cell::Cell;
-use std::future::Future;
-use std::path::{Path, PathBuf};
 
 use abide::tools::{self, Context, NotCalled};
 use abide_api::ToolResult;
-use abide_core::{Agent, Asking};
-use abide_engine::config::{Config, Paths};
-use abide_engine::{Handle, Runtime};
+pub use engine::{Engine, with_engine};
 use serde_json::{Map, Value, json};
-use tempfile::TempDir;
-
-/// An engine with its own directory.
-pub struct Engine {
-    pub handle: Handle,
-    pub dir: TempDir,
-}
 
 impl Engine {
-    pub fn context(&self) -> Context {
-        Context {
-            agent: Agent::default(),
-            root: self.dir.path().to_owned(),
-            env: std::env::vars_os().collect(),
-            asking: Asking::Elsewhere,
-            standby: None,
-            request_key: None,
-            conversation: None,
-            client: None,
-            sees_all: false,
-            inherited_limits: None,
-            files_before: Default::default(),
-            session_name: None,
-        }
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     pub async fn try_call(
         &self,
         arguments: Value,
@@ -213,28 +183,4 @@ pub fn lines(result: &ToolResult) -> Vec<&str> {
 pub fn fact(result: &ToolResult, name: &str) -> Value {
     let facts: &Map<String, Value> = &result.to_fields();
     facts.get(name).cloned().unwrap_or_default()
-}
-
-/// Runs a test against an engine.
-pub fn with_engine<T, F: Future<Output = T>>(test: impl FnOnce(Engine) -> F) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let dir = TempDir::new().expect("a folder for the test");
-    runtime.block_on(async {
-        let paths = Paths::under(&dir.path().join("abide"));
-        std::fs::create_dir_all(paths.sessions()).expect("folders");
-        let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
-        let engine = Runtime::start(&paths, Config::default(), program).expect("the engine starts");
-        let handle = engine.handle.clone();
-        let done = test(Engine {
-            handle: handle.clone(),
-            dir,
-        })
-        .await;
-        handle.stop().await;
-        engine.stopped().await.expect("it stops well");
-        done
-    })
 }

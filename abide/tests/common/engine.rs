@@ -1,0 +1,70 @@
+//! An engine within the process of the test.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+use abide::tools::Context;
+use abide_core::{Agent, Asking};
+use abide_engine::config::{Config, Paths};
+use abide_engine::{Handle, Runtime};
+use tempfile::TempDir;
+
+/// An engine with its own directory.
+pub struct Engine {
+    pub handle: Handle,
+    pub dir: TempDir,
+}
+
+impl Engine {
+    pub fn context(&self) -> Context {
+        Context {
+            agent: Agent::default(),
+            root: self.dir.path().to_owned(),
+            env: std::env::vars_os().collect(),
+            asking: Asking::Elsewhere,
+            standby: None,
+            request_key: None,
+            conversation: None,
+            client: None,
+            sees_all: false,
+            inherited_limits: None,
+            session_name: None,
+            files_before: Default::default(),
+        }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+}
+
+/// Runs a test against an engine.
+pub fn with_engine<T, F: Future<Output = T>>(test: impl FnOnce(Engine) -> F) -> T {
+    with_configured_engine(Config::default(), test)
+}
+
+pub fn with_configured_engine<T, F: Future<Output = T>>(
+    config: Config,
+    test: impl FnOnce(Engine) -> F,
+) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let dir = TempDir::new().expect("a folder for the test");
+    runtime.block_on(async {
+        let paths = Paths::under(&dir.path().join("abide"));
+        std::fs::create_dir_all(paths.sessions()).expect("folders");
+        let program = Path::new(env!("CARGO_BIN_EXE_abide")).to_owned();
+        let engine = Runtime::start(&paths, config, program).expect("the engine starts");
+        let handle = engine.handle.clone();
+        let done = test(Engine {
+            handle: handle.clone(),
+            dir,
+        })
+        .await;
+        handle.stop().await;
+        engine.stopped().await.expect("it stops well");
+        done
+    })
+}
