@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use abide_core::{Containment, End, Exit, Gap, Sandboxed, SandboxedBy};
+use abide_core::{Containment, Exit, Gap, Sandboxed, SandboxedBy};
 use rustix::fs::{Mode, OFlags};
 
 use super::codec::end_from_word;
@@ -283,8 +283,6 @@ impl EndingFile {
                 lines.number("bytes", exited.bytes);
                 lines.number("dropped", exited.dropped);
                 lines.number("closed", u8::from(exited.closed));
-                lines.number("cpu_ms", exited.cpu_ms);
-                lines.number("max_rss_kb", exited.max_rss_kb);
             }
             EndingFile::Failed {
                 errno,
@@ -324,25 +322,7 @@ impl EndingFile {
             dropped: later.dropped.or_else(|| found.number("dropped"))?,
             empty: later.emptied,
             closed: later.bytes.is_some() || found.number("closed") == Some(1_u8),
-            cpu_ms: found.number("cpu_ms")?,
-            max_rss_kb: found.number("max_rss_kb")?,
         }))
-    }
-
-    /// Ending of a session whose keeper did not see it end. `empty`: none of its processes was found
-    /// running.
-    pub fn unseen(end: End, duration_ms: u64, bytes: u64, dropped: u64, empty: bool) -> Self {
-        EndingFile::Ended(Exited {
-            exit: None,
-            end,
-            duration_ms,
-            bytes,
-            dropped,
-            empty,
-            closed: true,
-            cpu_ms: 0,
-            max_rss_kb: 0,
-        })
     }
 }
 

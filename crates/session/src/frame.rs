@@ -1,7 +1,7 @@
 //! Frames between daemon and keeper: `u32 length | u8 kind | payload`, little endian. An unknown kind and
 //! bytes after the known fields are skipped, so that two versions can talk.
 
-use abide_core::{Containment, End, Exit, Sandboxed};
+use abide_core::{Containment, End, Ending, Exit, Millis, Sandboxed};
 
 pub use super::codec::Malformed;
 use super::codec::{
@@ -168,10 +168,18 @@ pub struct Exited {
     pub empty: bool,
     /// True if the streams are closed too.
     pub closed: bool,
-    /// CPU time of all processes of the tree that have ended.
-    pub cpu_ms: u64,
-    /// Largest resident memory of any process of the tree, in KiB.
-    pub max_rss_kb: u64,
+}
+
+impl From<&Exited> for Ending {
+    fn from(exited: &Exited) -> Self {
+        Ending {
+            exit: exited.exit,
+            end: exited.end,
+            duration: Millis(exited.duration_ms),
+            bytes: exited.bytes,
+            dropped: exited.dropped,
+        }
+    }
 }
 
 impl ToKeeper {
@@ -389,6 +397,19 @@ impl InputKey {
 }
 
 impl Exited {
+    /// Ending of a session whose keeper did not see it end. `empty`: none of its processes was found running.
+    pub fn unseen(end: End, duration_ms: u64, bytes: u64, dropped: u64, empty: bool) -> Self {
+        Exited {
+            exit: None,
+            end,
+            duration_ms,
+            bytes,
+            dropped,
+            empty,
+            closed: true,
+        }
+    }
+
     fn put(&self, put: &mut Encoder<'_>) {
         put_exit(put, self.exit);
         put.u8(end_code(self.end))
@@ -396,9 +417,7 @@ impl Exited {
             .u64(self.bytes)
             .u64(self.dropped)
             .flag(self.empty)
-            .flag(self.closed)
-            .u64(self.cpu_ms)
-            .u64(self.max_rss_kb);
+            .flag(self.closed);
     }
 
     fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
@@ -410,8 +429,6 @@ impl Exited {
             dropped: take.u64()?,
             empty: take.flag()?,
             closed: take.flag()?,
-            cpu_ms: take.u64()?,
-            max_rss_kb: take.u64()?,
         })
     }
 }
@@ -555,8 +572,6 @@ mod tests {
             dropped: 3,
             empty: true,
             closed: false,
-            cpu_ms: 4,
-            max_rss_kb: 5,
         };
         vec![
             FromKeeper::Ready {

@@ -67,7 +67,7 @@ prop_compose! {
             any::<i32>().prop_map(|code| Some(Exit::Code(code))),
             any::<i32>().prop_map(|signal| Some(Exit::Signal(signal))),
         ],
-        numbers in any::<(u64, u64, u64, u64, u64)>(),
+        numbers in any::<(u64, u64, u64)>(),
         flags in any::<(bool, bool)>(),
         failed in prop::option::of((any::<i32>(), ".{0,20}")),
     ) -> EndingFile {
@@ -81,8 +81,6 @@ prop_compose! {
                 dropped: numbers.2,
                 empty: flags.0,
                 closed: flags.1,
-                cpu_ms: numbers.3,
-                max_rss_kb: numbers.4,
             }),
         }
     }

@@ -69,7 +69,6 @@ pub struct Run {
     deadline: Option<u64>,
     killing: Killing,
     reason: Option<End>,
-    usage: Usage,
     state: State,
     empty: bool,
     /// Log length at which the daemon wants a `Grew` frame.
@@ -130,12 +129,6 @@ enum Killing {
     },
 }
 
-#[derive(Default)]
-pub(super) struct Usage {
-    cpu_us: u64,
-    max_rss_kb: u64,
-}
-
 /// Frames about the ending that were sent or can be read.
 #[derive(Default)]
 struct SentFrames {
@@ -192,7 +185,6 @@ impl Run {
                 .map(|limit| own.begun.0.saturating_add(limit)),
             killing: Killing::No,
             reason: None,
-            usage: Usage::default(),
             state: State::Running,
             empty: false,
             watch: None,
@@ -512,9 +504,7 @@ impl Run {
 
     /// Reaps every child that has ended.
     pub fn reap(&mut self) {
-        while let Some((pid, status, usage)) = wait_any(&mut self.empty) {
-            self.usage.cpu_us += usage.cpu_us;
-            self.usage.max_rss_kb = self.usage.max_rss_kb.max(usage.max_rss_kb);
+        while let Some((pid, status)) = wait_any(&mut self.empty) {
             if pid == self.leader && matches!(self.state, State::Running) {
                 self.leader_ended(exit_of(status));
             }
@@ -557,8 +547,6 @@ impl Run {
             dropped: 0,
             empty: false,
             closed: false,
-            cpu_ms: 0,
-            max_rss_kb: 0,
         };
         // The terminal can be closed now.
         if let Some(pty) = self.pty.take() {
@@ -590,8 +578,6 @@ impl Run {
                 dropped: self.log.dropped(),
                 empty: self.empty,
                 closed: self.closed(),
-                cpu_ms: self.usage.cpu_us / 1_000,
-                max_rss_kb: self.usage.max_rss_kb,
                 ..*ending
             };
             crash_point("exit.pre_record");
@@ -660,24 +646,12 @@ fn news_wait(launch: &Launch) -> u64 {
 }
 
 /// Reaps the next child that has ended. Sets `none_left` when there is no child left.
-pub(super) fn wait_any(none_left: &mut bool) -> Option<(i32, i32, Usage)> {
+fn wait_any(none_left: &mut bool) -> Option<(i32, i32)> {
     let mut status = 0;
-    // SAFETY: all zeroes is a valid rusage, and both places are valid for writing.
-    let (pid, usage) = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        let flags = libc::WNOHANG | libc::__WALL;
-        (libc::wait4(-1, &mut status, flags, &mut usage), usage)
-    };
+    // SAFETY: the status is valid for writing.
+    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) };
     *none_left = pid < 0;
-    if pid <= 0 {
-        return None;
-    }
-    let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
-    let usage = Usage {
-        cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
-        max_rss_kb: usage.ru_maxrss as u64,
-    };
-    Some((pid, status, usage))
+    (pid > 0).then_some((pid, status))
 }
 
 fn lives(pid: i32) -> bool {

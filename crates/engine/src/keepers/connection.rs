@@ -575,16 +575,9 @@ fn to_event(
                 progress.ended = true;
                 progress.closed |= exited.closed;
             });
-            let ending = Ending {
-                exit: exited.exit,
-                end: exited.end,
-                duration: Millis(exited.duration_ms),
-                bytes: exited.bytes,
-                dropped: exited.dropped,
-            };
             Some(Event::Exited {
                 session,
-                ending,
+                ending: Ending::from(&exited),
                 empty: exited.empty,
             })
         }

@@ -120,7 +120,7 @@ fn damaged_session(
         remnant.command = b"(unknown: the record of this session is damaged)".to_vec();
     }
     let known = match known {
-        Some(EndingFile::Ended(exited)) => Some(ending(&exited)),
+        Some(EndingFile::Ended(exited)) => Some(Ending::from(&exited)),
         Some(EndingFile::Failed { .. }) | None => None,
     };
     let phase = match (keepers.connect(id), known) {
@@ -197,7 +197,7 @@ fn phase(
         }
         Some(EndingFile::Ended(exited)) if exited.empty && exited.closed => {
             return Phase::Ended {
-                ending: ending(exited),
+                ending: Ending::from(exited),
             };
         }
         _ => {}
@@ -207,7 +207,7 @@ fn phase(
             keepers.adopt(id, stream, false);
             match known {
                 Some(EndingFile::Ended(exited)) => Phase::Leftover {
-                    ending: ending(&exited),
+                    ending: Ending::from(&exited),
                 },
                 _ => Phase::Running {
                     quiet_since: Mono(0),
@@ -216,7 +216,7 @@ fn phase(
             }
         }
         (Err(_), Some(EndingFile::Ended(exited))) => {
-            ended_phase(ending(&exited), tree::end_orphans(meta))
+            ended_phase(Ending::from(&exited), tree::end_orphans(meta))
         }
         (Err(_), _) => {
             let (ending, empty) = record_lost_ending(path, None, None);
@@ -271,16 +271,6 @@ fn name(folder: &Path, at_start: Option<&str>) -> Option<SessionName> {
     SessionName::parse(later.as_deref().or(at_start)?).ok()
 }
 
-fn ending(exited: &Exited) -> Ending {
-    Ending {
-        exit: exited.exit,
-        end: exited.end,
-        duration: Millis(exited.duration_ms),
-        bytes: exited.bytes,
-        dropped: exited.dropped,
-    }
-}
-
 /// Phase of an ended session; `empty`: none of its processes is left.
 fn ended_phase(ending: Ending, empty: bool) -> Phase {
     match empty {
@@ -300,7 +290,7 @@ pub(super) fn record_lost_ending(
     let meta = folder::read_meta(path).ok().flatten();
     let empty = meta.as_ref().is_none_or(tree::end_orphans);
     if let Ok(Some(EndingFile::Ended(exited))) = folder::read_ending(path) {
-        return (ending(&exited), empty);
+        return (Ending::from(&exited), empty);
     }
     let log = Log::open(path);
     let (bytes, dropped) = log.extent().unwrap_or_default();
@@ -309,16 +299,9 @@ pub(super) fn record_lost_ending(
         seen.0.saturating_sub(meta.created_wall_ms)
     });
     let end = forced.unwrap_or(End::Lost);
-    let lost = EndingFile::unseen(end, ran, bytes, dropped, empty);
-    if let Err(e) = folder::write_ending(path, &lost) {
+    let lost = Exited::unseen(end, ran, bytes, dropped, empty);
+    if let Err(e) = folder::write_ending(path, &EndingFile::Ended(lost)) {
         tracing::warn!("cannot write the ending of {}: {e}", path.display());
     }
-    let ending = Ending {
-        exit: None,
-        end,
-        duration: Millis(ran),
-        bytes,
-        dropped,
-    };
-    (ending, empty)
+    (Ending::from(&lost), empty)
 }
