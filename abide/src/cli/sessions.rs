@@ -42,10 +42,7 @@ pub async fn list(client: Client, list: ListArgs) -> Result<u8, CliError> {
     } else if sessions.is_empty() {
         outln!("No sessions are running; --all shows those that have ended.");
     } else {
-        let now = SystemClock.now().wall.0;
-        let rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
-        let has = |field: &str| sessions.iter().any(|session| session[field].is_string());
-        print_rows(rows, has("name"), has("machine"));
+        print_sessions(&sessions);
     }
     Ok(0)
 }
@@ -55,11 +52,14 @@ const NAME: usize = 1;
 const MACHINE: usize = 2;
 
 /// Prints the table. The column of the names is left out if no session has one, that of the machines if all are here.
-fn print_rows(mut rows: Vec<Row>, named: bool, elsewhere: bool) {
+fn print_sessions(sessions: &[Value]) {
+    let now = SystemClock.now().wall.0;
+    let mut rows: Vec<Row> = sessions.iter().map(|session| row(session, now)).collect();
+    let has = |field: &str| sessions.iter().any(|session| session[field].is_string());
     let mut head = vec![
         "SESSION", "NAME", "MACHINE", "STATE", "AGE", "QUIET", "AGENT", "COMMAND",
     ];
-    for (column, _) in [(MACHINE, elsewhere), (NAME, named)]
+    for (column, _) in [(MACHINE, has("machine")), (NAME, has("name"))]
         .into_iter()
         .filter(|(_, shown)| !shown)
     {
@@ -122,9 +122,10 @@ pub async fn kill(client: Client, kill: KillArgs) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Ends every session that runs.
+/// Ends every session that runs on this machine.
 async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
-    let running = sessions(client, false).await?;
+    let mut running = sessions(client, false).await?;
+    running.retain(|session| session["machine"].is_null());
     if running.is_empty() {
         if !kill.json.json {
             outln!("No sessions are running.");
@@ -132,12 +133,7 @@ async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
         return Ok(0);
     }
     if !kill.yes {
-        let now = SystemClock.now().wall.0;
-        let named = running.iter().any(|session| session["name"].is_string());
-        print_rows(
-            running.iter().map(|session| row(session, now)).collect(),
-            named,
-        );
+        print_sessions(&running);
         let ask = match running.len() {
             1 => "End this session with every process it started?".to_owned(),
             count => format!("End these {count} sessions with every process they started?"),
