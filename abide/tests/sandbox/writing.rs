@@ -155,7 +155,7 @@ print("87", call(435, 435, None, 0))
         let text = user.works("23", "ls /dev | sort | tr '\\n' ' '");
         assert_eq!(
             text,
-            "fd full null ptmx pts random shm stderr stdin stdout tty urandom zero "
+            "console fd full null ptmx pts random shm stderr stdin stdout tty urandom zero "
         );
     });
 }
