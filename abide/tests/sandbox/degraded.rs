@@ -60,7 +60,8 @@ fn p185_without_an_overlay_the_home_folder_is_read_only_and_a_gap_is_named() {
         let script = format!(
             "mkdir -p $ROOT/lower $ROOT/upper $ROOT/workdir && \
              mount -t overlay -o lowerdir=$ROOT/lower,upperdir=$ROOT/upper,workdir=$ROOT/workdir none $ROOT/state && \
-             {} run --json --sandbox workspace-write -- /bin/bash -c 'echo x > file && cat file; echo x > ~/file; echo x > ~/.cache/new'",
+             {0} run --json --sandbox workspace-write -- /bin/bash -c 'echo x > file && cat file; echo x > ~/file; echo x > ~/.cache/new'; \
+             {0} stop > /dev/null",
             user.path("abide-program").display()
         );
         let ran = user
