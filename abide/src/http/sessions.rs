@@ -58,7 +58,7 @@ pub async fn list(
     let text = query.q.as_deref().map(pagination::SearchText::new);
     views.retain(|view| {
         let seen = view.visible_to(requester.agent.as_ref());
-        seen && (query.include_ended || is_alive(view))
+        seen && (query.include_ended || view.is_alive())
             && text.as_ref().is_none_or(|text| matches_text(view, text))
     });
     let total = views.len();
@@ -129,11 +129,6 @@ async fn with_activity(state: &State, views: &[Arc<SessionView>]) -> Vec<Session
 /// Sort key: creation time, then the id.
 pub fn sort_key(view: &SessionView) -> (abide_core::Wall, SessionId) {
     (view.state.created, view.id)
-}
-
-/// Returns `true` while a process of the session may be alive.
-fn is_alive(view: &SessionView) -> bool {
-    !matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
 }
 
 pub async fn get(
@@ -246,7 +241,7 @@ pub fn session_from(view: &SessionView) -> Session {
 
 /// Time of the last activity, in Unix milliseconds. Only for a running session the file system is read.
 fn last_activity(view: &SessionView) -> u64 {
-    match (is_alive(view), view.ended_at()) {
+    match (view.is_alive(), view.ended_at()) {
         (false, Some(ended)) => ended.0,
         _ => last_written(&view.folder)
             .unwrap_or(0)

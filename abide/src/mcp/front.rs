@@ -62,7 +62,6 @@ pub fn front(paths: &Paths, agent: String) -> io::Result<()> {
 fn new_hello(agent: String) -> io::Result<FrontHello> {
     Ok(FrontHello {
         front: secret::random_hex::<16>(),
-        pid: std::process::id(),
         cwd: std::env::current_dir()?,
         agent,
         env: std::env::vars_os().collect(),

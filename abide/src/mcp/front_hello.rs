@@ -19,8 +19,6 @@ pub const UNANSWERED_LIMIT: usize = 4_096;
 pub struct FrontHello {
     /// Id of this front; it stays the same as long as the front lives.
     pub front: String,
-    /// Process id of the front.
-    pub pid: u32,
     /// Working directory of the front: the agent's root.
     pub cwd: PathBuf,
     /// Agent on whose behalf the front connects.
@@ -62,13 +60,11 @@ impl FrontHello {
         json!({
             "abide": VERSION,
             "front": self.front,
-            "pid": self.pid,
             "cwd": self.cwd.to_string_lossy(),
             "cwd_raw": self.cwd.to_str().is_none().then(|| hex(self.cwd.as_os_str())),
             "agent": self.agent,
             "env": env,
             "env_raw": env_raw,
-            "replay": self.connection > 0,
             "connection": self.connection,
             "resent": self.replayed,
             "next": self.next,
@@ -93,9 +89,6 @@ impl FrontHello {
             .map_or(&[][..], Vec::as_slice);
         Some(FrontHello {
             front: text("front").filter(|id| !id.is_empty())?.into(),
-            pid: number("pid")
-                .and_then(|pid| u32::try_from(pid).ok())
-                .unwrap_or(0),
             cwd: cwd.into(),
             agent: text("agent")
                 .filter(|agent| !agent.is_empty())
@@ -162,7 +155,6 @@ mod tests {
     fn hello() -> FrontHello {
         FrontHello {
             front: "f1".into(),
-            pid: 7,
             cwd: "/a b".into(),
             agent: "tester".into(),
             env: vec![("A".into(), "1\n\"2".into())],

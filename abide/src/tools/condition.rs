@@ -2,10 +2,12 @@
 
 use std::net::Ipv6Addr;
 
-use abide_core::SessionId;
+use abide_core::{Millis, SessionId};
 use serde_json::{Map, Value, json};
 
+use super::args::shown_text;
 use super::policy::judge_condition;
+use super::report::in_seconds;
 use super::{BadInput, Context};
 use abide_engine::Handle;
 use abide_engine::probe::{
@@ -64,10 +66,10 @@ pub(crate) fn written(condition: &Condition) -> Value {
                 None => json!(port),
                 Some(host) => json!(format!("{host}:{port}")),
             };
-            json!({"port": port, "every": every_ms.map(in_seconds)})
+            json!({"port": port, "every": every_ms.map(|every| in_seconds(Millis(every)))})
         }
         Condition::Url(wanted) => {
-            let every = wanted.every_ms.map(in_seconds);
+            let every = wanted.every_ms.map(|every| in_seconds(Millis(every)));
             json!({"url": wanted.url, "status": wanted.status, "body": wanted.body, "every": every})
         }
         Condition::File(wanted) => {
@@ -85,7 +87,7 @@ pub(crate) fn written(condition: &Condition) -> Value {
             }
         },
         Condition::Command(wanted) => {
-            json!({"command": wanted.command, "every": in_seconds(wanted.every_ms)})
+            json!({"command": wanted.command, "every": in_seconds(Millis(wanted.every_ms))})
         }
         Condition::All(parts) => json!({"all": parts.iter().map(written).collect::<Vec<_>>()}),
         Condition::Any(parts) => json!({"any": parts.iter().map(written).collect::<Vec<_>>()}),
@@ -129,7 +131,7 @@ impl Reader<'_> {
                     true => fields
                         .keys()
                         .next()
-                        .map_or("none".into(), |name| shown(name)),
+                        .map_or("none".into(), |name| shown_text(name)),
                 }
             )));
         };
@@ -220,7 +222,7 @@ impl Reader<'_> {
         let Some(view) = known.filter(own) else {
             return Err(BadInput(format!(
                 "`{here}`: Session '{}' not found",
-                shown(&given)
+                shown_text(&given)
             )));
         };
         let is = fields.remove("is").unwrap_or(Value::Null);
@@ -262,10 +264,6 @@ impl Reader<'_> {
             every_ms,
         }))
     }
-}
-
-fn in_seconds(millis: u64) -> f64 {
-    millis as f64 / 1_000.0
 }
 
 /// Takes the time between two checks out of the fields, in milliseconds.
@@ -384,7 +382,7 @@ fn pattern(given: Option<Value>, at: &str) -> Result<Option<String>, BadInput> {
                 .trim_start_matches("error: ");
             Err(BadInput(format!(
                 "`{at}` must be a regular expression; got {}: {why}.",
-                shown(&text)
+                shown_text(&text)
             )))
         }
     }
@@ -406,7 +404,7 @@ fn refuse_other_fields(fields: Map<String, Value>, at: &str, known: &str) -> Res
         None => Ok(()),
         Some((field, _)) => Err(BadInput(format!(
             "`{at}.{}` is not a field of this condition; the fields are {known}.",
-            shown(&field)
+            shown_text(&field)
         ))),
     }
 }
@@ -414,10 +412,6 @@ fn refuse_other_fields(fields: Map<String, Value>, at: &str, known: &str) -> Res
 fn wrong(at: &str, allowed: &str, given: &Value) -> BadInput {
     BadInput(format!(
         "`{at}` must be {allowed}; got {}.",
-        shown(&given.to_string())
+        shown_text(&given.to_string())
     ))
-}
-
-fn shown(text: &str) -> String {
-    super::args::shown_text(text)
 }

@@ -23,7 +23,6 @@ mod timer;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
 
@@ -214,7 +213,9 @@ impl From<ToolResult> for FinishedCall {
 /// Resources that are released after the result has been sent: closing files and writing read cursors takes
 /// time that the caller must not wait for.
 #[derive(Default)]
-struct HeldResources(Option<Box<dyn Send>>);
+struct HeldResources {
+    _values: Option<Box<dyn Send>>,
+}
 
 impl FinishedCall {
     /// Marks that the text reports how this session ended, if it has ended.
@@ -236,15 +237,9 @@ impl FinishedCall {
 
 impl HeldResources {
     fn of(held: impl Send + 'static) -> Self {
-        HeldResources(Some(Box::new(held)))
-    }
-}
-
-impl fmt::Debug for HeldResources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HeldResources")
-            .field(&self.0.is_some())
-            .finish()
+        HeldResources {
+            _values: Some(Box::new(held)),
+        }
     }
 }
 
@@ -254,7 +249,6 @@ struct EngineCall {
     pending: PendingCall,
     tool: Tool,
     standby: Option<Millis>,
-    session: Option<SessionId>,
     /// Outcome from the engine, until the result has been rendered from it.
     outcome: Option<Outcome>,
     /// Subjects that the outcome reports.
@@ -278,12 +272,6 @@ impl Receipt {
             appended.delivered();
         }
         drop(call.held);
-    }
-}
-
-impl fmt::Debug for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Receipt").finish_non_exhaustive()
     }
 }
 
@@ -571,14 +559,6 @@ impl ToolCall {
         Receipt(self)
     }
 
-    /// Session that the call works on, once it is known.
-    pub fn session(&self) -> Option<SessionId> {
-        match &self.execution {
-            Execution::Engine(call) => call.session,
-            Execution::Future(_) => None,
-        }
-    }
-
     /// Interrupts the command on behalf of a person. A call that runs as a future is simply dropped.
     pub fn interrupt(&self) {
         if let Execution::Engine(call) = &self.execution {
@@ -607,7 +587,6 @@ impl EngineCall {
             pending,
             tool,
             standby,
-            session: None,
             outcome: None,
             reports: Vec::new(),
             cursors: None,
@@ -618,7 +597,6 @@ impl EngineCall {
         if self.outcome.is_none() {
             match self.pending.next().await? {
                 CallStep::Update(CallUpdate::Accepted(session)) => {
-                    self.session = Some(session);
                     return Some(ToolStep::Accepted(session));
                 }
                 CallStep::Update(CallUpdate::Asked(question)) => {

@@ -3,8 +3,9 @@
 use abide_api::{AnswerOffer, Id, Question, QuestionCommand};
 use abide_core::{HeldCommand, HeldConnection, Millis, Subject, shorten};
 use abide_output::digest::rendered_rows;
+use abide_output::printable::one_line;
 
-use super::report::{activity_text, in_seconds, safe};
+use super::report::{activity_text, in_seconds};
 use abide_engine::QuestionView;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::text::whole_seconds;
@@ -24,7 +25,7 @@ pub fn question_text(question: &QuestionView) -> String {
     let mut text = format!(
         "Command has been idle for {}. Continue waiting?\n  command: {}\n  running for {}, now {}",
         question.state.idle().unwrap_or_default(),
-        safe(&question.command),
+        one_line(&question.command),
         whole_seconds(run_time(question)),
         activity_text(question.facts.as_ref(), question.cpu_percent)
     );
@@ -44,17 +45,17 @@ const PART_CHARS: usize = 400;
 
 /// Question about connections of a sandbox that wait.
 fn connection_question(question: &QuestionView, connection: &HeldConnection) -> String {
-    let command = shorten(&safe(&question.command), COMMAND_CHARS);
+    let command = shorten(&one_line(&question.command), COMMAND_CHARS);
     format!(
         "{}\n  command: {command}\n  agent {} in {}; the connection waits for at most a minute",
         asked_connection(connection),
-        safe(&question.agent.0),
-        safe(&connection.folder),
+        one_line(&question.agent.0),
+        one_line(&connection.folder),
     )
 }
 
 fn asked_connection(connection: &HeldConnection) -> String {
-    let name = safe(&connection.name);
+    let name = one_line(&connection.name);
     format!(
         "Allow this command to connect to {name} (port {})?",
         connection.port
@@ -68,14 +69,14 @@ fn command_question(question: &QuestionView, held: &HeldCommand) -> String {
         "" => String::new(),
         rule => format!(" (rule: {rule})"),
     };
-    let command = shorten(&safe(&question.command), COMMAND_CHARS);
-    let part = shorten(&safe(&approval.part), PART_CHARS);
+    let command = shorten(&one_line(&question.command), COMMAND_CHARS);
+    let part = shorten(&one_line(&approval.part), PART_CHARS);
     format!(
         "Allow this command? {}{}\n  command: {command}\n  agent {} in {}; the part that asks: {part}",
-        safe(&approval.why),
-        safe(&rule),
-        safe(&held.agent.0),
-        safe(&approval.folder),
+        one_line(&approval.why),
+        one_line(&rule),
+        one_line(&held.agent.0),
+        one_line(&approval.folder),
     )
 }
 
@@ -84,7 +85,7 @@ fn last_line(question: &QuestionView) -> String {
     let lines = question.last_lines.iter().rev();
     let mut shown = lines.flat_map(|line| rendered_rows(line, LAST_LINE_CHARS).into_iter().rev());
     let last = shown.find(|line| !line.trim().is_empty());
-    safe(last.unwrap_or_default().trim_end())
+    one_line(last.unwrap_or_default().trim_end())
 }
 
 /// Time that the command has run by now; the answer may come long after the question was asked.

@@ -384,11 +384,6 @@ pub(super) fn activity_text(facts: Option<&Facts>, cpu_percent: u32) -> String {
     }
 }
 
-/// Text on one line without terminal control characters.
-pub(crate) fn safe(text: &str) -> String {
-    abide_output::printable::one_line(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,6 +10,7 @@ use abide_api::{
 };
 use abide_core::timer::{self, Act, Create, Kind, Request, Status, Timer, Why};
 use abide_core::{Agent, Key, Millis, Outcome, Refusal, SessionId, TimerId, limit};
+use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
 use super::{BadInput, Context, condition, key, refused};
@@ -496,7 +497,7 @@ impl TimerTool {
                 seconds_number(timer.elapsed()),
                 seconds(timer.total),
                 seconds_number(timer.remaining),
-                super::report::safe(text)
+                one_line(text)
             ));
             list.push(fields(timer, row.as_ref()));
         }
@@ -517,7 +518,7 @@ impl TimerTool {
                     row.id,
                     row.kind.as_str(),
                     row.status,
-                    super::report::safe(&row.purpose)
+                    one_line(&row.purpose)
                 ));
                 list.push(row_fields(&row));
             }

@@ -38,6 +38,8 @@ pub const COLS_DEFAULT: u16 = 120;
 pub const ROWS_DEFAULT: u16 = 40;
 /// Lines that `read_output` and `search` return if no number is given.
 pub const LINES_DEFAULT: usize = 100;
+/// Most lines that a call can ask for.
+pub const LINES_MAX: u64 = 10_000;
 /// Time after the deadline at which the daemon itself kills a session whose keeper does not answer.
 pub const FORCE_AFTER_DEADLINE: Millis = Millis(500);
 /// Time after a kill request at which the daemon itself kills a session whose keeper does not answer.

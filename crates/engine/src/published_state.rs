@@ -81,6 +81,11 @@ impl SessionView {
         matches!(self.state.phase, Phase::Starting | Phase::Running { .. })
     }
 
+    /// True while a process of the session may be alive.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
+    }
+
     /// Bytes of output, in the log or dropped.
     pub fn bytes(&self) -> u64 {
         let ended = self.ending().map_or(0, |ending| ending.bytes);

@@ -9,11 +9,11 @@ use abide_core::{Exit, Millis, limit, shorten};
 use abide_output::printable::one_line;
 
 use super::ActionRunner;
-use super::search::MOST_LINES;
 use crate::fleet;
 use crate::tools::report::{self, code_of, in_seconds, signal_of};
 use abide_engine::SessionView;
 use abide_engine::clock::{Clock, SystemClock};
+use abide_engine::text::whole_seconds;
 use abide_session::log::Log;
 
 /// Limits on the characters of a command: in the line of text, and in the structured result.
@@ -39,13 +39,15 @@ impl ActionRunner {
         let agent = self.caller().agent;
         let now = SystemClock.now().wall.0;
         let mut views = self.handle.published().sessions();
-        views.retain(|view| view.visible_to(agent.as_ref()) && (list.include_ended || lives(view)));
-        let living = views.iter().filter(|view| lives(view)).count();
+        views.retain(|view| {
+            view.visible_to(agent.as_ref()) && (list.include_ended || view.is_alive())
+        });
+        let living = views.iter().filter(|view| view.is_alive()).count();
         let most = list.most.unwrap_or(living.max(limit::LINES_DEFAULT));
         let left_out = views.len().saturating_sub(most);
         if left_out > 0 {
             // Keep the living sessions first, then the newest of the ended ones.
-            views.sort_by_key(|view| std::cmp::Reverse((lives(view), view.state.created.0)));
+            views.sort_by_key(|view| std::cmp::Reverse((view.is_alive(), view.state.created.0)));
             views.truncate(most);
         }
         views.sort_by_key(|view| view.state.created.0);
@@ -73,8 +75,8 @@ impl ActionRunner {
                 } else {
                     ""
                 },
-                whole_seconds(age),
-                whole_seconds(idle)
+                whole_seconds(Millis(age)),
+                whole_seconds(Millis(idle))
             ));
             let command = shorten(
                 &self.mask(view, view.state.command.to_string()),
@@ -106,14 +108,15 @@ impl ActionRunner {
                 session.state.as_str(),
                 whole_seconds(in_millis(session.age)),
                 session.machine.as_deref().unwrap_or_default(),
-                whole_seconds(now.saturating_sub(session.as_of.unwrap_or(now))),
+                whole_seconds(Millis(now.saturating_sub(session.as_of.unwrap_or(now)))),
                 shorten(&one_line(&session.command), COMMAND)
             ));
             sessions.push(session);
         }
         if left_out > 0 {
             lines.push(format!(
-                "[{left_out} more are not listed, the oldest; max_lines lists up to {MOST_LINES}]"
+                "[{left_out} more are not listed, the oldest; max_lines lists up to {}]",
+                limit::LINES_MAX
             ));
         }
         let text = match lines.len() {
@@ -138,13 +141,6 @@ fn ending(view: &SessionView) -> Option<String> {
     Some(line.trim_matches(['[', ']']).to_owned())
 }
 
-fn lives(view: &SessionView) -> bool {
-    matches!(
-        view.state.phase,
-        Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. }
-    )
-}
-
 fn state(view: &SessionView) -> SessionState {
     match view.state.phase {
         Phase::Starting => SessionState::Starting,
@@ -160,11 +156,6 @@ fn exit(view: &SessionView) -> Option<Exit> {
     view.ending()?.exit
 }
 
-fn in_millis(seconds: f64) -> u64 {
-    (seconds * 1_000.0) as u64
-}
-
-/// Duration in whole seconds, as text.
-fn whole_seconds(millis: u64) -> String {
-    Millis(millis / 1_000 * 1_000).to_string()
+fn in_millis(seconds: f64) -> Millis {
+    Millis((seconds * 1_000.0) as u64)
 }

@@ -11,8 +11,6 @@ use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Line, Pattern, SearchResult};
 use abide_session::log::Log;
 
-/// Limit on matching lines that a caller may ask for.
-pub(super) const MOST_LINES: u64 = 10_000;
 /// Time limit of a search. The rest of the log is left unsearched, and the result says so.
 const PATIENCE: Millis = Millis(20_000);
 /// Characters of a line that are shown.

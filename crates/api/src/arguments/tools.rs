@@ -36,6 +36,8 @@ const LONGEST: u64 = 3_153_600_000;
 pub type Cols = WholeNumber<2, 1_000>;
 /// Rows of a terminal.
 pub type Rows = WholeNumber<1, 500>;
+/// Number of lines that a call returns at most.
+pub type MaxLines = WholeNumber<1, { limit::LINES_MAX }>;
 /// Arguments of `shell`.
 pub type ShellArgs = CommandArgs<ShellSeconds>;
 /// Arguments of `execute_command`.
@@ -106,7 +108,7 @@ arguments! {
         session_id: AnyText,
         /// read_output, search, list
         #[schemars(extend("default" = limit::LINES_DEFAULT))]
-        max_lines: WholeNumber<1, 10_000>,
+        max_lines: MaxLines,
         /// read_output: wait for output.
         #[schemars(extend("default" = 0))]
         timeout_seconds: AnySeconds,
@@ -135,7 +137,7 @@ arguments! {
         /// search: lines around a match.
         #[schemars(extend("default" = 0))]
         context: WholeNumber<0, 50>,
-        max_lines: WholeNumber<1, 10_000>,
+        max_lines: MaxLines,
     }
 
     /// Arguments of `terminal_session extend`.
@@ -178,7 +180,7 @@ arguments! {
         /// list: also ended sessions.
         #[schemars(extend("default" = false))]
         include_ended: bool,
-        max_lines: WholeNumber<1, 10_000>,
+        max_lines: MaxLines,
     }
 
     /// Arguments of `timer`.
