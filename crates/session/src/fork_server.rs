@@ -4,8 +4,7 @@
 //! ([`START_DAEMON`]).
 
 use std::ffi::{CStr, OsStr};
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -15,9 +14,7 @@ use std::process::Command;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use rustix::process::{Signal, WaitOptions};
 
 use super::clock::wall_ms;
@@ -25,7 +22,7 @@ use super::connection::Connection;
 use super::fork_exec;
 use super::proc::{self, ProcessHandle};
 use super::resources::ForkServerContext;
-use super::{FORK_SERVER_FD, inherited_fd, mark, sandbox, signals, spawn, tree};
+use super::{FORK_SERVER_FD, fd_passing, inherited_fd, mark, sandbox, signals, spawn, tree};
 
 /// Process name (`comm`).
 pub const PROCESS_NAME: &CStr = c"abide-fork-srv";
@@ -266,27 +263,10 @@ fn wait(requests: Option<&OwnedFd>, gate_requests: &OwnedFd, signals: &OwnedFd) 
 /// message was no request.
 fn receive(requests: BorrowedFd<'_>) -> Result<Option<(PathBuf, OwnedFd)>, Errno> {
     let mut path = [0; PATH_LIMIT];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = loop {
-        let mut parts = [IoSliceMut::new(&mut path)];
-        match rustix::net::recvmsg(
-            requests,
-            &mut parts,
-            &mut ancillary,
-            RecvFlags::CMSG_CLOEXEC,
-        ) {
-            Err(Errno::INTR) => {}
-            other => break other?,
-        }
-    };
-    if received.bytes == 0 {
+    let (length, socket) = fd_passing::receive(requests, &mut path, RecvFlags::empty())?;
+    if length == 0 {
         return Err(Errno::PIPE);
     }
-    let socket = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    });
-    let path = PathBuf::from(OsStr::from_bytes(&path[..received.bytes]));
+    let path = PathBuf::from(OsStr::from_bytes(&path[..length]));
     Ok(socket.map(|socket| (path, socket)))
 }

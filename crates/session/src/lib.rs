@@ -26,6 +26,7 @@ mod crash;
 pub mod descriptors;
 pub mod ext4_placement;
 pub mod facts;
+pub mod fd_passing;
 pub mod folder;
 mod fork_exec;
 mod fork_server;

@@ -1,8 +1,7 @@
 //! The fork server: the process that keepers are forked from. It is small and single-threaded, so that a fork is
 //! cheap and safe; the daemon is neither.
 
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -10,15 +9,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-    sendmsg, socketpair,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 
 use crate::stream::Stream;
 use abide_session::proc::{self, ProcessHandle};
-use abide_session::{FORK_SERVER_FD, descriptors, inherited_fd, oom};
+use abide_session::{FORK_SERVER_FD, descriptors, fd_passing, inherited_fd, oom};
 
 /// Running fork server and the socket that takes its orders.
 pub(super) struct ForkServer {
@@ -67,12 +63,8 @@ impl ForkServer {
             server.signal(Signal::CONT);
         }
         let (ours, theirs) = UnixStream::pair()?;
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let passed = [theirs.as_fd()];
-        control.push(SendAncillaryMessage::ScmRights(&passed));
-        let path = [IoSlice::new(folder.as_os_str().as_bytes())];
-        sendmsg(&self.orders, &path, &mut control, SendFlags::NOSIGNAL)?;
+        let path = folder.as_os_str().as_bytes();
+        fd_passing::send(&self.orders, path, &[theirs.as_fd()])?;
         Stream::new(ours)
     }
 }

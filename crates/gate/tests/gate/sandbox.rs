@@ -115,7 +115,7 @@ impl Sandbox {
         let config = serde_json::to_string(&config).expect("JSON");
         let config = format!("{}\n{config}", child.id());
         let control: Vec<_> = control.iter().map(AsFd::as_fd).collect();
-        gate_sockets::send_descriptors(theirs.as_fd(), config.as_bytes(), &control)
+        abide_session::fd_passing::send(theirs.as_fd(), config.as_bytes(), &control)
             .expect("the configuration is sent");
         drop(theirs);
         let gate = std::thread::spawn(move || {

@@ -14,6 +14,7 @@ use abide_core::Gap;
 use rustix::fs::{FileType, Mode as Permissions};
 
 use super::gate::GateChannel;
+use super::gate_sockets;
 use super::git::{self, MOST_PROTECTED, Protected};
 use super::layers::Layers;
 use super::mounts::{self, Attributes};
@@ -131,7 +132,10 @@ pub fn build(
         use_resolver(file)?;
     }
     match (&plan.network, gate) {
-        (Network::Off, _) => raise_loopback().named(|| "start the loopback interface".into())?,
+        // A test can reach its own server.
+        (Network::Off, _) => {
+            gate_sockets::start_loopback().named(|| "start the loopback interface".into())?
+        }
         (Network::Allowlist(wanted), Some(channel)) => open_gate(wanted, channel)?,
         (Network::Allowlist(_), None) => {
             return Err(Fault::refused("open the network gate", "it has no channel"));
@@ -605,29 +609,6 @@ fn use_resolver(file: OwnedFd) -> Result<(), Fault> {
     match target.parent().map(fs::create_dir_all) {
         Some(Ok(())) if fs::File::create(&target).is_ok() => attach(file, &target),
         _ => Ok(()),
-    }
-}
-
-/// Starts the loopback interface of the new network namespace, so that a test can reach its own server.
-fn raise_loopback() -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    /// `SIOCSIFFLAGS`, in the type that the C library wants.
-    const SET_FLAGS: libc::Ioctl = 0x8914;
-    let socket = rustix::net::socket(
-        rustix::net::AddressFamily::INET,
-        rustix::net::SocketType::DGRAM,
-        None,
-    )?;
-    // SAFETY: all-zero is a valid `ifreq`, and the kernel reads and writes no more than that structure.
-    unsafe {
-        let mut request: libc::ifreq = std::mem::zeroed();
-        request.ifr_name[0] = b'l' as libc::c_char;
-        request.ifr_name[1] = b'o' as libc::c_char;
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-        match libc::ioctl(socket.as_raw_fd(), SET_FLAGS, &request) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
     }
 }
 

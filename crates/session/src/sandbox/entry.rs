@@ -3,11 +3,10 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
 use super::filter::Filters;
+use crate::fd_passing;
 use crate::nsinit::Namespace;
 
 /// Parts of a sandbox that a command needs to enter it, prepared before the clone.
@@ -75,16 +74,8 @@ impl Entry {
     pub fn take_listener(&mut self) -> Option<OwnedFd> {
         let reporting = self.reporting.take()?;
         drop(reporting.child);
-        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
-        let mut byte = [0];
-        let mut parts = [std::io::IoSliceMut::new(&mut byte)];
-        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        rustix::net::recvmsg(&reporting.keeper, &mut parts, &mut control, flags).ok()?;
-        control.drain().find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut all) => all.next(),
-            _ => None,
-        })
+        let received = fd_passing::receive(&reporting.keeper, &mut [0], RecvFlags::DONTWAIT);
+        received.ok()?.1
     }
 
     /// True if the command enters namespaces.

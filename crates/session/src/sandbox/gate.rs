@@ -11,18 +11,16 @@
 //! The sockets already listen before the gate runs, so nothing has to wait for it. If the gate cannot be started, or
 //! ends early, the sockets are closed and every connection fails.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::gate_sockets::{self, send_descriptors};
+use super::gate_sockets;
 use super::plan::GatePlan;
+use crate::fd_passing;
 
 /// Socket in the session's directory on which the gate serves the daemon.
 pub const SOCKET: &str = "gate";
@@ -98,7 +96,7 @@ impl GateChannel {
         let listener = listen(folder)?;
         let mut config = format!("{init}\n").into_bytes();
         config.extend_from_slice(&plan.config);
-        send_descriptors(self.keeper.as_fd(), &config, &[listener.as_fd()])?;
+        fd_passing::send(&self.keeper, &config, &[listener.as_fd()])?;
         request_start(starter, self.gate.as_fd())?;
         Ok(Gate {
             channel: self.keeper,
@@ -109,13 +107,7 @@ impl GateChannel {
 
 /// Asks the fork server to start a gate that has this end of its channel.
 fn request_start(starter: BorrowedFd<'_>, gate: BorrowedFd<'_>) -> io::Result<()> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let passed = [gate];
-    control.push(SendAncillaryMessage::ScmRights(&passed));
-    let parts = [IoSlice::new(b"gate")];
-    rustix::net::sendmsg(starter, &parts, &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
+    Ok(fd_passing::send(starter, b"gate", &[gate])?)
 }
 
 /// Listens on the gate's socket in the session's directory.

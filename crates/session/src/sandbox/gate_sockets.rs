@@ -5,16 +5,13 @@
 //! capabilities afterwards; a program inside can then neither open these ports nor change routes.
 
 use std::fmt;
-use std::io::IoSlice;
-use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+
+use crate::fd_passing;
 
 /// Port of the DNS sockets.
 pub const DNS_PORT: u16 = 53;
@@ -112,24 +109,8 @@ pub fn send(channel: BorrowedFd<'_>, sockets: &Sockets) -> Result<(), SetupError
     {
         *place = socket.as_fd();
     }
-    send_descriptors(channel, b"sockets", &borrowed[..sockets.count])
+    fd_passing::send(channel, b"sockets", &borrowed[..sockets.count])
         .map_err(at("send the sockets"))
-}
-
-/// Sends a message with descriptors.
-pub fn send_descriptors(
-    channel: BorrowedFd<'_>,
-    text: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-) -> Result<(), Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
-    let mut message = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !message.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(Errno::TOOBIG);
-    }
-    let text = [IoSlice::new(text)];
-    rustix::net::sendmsg(channel, &text, &mut message, SendFlags::NOSIGNAL)?;
-    Ok(())
 }
 
 fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
@@ -184,6 +165,11 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const AF_UNSPEC: u8 = 0;
 const AF_INET: u8 = 2;
+
+/// Starts the loopback interface of the calling process's network namespace.
+pub fn start_loopback() -> Result<(), Errno> {
+    bring_up_loopback(&netlink_socket()?)
+}
 
 fn bring_up_loopback(route: &OwnedFd) -> Result<(), Errno> {
     let mut request = Request::new(RTM_NEWLINK, 0);

@@ -8,10 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use abide_core::{Gap, Sandboxed, SandboxedBy};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -27,6 +24,7 @@ use super::plan::{Mode, Network, Plan};
 use super::sockets;
 use crate::accelerator;
 use crate::cgroup::SessionCgroup;
+use crate::fd_passing;
 use crate::fork_exec::{exit_now, fork_failure};
 use crate::nsinit::{self, Namespace, fork_into_namespaces};
 use crate::set_name;
@@ -313,8 +311,6 @@ fn init(
 
 /// Sends the result of building: the gaps and the Landlock rules, or the failed step.
 fn send(report: &OwnedFd, built: Result<Built, Fault>) -> io::Result<()> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
     let (bytes, ruleset) = match built {
         Ok(built) => {
             let mut bytes = vec![0];
@@ -330,13 +326,8 @@ fn send(report: &OwnedFd, built: Result<Built, Fault>) -> io::Result<()> {
             (bytes, None)
         }
     };
-    let passed = ruleset.as_ref().map(|fd| [fd.as_fd()]);
-    if let Some(passed) = &passed {
-        control.push(SendAncillaryMessage::ScmRights(passed));
-    }
-    let parts = [io::IoSlice::new(&bytes)];
-    rustix::net::sendmsg(report, &parts, &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
+    let passed = ruleset.as_ref().map(|fd| fd.as_fd());
+    Ok(fd_passing::send(report, &bytes, passed.as_slice())?)
 }
 
 /// Gaps and Landlock rules, or error number, step and whether the mechanism is not available.
@@ -344,21 +335,7 @@ type Report = Result<(Vec<Gap>, Option<OwnedFd>), (i32, String, bool)>;
 
 fn receive(report: &OwnedFd) -> io::Result<Report> {
     let mut bytes = vec![0; REPORT_LIMIT];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let count = loop {
-        let mut parts = [io::IoSliceMut::new(&mut bytes)];
-        let flags = RecvFlags::CMSG_CLOEXEC;
-        match rustix::net::recvmsg(report, &mut parts, &mut control, flags) {
-            Ok(received) => break received.bytes,
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(errno.into()),
-        }
-    };
-    let ruleset = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut all) => all.next(),
-        _ => None,
-    });
+    let (count, ruleset) = fd_passing::receive(report, &mut bytes, RecvFlags::empty())?;
     match &bytes[..count] {
         [0, gaps @ ..] => {
             let gaps = gaps.iter().filter_map(|code| Gap::from_code(*code));
