@@ -52,10 +52,10 @@ pub async fn call(
         let own = session_actions::check_not_inside(&requester, &view).await;
         own.map_err(Problem::tool_error)?;
     }
-    let sees_all = requester.may_be_a_person();
+    let is_person = requester.may_be_a_person();
     let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
     let env = environment_for(&name, &arguments);
-    let context = context(env, requester.agent, sees_all, &headers)?;
+    let context = context(env, requester.agent, is_person, &headers)?;
     let span = tracing::debug_span!("call", tool = name, agent = %context.agent.0);
     let call = tools::begin(&state.handle, &name, arguments, context);
     let call = call.instrument(span.clone()).await;
@@ -131,7 +131,7 @@ type Environment = Arc<[(OsString, OsString)]>;
 pub(super) fn context(
     env: Environment,
     agent: Option<Agent>,
-    sees_all: bool,
+    is_person: bool,
     headers: &HeaderMap,
 ) -> Result<Context, Problem> {
     Ok(Context {
@@ -144,7 +144,7 @@ pub(super) fn context(
             .map(|key| format!("http:{key}")),
         conversation: requester::conversation(headers)?,
         client: None,
-        sees_all,
+        is_person,
         inherited_limits: requester::inherited_limits(headers)?,
         session_name: session_name(
             requester::json::<String>(headers, headers::SESSION_NAME_HEADER)?.as_deref(),

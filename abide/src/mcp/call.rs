@@ -132,7 +132,7 @@ pub async fn run(
             Transport::Front(front) => Some(front.clone()),
             Transport::Http => None,
         },
-        sees_all: false,
+        is_person: false,
         inherited_limits: None,
         session_name: None,
         files_before: BTreeMap::new(),

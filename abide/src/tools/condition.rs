@@ -216,7 +216,7 @@ impl Reader<'_> {
         let published = self.handle.published();
         let known = session.and_then(|id| published.session(id));
         let own = |view: &std::sync::Arc<abide_engine::SessionView>| {
-            let everybody = self.context.sees_all;
+            let everybody = self.context.is_person;
             view.visible_to((!everybody).then_some(&self.context.agent))
         };
         let Some(view) = known.filter(own) else {

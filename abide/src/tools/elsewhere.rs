@@ -148,7 +148,7 @@ impl ForwardedCall {
             .header(header::CONTENT_TYPE, "application/json")
             .header(headers::QUIET_HEADER, "true")
             .header(headers::KEY_HEADER, &self.key);
-        request = match context.sees_all {
+        request = match context.is_person {
             true => request.header(headers::PERSON_HEADER, "true"),
             false => request.header(headers::AGENT_HEADER, &*context.agent.0),
         };

@@ -80,7 +80,7 @@ pub struct Context {
     /// Connection of the calling client, as long as it is open. `None`: the caller has no connection.
     pub client: Option<String>,
     /// The caller is a person, who may see the sessions of all agents.
-    pub sees_all: bool,
+    pub is_person: bool,
     /// umask and resource limits that commands inherit from the caller. `None`: those of the daemon.
     pub inherited_limits: Option<InheritedLimits>,
     /// Name of the session that the call starts.
@@ -102,7 +102,7 @@ impl Context {
     /// Caller of a request. A person may wait for a session of any agent.
     fn caller_of(&self, request: &Request) -> Caller {
         match request {
-            Request::Join { .. } if self.sees_all => Caller::PERSON,
+            Request::Join { .. } if self.is_person => Caller::PERSON,
             _ => self.caller(),
         }
     }

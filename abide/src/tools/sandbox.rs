@@ -62,7 +62,7 @@ impl SandboxArgs {
             }),
             network: self.network.map(|NetworkName(())| NetworkMode::Off),
         };
-        let of = match context.sees_all {
+        let of = match context.is_person {
             true => WishOf::Person,
             false => WishOf::Agent,
         };

@@ -26,7 +26,7 @@ impl Engine {
             request_key: None,
             conversation: None,
             client: None,
-            sees_all: false,
+            is_person: false,
             inherited_limits: None,
             session_name: None,
             files_before: Default::default(),

@@ -102,7 +102,7 @@ fn ordinary_commands_and_those_of_a_person_are_not_judged() {
             .await;
         assert_eq!(done.to_fields()["status"], "SUCCESS");
         let person = tools::Context {
-            sees_all: true,
+            is_person: true,
             ..engine.context()
         };
         let arguments = json!({"command": format!("touch {}", engine.path("made").display())});

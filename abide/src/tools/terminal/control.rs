@@ -175,7 +175,7 @@ impl ActionRunner {
             Ok(view) => view,
             Err(refused) => return Some(Err(refused)),
         };
-        let end = if self.context.sees_all {
+        let end = if self.context.is_person {
             End::User
         } else {
             End::Agent

@@ -222,7 +222,7 @@ pub(super) struct ActionRunner {
 
 impl ActionRunner {
     fn caller(&self) -> Caller {
-        let own = !self.context.sees_all;
+        let own = !self.context.is_person;
         Caller {
             agent: own.then(|| self.context.agent.clone()),
             conversation: self.context.conversation.clone().filter(|_| own),
@@ -281,7 +281,7 @@ impl ActionRunner {
     /// Refusals of the sandbox that the agent has not been told yet. A person does not take them from the agent.
     fn refused(&self, view: &SessionView) -> Option<String> {
         let record = refusals::record(view)?;
-        if !self.context.sees_all && !self.handle.tell_refusals(view.id, &record) {
+        if !self.context.is_person && !self.handle.tell_refusals(view.id, &record) {
             return None;
         }
         let text = refused_text::refused_text(&record)?;
