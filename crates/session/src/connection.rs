@@ -53,7 +53,7 @@ impl Connection {
     }
 
     /// True if the peer has disconnected, although not all of its frames may have been handled.
-    pub fn deserted(&self) -> bool {
+    pub fn peer_closed(&self) -> bool {
         let at_once = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -64,17 +64,17 @@ impl Connection {
     }
 
     /// Sends a frame, or queues it until the daemon reads.
-    pub fn say(&mut self, frame: &FromKeeper) {
-        self.say_all(std::slice::from_ref(frame));
+    pub fn send(&mut self, frame: &FromKeeper) {
+        self.send_all(std::slice::from_ref(frame));
     }
 
     /// Queues a frame that is sent together with the next one.
-    pub fn say_later(&mut self, frame: &FromKeeper) {
+    pub fn queue(&mut self, frame: &FromKeeper) {
         frame.encode(&mut self.later);
     }
 
     /// Sends several frames in one write, so that the daemon is woken once.
-    pub fn say_all(&mut self, frames: &[FromKeeper]) {
+    pub fn send_all(&mut self, frames: &[FromKeeper]) {
         if frames.is_empty() {
             return;
         }

@@ -137,7 +137,7 @@ impl ForkServer {
             }
             Err(fault) => {
                 let failure = fork_exec::fork_failure("cannot start a keeper", &fault);
-                Connection::new(socket).say(&failure.at(wall_ms()));
+                Connection::new(socket).send(&failure.at(wall_ms()));
             }
             Ok(pid) => self.keepers.push(pid),
         }

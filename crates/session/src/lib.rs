@@ -80,7 +80,7 @@ fn run_keeper(folder: &Path, socket: OwnedFd, context: &ForkServerContext) {
             crash_point("keeper.pre_handshake");
             Keeper::new(resources, connection).serve();
         }
-        Err(failure) => connection.say(&failure.at(wall_ms())),
+        Err(failure) => connection.send(&failure.at(wall_ms())),
     }
 }
 

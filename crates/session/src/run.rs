@@ -205,7 +205,7 @@ impl Run {
     }
 
     /// Frames that describe the current state, for a newly connected daemon.
-    pub fn introduce(&mut self) -> Vec<FromKeeper> {
+    pub fn state_frames(&mut self) -> Vec<FromKeeper> {
         self.watch = None;
         self.start_news = None;
         let mut frames = vec![self.started()];
@@ -348,7 +348,7 @@ impl Run {
     }
 
     /// Carries out a frame of the daemon. Frames that begin or follow a run are handled by the keeper.
-    pub fn obey(&mut self, frame: ToKeeper) {
+    pub fn handle_frame(&mut self, frame: ToKeeper) {
         match frame {
             ToKeeper::Hello | ToKeeper::Start(_) | ToKeeper::Ack | ToKeeper::Renew { .. } => {}
             ToKeeper::Kill { end, grace_ms } => self.kill(end, grace_ms),

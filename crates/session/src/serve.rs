@@ -28,7 +28,7 @@ use super::spawn::{self, ChildEnds, Failure, SpawnContext};
 use abide_core::{Containment, Sandboxed};
 
 /// Pause before a keeper prepares for another session.
-const BREATH: Duration = Duration::from_micros(150);
+const RENEW_PAUSE: Duration = Duration::from_micros(150);
 
 /// Stage of a session.
 enum Stage {
@@ -87,7 +87,7 @@ impl Keeper {
             stage: Stage::Idle,
             acked: false,
         };
-        keeper.greet();
+        keeper.send_state();
         keeper
     }
 
@@ -219,7 +219,7 @@ impl Keeper {
         // signal, the control group or an order to kill can cause.
         let may_reap = woken.signal || woken.group;
         if may_reap || woken.connection_in {
-            self.hear_why_forced(may_reap && woken.listener);
+            self.read_forced_end(may_reap && woken.listener);
         }
         if woken.signal {
             self.signalled();
@@ -231,13 +231,13 @@ impl Keeper {
             run.alarms();
         }
         if woken.candidate {
-            self.hear_candidate();
+            self.read_candidate();
         }
         if woken.listener {
             self.accept();
         }
-        self.converse(woken);
-        self.tell_news();
+        self.poll_connection(woken);
+        self.send_new_facts();
         if self.connection.as_ref().is_some_and(Connection::broken) {
             self.connection = None;
         }
@@ -245,7 +245,7 @@ impl Keeper {
 
     /// Reads why the daemon has ended the tree, which it may have done while this process was stopped. Its
     /// other frames are handled later, in order.
-    fn hear_why_forced(&mut self, called: bool) {
+    fn read_forced_end(&mut self, called: bool) {
         if called {
             self.accept();
         }
@@ -254,16 +254,16 @@ impl Keeper {
         };
         while connection.receive() {}
         if let Some(end) = connection.forced() {
-            run.obey(ToKeeper::Forced { end });
+            run.handle_frame(ToKeeper::Forced { end });
         }
     }
 
     /// Records new facts, then sends them.
-    fn tell_news(&mut self) {
+    fn send_new_facts(&mut self) {
         if let Stage::Run(run) = &mut self.stage {
             let news = run.settle();
             if let Some(connection) = &mut self.connection {
-                connection.say_all(&news);
+                connection.send_all(&news);
             }
             run.close_ended();
         }
@@ -295,7 +295,7 @@ impl Keeper {
         // A daemon that loses its connection reports the session as lost, so a second connection does not
         // replace the first before it has sent a frame. If the daemon is gone, the next one is accepted.
         let candidate = Connection::new(socket);
-        if self.is_deserted() {
+        if self.is_disconnected() {
             self.change_over(candidate);
         } else {
             self.candidate = Some(candidate);
@@ -303,7 +303,7 @@ impl Keeper {
     }
 
     /// Reads from the second connection; if it sends a valid frame, it replaces the daemon's.
-    fn hear_candidate(&mut self) {
+    fn read_candidate(&mut self) {
         let Some(mut candidate) = self.candidate.take() else {
             return;
         };
@@ -311,7 +311,7 @@ impl Keeper {
         match candidate.next() {
             Some(first) => {
                 self.change_over(candidate);
-                self.obey(first);
+                self.handle_frame(first);
             }
             None if candidate.broken() => {}
             None => self.candidate = Some(candidate),
@@ -320,12 +320,12 @@ impl Keeper {
 
     fn change_over(&mut self, next: Connection) {
         // Orders of the old connection still count, also those that were received and not carried out yet.
-        self.obey_all();
+        self.handle_frames();
         while self.connection.as_mut().is_some_and(Connection::receive) {
-            self.obey_all();
+            self.handle_frames();
         }
         self.connection = Some(next);
-        self.greet();
+        self.send_state();
     }
 
     fn ready(&self) -> FromKeeper {
@@ -340,21 +340,21 @@ impl Keeper {
     }
 
     /// Sends the keeper's state on a new connection.
-    fn greet(&mut self) {
+    fn send_state(&mut self) {
         let ready = self.ready();
-        say(&mut self.connection, &ready);
+        send(&mut self.connection, &ready);
         match &mut self.stage {
             Stage::Idle => {}
             Stage::Run(run) => {
-                for frame in run.introduce() {
-                    say(&mut self.connection, &frame);
+                for frame in run.state_frames() {
+                    send(&mut self.connection, &frame);
                 }
             }
-            Stage::Failed(failed) => say(&mut self.connection, failed),
+            Stage::Failed(failed) => send(&mut self.connection, failed),
         }
     }
 
-    fn converse(&mut self, woken: &Woken) {
+    fn poll_connection(&mut self, woken: &Woken) {
         if let Some(connection) = &mut self.connection {
             if woken.connection_out {
                 connection.flush();
@@ -363,23 +363,23 @@ impl Keeper {
                 connection.receive();
             }
         }
-        self.obey_all();
+        self.handle_frames();
     }
 
-    fn obey_all(&mut self) {
+    fn handle_frames(&mut self) {
         while let Some(frame) = self.connection.as_mut().and_then(Connection::next) {
-            self.obey(frame);
+            self.handle_frame(frame);
         }
     }
 
-    fn is_deserted(&self) -> bool {
-        self.connection.as_ref().is_none_or(Connection::deserted)
+    fn is_disconnected(&self) -> bool {
+        self.connection.as_ref().is_none_or(Connection::peer_closed)
     }
 
-    fn obey(&mut self, frame: ToKeeper) {
+    fn handle_frame(&mut self, frame: ToKeeper) {
         // The client of a daemon that died repeats its call to the next one, which does not know of this
         // command. If the command were started only now, it would run twice.
-        if matches!(frame, ToKeeper::Start(_)) && self.is_deserted() {
+        if matches!(frame, ToKeeper::Start(_)) && self.is_disconnected() {
             self.connection = None;
             return;
         }
@@ -390,7 +390,7 @@ impl Keeper {
             (ToKeeper::Renew { folder }, Stage::Run(run)) if run.over() => self.renew(&folder),
             // There is no finished session to replace: the keeper disconnects, and the new session never begins.
             (ToKeeper::Renew { .. }, _) => self.connection = None,
-            (frame, Stage::Run(run)) => run.obey(frame),
+            (frame, Stage::Run(run)) => run.handle_frame(frame),
             // A second start, or a request without a session: ignored.
             (_, Stage::Idle | Stage::Failed(_)) => {}
         }
@@ -400,19 +400,19 @@ impl Keeper {
     fn renew(&mut self, folder: &[u8]) {
         // This frame comes together with the start of another command, which needs the CPU more until it
         // runs.
-        pause(BREATH);
+        pause(RENEW_PAUSE);
         match self.resources.renew(Path::new(OsStr::from_bytes(folder))) {
             Ok(()) => {
                 self.stage = Stage::Idle;
                 // The daemon does not wait for this frame, so it is sent with the next one.
                 let ready = self.ready();
                 if let Some(connection) = &mut self.connection {
-                    connection.say_later(&ready);
+                    connection.queue(&ready);
                 }
             }
             Err(failure) => {
                 let failed = failure.at(wall_ms());
-                say(&mut self.connection, &failed);
+                send(&mut self.connection, &failed);
                 self.connection = None;
                 self.stage = Stage::Failed(failed);
             }
@@ -423,7 +423,7 @@ impl Keeper {
         match self.try_start(launch) {
             Ok((run, unneeded)) => {
                 self.stage = Stage::Run(Box::new(run));
-                self.tell_news();
+                self.send_new_facts();
                 drop(unneeded);
             }
             Err(failure) => {
@@ -436,7 +436,7 @@ impl Keeper {
                 // The connection carries the failure too; the disk may be what failed.
                 let _ = folder::put(&self.resources.record, &ending.to_text());
                 let failed = failure.at(at_wall_ms);
-                say(&mut self.connection, &failed);
+                send(&mut self.connection, &failed);
                 self.stage = Stage::Failed(failed);
             }
         }
@@ -621,9 +621,9 @@ fn until(at: u64, now: u64) -> Timespec {
     }
 }
 
-fn say(connection: &mut Option<Connection>, frame: &FromKeeper) {
+fn send(connection: &mut Option<Connection>, frame: &FromKeeper) {
     if let Some(connection) = connection {
-        connection.say(frame);
+        connection.send(frame);
     }
 }
 
