@@ -1,6 +1,5 @@
 // The rules for commands of agents, the decisions made by them, and what sandboxes refused.
 
-import { Tabs } from '@base-ui/react/tabs';
 import { useCallback, useEffect, useRef, useState, type ReactNode, type SubmitEvent } from 'react';
 import { count, plural } from '../format';
 import { errorMessage } from '../state/actions';
@@ -14,42 +13,22 @@ import type { Audit, AuditLine, AuditVerified, Policy, PolicyRule, PolicyTested,
 import { ConfirmDialog } from '../parts/dialog';
 import { Empty, CommandExample } from '../parts/empty';
 import { Link } from '../parts/link';
+import { TabbedPage } from '../parts/tabbed-page';
 import { Ago, Exact, WholeText } from '../parts/text';
 
-const TABS = ['rules', 'decisions', 'refusals'];
 /** Entries per request. */
 const PAGE = 50;
 
 export function Rules() {
-  const [tab, setTab] = useParam('tab');
   return (
-    <div className="page">
-      <Tabs.Root value={TABS.includes(tab) ? tab : 'rules'} onValueChange={(value: string) => setTab(value === 'rules' ? '' : value)}>
-        <header className="page-head">
-          <h1>Rules</h1>
-          <Tabs.List className="tabs">
-            <Tabs.Tab className="tab" value="rules">
-              In force
-            </Tabs.Tab>
-            <Tabs.Tab className="tab" value="decisions">
-              Decisions
-            </Tabs.Tab>
-            <Tabs.Tab className="tab" value="refusals">
-              Sandbox
-            </Tabs.Tab>
-          </Tabs.List>
-        </header>
-        <Tabs.Panel value="rules" className="section panel">
-          <InForce />
-        </Tabs.Panel>
-        <Tabs.Panel value="decisions" className="section panel">
-          <Decisions />
-        </Tabs.Panel>
-        <Tabs.Panel value="refusals" className="section panel">
-          <Refused />
-        </Tabs.Panel>
-      </Tabs.Root>
-    </div>
+    <TabbedPage
+      title="Rules"
+      tabs={[
+        { value: 'rules', name: 'In force', content: <InForce /> },
+        { value: 'decisions', name: 'Decisions', content: <Decisions /> },
+        { value: 'refusals', name: 'Sandbox', content: <Refused /> },
+      ]}
+    />
   );
 }
 

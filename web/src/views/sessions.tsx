@@ -1,6 +1,5 @@
 // All sessions, and a search in their output.
 
-import { Tabs } from '@base-ui/react/tabs';
 import { useCallback, useEffect, useMemo, useState } from 'react';
 import { bytes, count, length, visible } from '../format';
 import { errorMessage } from '../state/actions';
@@ -17,6 +16,7 @@ import { PlusIcon } from '../parts/icons';
 import { Link } from '../parts/link';
 import { openNewTerminal } from '../parts/new-terminal';
 import { KillButton, SessionState } from '../parts/session';
+import { TabbedPage } from '../parts/tabbed-page';
 import { Ago, Exact, OneLine, Since } from '../parts/text';
 import { useRowHeight, Virtual } from '../parts/virtual';
 import { SessionStatistics } from './session-stats';
@@ -30,37 +30,19 @@ function holds(session: Session, words: string): boolean {
 }
 
 export function Sessions() {
-  const [tab, setTab] = useParam('tab');
   return (
-    <div className="page">
-      <Tabs.Root
-        value={tab === 'stats' ? tab : 'list'}
-        onValueChange={(value: string) => setTab(value === 'list' ? '' : value)}
-      >
-        <header className="page-head">
-          <h1>Sessions</h1>
-          <Tabs.List className="tabs">
-            <Tabs.Tab className="tab" value="list">
-              List
-            </Tabs.Tab>
-            <Tabs.Tab className="tab" value="stats">
-              Statistics
-            </Tabs.Tab>
-          </Tabs.List>
-          <div className="end">
-            <button type="button" className="button primary" onClick={openNewTerminal}>
-              <PlusIcon /> New terminal
-            </button>
-          </div>
-        </header>
-        <Tabs.Panel value="list" className="section panel">
-          <FilteredList />
-        </Tabs.Panel>
-        <Tabs.Panel value="stats" className="section panel">
-          <SessionStatistics />
-        </Tabs.Panel>
-      </Tabs.Root>
-    </div>
+    <TabbedPage
+      title="Sessions"
+      tabs={[
+        { value: 'list', name: 'List', content: <FilteredList /> },
+        { value: 'stats', name: 'Statistics', content: <SessionStatistics /> },
+      ]}
+      action={
+        <button type="button" className="button primary" onClick={openNewTerminal}>
+          <PlusIcon /> New terminal
+        </button>
+      }
+    />
   );
 }
 

@@ -1,6 +1,5 @@
 // Open timers, the history of timers, and statistics.
 
-import { Tabs } from '@base-ui/react/tabs';
 import { useCallback, useMemo, useRef, useState } from 'react';
 import { conditionWords } from '../condition';
 import { count, length, moment, visible } from '../format';
@@ -22,51 +21,27 @@ import { Link } from '../parts/link';
 import { openNewTimer } from '../parts/new-timer';
 import { useReadAgain } from '../parts/statistics';
 import { useStableOrder } from '../parts/stable-order';
+import { TabbedPage } from '../parts/tabbed-page';
 import { OneLine } from '../parts/text';
 import { TimeLeft, purpose, SteppingBar, TimerMenu, TimerState } from '../parts/timer';
 import { useRowHeight, Virtual } from '../parts/virtual';
 import { onTimerEnd, TimerStatistics } from './timer-stats';
 
-const TABS = ['open', 'history', 'stats'];
-
 export function Timers() {
-  const [tab, setTab] = useParam('tab');
   return (
-    <div className="page">
-      <Tabs.Root
-        value={TABS.includes(tab) ? tab : 'open'}
-        onValueChange={(value: string) => setTab(value === 'open' ? '' : value)}
-      >
-        <header className="page-head">
-          <h1>Timers</h1>
-          <Tabs.List className="tabs">
-            <Tabs.Tab className="tab" value="open">
-              Open
-            </Tabs.Tab>
-            <Tabs.Tab className="tab" value="history">
-              History
-            </Tabs.Tab>
-            <Tabs.Tab className="tab" value="stats">
-              Statistics
-            </Tabs.Tab>
-          </Tabs.List>
-          <div className="end">
-            <button type="button" className="button primary" onClick={openNewTimer}>
-              <PlusIcon /> New timer
-            </button>
-          </div>
-        </header>
-        <Tabs.Panel value="open" className="section panel">
-          <Open />
-        </Tabs.Panel>
-        <Tabs.Panel value="history" className="section panel">
-          <History />
-        </Tabs.Panel>
-        <Tabs.Panel value="stats" className="section panel">
-          <TimerStatistics />
-        </Tabs.Panel>
-      </Tabs.Root>
-    </div>
+    <TabbedPage
+      title="Timers"
+      tabs={[
+        { value: 'open', name: 'Open', content: <Open /> },
+        { value: 'history', name: 'History', content: <History /> },
+        { value: 'stats', name: 'Statistics', content: <TimerStatistics /> },
+      ]}
+      action={
+        <button type="button" className="button primary" onClick={openNewTimer}>
+          <PlusIcon /> New timer
+        </button>
+      }
+    />
   );
 }
 
