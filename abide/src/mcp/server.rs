@@ -218,7 +218,11 @@ impl Server {
             true => &SANDBOX_TOOLS,
             false => &TOOLS,
         };
-        let list = ListToolsResult::with_all_items(Vec::clone(tools));
+        let mut tools = Vec::clone(tools);
+        if self.handle.other_machines().is_some() {
+            add_machine_argument(&mut tools);
+        }
+        let list = ListToolsResult::with_all_items(tools);
         match modern {
             true => list
                 .with_ttl_ms(CACHE_MS)
@@ -288,6 +292,24 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     tools
 });
 
+/// Adds the argument that chooses a machine to the tools that start commands. Models are told of it only in a fleet.
+fn add_machine_argument(tools: &mut [Tool]) {
+    for tool in tools {
+        let starts = matches!(
+            tool.name.as_ref(),
+            "shell" | "execute_command" | "terminal_session"
+        );
+        let schema = Arc::make_mut(&mut tool.input_schema);
+        if let Some(Value::Object(fields)) = schema.get_mut("properties").filter(|_| starts) {
+            let on = serde_json::json!({
+                "type": "string",
+                "description": "Name or label of the machine to start it on.",
+            });
+            fields.insert("on".into(), on);
+        }
+    }
+}
+
 fn published(tool: &tools::ToolDescription) -> Tool {
     let annotations = ToolAnnotations::with_title(tool.title)
         .read_only(tool.effect.read_only())
@@ -328,6 +350,20 @@ mod tests {
             assert!(tool.name.len() < 64);
         }
     }
+
+    #[test]
+    fn argument_on_is_added_to_the_tools_that_start_commands() {
+        let mut tools = TOOLS.clone();
+        add_machine_argument(&mut tools);
+        let with_on = tools.iter().filter(|tool| {
+            let fields = tool.input_schema.get("properties");
+            fields.is_some_and(|fields| fields.get("on").is_some())
+        });
+        let with_on: Vec<&str> = with_on.map(|tool| tool.name.as_ref()).collect();
+        assert_eq!(with_on, ["execute_command", "shell", "terminal_session"]);
+        assert!(characters(&tools) <= characters(&TOOLS) + 300);
+    }
+
     /// 7,700 characters are about 1,800 tokens of a current tokenizer.
     #[test]
     fn tools_and_instructions_cost_a_model_at_most_7700_characters() {

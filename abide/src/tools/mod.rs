@@ -42,7 +42,6 @@ pub(crate) use args::{escape_invisible, shown_text as shown};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::written as written_condition;
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
-use elsewhere::Place;
 pub(crate) use messages::subject as message_subject;
 pub(crate) use policy::{AnswerFault, GivenAnswer, Judge, Judged, answer, not_started};
 pub use question::{question_fields, question_text};
@@ -257,8 +256,7 @@ struct EngineCall {
     cursors: Option<ReadCursors>,
 }
 
-/// Confirmation that a result has been sent. If it is dropped unconfirmed, the messages in the result stay
-/// unread and are delivered again.
+/// Confirmation that a result was sent. If it is dropped, the messages in the result are delivered again.
 pub struct Receipt(ToolCall);
 
 impl Receipt {
@@ -306,8 +304,8 @@ pub async fn begin(
 ) -> Result<ToolCall, NotCalled> {
     let stopwatch = call_metrics::CallStopwatch::begin(name);
     let arguments = match elsewhere::begin(handle, name, arguments, &context).await? {
-        Place::Here(arguments) => arguments,
-        Place::Elsewhere(call) => return Ok(call.measured_by(stopwatch)),
+        elsewhere::Place::Here(arguments) => arguments,
+        elsewhere::Place::Elsewhere(call) => return Ok(call.measured_by(stopwatch)),
     };
     let standby = context.standby;
     let (mut request, launch, tool) = match name {
@@ -404,8 +402,7 @@ pub(crate) fn condition(
     condition::read(given, context, handle)
 }
 
-/// Resumes a call that returned to ask a person: waits for the same session, with the same arguments, and
-/// starts nothing.
+/// Resumes a call that returned to ask a person: waits for the same session, and starts nothing.
 pub async fn resume(
     handle: &Handle,
     name: &str,

@@ -51,8 +51,7 @@ pub struct Process {
     pub command: String,
 }
 
-/// State of a session in a result. `unreachable`: its machine cannot be reached, and it may go on there; `lost`: its
-/// machine is gone, or came back without it.
+/// State of a session in a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -64,8 +63,7 @@ pub enum SessionStatus {
     Lost,
 }
 
-/// State of a session in a list. `unreachable`: its machine cannot be reached, and it may go on there; `lost`: its
-/// machine is gone, or came back without it.
+/// State of a session in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

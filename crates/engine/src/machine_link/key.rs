@@ -1,8 +1,8 @@
 //! Key of this machine and the secret of the fleet.
 //!
 //! A machine proves who it is with its key. The fleet secret vouches for keys: a row of the database counts only with a
-//! message authentication code that nobody can make who merely has access to the database. The secret is in a private
-//! file on each machine. It never enters the database, a log or an argument list.
+//! message authentication code under it, which access to the database does not suffice to make. The secret is in a
+//! private file on each machine. It never enters the database, a log or an argument list.
 
 use std::fmt;
 use std::io;

@@ -398,7 +398,7 @@ impl OtherMachines {
     }
 }
 
-/// Keys of machines that were revoked. They are remembered here, so that nobody can take the word back in the database.
+/// Keys of machines that were revoked. They are remembered here, because the database can be changed back.
 struct RevokedKeys {
     path: PathBuf,
     keys: Mutex<BTreeSet<String>>,
