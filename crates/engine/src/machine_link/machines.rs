@@ -41,7 +41,7 @@ pub enum CannotCall {
         "machine {0} cannot be reached; its sessions may go on there: try again later, or see `abide machine list`"
     )]
     Silent(String),
-    /// Its row is not vouched for.
+    /// The row of the machine is not vouched for.
     #[error("machine {0} is not vouched for by the fleet secret; run `abide fleet join` there")]
     Unknown(String),
     /// A person expelled it.
@@ -55,11 +55,11 @@ pub enum CannotCall {
 /// Word of a person about a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PersonsWord {
-    /// What ran on it is lost.
+    /// Sessions that ran on it are lost.
     Lost,
-    /// It does not come back: it is not listed any more.
+    /// The machine does not come back: it is not listed any more.
     Forgotten,
-    /// Its key has no rights any more.
+    /// The key of the machine has no rights any more.
     Revoked,
 }
 
@@ -69,10 +69,10 @@ pub enum CannotSay {
     /// There is no such machine.
     #[error("no machine of the fleet has this name; `abide machine list` lists them")]
     NoMachine,
-    /// It is this machine.
+    /// The name is that of this machine.
     #[error("this is the machine itself; `abide fleet leave` leaves the fleet")]
     Own,
-    /// It answers.
+    /// The machine answers.
     #[error(
         "the machine answers, so its sessions are not lost; stop its daemon first, or use `abide machine revoke`"
     )]
