@@ -46,9 +46,7 @@ pub fn sentence(error: &clap::Error) -> Option<String> {
     let mut sentence = match error.kind() {
         ErrorKind::UnknownArgument => {
             let given = text(ContextKind::InvalidArg)?;
-            let Some(option) = given.strip_prefix('-') else {
-                return None;
-            };
+            let option = given.strip_prefix('-')?;
             if option.starts_with(|c: char| c.is_ascii_digit()) {
                 return Some(format!(
                     "error: unexpected option '{given}'; durations and counts cannot be negative\n  words after `--` are \
