@@ -21,7 +21,7 @@ pub(super) const APPENDED: usize = 20;
 pub(super) struct ReadMessages {
     waited: Millis,
     /// The client's own limit, if it is shorter than the requested wait.
-    fitted: Option<Millis>,
+    client_limit: Option<Millis>,
 }
 
 pub(super) fn read(
@@ -30,8 +30,8 @@ pub(super) fn read(
 ) -> Result<(Request, ReadMessages), BadInput> {
     let args = ReadMessagesArgs::read(arguments, "this tool")?;
     let asked = args.timeout_seconds.map(|time| time.0).unwrap_or_default();
-    let fitted = context.standby.filter(|limit| *limit < asked);
-    let standby = fitted.unwrap_or(asked);
+    let client_limit = context.standby.filter(|limit| *limit < asked);
+    let standby = client_limit.unwrap_or(asked);
     let most = limit::MESSAGES_AT_ONCE;
     Ok((
         Request::ReadMessages {
@@ -41,7 +41,7 @@ pub(super) fn read(
         },
         ReadMessages {
             waited: standby,
-            fitted,
+            client_limit,
         },
     ))
 }
@@ -54,7 +54,7 @@ impl ReadMessages {
         more: usize,
     ) -> ToolResult {
         let mut delivered = Vec::new();
-        let waited = (self.fitted).map_or_else(|| self.waited.to_string(), report::cut_at);
+        let waited = (self.client_limit).map_or_else(|| self.waited.to_string(), report::cut_at);
         let text = match messages {
             [] if self.waited.0 > 0 => {
                 format!("No messages came within {waited}. New ones are told with your next call.")
@@ -71,7 +71,7 @@ impl ReadMessages {
         };
         let output = ReadMessagesResult {
             more,
-            effective_timeout: self.fitted.map(Into::into),
+            effective_timeout: self.client_limit.map(Into::into),
         };
         ToolResult {
             messages: Some(delivered),

@@ -32,7 +32,7 @@ pub(super) struct TimerTool {
     /// Agent whose timers are visible. `None`: a person, who sees all.
     agent: Option<Agent>,
     /// The client's own limit, if it is shorter than the requested standby.
-    fitted: Option<Millis>,
+    client_limit: Option<Millis>,
     /// Data of a new timer.
     given: Option<NewTimerData>,
     /// Channel by which the caller learns of a completion after the call.
@@ -187,7 +187,7 @@ pub(super) async fn read(
             act(|| Ok(action), args.timer_id, args.reason, context, handle).await?
         }
     };
-    let fitted = match &request {
+    let client_limit = match &request {
         Request::Create(Create {
             total,
             standby,
@@ -207,7 +207,7 @@ pub(super) async fn read(
     let tool = TimerTool {
         call,
         agent,
-        fitted,
+        client_limit,
         given: NewTimerData::of(&request),
         channel,
     };
@@ -421,7 +421,7 @@ impl TimerTool {
             TimerCall::Read => until_resumed(&output.timer),
             _ => String::new(),
         };
-        let cut = self.fitted.map(super::report::cut_at);
+        let cut = self.client_limit.map(super::report::cut_at);
         let cut = cut.map_or_else(String::new, |cut| format!("\nThis call waited {cut}."));
         let text = match why {
             Why::Completed | Why::Ended if timer.status != Status::Stopped => row
@@ -553,7 +553,7 @@ impl TimerTool {
             timer,
             timeout: why.map(|why| why == Why::StandbyOver),
             // The call did not wait for a timer that had already ended.
-            effective_timeout: (self.fitted)
+            effective_timeout: (self.client_limit)
                 .filter(|_| why.is_some_and(|why| why != Why::Ended))
                 .map(Into::into),
         }
