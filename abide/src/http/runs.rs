@@ -25,7 +25,7 @@ use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind};
 use super::sessions::{session_from, session_name};
-use crate::tools::{Judge, Judged, not_started, question_fields};
+use crate::tools::{CommandCaller, StartDecision, not_started, question_fields};
 use abide_engine::config::{self, NetworkMode, SandboxMode};
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
@@ -52,16 +52,16 @@ pub async fn run(
     confine(&mut launch, &state.handle, &requester, wish)?;
     launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
     if !requester.may_be_a_person() {
-        let judge = Judge {
+        let caller = CommandCaller {
             agent: &requester.agent.clone().unwrap_or_default(),
             conversation: None,
             workspace: &launch.cwd,
             asking,
         };
-        match judge.judge(&state.handle, &run.command, &launch) {
-            Judged::Start => {}
-            Judged::Approve(approval) => run.approval = Some(approval),
-            Judged::Refused(result) => return Err(Problem::forbidden(result.text)),
+        match caller.judge(&state.handle, &run.command, &launch) {
+            StartDecision::Start => {}
+            StartDecision::Approve(approval) => run.approval = Some(approval),
+            StartDecision::Refused(result) => return Err(Problem::forbidden(result.text)),
         }
     }
     let request = Request::Run(run);

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::command_result::{self, ResultFacts};
 use super::output::{OutputLimits, Part};
-use super::policy::{self, Judged};
+use super::policy::{self, StartDecision};
 use super::position::CallerPosition;
 use super::terminal::{SessionRef, not_found};
 use super::{BadInput, Context, key, report};
@@ -200,9 +200,9 @@ impl CallStart {
             }
         };
         match policy::judge(handle, context, &run.command, &launch) {
-            Judged::Start => {}
-            Judged::Approve(approval) => run.approval = Some(approval),
-            Judged::Refused(result) => return Err(*result),
+            StartDecision::Start => {}
+            StartDecision::Approve(approval) => run.approval = Some(approval),
+            StartDecision::Refused(result) => return Err(*result),
         }
         Ok((Request::Run(run), Some(launch)))
     }

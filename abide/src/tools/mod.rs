@@ -43,7 +43,9 @@ pub(crate) use call_metrics::{BOUNDS, tool_stats};
 pub(crate) use condition::written as written_condition;
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
 pub(crate) use messages::subject as message_subject;
-pub(crate) use policy::{AnswerFault, GivenAnswer, Judge, Judged, answer, not_started};
+pub(crate) use policy::{
+    AnswerFault, CommandCaller, GivenAnswer, StartDecision, answer, not_started,
+};
 pub use question::{question_fields, question_text};
 pub(crate) use report::{
     in_seconds, leftovers, recount_output, status as session_status, summary as session_summary,

@@ -22,8 +22,8 @@ use super::{BadInput, Context};
 /// Longest reason of a person for a no, in characters.
 const BECAUSE_CHARS: usize = 2_000;
 
-/// Judgement about a command of an agent.
-pub(crate) enum Judged {
+/// Decision of the policy about a command of an agent.
+pub(crate) enum StartDecision {
     /// The command may be started.
     Start,
     /// A person has to approve it first.
@@ -33,7 +33,7 @@ pub(crate) enum Judged {
 }
 
 /// Caller of a command that is judged.
-pub(crate) struct Judge<'a> {
+pub(crate) struct CommandCaller<'a> {
     pub agent: &'a Agent,
     pub conversation: Option<&'a Conversation>,
     pub workspace: &'a Path,
@@ -47,17 +47,17 @@ pub(crate) fn judge(
     context: &Context,
     command: &str,
     launch: &LaunchOptions,
-) -> Judged {
+) -> StartDecision {
     if context.is_person {
-        return Judged::Start;
+        return StartDecision::Start;
     }
-    let judge = Judge {
+    let caller = CommandCaller {
         agent: &context.agent,
         conversation: context.conversation.as_ref(),
         workspace: &context.root,
         asking: context.asking,
     };
-    judge.judge(handle, command, launch)
+    caller.judge(handle, command, launch)
 }
 
 /// Judges the command of a condition. It runs again and again, so nobody can be asked about it.
@@ -69,9 +69,9 @@ pub(crate) fn judge_condition(
 ) -> Result<(), BadInput> {
     let launch = LaunchOptions::plain(folder.to_owned(), Vec::new(), None, Arc::default());
     match judge(handle, context, command, &launch) {
-        Judged::Start => Ok(()),
-        Judged::Refused(result) => Err(BadInput(result.text)),
-        Judged::Approve(approval) => Err(BadInput(format!(
+        StartDecision::Start => Ok(()),
+        StartDecision::Refused(result) => Err(BadInput(result.text)),
+        StartDecision::Approve(approval) => Err(BadInput(format!(
             "REFUSED: {} (rule: {}). Nothing was run: the command of a condition runs without a person, so it must not \
              need an answer.",
             approval.why, approval.rule
@@ -79,8 +79,8 @@ pub(crate) fn judge_condition(
     }
 }
 
-impl Judge<'_> {
-    pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> Judged {
+impl CommandCaller<'_> {
+    pub fn judge(&self, handle: &Handle, command: &str, launch: &LaunchOptions) -> StartDecision {
         let judged = handle.policy().judge(JudgedCommand {
             agent: self.agent,
             conversation: self.conversation,
@@ -104,7 +104,7 @@ impl Judge<'_> {
                 why: Some(why),
                 ..entry("broken")
             });
-            Judged::Refused(Box::new(refused(sentence, None)))
+            StartDecision::Refused(Box::new(refused(sentence, None)))
         };
         // The file may be about to switch a sandbox on.
         if let Some(fault) = handle.live_config().fault() {
@@ -127,7 +127,7 @@ impl Judge<'_> {
             return self.approve(launch, &beyond_settings(command, more, reason), &ONCE_OR_NO);
         }
         let reason = match (reason, action) {
-            (None, Action::Allow) => return Judged::Start,
+            (None, Action::Allow) => return StartDecision::Start,
             (None, Action::Ask | Action::Deny) => &unnamed,
             (Some(reason), _) => reason,
         };
@@ -143,15 +143,15 @@ impl Judge<'_> {
             ..entry(action.as_str())
         });
         match action {
-            Action::Allow => Judged::Start,
-            Action::Deny => Judged::Refused(Box::new(refused_by(reason))),
+            Action::Allow => StartDecision::Start,
+            Action::Deny => StartDecision::Refused(Box::new(refused_by(reason))),
             Action::Ask => self.approve(launch, reason, &judged.offers),
         }
     }
 
-    fn approve(&self, launch: &LaunchOptions, reason: &Reason, offers: &[Offer]) -> Judged {
+    fn approve(&self, launch: &LaunchOptions, reason: &Reason, offers: &[Offer]) -> StartDecision {
         let offers = offers.iter();
-        Judged::Approve(Arc::new(Approval {
+        StartDecision::Approve(Arc::new(Approval {
             launch: launch.to_bytes().into(),
             asking: match self.asking {
                 Asking::Never => Asking::Elsewhere,

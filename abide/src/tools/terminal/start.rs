@@ -14,7 +14,7 @@ use super::send::LINES;
 use super::{ActionRunner, BadInput, Context, FinishedAction, Refused, unreadable};
 use crate::single_program;
 use crate::tools::args::folder;
-use crate::tools::policy::{self, Judged};
+use crate::tools::policy::{self, StartDecision};
 use crate::tools::sandbox::SandboxArgs;
 use crate::tools::{ToolStep, key, report};
 use abide_engine::clock::SystemClock;
@@ -131,9 +131,9 @@ impl ActionRunner {
             },
             None => {
                 match policy::judge(&self.handle, &self.context, &run.command, &launch) {
-                    Judged::Start => {}
-                    Judged::Approve(approval) => run.approval = Some(approval),
-                    Judged::Refused(result) => return Some(Ok((*result).into())),
+                    StartDecision::Start => {}
+                    StartDecision::Approve(approval) => run.approval = Some(approval),
+                    StartDecision::Refused(result) => return Some(Ok((*result).into())),
                 }
                 Request::Run(run)
             }
