@@ -51,7 +51,7 @@ use flood::{Flood, FloodSink, SCAN_AFTER};
 use fold::{Fold, FoldSink, Folded, LineNumber};
 use raw::RawText;
 use repeat_fast_path::RepeatFastPath;
-use row::{Omission, RowLimits};
+use row::Omission;
 use screen::{LineSink, Painter, Screen};
 use shorten::Shortener;
 
@@ -213,14 +213,10 @@ impl Digest {
             Mode::Raw(RawText::new(max_chars, &limits.omitted_hint))
         } else {
             let room = 4 * max_chars.max(1_024);
-            let keep = RowLimits {
-                head: room,
-                tail: room,
-            };
             let rows = limits.rows.clamp(2, MAX_ROWS).into();
             Mode::Text(Box::new(Pipeline {
                 decoder: Decoder::default(),
-                screen: Screen::new(rows, keep, limits.lines_before),
+                screen: Screen::new(rows, room, limits.lines_before),
                 lines: LineStage {
                     fold: Fold::default(),
                     shortener: Shortener::new(max_chars, &limits.omitted_hint),

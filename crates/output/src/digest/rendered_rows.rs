@@ -2,7 +2,7 @@
 
 use super::csi::{EraseRange, TerminalOp};
 use super::decoder::{Decoder, Surface};
-use super::row::{Row, RowLimits};
+use super::row::Row;
 use super::truncate;
 
 /// Rows that one line of raw output shows on a terminal. Usually it is one; a program that paints the
@@ -20,12 +20,8 @@ pub fn rendered_rows(raw: &[u8], max_chars: usize) -> Vec<String> {
     if line.len() <= max_chars && line.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
         return vec![String::from_utf8_lossy(line).into_owned()];
     }
-    let room = 4 * max_chars;
     let mut collector = RowCollector {
-        keep: RowLimits {
-            head: room,
-            tail: room,
-        },
+        keep: 4 * max_chars,
         max_chars,
         row: Row::default(),
         column: 0,
@@ -41,7 +37,8 @@ pub fn rendered_rows(raw: &[u8], max_chars: usize) -> Vec<String> {
 }
 
 struct RowCollector {
-    keep: RowLimits,
+    /// Number of bytes that are kept at the begin and at the end of a row.
+    keep: usize,
     max_chars: usize,
     row: Row,
     column: usize,

@@ -7,13 +7,6 @@ const MAX_COLUMNS: usize = 512;
 /// are dropped then. Bounds the same work.
 const MAX_CELL_BYTES: usize = 8 * MAX_COLUMNS;
 
-/// Number of bytes that are kept at the begin and at the end of a row.
-#[derive(Clone, Copy, Debug)]
-pub struct RowLimits {
-    pub head: usize,
-    pub tail: usize,
-}
-
 /// Omitted middle of a long line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Omission {
@@ -80,7 +73,7 @@ impl Row {
     }
 
     /// Writes at a column and returns the column behind the text.
-    pub fn write(&mut self, column: usize, text: &str, keep: RowLimits) -> usize {
+    pub fn write(&mut self, column: usize, text: &str, keep: usize) -> usize {
         let plain = text.is_ascii();
         let width = if plain { text.len() } else { str_width(text) };
         if column == self.cells {
@@ -122,21 +115,21 @@ impl Row {
         column + width
     }
 
-    fn append(&mut self, text: &str, plain: bool, width: usize, keep: RowLimits) {
+    fn append(&mut self, text: &str, plain: bool, width: usize, keep: usize) {
         self.text.push_str(text);
         self.cells += width;
         self.wide_or_combining |= !plain;
         if self.overwritten {
             self.anchor = (self.cells, self.text.len());
         }
-        if self.text.len() > keep.head + 2 * keep.tail {
+        if self.text.len() > 3 * keep {
             self.drop_middle(keep);
         }
     }
 
     /// Returns whether the row is longer than what is kept. Must not depend on when the middle was dropped.
-    fn is_long(&self, keep: RowLimits) -> bool {
-        self.total_bytes() > (keep.head + keep.tail) as u64
+    fn is_long(&self, keep: usize) -> bool {
+        self.total_bytes() > (2 * keep) as u64
     }
 
     /// Number of bytes of the row, including omitted ones.
@@ -145,12 +138,12 @@ impl Row {
     }
 
     /// Drops the middle of a long row. Done rarely, and much at once.
-    fn drop_middle(&mut self, keep: RowLimits) {
+    fn drop_middle(&mut self, keep: usize) {
         let from = match self.omission {
             Some(omission) => omission.at,
-            None => floor(&self.text, keep.head),
+            None => floor(&self.text, keep),
         };
-        let to = ceil(&self.text, self.text.len().saturating_sub(keep.tail));
+        let to = ceil(&self.text, self.text.len().saturating_sub(keep));
         if from >= to {
             return;
         }
@@ -171,7 +164,7 @@ impl Row {
     }
 
     /// Ends the row at a column.
-    pub fn truncate(&mut self, column: usize, keep: RowLimits) {
+    pub fn truncate(&mut self, column: usize, keep: usize) {
         if column >= self.cells || (self.is_long(keep) && column >= MAX_COLUMNS) {
             return;
         }
@@ -214,7 +207,7 @@ impl Row {
     }
 
     /// Final text of the row, with its omission if it is long.
-    pub fn seal(&mut self, keep: RowLimits) -> (&str, Option<Omission>) {
+    pub fn seal(&mut self, keep: usize) -> (&str, Option<Omission>) {
         if self.is_long(keep) {
             self.drop_middle(keep);
         }
@@ -334,10 +327,7 @@ pub fn ceil(text: &str, at: usize) -> usize {
 mod tests {
     use super::*;
 
-    const KEEP: RowLimits = RowLimits {
-        head: 1 << 20,
-        tail: 1 << 20,
-    };
+    const KEEP: usize = 1 << 20;
 
     /// Writes `text` and overwrites it at these columns in turn, 10,000 times.
     fn written_over(text: &str, columns: &[usize]) -> Row {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use super::csi::{EraseRange, TerminalOp};
 use super::decoder::Surface;
 use super::line_counter::LineCounter;
-use super::row::{Omission, Row, RowLimits};
+use super::row::{Omission, Row};
 
 /// A row with more bytes than this is final when the cursor leaves it. So at most one row of the screen
 /// is long.
@@ -33,7 +33,8 @@ pub struct Screen {
     column: usize,
     saved: (usize, usize),
     height: usize,
-    keep: RowLimits,
+    /// Number of bytes that are kept at the begin and at the end of a row.
+    keep: usize,
     region: Option<(usize, usize)>,
     target: WriteTarget,
     mode: ScreenMode,
@@ -61,7 +62,7 @@ enum ScreenMode {
 
 impl Screen {
     /// Empty screen of a stream before which there are lines.
-    pub fn new(height: usize, keep: RowLimits, lines_before: u64) -> Self {
+    pub fn new(height: usize, keep: usize, lines_before: u64) -> Self {
         Screen {
             rows: VecDeque::from([Row::default()]),
             row: 0,
