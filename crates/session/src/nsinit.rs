@@ -25,7 +25,8 @@ pub struct Namespace {
     pub pid: i32,
     /// pidfd of the init process.
     pub handle: OwnedFd,
-    leash: Option<OwnedFd>,
+    /// Write end of a pipe: the init process ends after it is closed and no other process is left.
+    keep_alive: Option<OwnedFd>,
 }
 
 /// Forks this process, which has one thread, into new namespaces and into the control group of its session. Returns 0 in
@@ -57,7 +58,7 @@ impl Namespace {
     pub fn make(leaf: Option<&SessionCgroup>) -> Result<Self, Failure> {
         let fail = |fault: io::Error| Failure::new("cannot make a process namespace", &fault);
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
-        let ((report, to_report), (held, leash)) = (pipe()?, pipe()?);
+        let ((report, to_report), (held, keep_alive)) = (pipe()?, pipe()?);
         let mut handle: RawFd = -1;
         let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
         let pid = fork_into_namespaces(namespaces, leaf, &mut handle);
@@ -73,7 +74,7 @@ impl Namespace {
         let namespace = Namespace {
             pid,
             handle,
-            leash: Some(leash),
+            keep_alive: Some(keep_alive),
         };
         let made = read_report(&report).and_then(|()| {
             let kind = ThreadNameSpaceType::PROCESS_ID;
@@ -91,12 +92,12 @@ impl Namespace {
         }
     }
 
-    /// Namespace with this init process, which ends after `leash` is closed.
-    pub(super) fn of(pid: i32, handle: OwnedFd, leash: OwnedFd) -> Self {
+    /// Namespace with this init process, which ends after `keep_alive` is closed.
+    pub(super) fn of(pid: i32, handle: OwnedFd, keep_alive: OwnedFd) -> Self {
         Namespace {
             pid,
             handle,
-            leash: Some(leash),
+            keep_alive: Some(keep_alive),
         }
     }
 
@@ -106,8 +107,8 @@ impl Namespace {
     }
 
     /// Lets the namespace end as soon as no process is left in it.
-    pub fn let_go(&mut self) {
-        self.leash = None;
+    pub fn release(&mut self) {
+        self.keep_alive = None;
     }
 
     /// Ends a namespace in which nothing was started.
@@ -163,7 +164,7 @@ pub(super) fn reap_until_empty(held: BorrowedFd<'_>) -> ! {
         let _ = rustix::stdio::dup2_stdout(&signals);
     }
     let all = WaitOptions::from_bits_retain(libc::__WALL.cast_unsigned());
-    while held_still() {
+    while wait_while_kept_alive() {
         while matches!(wait(all | WaitOptions::NOHANG), Ok(Some(_))) {}
     }
     // The command is gone, so all remaining processes are descendants of this one.
@@ -172,7 +173,7 @@ pub(super) fn reap_until_empty(held: BorrowedFd<'_>) -> ! {
 }
 
 /// Waits until a child has ended or the keeper has closed its end. True while the end is open.
-fn held_still() -> bool {
+fn wait_while_kept_alive() -> bool {
     let (held, signals) = (rustix::stdio::stdin(), rustix::stdio::stdout());
     let mut fds = [
         PollFd::from_borrowed_fd(held, PollFlags::IN),

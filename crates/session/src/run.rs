@@ -553,7 +553,7 @@ impl Run {
             drop(pty.slave);
         }
         if let Some(namespace) = &mut self.namespace {
-            namespace.let_go();
+            namespace.release();
             self.leaving = !proc::children(namespace.pid).into_iter().any(lives);
         }
         self.state = State::Draining {

@@ -102,11 +102,11 @@ impl Keeper {
     }
 
     fn done(&self) -> bool {
-        let let_go = self.connection.is_none() || self.acked;
+        let is_released = self.connection.is_none() || self.acked;
         match &self.stage {
             Stage::Idle => self.connection.is_none(),
-            Stage::Run(run) => run.over() && let_go,
-            Stage::Failed(_) => let_go,
+            Stage::Run(run) => run.over() && is_released,
+            Stage::Failed(_) => is_released,
         }
     }
 

@@ -158,7 +158,7 @@ impl Sandbox {
             None,
         )
         .map_err(|errno| fail("make a socket", &errno.into()))?;
-        let (held, leash) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+        let (held, keep_alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
         let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
             .map_err(|fault| fail("make a socket", &fault))?;
@@ -187,7 +187,7 @@ impl Sandbox {
         drop(to_report);
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
-        let namespace = Namespace::of(pid, handle, leash);
+        let namespace = Namespace::of(pid, handle, keep_alive);
         let mapped = match &user {
             None => write_maps(pid),
             Some(_) => Ok(()),
