@@ -85,12 +85,16 @@ print("73", [n for n in os.listdir("/dev/pts") if n != "ptmx"])
 fn background_processes_end_with_a_killed_session() {
     as_each_user(|user| {
         let options = ["--sandbox", "workspace-write", "--timeout", "1s"];
-        let ran = user.run_in(
-            &options,
-            "setsid bash -c 'sleep 1000; echo late > late' & (sleep 1000 &); sleep 1000",
+        // No other test sleeps for the same time.
+        let time = format!("1000.{}", std::process::id());
+        let command = format!(
+            "setsid bash -c 'sleep {time}; echo late > late' & (sleep {time} &); sleep {time}"
         );
+        let ran = user.run_in(&options, &command);
         assert!(ran.code != 0, "75: {ran:?}");
-        let left = user.outside("ps -e -o args= | grep -c '[s]leep 1000' || true");
+        let left = user.outside(&format!(
+            "ps -e -o args= | grep -c '[s]leep {time}$' || true"
+        ));
         assert_eq!(left.trim(), "0", "75");
         assert!(!user.exists("work/late"));
     });
