@@ -182,3 +182,19 @@ fn file_of_the_workspace_can_be_hidden() {
         assert_eq!(user.read("work/.env"), SECRET, "63");
     });
 }
+
+#[test]
+fn hidden_dev_looks_empty() {
+    as_each_user(|user| {
+        user.write("state/config.toml", "[sandbox]\nhide = [\"/dev\"]\n");
+        assert_eq!(user.works("64", "ls -A /dev; echo end"), "end\n", "64");
+    });
+}
+
+#[test]
+fn mount_from_which_covers_are_cloned_is_gone() {
+    as_each_user(|user| {
+        let script = "grep ' /dev/covers' /proc/self/mountinfo; ls -A /dev | grep cover; echo end";
+        assert_eq!(user.works("64", script), "end\n", "64");
+    });
+}

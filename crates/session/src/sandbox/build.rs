@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use abide_core::Gap;
 use rustix::fs::{FileType, Mode as Permissions};
 
+use super::covers::Covers;
 use super::gate::GateChannel;
 use super::gate_sockets;
 use super::git::{self, MOST_PROTECTED, Protected};
@@ -91,13 +92,6 @@ struct Trees {
     devices: Vec<(&'static str, OwnedFd)>,
     needed_of_run: Vec<(&'static str, OwnedFd)>,
     layers: Layers,
-    empty: Empty,
-}
-
-/// An empty file and an empty folder, to be mounted over what is hidden.
-struct Empty {
-    file: OwnedFd,
-    folder: OwnedFd,
 }
 
 /// Facts about the machine and the workspace that the keeper has found for a sandbox.
@@ -121,16 +115,9 @@ pub fn build(
         .map_err(Fault::unavailable)?;
     let Found { sockets, protected } = found;
     let trees = Trees::make(plan, session, protected)?;
-    let resolver = match plan.network {
-        Network::Allowlist(_) => Some(resolver_file().named(|| RESOLVER_STEP.into())?),
-        Network::Off | Network::On => None,
-    };
     mounts::make_all_read_only().named(|| "make everything read-only".into())?;
     let gaps = trees.layers.gaps();
     let writable = assemble(plan, trees, protected, sockets)?;
-    if let Some(file) = resolver {
-        use_resolver(file)?;
-    }
     match (&plan.network, gate) {
         // A test can reach its own server.
         (Network::Off, _) => {
@@ -200,55 +187,8 @@ impl Trees {
             devices,
             needed_of_run,
             layers: Layers::make(plan, session)?,
-            empty: Empty::make().named(|| "make an empty folder".into())?,
         })
     }
-}
-
-impl Empty {
-    fn make() -> io::Result<Self> {
-        let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64k")];
-        let root = mounts::create("tmpfs", &options, mounts::harmless())?;
-        let readable = Permissions::from_raw_mode(0o555);
-        rustix::fs::mkdirat(&root, "folder", readable)?;
-        let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::CLOEXEC;
-        let file = Permissions::from_raw_mode(0o444);
-        drop(rustix::fs::openat(&root, "file", flags, file)?);
-        let part = |name: &str| -> io::Result<OwnedFd> {
-            let opened = mounts::open_path_itself(root.as_fd(), Path::new(name))?;
-            let tree = mounts::clone_tree(opened)?;
-            mounts::set_attributes(&tree, mounts::read_only())?;
-            Ok(tree)
-        };
-        Ok(Empty {
-            file: part("file")?,
-            folder: part("folder")?,
-        })
-    }
-
-    /// Covers a path, if it exists. A symbolic link is followed: what it leads to is covered.
-    fn cover(&self, path: &Path) -> Result<(), Fault> {
-        let step = || format!("hide '{}'", path.display());
-        let over = match mounts::open_path(path) {
-            Ok(over) => over,
-            Err(fault) if is_absent(&fault) => return Ok(()),
-            Err(fault) => return Err(fault).named(step),
-        };
-        let empty = match mounts::kind(&over).named(step)? {
-            FileType::Directory => &self.folder,
-            _ => &self.file,
-        };
-        let copy = mounts::clone_tree(empty).named(step)?;
-        mounts::attach(copy, over).named(step)
-    }
-}
-
-/// True if a path cannot be reached in any case.
-fn is_absent(fault: &io::Error) -> bool {
-    let codes = [libc::ENOENT, libc::ENOTDIR, libc::EACCES, libc::ELOOP];
-    fault
-        .raw_os_error()
-        .is_some_and(|code| codes.contains(&code))
 }
 
 /// Clones a tree and sets its attributes.
@@ -284,10 +224,10 @@ fn assemble(
         devices,
         needed_of_run,
         layers,
-        empty,
     } = trees;
     attach(proc, Path::new("/proc"))?;
     make_devices(devices)?;
+    let covers = Covers::make()?;
     make_run(needed_of_run)?;
     let mut writable = vec![
         PathBuf::from("/proc"),
@@ -308,21 +248,25 @@ fn assemble(
             protect_worktree(worktree)?;
         }
     }
-    hide(plan, &empty)?;
-    cover_sockets(plan, &writable, sockets, &empty)?;
+    hide(plan, &covers)?;
+    cover_sockets(plan, &writable, sockets, &covers)?;
     for path in paths::READ_ONLY_OF_PROC.map(Path::new) {
         if rules::exists(path) {
             freeze(path)?;
         }
     }
     for path in paths::HIDDEN_OF_PROC.iter().chain(&paths::HIDDEN_OF_SYS) {
-        empty.cover(Path::new(path))?;
+        covers.hide(Path::new(path))?;
     }
+    if let Network::Allowlist(_) = plan.network {
+        use_resolver(&covers)?;
+    }
+    covers.remove()?;
     Ok(writable)
 }
 
 /// Attaches a tree over a path.
-pub fn attach(tree: OwnedFd, path: &Path) -> Result<(), Fault> {
+pub fn attach(tree: impl AsFd, path: &Path) -> Result<(), Fault> {
     let step = || format!("mount '{}'", path.display());
     let over = mounts::open_path(path).named(step)?;
     mounts::attach(tree, over).named(step)
@@ -483,13 +427,13 @@ fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
 }
 
 /// Covers secrets and the folders of abide itself.
-fn hide(plan: &Plan, empty: &Empty) -> Result<(), Fault> {
-    hide_keys(plan, empty)?;
+fn hide(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
+    hide_keys(plan, covers)?;
     for (name, token) in paths::HIDDEN_WITH_TOKEN {
         let path = plan.home.join(name);
         let holds = fs::read_to_string(&path).is_ok_and(|text| text.contains(token));
         if holds {
-            empty.cover(&path)?;
+            covers.hide(&path)?;
         }
     }
     let secrets = paths::secrets_in_home(&plan.home);
@@ -500,23 +444,23 @@ fn hide(plan: &Plan, empty: &Empty) -> Result<(), Fault> {
         .chain(&plan.hide)
         .chain(&plan.own)
     {
-        empty.cover(path)?;
+        covers.hide(path)?;
     }
     Ok(())
 }
 
 /// Covers the folder of SSH keys; its settings stay readable as copies.
-fn hide_keys(plan: &Plan, empty: &Empty) -> Result<(), Fault> {
+fn hide_keys(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
     let keys = plan.home.join(paths::SSH);
     let kept: Vec<(&str, Vec<u8>)> = paths::READABLE_OF_SSH
         .iter()
         .filter_map(|name| Some((*name, fs::read(keys.join(name)).ok()?)))
         .collect();
     for named in ssh_keys::named_by_settings(&plan.home) {
-        empty.cover(&named)?;
+        covers.hide(&named)?;
     }
     if kept.is_empty() || !keys.is_dir() {
-        return empty.cover(&keys);
+        return covers.hide(&keys);
     }
     let step = || format!("hide '{}'", keys.display());
     let options: [(&str, &[u8]); 2] = [("mode", b"0700"), ("size", b"16m")];
@@ -537,7 +481,7 @@ fn cover_sockets(
     plan: &Plan,
     writable: &[PathBuf],
     sockets: &[PathBuf],
-    empty: &Empty,
+    covers: &Covers,
 ) -> Result<(), Fault> {
     let is_real = |path: &Path| {
         let is_real = |root: &&PathBuf| path.starts_with(root);
@@ -557,7 +501,7 @@ fn cover_sockets(
         return Err(Fault::refused("cover the sockets of other programs", &why));
     }
     for path in visible {
-        empty.cover(path)?;
+        covers.hide(path)?;
     }
     Ok(())
 }
@@ -567,7 +511,6 @@ fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-const RESOLVER_STEP: &str = "make a resolv.conf of its own";
 const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Opens the sockets of the network gate and sends them to it.
@@ -580,34 +523,19 @@ fn open_gate(wanted: &GatePlan, channel: &GateChannel) -> Result<(), Fault> {
     })
 }
 
-/// A `resolv.conf` that names the gate, as a tree to be attached.
-fn resolver_file() -> io::Result<OwnedFd> {
-    let options: [(&str, &[u8]); 2] = [("mode", b"0755"), ("size", b"64k")];
-    let root = mounts::create("tmpfs", &options, mounts::harmless())?;
-    let flags =
-        rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
-    let name = "resolv.conf";
-    let file = rustix::fs::openat(&root, name, flags, Permissions::from_raw_mode(0o444))?;
-    io::Write::write_all(&mut fs::File::from(file), b"nameserver 127.0.0.1\n")?;
-    let opened = mounts::open_path_itself(root.as_fd(), Path::new(name))?;
-    let tree = mounts::clone_tree(opened)?;
-    mounts::set_attributes(&tree, mounts::read_only())?;
-    Ok(tree)
-}
-
 /// Mounts the `resolv.conf` of the gate. A link to a file that only the machine's own /run has is followed, and the file
 /// made. Without the file, C libraries ask 127.0.0.1 too.
-fn use_resolver(file: OwnedFd) -> Result<(), Fault> {
+fn use_resolver(covers: &Covers) -> Result<(), Fault> {
     let path = Path::new(RESOLVER);
     if path.exists() {
-        return attach(file, path);
+        return covers.name_gate(path);
     }
     let Ok(target) = fs::read_link(path) else {
         return Ok(());
     };
     let target = Path::new("/etc").join(target);
     match target.parent().map(fs::create_dir_all) {
-        Some(Ok(())) if fs::File::create(&target).is_ok() => attach(file, &target),
+        Some(Ok(())) if fs::File::create(&target).is_ok() => covers.name_gate(&target),
         _ => Ok(()),
     }
 }

@@ -8,6 +8,7 @@
 pub mod attacks;
 mod bubblewrap;
 mod build;
+mod covers;
 pub(crate) mod entry;
 mod filter;
 pub(crate) mod gate;
