@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 CARGO ?= cargo
 
-.PHONY: help run build optimized dist test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny package-test install clean
+.PHONY: help run build optimized dist test lint programs rust-test client-test agent-test web web-lint web-test browser pictures page-bench guide reference bench soak deny package-test kernel-test install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -159,6 +159,11 @@ package-test: web ## every kind of package, installed into an empty folder and t
 	done
 	packaging/crates target/package-test >/dev/null
 	packaging/test.py target/package-test
+
+kernel-test: ## the sandbox on Debian's older kernel, under qemu
+	@command -v qemu-system-x86_64 >/dev/null || { $(call apt,qemu-system-x86 busybox-static cpio e2fsprogs); }
+	$(CARGO) build --locked --quiet -p abide
+	packaging/old-kernel target/debug/abide
 
 install: web ## put abide, with the page in it, into cargo's bin folder
 	$(CARGO) install --locked --path abide
