@@ -200,7 +200,12 @@ fn less_network(
     match asked {
         // Without a sandbox nothing limits the network.
         Some(asked) if asked > allowed && mode != SandboxMode::Off => {
-            Err(too_much("network", "on", mode))
+            let asked = match asked {
+                NetworkMode::Off => "off",
+                NetworkMode::Allowlist => "allowlist",
+                NetworkMode::On => "on",
+            };
+            Err(too_much("network", asked, mode))
         }
         Some(asked) => Ok(asked),
         None => Ok(allowed),
@@ -364,6 +369,8 @@ mod tests {
         assert!(refused.0.contains("needs"), "{refused}");
         use NetworkMode::{Allowlist, On};
         assert!(less_network(Allowlist, Some(On), ReadOnly).is_err());
+        let refused = less_network(NetworkMode::Off, Some(Allowlist), ReadOnly).unwrap_err();
+        assert!(refused.0.contains("\"allowlist\""), "{refused}");
         assert_eq!(
             less_network(On, Some(NetworkMode::Off), ReadOnly).unwrap(),
             NetworkMode::Off
