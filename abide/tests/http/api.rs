@@ -22,6 +22,7 @@ fn filled(path: &str) -> String {
         .unwrap_or_default()
         .trim_end_matches('s');
     path.replace("{id}", &format!("{kind}_00000000"))
+        .replace("/machines/{name}/{act}", "/machines/build/revoke")
         .replace("{act}", "stop")
         .replace("{name}", "shell")
 }
