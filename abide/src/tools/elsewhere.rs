@@ -27,7 +27,7 @@ pub(super) enum Place {
     /// This one, with these arguments.
     Here(Map<String, Value>),
     /// Another one.
-    Elsewhere(ToolCall),
+    Elsewhere(Box<ToolCall>),
 }
 
 /// Forwards a call that another machine answers.
@@ -77,7 +77,7 @@ pub(super) async fn begin(
     });
     let caller = Some(context.caller());
     let call = ToolCall::new(handle, Execution::Future(work), caller);
-    Ok(Place::Elsewhere(call))
+    Ok(Place::Elsewhere(Box::new(call)))
 }
 
 /// Machine on which a session is to be started. `None`: this one.

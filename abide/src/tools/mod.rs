@@ -307,7 +307,7 @@ pub async fn begin(
     let stopwatch = call_metrics::CallStopwatch::begin(name);
     let arguments = match elsewhere::begin(handle, name, arguments, &context).await? {
         elsewhere::Place::Here(arguments) => arguments,
-        elsewhere::Place::Elsewhere(call) => return Ok(call.measured_by(stopwatch)),
+        elsewhere::Place::Elsewhere(call) => return Ok((*call).measured_by(stopwatch)),
     };
     let standby = context.standby;
     let (mut request, launch, tool) = match name {

@@ -52,7 +52,7 @@ fn message_reaches_an_agent_on_another_machine_once() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));
     let id = mission(&one, "ann", 0.2);
-    assert_eq!(read(&two, "ann"), [id.clone()]);
+    assert_eq!(read(&two, "ann"), std::slice::from_ref(&id));
     look_for("a message that was seen", || {
         (unseen(&server) == "0").then_some(())
     });

@@ -105,6 +105,9 @@ pub struct IntroducedMachine {
     pub labels: Vec<String>,
 }
 
+/// Links of this machine, with those that other machines open to it.
+pub type StartedLinks = (Arc<OtherMachines>, mpsc::Receiver<CalledLink>);
+
 /// Other machines of the fleet.
 pub struct OtherMachines {
     fleet: Fleet,
@@ -120,7 +123,7 @@ impl OtherMachines {
         paths: &Paths,
         config: &Config,
         fleet: Fleet,
-    ) -> Result<Option<(Arc<Self>, mpsc::Receiver<CalledLink>)>, KeyFault> {
+    ) -> Result<Option<StartedLinks>, KeyFault> {
         let Some(secret) = FleetSecret::load(&paths.fleet_secret())? else {
             return Ok(None);
         };
