@@ -29,19 +29,19 @@ pub fn check(config: &Config) -> Vec<Finding> {
 
 fn findings(facts: &ServerFacts, now: u64) -> Vec<Finding> {
     let mut findings = vec![Finding::good(
-        "database server",
+        "server",
         format!("PostgreSQL {}", facts.version),
     )];
     if !facts.is_durable {
         findings.push(Finding::warning(
-            "database server",
+            "server",
             "`fsync` or `synchronous_commit` is off, so a crash of the server can lose timers that were accepted",
             "turn both on at the server",
         ));
     }
     if facts.replicas > 0 && !facts.is_synchronous {
         findings.push(Finding::warning(
-            "database server",
+            "server",
             format!(
                 "{} replicas follow without `synchronous_standby_names`: a failover can lose the last commits, and \
                  completions of that time may be told again",
@@ -52,14 +52,14 @@ fn findings(facts: &ServerFacts, now: u64) -> Vec<Finding> {
     }
     if !facts.notifies {
         findings.push(Finding::good(
-            "database server",
+            "server",
             "does not notify, as behind a pooler: calls between machines begin up to a second later",
         ));
     }
     let difference = facts.clock.abs_diff(now);
     if difference > CLOCK_TOLERANCE {
         findings.push(Finding::warning(
-            "database server",
+            "server",
             format!(
                 "its clock and that of this machine differ by {}; timers are not affected, printed times are",
                 Millis(difference / 1_000 * 1_000)
