@@ -9,8 +9,10 @@ CARGO ?= cargo
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-run: build ## build everything and show abide at work
-	@demo/show target/release/abide
+# Without optimisation, because that is built in a third of the time and `make test` uses it again.
+run: web ## build everything and show abide at work
+	$(CARGO) build --locked -p abide
+	@demo/show target/debug/abide
 
 build: web ## the release binary, with the page in it
 	$(CARGO) build --release --locked -p abide
