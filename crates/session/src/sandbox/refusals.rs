@@ -34,7 +34,10 @@ const SOCKET_ADDRESS: usize = 28;
 const NOTIF_RECV: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
 const NOTIF_SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
 const NOTIF_ID_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
+const NOTIF_SET_FLAGS: libc::Ioctl = 0x4008_2104_u32 as libc::Ioctl;
 const CONTINUE: u32 = 1;
+/// The keeper and the command wake each other on the same core, since one of the two always waits.
+const SYNC_WAKE_UP: u64 = 1;
 
 /// `struct seccomp_notif` of the kernel.
 #[repr(C)]
@@ -128,6 +131,10 @@ impl Watched {
 
 impl Refusals {
     pub fn new(watched: Watched, listener: Option<OwnedFd>) -> Self {
+        if let Some(listener) = &listener {
+            // SAFETY: the kernel takes the number itself. Before Linux 6.6 it refuses, and notifications take longer.
+            unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SET_FLAGS, SYNC_WAKE_UP) };
+        }
         Refusals {
             watched,
             listener,
