@@ -60,7 +60,7 @@ fn passed_sockets_are_served_and_left_in_place() {
     let mut said = [0; 64];
     let read = notify.recv(&mut said).unwrap();
     assert_eq!(&said[..read], b"READY=1");
-    assert_eq!(abide.daemon_pid(), daemon.id().cast_signed());
+    assert_eq!(abide.pid(), daemon.id().cast_signed());
     // Commands do not inherit the variables of socket activation.
     let call = "<tool name=\"shell\"><command>env</command></tool>";
     std::fs::write(abide.path("text"), call).unwrap();
@@ -77,7 +77,7 @@ fn passed_sockets_are_served_and_left_in_place() {
     }
     // Nothing listens once the sockets are closed; the next command starts a daemon.
     drop(sockets);
-    assert_ne!(abide.daemon_pid(), daemon.id().cast_signed());
+    assert_ne!(abide.pid(), daemon.id().cast_signed());
 }
 
 #[test]

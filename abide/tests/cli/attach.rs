@@ -177,7 +177,7 @@ fn attach_continues_when_the_daemon_is_killed() {
     seat.wait_for("ready");
     seat.type_in(b"one\r");
     seat.wait_for("one");
-    abide.crash();
+    abide.kill_daemon();
     seat.type_in(b"two\r");
     seat.wait_for("two");
     assert_eq!(seat.screen().matches("one").count(), 1);

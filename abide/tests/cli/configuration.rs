@@ -21,7 +21,7 @@ fn shell(abide: &Abide, command: &str) -> String {
 #[test]
 fn changed_configuration_takes_effect_without_a_restart() {
     let abide = Abide::new();
-    let pid = abide.daemon_pid();
+    let pid = abide.pid();
     let long = "seq -s x 1 1000";
     assert!(shell(&abide, long).contains("x500x"));
     configure(&abide, "max_output = 200\n");
@@ -35,7 +35,7 @@ fn changed_configuration_takes_effect_without_a_restart() {
     assert!(said.contains("other shell\nhello"), "{said}");
     std::fs::remove_file(abide.path("abide/config.toml")).unwrap();
     assert!(shell(&abide, long).contains("x500x"));
-    assert_eq!(abide.daemon_pid(), pid);
+    assert_eq!(abide.pid(), pid);
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn bad_configuration_leaves_the_former_one_in_force() {
 #[test]
 fn sighup_does_not_end_the_daemon() {
     let abide = Abide::new();
-    let pid = abide.daemon_pid();
+    let pid = abide.pid();
     let daemon = Pid::from_raw(pid).expect("a pid");
     rustix::process::kill_process(daemon, Signal::HUP).expect("it runs");
-    assert_eq!(abide.daemon_pid(), pid);
+    assert_eq!(abide.pid(), pid);
 }

@@ -33,7 +33,7 @@ fn s23_concurrent_commands_start_one_daemon() {
 #[test]
 fn same_state_directory_finds_the_same_daemon() {
     let abide = Abide::new();
-    let pid = abide.daemon_pid();
+    let pid = abide.pid();
     for runtime in [Some("elsewhere"), None] {
         let mut status = abide.command(["status", "--json"]);
         status
@@ -141,9 +141,9 @@ fn s30_stop_leaves_sessions_running() {
         .spawn()
         .unwrap();
     wait_for_line(child.stdout.as_mut().unwrap(), "begun\n");
-    let before = abide.daemon_pid();
+    let before = abide.pid();
     assert!(abide.output(["stop"]).status.success());
-    assert_ne!(abide.daemon_pid(), before);
+    assert_ne!(abide.pid(), before);
     feed(&fifo, b"on\n");
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stdout), "on\n", "{output:?}");
@@ -330,7 +330,7 @@ fn newer_client_replaces_an_older_daemon() {
     assert_eq!(status["daemon"]["version"], env!("CARGO_PKG_VERSION"));
     // From now on there is no daemon to replace.
     let pid = &status["daemon"]["pid"];
-    assert_eq!(*pid, abide.daemon_pid());
+    assert_eq!(*pid, abide.pid());
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn long_daemon_log_is_rotated() {
     let log = abide.path("abide/daemon.log");
     let long = "x".repeat(2 << 20);
     std::fs::write(&log, &long).unwrap();
-    abide.daemon_pid();
+    abide.pid();
     let old = std::fs::read_to_string(abide.path("abide/daemon.log.old")).unwrap();
     assert!(old == long, "{} bytes", old.len());
     assert!(std::fs::metadata(&log).unwrap().len() < 1 << 20);
@@ -383,7 +383,7 @@ fn run_survives_a_killed_daemon() {
     let mut child = abide.command(["run", "--", command]).spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
     let mut seen = wait_for_line(&mut out, "half\n");
-    abide.crash();
+    abide.kill_daemon();
     feed(&fifo, b"go\n");
     std::io::Read::read_to_end(&mut out, &mut seen).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -407,7 +407,7 @@ fn output_is_complete_when_the_daemon_is_killed_repeatedly() {
     let mut out = child.stdout.take().unwrap();
     let mut seen = wait_for_line(&mut out, "\n1000\n");
     for mark in ["\n200000\n", "\n900000\n"] {
-        abide.crash();
+        abide.kill_daemon();
         seen.extend(wait_for_line(&mut out, mark));
     }
     std::io::Read::read_to_end(&mut out, &mut seen).unwrap();
@@ -500,7 +500,7 @@ fn daemon_raises_its_descriptor_limit_and_commands_keep_theirs() {
     }
     let output = command.output().expect("abide runs");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "300\n2000\n");
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", abide.daemon_pid())).unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", abide.pid())).unwrap();
     let files = limits
         .lines()
         .find(|line| line.starts_with("Max open files"));

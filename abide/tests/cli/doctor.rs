@@ -64,7 +64,7 @@ fn doctor_starts_no_daemon() {
 #[test]
 fn doctor_names_the_running_daemon() {
     let abide = Abide::new();
-    let pid = abide.daemon_pid();
+    let pid = abide.pid();
     let (code, found) = look(&abide);
     assert_eq!(code, Some(0), "{found}");
     let says = of(&found, "daemon")["says"].as_str().unwrap();
@@ -104,7 +104,7 @@ fn state_directory_writable_by_others_is_a_finding() {
     assert!(finding["next"].as_str().unwrap().contains("chmod 700"));
     std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o755)).unwrap();
     assert_eq!(of(&look(&abide).1, "state")["level"], "warning");
-    abide.daemon_pid();
+    abide.pid();
     let mode = std::fs::metadata(&dir).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     assert_eq!(of(&look(&abide).1, "state")["level"], "ok");
@@ -113,7 +113,7 @@ fn state_directory_writable_by_others_is_a_finding() {
 #[test]
 fn broken_rule_is_shown_with_its_line_by_doctor_and_status() {
     let abide = Abide::new();
-    abide.daemon_pid();
+    abide.pid();
     let rule = "max_output = 200\n\n[[policy.rule]]\nrun = []\ndo = \"ask\"\n";
     std::fs::write(abide.path("abide/config.toml"), rule).unwrap();
     let (code, found) = look(&abide);

@@ -38,13 +38,13 @@ fn messages_follow_continues_after_a_restart() {
     post(&abide, "one");
     let mut follower = Stays::new(&abide, &["messages", "--follow", "--json"]);
     tells(&mut follower, "one");
-    abide.crash();
+    abide.kill_daemon();
     post(&abide, "two");
     tells(&mut follower, "two");
     post(&abide, "three");
     tells(&mut follower, "three");
-    abide.crash();
-    abide.crash();
+    abide.kill_daemon();
+    abide.kill_daemon();
     post(&abide, "four");
     tells(&mut follower, "four");
 }
@@ -72,7 +72,7 @@ fn answer_follow_continues_after_a_restart() {
     let seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
     let asked = line(&mut follower);
     assert_eq!(asked["event"], "asked", "{asked}");
-    abide.crash();
+    abide.kill_daemon();
     let id = asked["question_id"].as_str().expect("an id");
     let answered = abide.output(["answer", id, "no"]);
     assert!(answered.status.success(), "{answered:?}");
@@ -143,7 +143,7 @@ fn wait_and_timer_continue_after_a_restart() {
     while timers()[0].is_null() {
         assert_eq!(standing.try_wait().expect("it was started"), None);
     }
-    abide.crash();
+    abide.kill_daemon();
     std::fs::write(abide.path("done"), "").expect("a file");
     assert_eq!(wait.wait().expect("it ends").code(), Some(0));
     let all = timers();

@@ -8,80 +8,34 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, Signal};
-use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::cleanup::Cleanup;
-pub use crate::fifo::feed;
+pub use crate::common::fifo::feed;
+use crate::common::home::{Home, PATIENCE};
 
-/// Time limit in seconds: longer than any step takes, even on a busy machine, so that a hang becomes a failure.
-const PATIENCE: i64 = 180;
+/// An abide of its own, as a person uses it.
+pub struct Abide(Home);
 
-/// An abide with its own directory. Dropping it kills its sessions and stops the daemon.
-pub struct Abide {
-    _cleanup: Cleanup,
-    dir: TempDir,
+impl Deref for Abide {
+    type Target = Home;
+
+    fn deref(&self) -> &Home {
+        &self.0
+    }
 }
 
 impl Abide {
     pub fn new() -> Self {
-        let dir = TempDir::new().expect("a folder for the test");
-        Abide {
-            _cleanup: Cleanup::of(&dir.path().join("abide")),
-            dir,
-        }
+        Abide(Home::new())
     }
 
-    /// Path of a file in the directory of the test, outside of abide's own directory.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Creates a named pipe, on which a command can block until the test writes to it.
-    pub fn fifo(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        crate::fifo::make(&path);
-        path
-    }
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the test starts the program it tests"
-    )]
+    /// The command, with its output in pipes.
     pub fn command<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        let mut command = self.0.command(words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
-            .args(words)
-            .env("ABIDE_DIR", self.path("abide"))
-            .env("ABIDE", env!("CARGO_BIN_EXE_abide"))
-            .env_remove("ABIDE_AGENT")
-            .env_remove("COLUMNS")
-            .current_dir(self.dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    }
-
-    /// Runs the command to its end.
-    pub fn output<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Output {
-        self.command(words).output().expect("abide runs")
-    }
-
-    /// Runs the command, which must succeed, and parses its output as JSON.
-    pub fn json<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Value {
-        let output = self.output(words);
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).expect("JSON")
-    }
-
-    pub fn daemon_pid(&self) -> i32 {
-        let pid = &self.json(["status", "--json"])["daemon"]["pid"];
-        i32::try_from(pid.as_i64().expect("a pid")).expect("a pid")
     }
 
     /// The id of the newest session.
@@ -89,19 +43,6 @@ impl Abide {
         let list = self.json(["session", "list", "--all", "--json"]);
         let newest = list["sessions"][0]["session_id"].as_str();
         newest.expect("a session").to_owned()
-    }
-
-    /// Sets the idle limit of the newest session. The idle time starts over, so output from before this call cannot
-    /// withdraw the question, however slow the machine is.
-    pub fn be_impatient(&self, idle: &str) {
-        let output = self.output(["session", "extend", &self.newest(), "--idle", idle]);
-        assert!(output.status.success(), "{output:?}");
-    }
-
-    /// Kills the daemon with SIGKILL, like a crash.
-    pub fn crash(&self) {
-        let pid = Pid::from_raw(self.daemon_pid()).expect("a pid");
-        rustix::process::kill_process(pid, Signal::KILL).expect("the daemon is there");
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -272,10 +213,7 @@ impl Seat {
     #[track_caller]
     fn more(&mut self) -> bool {
         let mut wanted = [PollFd::new(&self.master, PollFlags::IN)];
-        let patience = Timespec {
-            tv_sec: PATIENCE,
-            tv_nsec: 0,
-        };
+        let patience = Timespec::try_from(PATIENCE).expect("a short span");
         let ready = rustix::event::poll(&mut wanted, Some(&patience)).expect("poll works");
         assert!(ready > 0, "nothing came; there is {:?}", self.screen());
         let mut room = [0; 4 << 10];

@@ -119,18 +119,18 @@ fn name_survives_a_crash_of_the_daemon() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let session = start(&abide, "first", "cat go");
-    abide.crash();
+    abide.kill_daemon();
     let of = |word: &str| abide.json(["ps", "--json"])["sessions"][0][word].clone();
     assert_eq!(of("name"), "first");
     let said = stdout(&abide, &["session", "rename", "first", "Übung-2"]);
     assert_eq!(said, format!("{session} is now called Übung-2.\n"));
-    abide.crash();
+    abide.kill_daemon();
     assert_eq!(of("name"), "Übung-2");
     feed(&fifo, b"done\n");
     stdout(&abide, &["wait", "--session", "Übung-2", "--for", "1m"]);
     assert_eq!(stdout(&abide, &["logs", "Übung-2"]), "done\n");
     stdout(&abide, &["session", "rename", "last"]);
-    abide.crash();
+    abide.kill_daemon();
     let list = abide.json(["ps", "--all", "--json"]);
     assert!(list["sessions"][0].get("name").is_none(), "{list}");
     for wrong in ["last", "a b", "session_x", "-x"] {

@@ -4,13 +4,12 @@
 mod activation;
 mod answer;
 mod attach;
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 mod configuration;
 mod daemon;
 mod doctor;
-#[path = "../common/fifo.rs"]
-mod fifo;
 mod follow;
 mod gate;
 mod harness;

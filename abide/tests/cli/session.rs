@@ -42,7 +42,7 @@ fn session_that_failed_to_start_has_zero_duration() {
     assert!(before["ended_at"].as_u64().unwrap() <= ended, "{failed}");
     assert!(ended <= after["created_at"].as_u64().unwrap(), "{failed}");
     // The next daemon reports the same, however late it was started.
-    abide.crash();
+    abide.kill_daemon();
     let again = &listed()[1];
     assert_eq!(again["status"], "failed");
     assert_eq!(again["duration"], 0.0, "{again}");

@@ -254,7 +254,7 @@ fn question_is_asked_again_by_the_next_daemon() {
     abide.be_impatient("200ms");
     seat.wait_for("[Y/n] ");
     let before = abide.json(["answer", "--json"])["questions"][0]["question_id"].clone();
-    abide.crash();
+    abide.kill_daemon();
     let mut watch = abide
         .command(["answer", "--follow", "--json"])
         .spawn()

@@ -1,13 +1,11 @@
 //! Tests of the tools on a real engine within this process, called like the interfaces call them, with real child
 //! processes.
 
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 #[path = "../common/engine.rs"]
 mod engine;
-#[path = "../common/fifo.rs"]
-#[expect(dead_code, reason = "each test program uses a part")]
-mod fifo;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
@@ -112,7 +110,7 @@ impl Engine {
     /// Creates a named pipe, on which a command blocks until the test writes to it.
     pub fn fifo(&self, name: &str) -> std::path::PathBuf {
         let path = self.path(name);
-        fifo::make(&path);
+        common::fifo::make(&path);
         path
     }
 }

@@ -4,9 +4,11 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, line_with, receive};
+use crate::common::process::Process;
+use crate::harness::{Abide, line_with, receive};
 use crate::unprivileged::{Unprivileged, is_root};
 
 #[test]
@@ -32,7 +34,7 @@ fn s12_connection_of_another_user_is_refused() {
     let abide = Unprivileged::new();
     drop(abide.daemon());
     for socket in ["http.sock", "mcp.sock"] {
-        let path = abide.dir.path().join("run").join(socket);
+        let path = abide.dir().join("run").join(socket);
         let mut stream = UnixStream::connect(path).expect("root passes every folder");
         let _ = stream.write_all(b"GET /v1/status HTTP/1.1\r\nhost: abide\r\n\r\n");
         let mut heard = Vec::new();
@@ -122,7 +124,7 @@ fn s22_secrets_are_not_written_to_any_file() {
     );
     let started = started.expect("an answer").body;
     assert_eq!(started["status"], "running", "{started}");
-    assert_eq!(holding(abide.dir.path(), &canary), Vec::<String>::new());
+    assert_eq!(holding(abide.dir(), &canary), Vec::<String>::new());
     let lines = std::fs::read_dir("/proc").expect("/proc").flatten();
     for process in lines {
         let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
@@ -157,19 +159,19 @@ fn holding(folder: &Path, text: &str) -> Vec<String> {
 #[test]
 fn s30_no_signal_to_the_daemon_ends_a_session() {
     let abide = Abide::new();
-    let started = abide.run(&["session", "start", "--no-pty", "--", "exec sleep 999"]);
+    let started = abide.output(["session", "start", "--no-pty", "--", "exec sleep 999"]);
     assert!(started.status.success(), "{started:?}");
-    for signal in ["HUP", "INT", "TERM"] {
-        let daemon = Handle::on(abide.pid());
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
+        let daemon = Process::on(abide.pid());
         daemon.send(signal);
-        if signal != "HUP" {
+        if signal != Signal::HUP {
             daemon.wait_gone();
         }
-        let listed = abide.run(&["session", "list", "--json"]);
+        let listed = abide.output(["session", "list", "--json"]);
         let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
         assert_eq!(
             listed["sessions"][0]["status"], "running",
-            "{signal}: {listed}"
+            "{signal:?}: {listed}"
         );
     }
 }

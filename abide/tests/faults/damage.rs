@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use abide_session::{cgroup, proc};
 
-use crate::harness::{Abide, Handle, look_for, said_to};
+use crate::common::process::Process;
+use crate::harness::{Abide, look_for, said_to};
 
 /// Runs a command to its end and returns the id of its session.
 fn ran(abide: &Abide, command: &str) -> String {
@@ -32,7 +33,7 @@ fn terminal(abide: &Abide, action: &str, id: &str, more: &str) -> Value {
     let mut command = Command::new("timeout");
     command
         .args(["60", env!("CARGO_BIN_EXE_abide"), "call", "--json"])
-        .env("ABIDE_DIR", abide.dir.path());
+        .env("ABIDE_DIR", abide.dir());
     let block = format!(
         "<tool name=\"terminal_session\"><action>{action}</action><session_id>{id}</session_id>{more}</tool>"
     );
@@ -52,10 +53,10 @@ fn mkfifo(path: &Path) {
 #[test]
 fn read_output_answers_when_the_log_of_a_running_session_was_removed() {
     let abide = Abide::new();
-    let started = abide.run(&["session", "start", "--no-pty", "--json", "--", "cat"]);
+    let started = abide.output(["session", "start", "--no-pty", "--json", "--", "cat"]);
     let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
     let id = started["session_id"].as_str().expect("an id");
-    let send = |line: &str| abide.run(&["session", "send", id, line]);
+    let send = |line: &str| abide.output(["session", "send", id, line]);
     send("before");
     let log = folder(&abide, id).join("log");
     look_for("a log", || log.exists().then_some(()));
@@ -104,22 +105,22 @@ fn damaged(damage: impl Fn(&Path)) -> (Abide, String) {
     let abide = Abide::new();
     abide.start();
     let id = ran(&abide, "echo precious");
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     damage(&folder(&abide, &id).join("meta"));
     abide.start();
-    let log = abide.run(&["logs", &id]);
+    let log = abide.output(["logs", &id]);
     assert_eq!(log.stdout, b"precious\n", "{log:?}");
-    let listed = abide.run(&["session", "list", "--all", "--json"]);
+    let listed = abide.output(["session", "list", "--all", "--json"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
     let mut sessions = listed["sessions"].as_array().expect("a list").iter();
     let listed = sessions.find(|session| session["session_id"] == *id);
     let listed = listed.expect("it is listed");
     let says = listed["damaged"].as_str().unwrap_or_default();
     assert!(says.contains("its log is kept"), "{listed}");
-    let read = abide.run(&["session", "read", &id]);
+    let read = abide.output(["session", "read", &id]);
     let read = String::from_utf8_lossy(&read.stdout).into_owned();
     assert!(read.contains("precious"), "{read}");
-    let found = abide.run(&["session", "search", &id, "preci"]);
+    let found = abide.output(["session", "search", &id, "preci"]);
     let found = String::from_utf8_lossy(&found.stdout).into_owned();
     assert!(found.contains("1:precious"), "{found}");
     (abide, id)
@@ -187,7 +188,7 @@ fn session_with_a_fifo_as_meta_keeps_its_log_and_does_not_block() {
 #[test]
 fn damaged_session_is_removed_by_retention() {
     let (abide, id) = damaged(|meta| std::fs::write(meta, "").expect("damage"));
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     std::fs::write(abide.path("config.toml"), "keep_bytes = 0\n").expect("a configuration");
     abide.start();
     let folder = folder(&abide, &id);
@@ -239,7 +240,7 @@ fn killed_idle_keeper_leaves_no_directory_and_no_cgroup() {
     look_for("its socket", || {
         folder(&abide, &session).join("ctl").exists().then_some(())
     });
-    Handle::on(keeper).kill();
+    Process::on(keeper).kill();
     look_for("its end", || {
         (!folder(&abide, &session).exists()).then_some(())
     });
@@ -279,7 +280,7 @@ fn fifo_in_place_of_a_session_file_does_not_block() {
         text(&read).contains("4 bytes are missing from the log"),
         "{read}"
     );
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     let read = terminal(&abide, "read_output", &id, "<since>0</since>");
     assert!(
         text(&read).contains("4 bytes are missing from the log"),

@@ -5,17 +5,19 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, comes_to_life, living, private_folder};
+use crate::common::home::private_folder;
+use crate::common::process::Process;
+use crate::harness::{Abide, comes_to_life, living};
 
 const FILES: [&str; 3] = ["abide.db", "abide.db-wal", "abide.db-shm"];
 
 /// The problem as reported by `abide status` and `abide doctor`, which must agree.
 fn trouble(abide: &Abide) -> Option<String> {
-    let status = abide.run(&["status", "--json"]);
+    let status = abide.output(["status", "--json"]);
     assert!(status.status.success(), "{status:?}");
     let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
     let trouble = status["database"]["trouble"].as_str().map(str::to_owned);
-    let doctor = abide.run(&["doctor", "--json"]);
+    let doctor = abide.output(["doctor", "--json"]);
     let doctor: Value = serde_json::from_slice(&doctor.stdout).expect("JSON");
     let mut findings = doctor["findings"].as_array().expect("findings").iter();
     let found = findings.find(|finding| finding["topic"] == "database");
@@ -42,7 +44,7 @@ fn runs_commands(abide: &Abide) {
 fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
     let abide = Abide::new();
     let line = format!("sleep 5772{}", std::process::id());
-    let started = abide.run(&[
+    let started = abide.output([
         "session",
         "start",
         "--no-pty",
@@ -51,7 +53,7 @@ fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
     ]);
     assert!(started.status.success(), "{started:?}");
     comes_to_life(&line);
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     let database = abide.path("abide.db");
     let mut bytes = std::fs::read(&database).expect("a database");
     bytes[..100].fill(0xff);
@@ -59,7 +61,7 @@ fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
     for beside in &FILES[1..] {
         let _ = std::fs::remove_file(abide.path(beside));
     }
-    let doctor = abide.run(&["doctor"]);
+    let doctor = abide.output(["doctor"]);
     assert_eq!(doctor.status.code(), Some(1), "{doctor:?}");
     let said = trouble(&abide).expect("it is said");
     assert!(
@@ -68,7 +70,7 @@ fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
     );
     let log = std::fs::read_to_string(abide.path("daemon.log")).expect("a log");
     assert_eq!(log.matches("was damaged").count(), 1, "{log}");
-    let kept = std::fs::read_dir(abide.dir.path())
+    let kept = std::fs::read_dir(abide.dir())
         .expect("a folder")
         .flatten()
         .any(|file| {
@@ -82,7 +84,7 @@ fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
     runs_commands(&abide);
     assert_eq!(makes_timer(&abide)["status"], "running");
     assert_eq!(living(&line).len(), 1);
-    let listed = abide.run(&["session", "list"]);
+    let listed = abide.output(["session", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains(&line), "{listed}");
 }
@@ -93,14 +95,14 @@ fn s29_lost_database_is_reported_once() {
     abide.start();
     makes_timer(&abide);
     assert_eq!(trouble(&abide), None);
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     for file in FILES {
         let _ = std::fs::remove_file(abide.path(file));
     }
     let said = trouble(&abide).expect("it is said");
     assert!(said.contains("was lost"), "{said}");
     runs_commands(&abide);
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     assert_eq!(trouble(&abide), None);
 }
 
@@ -133,7 +135,7 @@ fn s29_commands_run_without_a_database() {
     let refused = makes_timer(&abide);
     assert_eq!(refused["is_error"], true, "{refused}");
     let pid = abide.pid();
-    assert!(Handle::if_alive(pid).is_some());
+    assert!(Process::if_alive(pid).is_some());
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{end_all, look_for, private_folder, said_to};
+use crate::common::home::private_folder;
+use crate::harness::{end_all, look_for, said_to};
 
 /// A disk of 8 MiB with the directory of a daemon.
 struct Disk {

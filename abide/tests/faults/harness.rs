@@ -1,28 +1,23 @@
 //! Harness of the fault tests: a real daemon with its own directory, which the test calls over its socket and can
 //! kill.
 
-#[path = "../common/postgres.rs"]
-pub mod postgres;
-
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::ops::Deref;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::cleanup::Cleanup;
+use crate::common::home::{Home, PATIENCE};
+pub use crate::common::postgres;
 
-/// Time limit: longer than any step takes, so that a hang becomes a failure.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Time between two looks at a state for which there is no event.
+const PAUSE: Duration = Duration::from_millis(10);
 
+/// An abide of its own, whose folder is the state directory.
 pub struct Abide {
-    _cleanup: Cleanup,
-    pub dir: TempDir,
+    home: Home,
     /// Server of the database, if the tests run on PostgreSQL.
     pub server: Option<postgres::Server>,
 }
@@ -40,12 +35,8 @@ impl Abide {
 
     /// With a PostgreSQL server, or SQLite.
     pub fn on(server: Option<postgres::Server>) -> Self {
-        let dir = private_folder();
-        let abide = Abide {
-            _cleanup: Cleanup::of(dir.path()),
-            dir,
-            server,
-        };
+        let home = Home::of_state();
+        let abide = Abide { home, server };
         if abide.server.is_some() {
             abide.configure("");
         }
@@ -62,55 +53,12 @@ impl Abide {
         std::fs::write(self.path("config.toml"), text).expect("a configuration");
     }
 
-    /// The real binary, with this directory as `ABIDE_DIR`.
-    pub fn command<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
-        #[expect(clippy::disallowed_methods, reason = "the program under test")]
-        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-        command
-            .args(args)
-            .env("ABIDE_DIR", self.dir.path())
-            .env_remove("ABIDE_CRASH_AT");
-        command
-    }
-
-    pub fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().expect("abide runs")
-    }
-
-    /// Starts a daemon that kills itself at `point`.
-    pub fn start_to_crash_at(&self, point: &str) {
-        let out = self
-            .command(["status"])
-            .env("ABIDE_CRASH_AT", point)
-            .output()
-            .expect("abide runs");
-        assert!(out.status.success(), "{out:?}");
-    }
-
-    pub fn start(&self) {
-        let out = self.run(&["status"]);
-        assert!(out.status.success(), "{out:?}");
-    }
-
-    pub fn pid(&self) -> i32 {
-        let out = self.run(&["status", "--json"]);
-        let status: Value = serde_json::from_slice(&out.stdout).expect("status is JSON");
-        i32::try_from(status["daemon"]["pid"].as_i64().expect("a pid")).expect("a pid")
-    }
-
-    /// Kills the daemon and waits until the process has ended.
-    pub fn kill_daemon(&self) {
-        let handle = Handle::on(self.pid());
-        handle.kill();
-        handle.wait_gone();
-    }
-
     fn connect(&self) -> UnixStream {
         self.try_connect().expect("the daemon listens")
     }
 
     fn try_connect(&self) -> std::io::Result<UnixStream> {
-        let stream = UnixStream::connect(self.dir.path().join("run/http.sock"))?;
+        let stream = UnixStream::connect(self.path("run/http.sock"))?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(stream)
     }
@@ -172,26 +120,14 @@ impl Abide {
         let answer = self.post("/v1/wait", &body).expect("an answer").body;
         assert_eq!(answer["held"], true, "{condition}: {answer}");
     }
+}
 
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+impl Deref for Abide {
+    type Target = Home;
+
+    fn deref(&self) -> &Home {
+        &self.home
     }
-}
-
-/// Temporary directory with mode 0700, regardless of the umask.
-pub fn private_folder() -> TempDir {
-    let mut folder = tempfile::Builder::new();
-    folder.permissions(PermissionsExt::from_mode(0o700));
-    folder.tempdir().expect("a folder for the test")
-}
-
-/// Creates a named pipe.
-pub fn fifo(path: &std::path::Path) {
-    let (mode, kind) = (
-        rustix::fs::Mode::from_raw_mode(0o600),
-        rustix::fs::FileType::Fifo,
-    );
-    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a fifo");
 }
 
 /// Result of a tool for a block of text; `command` is `abide call`.
@@ -268,7 +204,8 @@ pub fn look_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(begun.elapsed() < PATIENCE, "{what} never came");
-        std::thread::yield_now();
+        // Leaves the processor to what the test waits for.
+        std::thread::park_timeout(PAUSE);
     }
 }
 
@@ -281,54 +218,6 @@ pub fn line_with(stream: &mut impl BufRead, wanted: &str) -> String {
         if line.contains(wanted) {
             return line;
         }
-    }
-}
-
-/// pidfd of a process, which never refers to another process, unlike a pid.
-pub struct Handle(std::os::fd::OwnedFd);
-
-impl Handle {
-    pub fn on(pid: i32) -> Self {
-        Handle::if_alive(pid).expect("the process lives")
-    }
-
-    /// Opens a process; `None`: it has already ended.
-    pub fn if_alive(pid: i32) -> Option<Self> {
-        let pid = rustix::process::Pid::from_raw(pid).expect("a process number");
-        let flags = rustix::process::PidfdFlags::empty();
-        rustix::process::pidfd_open(pid, flags).ok().map(Handle)
-    }
-
-    pub fn kill(&self) {
-        self.send("KILL");
-    }
-
-    pub fn send(&self, signal: &str) {
-        use rustix::process::Signal;
-        let signal = match signal {
-            "HUP" => Signal::HUP,
-            "INT" => Signal::INT,
-            "TERM" => Signal::TERM,
-            "KILL" => Signal::KILL,
-            "USR2" => Signal::USR2,
-            other => panic!("no signal {other}"),
-        };
-        rustix::process::pidfd_send_signal(&self.0, signal).expect("it can be sent");
-    }
-
-    /// Waits until the process has ended.
-    pub fn wait_gone(&self) {
-        use rustix::event::{PollFd, PollFlags, poll};
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let patience = rustix::time::Timespec {
-            tv_sec: PATIENCE.as_secs() as i64,
-            tv_nsec: 0,
-        };
-        assert_eq!(
-            poll(&mut fds, Some(&patience)).expect("poll works"),
-            1,
-            "it did not end"
-        );
     }
 }
 

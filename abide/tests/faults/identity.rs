@@ -7,7 +7,9 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, fifo, line_with, look_for, receive};
+use crate::common::fifo;
+use crate::common::process::Process;
+use crate::harness::{Abide, line_with, look_for, receive};
 use crate::unprivileged::{Unprivileged, is_root};
 
 /// Builds the program that calls the daemon for the tests.
@@ -54,10 +56,10 @@ fn s13_command_whose_pid_was_reused_cannot_answer() {
     }
     let abide = Abide::new();
     abide.start();
-    let program = speaker(abide.dir.path());
+    let program = speaker(abide.dir());
     let mut watching = abide.watch();
     for name in ["number", "request", "answer"] {
-        fifo(&abide.path(name));
+        fifo::make(&abide.path(name));
     }
     let command = format!(
         "{} leave {} {} {} {}; exec sleep 9999",
@@ -102,13 +104,13 @@ fn s13_command_whose_pid_was_reused_cannot_answer() {
 
 /// A request for a login link on behalf of a person, in a file.
 fn link_request(abide: &Unprivileged) -> (String, PathBuf) {
-    let read = |name: &str| std::fs::read_to_string(abide.dir.path().join(name)).expect(name);
+    let read = |name: &str| std::fs::read_to_string(abide.dir().join(name)).expect(name);
     let (address, token) = (read("run/http.address"), read("token"));
     let request = format!(
         "POST /v1/logins HTTP/1.0\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\
          abide-person: true\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
     );
-    let path = abide.dir.path().join("request");
+    let path = abide.dir().join("request");
     std::fs::write(&path, request).expect("a request");
     abide.open_to_all(&path);
     let port = address.rsplit(':').next().expect("a port").to_owned();
@@ -119,7 +121,7 @@ fn link_request(abide: &Unprivileged) -> (String, PathBuf) {
 fn s14_connection_parked_in_a_message_gets_no_login_while_an_unreadable_process_runs() {
     let abide = Unprivileged::new();
     drop(abide.daemon());
-    let program = speaker(abide.dir.path());
+    let program = speaker(abide.dir());
     let hidden = Helper::start(abide.command_of(&program, &["hide"]));
     let _hidden = hidden.expect("a process that nobody can look into");
     let (port, request) = link_request(&abide);
@@ -156,7 +158,7 @@ fn process_in_a_cgroup_closed_to_commands_counts_as_a_person() {
     };
     let abide = Unprivileged::new();
     drop(abide.daemon());
-    let program = speaker(abide.dir.path());
+    let program = speaker(abide.dir());
     let (port, request) = link_request(&abide);
     #[expect(clippy::disallowed_methods, reason = "the program of this test")]
     let mut tunnel = Command::new(&program);
@@ -190,18 +192,18 @@ fn s13_command_that_killed_its_keeper_and_the_fork_server_gets_no_login_link() {
         ready = ready.display(),
         go = go.display(),
         out = out.display(),
-        dir = abide.dir.path().display(),
+        dir = abide.dir().display(),
     );
     abide.json(&["session", "start", "--no-pty", "--json", "--", &script]);
     let number = |path: &Path| -> i32 {
         let text = std::fs::read_to_string(path).expect("a number");
         text.trim().parse().expect("a number")
     };
-    let attacker = Handle::on(number(&ready));
+    let attacker = Process::on(number(&ready));
     let keeper = number(&out);
     let server = crate::parent(keeper);
     std::fs::write(&go, format!("{keeper} {server}\n")).expect("it goes on");
     attacker.wait_gone();
-    let said = std::fs::read_to_string(abide.dir.path().join("said")).unwrap_or_default();
+    let said = std::fs::read_to_string(abide.dir().join("said")).unwrap_or_default();
     assert!(!said.contains("#login="), "{said}");
 }

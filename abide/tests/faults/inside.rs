@@ -9,7 +9,9 @@ use std::process::Command;
 use abide_session::frame::ToKeeper;
 use serde_json::Value;
 
-use crate::harness::{Abide, Handle, fifo};
+use crate::common::fifo;
+use crate::common::process::Process;
+use crate::harness::Abide;
 use crate::identity::speaker;
 use crate::parent;
 use crate::unprivileged::Unprivileged;
@@ -38,15 +40,15 @@ impl Installed {
 
     fn folder(&self) -> &Path {
         match self {
-            Installed::Own(abide) => abide.dir.path(),
-            Installed::Unprivileged(abide) => abide.dir.path(),
+            Installed::Own(abide) => abide.dir(),
+            Installed::Unprivileged(abide) => abide.dir(),
         }
     }
 
     fn fifo(&self, name: &str) -> PathBuf {
         match self {
             Installed::Own(abide) => {
-                fifo(&abide.path(name));
+                fifo::make(&abide.path(name));
                 abide.path(name)
             }
             Installed::Unprivileged(abide) => abide.fifo(name),
@@ -68,7 +70,7 @@ impl Installed {
     }
 
     fn kill_daemon(&self) {
-        let daemon = Handle::on(self.daemon());
+        let daemon = Process::on(self.daemon());
         daemon.kill();
         daemon.wait_gone();
     }
@@ -208,8 +210,8 @@ fn command_without_a_fork_server_starts_no_daemon_and_sessions_stay() {
             program.display()
         );
         let mut puppet = Puppet::new(&abide, &line);
-        let server = Handle::on(parent(abide.keeper(&other)));
-        let daemon = Handle::on(abide.daemon());
+        let server = Process::on(parent(abide.keeper(&other)));
+        let daemon = Process::on(abide.daemon());
         for process in [&daemon, &server] {
             process.kill();
             process.wait_gone();

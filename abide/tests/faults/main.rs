@@ -2,12 +2,12 @@
 //! fault.
 
 mod callers;
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 mod damage;
 mod database;
 mod disk;
-#[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
 mod identity;
 mod inside;
@@ -21,7 +21,8 @@ use std::io::{BufRead, Write};
 use std::os::unix::net::UnixListener;
 
 use abide_session::proc;
-use harness::{Abide, Handle, comes_to_life, line_with, living, look_for, receive};
+use common::process::Process;
+use harness::{Abide, comes_to_life, line_with, living, look_for, receive};
 use serde_json::{Value, json};
 
 /// Command that appends one line to `file`, so that the test can count its runs.
@@ -37,7 +38,7 @@ fn runs(abide: &Abide, file: &str) -> usize {
 fn crash_then_retry(point: &str) -> (Abide, Value) {
     let abide = Abide::new();
     abide.start_to_crash_at(point);
-    let daemon = Handle::on(abide.pid());
+    let daemon = Process::on(abide.pid());
     let call = json!({"command": counting(&abide, "runs"), "idempotency_key": "once"});
     assert!(
         abide.post("/v1/tools/shell", &call).is_none(),
@@ -91,7 +92,7 @@ fn k2_k3_starting_command_is_recovered_by_the_next_daemon() {
     let folder = abide.path("sessions").join(session);
     let meta = abide_session::folder::read_meta(&folder).expect("it is read");
     let keeper = meta.expect("a record").keeper.pid;
-    let keeper = Handle::if_alive(i32::try_from(keeper).expect("a pid"));
+    let keeper = Process::if_alive(i32::try_from(keeper).expect("a pid"));
     abide.kill_daemon();
     // The real keeper removes its socket when it has noticed that the daemon is gone.
     if let Some(keeper) = keeper {
@@ -166,7 +167,7 @@ fn k4_running_command_continues_and_loses_no_byte() {
 fn k9_question_keeps_its_id_and_is_answered_once() {
     let abide = Abide::new();
     abide.start_to_crash_at("ask.pending");
-    let daemon = Handle::on(abide.pid());
+    let daemon = Process::on(abide.pid());
     let watching = abide.watch();
     let command = format!("sleep 3141{}", std::process::id());
     let call = json!({"command": command, "timeout": 0.2, "idempotency_key": "k9"});
@@ -207,8 +208,8 @@ fn k9_question_keeps_its_id_and_is_answered_once() {
 struct Sleeper {
     session: String,
     line: String,
-    child: Handle,
-    keeper: Handle,
+    child: Process,
+    keeper: Process,
 }
 
 fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
@@ -226,8 +227,8 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
     Sleeper {
         session,
         line,
-        child: Handle::on(pid),
-        keeper: Handle::on(parent(pid)),
+        child: Process::on(pid),
+        keeper: Process::on(parent(pid)),
     }
 }
 
@@ -281,8 +282,8 @@ fn k14_background_processes_end_with_their_keeper_and_the_fork_server() {
     }
     let left = comes_to_life(&line);
     let keeper = parent(left);
-    let (left, fork_server) = (Handle::on(left), Handle::on(parent(keeper)));
-    let keeper = Handle::on(keeper);
+    let (left, fork_server) = (Process::on(left), Process::on(parent(keeper)));
+    let keeper = Process::on(keeper);
     fork_server.kill();
     fork_server.wait_gone();
     keeper.kill();
@@ -316,7 +317,7 @@ fn k14_keeper_that_hangs_before_the_start_is_given_up() {
         let fork_server = *proc::children(abide.pid()).first()?;
         proc::children(fork_server).first().copied()
     });
-    let keeper = Handle::on(keeper);
+    let keeper = Process::on(keeper);
     let call = json!({"command": "echo ran", "cwd": dead, "timeout": 1});
     let result = abide
         .post("/v1/tools/shell", &call)
@@ -340,7 +341,7 @@ fn k15_killed_keeper_and_daemon_leave_no_process() {
         let abide = Abide::new();
         abide.start();
         let sleeper = sleeper(&abide, "1618");
-        let daemon = Handle::on(abide.pid());
+        let daemon = Process::on(abide.pid());
         if keeper_first {
             sleeper.keeper.kill();
             daemon.kill();
@@ -363,7 +364,7 @@ fn s13_a_command_cannot_answer_its_own_question() {
     let script = format!(
         "read q < {}; ABIDE_DIR={} {} answer $q yes >{} 2>&1; echo $? >> {}; exec sleep 9999",
         abide.path("q").display(),
-        abide.dir.path().display(),
+        abide.dir().display(),
         env!("CARGO_BIN_EXE_abide"),
         answers.display(),
         abide.path("done").display(),

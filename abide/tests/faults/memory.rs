@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::harness::{Abide, Handle, end_all};
+use crate::common::process::Process;
+use crate::harness::{Abide, end_all};
 use crate::unprivileged::is_root;
 
 /// `oom_score_adj` of a process.
@@ -52,7 +53,7 @@ fn m10_command_has_a_higher_oom_score_than_keeper_and_daemon() {
         let look = "echo kept by $(cat /proc/$PPID/oom_score_adj); echo is $(cat /proc/self/oom_score_adj)";
         let told = abide.post("/v1/tools/shell", &json!({"command": look}));
         let told = told.expect("an answer").body;
-        assert!(abide.run(&["stop"]).status.success());
+        assert!(abide.output(["stop"]).status.success());
         if told["return_code"] == -2 {
             eprintln!("skipped: {way} cannot be had here");
             continue;
@@ -112,7 +113,7 @@ fn m7_exhausted_ptys_are_reported_and_pipes_still_work() {
     assert!(refused.contains("pty: false"), "{refused}");
     let told = start(false);
     assert!(told["session_id"].is_string(), "{told}");
-    let daemon = Handle::on(abide.pid());
+    let daemon = Process::on(abide.pid());
     end_all(|args| abide.command(args));
     daemon.wait_gone();
     serving.wait().expect("it ends");

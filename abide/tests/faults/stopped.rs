@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, fifo, living};
+use crate::common::fifo;
+use crate::common::process::Process;
+use crate::harness::{Abide, living};
 use crate::unprivileged::Unprivileged;
 
 /// Stops the keeper, and before it the fork server, which would continue it.
@@ -100,7 +102,7 @@ fn kill_ends_a_session_whose_keeper_was_stopped() {
                 return user.fifo(name);
             }
             let path = abide.path(name);
-            fifo(&path);
+            fifo::make(&path);
             path
         };
         // The keeper reports the start before it is stopped.
@@ -137,7 +139,7 @@ fn limit_of_a_stopped_keepers_session_holds_across_a_daemon_restart() {
     abide.start();
     let sleep = format!("sleep 4004{}", std::process::id());
     let ready = abide.path("ready");
-    fifo(&ready);
+    fifo::make(&ready);
     let command = format!("{STOP}; echo > {}; {sleep}", ready.display());
     let call = json!({"command": command, "timeout": 3, "idempotency_key": "k"});
     let lost = abide.begin("/v1/tools/shell", &call);
@@ -168,7 +170,7 @@ fn keeper_that_cannot_be_continued_is_killed_and_the_ending_is_the_limits() {
     let call = json!({"command": format!("echo before; exec {sleep}"), "timeout": 3});
     let asking = abide.begin("/v1/tools/shell", &call);
     let keeper = crate::parent(crate::harness::comes_to_life(&sleep));
-    let keeper = (keeper, Handle::on(keeper));
+    let keeper = (keeper, Process::on(keeper));
     frozen.take(keeper.0);
     let told = soon(|| crate::harness::receive(asking).expect("an answer").body);
     assert_eq!(told["status"], "TIMEOUT_ERROR", "{told}");

@@ -9,14 +9,16 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Handle, comes_to_life, end_all, living, private_folder, said_to};
+use crate::common::home::private_folder;
+use crate::common::process::Process;
+use crate::harness::{comes_to_life, end_all, living, said_to};
 
 /// User id of `nobody`.
 const NOBODY: u32 = 65_534;
 
 /// The program as an unprivileged user.
 pub struct Unprivileged {
-    pub dir: TempDir,
+    dir: TempDir,
     program: PathBuf,
 }
 
@@ -40,6 +42,10 @@ impl Unprivileged {
         std::fs::write(&config, "containment = \"subreaper\"\n").expect("a configuration");
         open_to_all(&config, 0o644);
         Unprivileged { dir, program }
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
@@ -71,10 +77,10 @@ impl Unprivileged {
         said_to(self.command(&["call", "--json"]), block)
     }
 
-    pub fn daemon(&self) -> Handle {
+    pub fn daemon(&self) -> Process {
         let status = self.json(&["status", "--json"]);
         let pid = status["daemon"]["pid"].as_i64().expect("a pid");
-        Handle::on(i32::try_from(pid).expect("a pid"))
+        Process::on(i32::try_from(pid).expect("a pid"))
     }
 
     /// A named pipe through which a command reports its progress.
@@ -120,9 +126,9 @@ impl Unprivileged {
         let parent = parent.split_whitespace().nth(1).expect("its parent");
         Family {
             session: started["session_id"].as_str().expect("an id").to_owned(),
-            keeper: Handle::on(parent.parse().expect("a number")),
+            keeper: Process::on(parent.parse().expect("a number")),
             keeper_pid: parent.parse().expect("a number"),
-            members: members.into_iter().map(Handle::on).collect(),
+            members: members.into_iter().map(Process::on).collect(),
             names,
         }
     }
@@ -196,9 +202,9 @@ impl Names {
 
 struct Family {
     session: String,
-    keeper: Handle,
+    keeper: Process,
     keeper_pid: i32,
-    members: Vec<Handle>,
+    members: Vec<Process>,
     names: Names,
 }
 
@@ -304,7 +310,7 @@ fn k14_tree_ends_when_its_keeper_and_the_fork_server_are_killed_together() {
         let family = abide.family("3005");
         let daemon = abide.daemon();
         let server = crate::parent(family.keeper_pid);
-        let server = Handle::on(server);
+        let server = Process::on(server);
         server.kill();
         family.keeper.kill();
         if daemon_dies {
@@ -352,7 +358,7 @@ fn m18_process_of_another_user_is_reported_as_still_running() {
     );
     let left = &told["still_running"][0];
     assert_eq!(left["command"], "sleep 3018", "{told}");
-    let rooted = Handle::on(i32::try_from(left["pid"].as_i64().expect("a pid")).expect("a pid"));
+    let rooted = Process::on(i32::try_from(left["pid"].as_i64().expect("a pid")).expect("a pid"));
     let session = told["session_id"].as_str().expect("an id");
     for _ in 0..2 {
         let out = abide.command(&["session", "kill", session]).output();
@@ -384,7 +390,7 @@ fn m18_terminal_session_does_not_wait_for_a_process_that_cannot_be_killed() {
     let mut run = run.expect("abide runs");
     let rooted = loop {
         if let Some(pid) = living(&sleep).first() {
-            break Handle::on(*pid);
+            break Process::on(*pid);
         }
         if run.try_wait().expect("it can be waited for").is_some() {
             let out = run.wait_with_output().expect("what it said");
@@ -432,7 +438,7 @@ fn m10_command_of_an_unprivileged_user_keeps_its_oom_score_adj() {
     let ran = plain.json(&["run", "--json", "--", look]);
     assert_eq!(ran["stdout"], format!("{raised}\n"), "{ran}");
     // Every other child of the daemon has it too.
-    let seen = plain.dir.path().join("seen");
+    let seen = plain.dir().join("seen");
     let look = format!("{look} > {}", seen.display());
     let until = serde_json::json!({"command": look}).to_string();
     let waited = plain.command(&["wait", "--until", &until]).output();

@@ -1,7 +1,8 @@
 //! Two real daemons on one PostgreSQL server: calls from one machine to the other, and the rights that the target gives.
 
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;

@@ -31,7 +31,7 @@ fn init_and_join_make_a_fleet_and_another_secret_is_refused() {
     let (desk, build) = (Abide::on(None), Abide::on(None));
     std::fs::write(desk.path("config.toml"), "# mine\nmachine = \"desk\"\n").expect("it");
     std::fs::write(build.path("config.toml"), "machine = \"build\"\n").expect("it");
-    let made = desk.run(&["fleet", "init", &url]);
+    let made = desk.output(["fleet", "init", &url]);
     assert!(made.status.success(), "{}", said(&made));
     assert!(said(&made).contains("fleet-secret"), "{}", said(&made));
     let secret = std::fs::read_to_string(desk.path("fleet-secret")).expect("a secret");
@@ -53,26 +53,26 @@ fn init_and_join_make_a_fleet_and_another_secret_is_refused() {
     assert!(!build.path("fleet-secret").exists());
     let joined = with_input(&build, &["fleet", "join", &url], &secret);
     assert!(joined.status.success(), "{}", said(&joined));
-    let again = desk.run(&["fleet", "init", &url]);
+    let again = desk.output(["fleet", "init", &url]);
     assert!(
         said(&again).contains("in a fleet already"),
         "{}",
         said(&again)
     );
     look_for("both machines in the list", || {
-        let listed = said(&build.run(&["machine", "list"]));
+        let listed = said(&build.output(["machine", "list"]));
         let both = listed.contains("desk") && listed.contains("alive") && listed.contains("here");
         both.then_some(())
     });
     let stored = server.sql("SELECT * FROM abide.machine");
     assert!(!stored.contains(secret.trim()));
-    let left = build.run(&["fleet", "leave"]);
+    let left = build.output(["fleet", "leave"]);
     assert!(left.status.success(), "{}", said(&left));
     assert_eq!(
         server.sql("SELECT standing FROM abide.machine WHERE name = 'build'"),
         "left"
     );
-    assert!(said(&build.run(&["fleet", "status"])).contains("in no fleet"));
+    assert!(said(&build.output(["fleet", "status"])).contains("in no fleet"));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn fault_62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
     let id = pair.cat();
     let read = json!({"action": "screen", "session_id": id});
     assert_eq!(call(&pair.desk, &read).body["is_error"], false);
-    let revoked = pair.build.run(&["machine", "revoke", "desk"]);
+    let revoked = pair.build.output(["machine", "revoke", "desk"]);
     assert!(revoked.status.success(), "{}", said(&revoked));
     let refused = call(&pair.desk, &read);
     assert_eq!(refused.body["is_error"], true, "{}", refused.body);
@@ -141,7 +141,7 @@ fn killed_machine_is_unreachable_and_answers_when_it_is_back() {
     let listed = pair.desk.get("/v1/sessions");
     assert_eq!(listed["sessions"][0]["status"], "unreachable", "{listed}");
     assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
-    let lost = pair.desk.run(&["machine", "lost", "build"]);
+    let lost = pair.desk.output(["machine", "lost", "build"]);
     assert!(lost.status.success(), "{}", said(&lost));
     look_for("the session as lost", || {
         let listed = pair.desk.get("/v1/sessions?include_ended=true");

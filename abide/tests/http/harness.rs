@@ -2,21 +2,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::ops::Deref;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::cleanup::Cleanup;
-pub use crate::fifo::feed;
+pub use crate::common::fifo::feed;
+use crate::common::home::{Home, PATIENCE};
 
 /// Header by which a client declares that a person uses it.
 const PERSON: &str = "abide-person: true\r\n";
-/// Time limit: longer than any step takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Loopback address that no other process on this machine uses, so that a port that was free stays free.
 pub fn own_loopback() -> Ipv4Addr {
@@ -24,10 +18,15 @@ pub fn own_loopback() -> Ipv4Addr {
     Ipv4Addr::new(127, a | 0x40, b, c)
 }
 
-/// An abide with its own directory. Dropping it kills its sessions and stops the daemon.
-pub struct Abide {
-    _cleanup: Cleanup,
-    dir: TempDir,
+/// An abide of its own with a daemon that runs.
+pub struct Abide(Home);
+
+impl Deref for Abide {
+    type Target = Home;
+
+    fn deref(&self) -> &Home {
+        &self.0
+    }
 }
 
 impl Abide {
@@ -37,52 +36,13 @@ impl Abide {
 
     /// Starts an abide with this configuration.
     pub fn with(config: &str) -> Self {
-        let dir = TempDir::new().expect("a folder for the test");
-        let home = dir.path().join("abide");
-        let mut private = std::fs::DirBuilder::new();
-        private.mode(0o700).create(&home).expect("a folder");
-        std::fs::write(home.join("config.toml"), config).expect("a file");
-        let _cleanup = Cleanup::of(&home);
-        let abide = Abide { _cleanup, dir };
-        abide.status();
-        abide
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    /// Creates a named pipe, on which a command blocks until the test writes to it.
-    pub fn fifo(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        crate::fifo::make(&path);
-        path
-    }
-
-    pub fn run(&self, words: &[&str]) -> Output {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the test starts the program it tests"
-        )]
-        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-        command
-            .args(words)
-            .env("ABIDE_DIR", self.path("abide"))
-            .env_remove("ABIDE_AGENT")
-            .current_dir(self.dir.path())
-            .stdin(Stdio::null())
-            .output()
-            .expect("abide runs")
-    }
-
-    pub fn json(&self, words: &[&str]) -> Value {
-        let output = self.run(words);
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).expect("JSON")
+        let home = Home::with_config(config);
+        home.start();
+        Abide(home)
     }
 
     pub fn status(&self) -> Value {
-        self.json(&["status", "--json"])
+        self.json(["status", "--json"])
     }
 
     pub fn token(&self) -> String {
@@ -154,7 +114,7 @@ impl Abide {
 
     /// Login code from the link of `abide open`, valid for one browser.
     pub fn code(&self) -> String {
-        let offer = self.json(&["open", "--print", "--json"]);
+        let offer = self.json(["open", "--print", "--json"]);
         let link = offer["url"].as_str().expect("a link");
         let (page, code) = link.split_once("#login=").expect("a code in it");
         assert_eq!(page, format!("http://{}/", self.address()));

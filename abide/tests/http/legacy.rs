@@ -402,7 +402,7 @@ fn message_moves_to_another_session_only_after_delete() {
     assert_eq!(made["result"]["isError"], false, "{made}");
     std::fs::write(&due, "").expect("a file");
     // A person sees all messages.
-    while abide.json(&["messages", "--json"])["messages"] == json!([]) {}
+    while abide.json(["messages", "--json"])["messages"] == json!([]) {}
     let messages = |client: &Client<'_>, id: u32, seconds: u32| {
         let read = json!({"timeout_seconds": seconds});
         let read = client.call(id, "read_messages", &read).event();

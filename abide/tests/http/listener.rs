@@ -15,7 +15,7 @@ fn listener_is_on_loopback_and_its_files_are_private() {
     assert!(address.ip().is_loopback() && address.port() != 0);
     let status = abide.status();
     assert_eq!(status["http"]["address"], address.to_string());
-    let shown = abide.run(&["status"]);
+    let shown = abide.output(["status"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains(&format!("http://{address}")), "{shown}");
     assert!(!shown.contains(&abide.token()), "{shown}");
@@ -25,7 +25,7 @@ fn listener_is_on_loopback_and_its_files_are_private() {
     }
     let token = abide.token();
     assert_eq!(token.len(), 64);
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     assert!(!abide.path("abide/run/http.address").exists());
     abide.status();
     assert_eq!(abide.token(), token, "it is made once");
@@ -49,7 +49,7 @@ fn port_in_use_does_not_stop_the_daemon() {
     let error = status["http"]["error"].as_str().unwrap();
     assert!(error.contains(&address.to_string()), "{error}");
     drop(taken);
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     abide.status();
     assert_eq!(abide.address(), address);
 }
@@ -57,10 +57,10 @@ fn port_in_use_does_not_stop_the_daemon() {
 #[test]
 fn listening_beyond_loopback_needs_a_setting() {
     let abide = Abide::new();
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     let config = abide.path("abide/config.toml");
     std::fs::write(&config, "http = \"192.0.2.1:0\"\n").unwrap();
-    let output = abide.run(&["status"]);
+    let output = abide.output(["status"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(said.contains("http_beyond_loopback"), "{said}");

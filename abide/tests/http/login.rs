@@ -78,7 +78,7 @@ fn login_and_port_survive_a_restart() {
     let kept = std::fs::read_to_string(abide.path("abide/logins")).unwrap();
     let secret = browser.lines().next().unwrap().split_once('=').unwrap().1;
     assert!(!kept.contains(secret));
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     abide.status();
     assert_eq!(abide.address(), address, "an open page finds it again");
     assert_eq!(
@@ -91,7 +91,7 @@ fn login_and_port_survive_a_restart() {
 fn port_taken_meanwhile_is_replaced() {
     let abide = Abide::with(&format!("http = \"{}:0\"\n", own_loopback()));
     let address = abide.address();
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     let taken = std::net::TcpListener::bind(address).unwrap();
     abide.status();
     assert_ne!(abide.address(), address);
@@ -184,7 +184,7 @@ fn refused_inside(abide: &Abide) {
 #[test]
 fn login_link_needs_the_listener() {
     let abide = Abide::with("http = \"off\"\n");
-    let output = abide.run(&["open", "--print"]);
+    let output = abide.output(["open", "--print"]);
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("`http` is \"off\""), "{said}");

@@ -1,12 +1,11 @@
 //! Tests of HTTP over TCP with handwritten requests to a real daemon: authentication, refusals, and MCP over HTTP.
 
 mod api;
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 mod conformance;
 mod events;
-#[path = "../common/fifo.rs"]
-mod fifo;
 mod harness;
 mod hostile;
 mod legacy;

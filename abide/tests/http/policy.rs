@@ -99,7 +99,7 @@ fn decisions_are_paged_filtered_and_verified() {
     let verified = abide.good("GET /v1/audit/verify", PERSON, &Value::Null);
     assert_eq!(verified["intact"], true, "{verified}");
     assert_eq!(verified["lines"], 4, "{verified}");
-    assert_eq!(abide.json(&["audit", "--verify", "--json"]), verified);
+    assert_eq!(abide.json(["audit", "--verify", "--json"]), verified);
     let folder = abide.path("abide/audit");
     let file = std::fs::read_dir(&folder)
         .expect("a folder")
@@ -110,7 +110,7 @@ fn decisions_are_paged_filtered_and_verified() {
     std::fs::write(&file, text.replace("denied two", "allowed")).expect("a file");
     let verified = abide.good("GET /v1/audit/verify", PERSON, &Value::Null);
     assert_eq!(verified["intact"], false, "{verified}");
-    let output = abide.run(&["audit", "--verify"]);
+    let output = abide.output(["audit", "--verify"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("line 3: it does not follow"), "{said}");
@@ -124,7 +124,7 @@ fn refusals_of_sandboxes_are_listed_newest_first() {
     for name in ["one", "two"] {
         let script = format!("mkdir /usr/{name}");
         let cwd = work.to_str().expect("a path");
-        abide.run(&[
+        abide.output([
             "run",
             "--sandbox",
             "workspace-write",

@@ -1,13 +1,14 @@
 //! Tests of abide as a library: the same calls to a daemon and to an engine within the program.
 
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use abide::{Abide, EmbeddedEngine, Error, Session};
-use cleanup::Cleanup;
+use common::cleanup::Cleanup;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

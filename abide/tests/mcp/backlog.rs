@@ -75,7 +75,7 @@ struct Late {
 impl Late {
     fn start(home: &Home) -> Self {
         let mut front = home
-            .abide(&["mcp"])
+            .command(["mcp"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -1,174 +1,39 @@
-//! Harness of the MCP tests: a minimal client, and the directory of its daemon.
+//! Harness of the MCP tests: a minimal client.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::cleanup::Cleanup;
-
-/// Time limit: longer than any step takes, so that a hang becomes a failure.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-/// One installation of abide.
-pub struct Home {
-    _cleanup: Cleanup,
-    dir: TempDir,
-    /// Working directory of abide, below the folder of the test.
-    work: &'static str,
-}
-
-impl Home {
-    pub fn new() -> Self {
-        let dir = TempDir::new().expect("a folder for the test");
-        Home {
-            _cleanup: Cleanup::of(&dir.path().join("abide")),
-            dir,
-            work: "",
-        }
-    }
-
-    /// Installation whose programs start in a folder that can be a workspace.
-    pub fn with_workspace() -> Self {
-        let mut home = Home::new();
-        home.work = "work";
-        std::fs::create_dir(home.path(home.work)).expect("a folder");
-        home
-    }
-
-    /// Installation whose first daemon crashes at this crash point.
-    pub fn dying(at: &str) -> Self {
-        let home = Home::new();
-        let mut first = home.abide(&["status"]);
-        first.env("ABIDE_CRASH_AT", at);
-        assert!(first.output().expect("abide runs").status.success());
-        home
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    pub fn abide(&self, args: &[&str]) -> Command {
-        #[expect(clippy::disallowed_methods, reason = "the program under test")]
-        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
-        command
-            .args(args)
-            .env("ABIDE_DIR", self.path("abide"))
-            .env_remove("ABIDE_AGENT")
-            .env_remove("ABIDE_CALL_LIMIT")
-            .env_remove("MCP_TOOL_TIMEOUT")
-            .current_dir(self.path(self.work));
-        command
-    }
-
-    /// Creates a named pipe through which a command signals the test.
-    pub fn ear(&self, name: &str) -> Ear {
-        let path = self.path(name);
-        crate::fifo::make(&path);
-        Ear(path)
-    }
-
-    /// Number of lines of a file; zero if the file does not exist.
-    pub fn lines(&self, name: &str) -> usize {
-        std::fs::read_to_string(self.path(name)).map_or(0, |text| text.lines().count())
-    }
-
-    /// Ids of the sessions that run.
-    pub fn running(&self) -> Vec<String> {
-        let list = self.abide(&["session", "list", "--json"]).output();
-        let list = list.map(|list| list.stdout).unwrap_or_default();
-        let list: Value = serde_json::from_slice(&list).unwrap_or_default();
-        let sessions = list["sessions"].as_array().into_iter().flatten();
-        let ids = sessions.filter_map(|session| session["session_id"].as_str());
-        ids.map(str::to_owned).collect()
-    }
-
-    /// Sets the idle limit of the only running session. The idle time starts over, so output from before this call
-    /// cannot withdraw the question, however slow the machine is.
-    pub fn be_impatient(&self, idle: &str) {
-        let running = self.running();
-        let [session] = running.as_slice() else {
-            panic!("one session runs, not {running:?}")
-        };
-        let extend = ["session", "extend", session, "--idle", idle];
-        let extended = self.abide(&extend).output().expect("abide runs");
-        assert!(extended.status.success(), "{extended:?}");
-    }
-
-    fn daemon(&self) -> Option<Process> {
-        Process::open(self.daemon_pid()?)
-    }
-
-    pub fn daemon_pid(&self) -> Option<i32> {
-        let pid = std::fs::read_to_string(self.path("abide/run/lock")).ok()?;
-        pid.trim().parse().ok()
-    }
-
-    pub fn kill_daemon(&self) {
-        let daemon = self.daemon().expect("a daemon runs");
-        daemon.signal(Signal::KILL);
-        daemon.wait_gone();
-    }
-}
+pub use crate::common::home::Home;
+use crate::common::home::PATIENCE;
+pub use crate::common::process::Process;
 
 /// Reading end of a named pipe to which a command writes.
 pub struct Ear(PathBuf);
 
 impl Ear {
+    /// Creates a named pipe through which a command signals the test.
+    pub fn new(home: &Home, name: &str) -> Self {
+        Ear(home.fifo(name))
+    }
+
     /// Waits until a command has written to the pipe and closed it.
     pub fn hear(&self) -> String {
         let said = std::fs::read_to_string(&self.0).expect("the fifo can be read");
         said.trim().to_string()
     }
 
+    /// The process whose number a command has written.
+    pub fn hear_process(&self) -> Process {
+        Process::on(self.hear().parse().expect("a process number"))
+    }
+
     pub fn path(&self) -> std::path::Display<'_> {
         self.0.display()
-    }
-}
-
-/// pidfd of a process, which never refers to another process, unlike a pid.
-pub struct Process(OwnedFd);
-
-impl Process {
-    pub fn open(pid: i32) -> Option<Self> {
-        let pid = Pid::from_raw(pid)?;
-        pidfd_open(pid, PidfdFlags::empty()).ok().map(Process)
-    }
-
-    pub fn said_by(ear: &Ear) -> Self {
-        let pid = ear.hear().parse().expect("a process number");
-        Process::open(pid).expect("the process lives")
-    }
-
-    pub fn kill(&self) {
-        self.signal(Signal::KILL);
-    }
-
-    fn signal(&self, signal: Signal) {
-        let _ = pidfd_send_signal(&self.0, signal);
-    }
-
-    fn gone_within(&self, span: Duration) -> bool {
-        let span = Timespec::try_from(span).expect("a short span");
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        poll(&mut fds, Some(&span)).is_ok_and(|ready| ready > 0)
-    }
-
-    pub fn wait_gone(&self) {
-        assert!(self.gone_within(PATIENCE), "the process lives on");
-    }
-
-    pub fn is_alive(&self) -> bool {
-        !self.gone_within(Duration::ZERO)
     }
 }
 
@@ -234,7 +99,7 @@ impl Client {
     /// Client that has not sent anything yet.
     pub fn silent(home: &Home, setup: Setup<'_>) -> Self {
         let mut child = home
-            .abide(&["mcp"])
+            .command(["mcp"])
             .envs(setup.env.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -16,12 +16,12 @@ fn hurried(home: &Home, era: Era) -> Client {
 
 /// Starts a command that prints its pid and nothing more. Returns the call that waits for it.
 fn begun(home: &Home, client: &mut Client, idle: f64) -> (u64, Process) {
-    let ear = home.ear(&format!("ear{}", client.front()));
+    let ear = Ear::new(&home, &format!("ear{}", client.front()));
     let say = "printf '\\033[32mgreen\\033[0m\\n'";
     let command = format!("{say}; echo $$ > {}; exec sleep 1000", ear.path());
     let arguments = json!({"command": command, "timeout": idle});
     let id = client.begin("execute_command", arguments);
-    (id, Process::said_by(&ear))
+    (id, ear.hear_process())
 }
 
 /// The same, after its call was handed over.
@@ -61,7 +61,7 @@ fn is_question(message: &Value) -> bool {
 fn questions(home: &Home) -> Vec<Value> {
     for look in 1.. {
         assert!(look < 10_000, "no question was put");
-        let listed = home.abide(&["answer", "--json"]).output();
+        let listed = home.command(["answer", "--json"]).output();
         let listed = listed.expect("abide runs").stdout;
         let listed: Value = serde_json::from_slice(&listed).expect("JSON");
         let open = listed["questions"].as_array().expect("a list");
@@ -80,7 +80,7 @@ fn the_question(home: &Home) -> Value {
 
 fn answer(home: &Home, question: &Value, word: &str) {
     let id = question["question_id"].as_str().expect("an id");
-    let answered = home.abide(&["answer", id, word]).output();
+    let answered = home.command(["answer", id, word]).output();
     let answered = answered.expect("abide runs");
     assert!(answered.status.success(), "{answered:?}");
 }
@@ -155,7 +155,7 @@ fn extending_the_idle_limit_works_after_a_handover() {
     // After new activity the question is withdrawn.
     home.be_impatient("600s");
     let late = ["answer", question["question_id"].as_str().unwrap(), "no"];
-    let late = home.abide(&late).output().expect("abide runs");
+    let late = home.command(late).output().expect("abide runs");
     assert!(!late.status.success(), "{late:?}");
     assert!(process.is_alive());
 }
@@ -229,11 +229,11 @@ fn call_that_returns_to_ask_does_so_before_the_clients_limit() {
     // Handed over after ten seconds; idle after twelve.
     let env = [("ABIDE_CALL_LIMIT", "12")];
     let mut client = Client::start(&home, setup_in(Era::Modern, &env));
-    let ear = home.ear("ear");
+    let ear = Ear::new(&home, "ear");
     let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
     let arguments = json!({"command": command, "timeout": 12});
     let id = client.begin("execute_command", arguments.clone());
-    let process = Process::said_by(&ear);
+    let process = ear.hear_process();
     let asked = client.result(id);
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let question = the_question(&home);

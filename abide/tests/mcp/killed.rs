@@ -111,7 +111,7 @@ fn client_that_reads_late_gets_every_answer_once() {
     let home = Home::new();
     let (ours, theirs) = UnixStream::pair().expect("a pair");
     for socket in [false, true] {
-        let mut front = home.abide(&["mcp"]);
+        let mut front = home.command(["mcp"]);
         let (mut input, output): (Box<dyn Write>, Box<dyn Read>) = if socket {
             let theirs = theirs.try_clone().expect("a copy");
             front.stdin(OwnedFd::from(theirs.try_clone().expect("a copy")));
@@ -155,7 +155,7 @@ fn client_reads_end_of_file_when_its_front_is_killed() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     client.call("shell", json!({"command": "true"}));
-    Process::open(client.front()).expect("it lives").kill();
+    Process::if_alive(client.front()).expect("it lives").kill();
     let (success, rest) = client.ended();
     assert!(!success && rest.is_empty());
     let mut other = Client::start(&home, LEGACY);

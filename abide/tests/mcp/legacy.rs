@@ -129,7 +129,7 @@ fn silent(ear: &Ear) -> String {
 fn accepting_continues_to_wait_any_number_of_times() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let go = home.ear("go");
+    let go = Ear::new(&home, "go");
     let command = format!("echo run >> count; echo one; cat {}; echo two", go.path());
     let id = client.begin(
         "execute_command",
@@ -163,10 +163,10 @@ fn accepting_continues_to_wait_any_number_of_times() {
 fn declining_ends_the_command() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = home.ear("ear");
+    let ear = Ear::new(&home, "ear");
     let command = format!("echo before; {}", silent(&ear));
     let id = client.begin("execute_command", json!({"command": command}));
-    let process = Process::said_by(&ear);
+    let process = ear.hear_process();
     home.be_impatient("300ms");
     let question = client.asked();
     client.reply(&question, "decline");
@@ -187,12 +187,12 @@ fn cancelled_or_failed_elicitation_means_no_person() {
     let home = Home::new();
     for how in ["cancel", "error"] {
         let mut client = Client::start(&home, LEGACY);
-        let ear = home.ear(how);
+        let ear = Ear::new(&home, how);
         let id = client.begin(
             "execute_command",
             json!({"command": silent(&ear), "timeout": 0.3}),
         );
-        let process = Process::said_by(&ear);
+        let process = ear.hear_process();
         let question = client.asked();
         if how == "cancel" {
             client.reply(&question, "cancel");
@@ -227,12 +227,12 @@ fn client_without_elicitation_gets_running() {
                 ..setup(era)
             },
         );
-        let ear = home.ear(&format!("{era:?}"));
+        let ear = Ear::new(&home, &format!("{era:?}"));
         let id = client.begin(
             "execute_command",
             json!({"command": silent(&ear), "timeout": 0.3}),
         );
-        let process = Process::said_by(&ear);
+        let process = ear.hear_process();
         still_running(&client.result(id), &process);
     }
 }
@@ -241,7 +241,7 @@ fn client_without_elicitation_gets_running() {
 fn obsolete_question_is_withdrawn() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let go = home.ear("go");
+    let go = Ear::new(&home, "go");
     let command = format!("cat {}; echo awake; exit 4", go.path());
     let id = client.begin(
         "execute_command",
@@ -273,20 +273,23 @@ fn codex_shows_one_question_at_a_time() {
         ..LEGACY
     };
     let mut client = Client::start(&home, codex);
-    let ear = home.ear("ear");
+    let ear = Ear::new(&home, "ear");
     let id = client.begin(
         "execute_command",
         json!({"command": silent(&ear), "timeout": 0.3}),
     );
-    let process = Process::said_by(&ear);
+    let process = ear.hear_process();
     let first = client.asked();
-    let open = home.abide(&["answer", "--json"]).output().expect("it runs");
+    let open = home
+        .command(["answer", "--json"])
+        .output()
+        .expect("it runs");
     let open = String::from_utf8_lossy(&open.stdout).into_owned();
     let question = open
         .split('"')
         .find(|word| word.starts_with("question_") && *word != "question_id")
         .expect("an open question");
-    let answered = home.abide(&["answer", question, "yes"]).output();
+    let answered = home.command(["answer", question, "yes"]).output();
     assert!(answered.expect("it runs").status.success());
     // The form that Codex still shows is outdated: "no" does not kill the command, and the current question is shown.
     let reads = json!({"command": "sleep 0.5"});
@@ -310,9 +313,9 @@ fn cancellation_by_a_person_ends_the_command() {
         (Era::Modern, json!("AbortError: This operation was aborted")),
     ] {
         let mut client = Client::start(&home, setup(era));
-        let ear = home.ear(&format!("{era:?}{}", reason.is_null()));
+        let ear = Ear::new(&home, &format!("{era:?}{}", reason.is_null()));
         let id = client.begin("execute_command", json!({"command": silent(&ear)}));
-        let process = Process::said_by(&ear);
+        let process = ear.hear_process();
         cancel(&mut client, id, &reason);
         process.wait_gone();
         client.call("shell", json!({"command": "true"}));
@@ -330,9 +333,9 @@ fn reused_id_after_cancellation_gets_only_the_second_answer() {
         let mut client = Client::start(&home, setup(era));
         // The library knows the client from its first call on, in both generations.
         client.call("shell", json!({"command": "true"}));
-        let ear = home.ear(&format!("{era:?}"));
+        let ear = Ear::new(&home, &format!("{era:?}"));
         let id = client.begin("shell", json!({"command": silent(&ear)}));
-        let process = Process::said_by(&ear);
+        let process = ear.hear_process();
         cancel(&mut client, id, &json!("User requested cancellation"));
         client.forget_id();
         let again = client.begin("shell", json!({"command": "echo second"}));
@@ -358,9 +361,9 @@ fn cancellation_by_timeout_leaves_the_command_running() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        let ear = home.ear(&format!("{era:?}"));
+        let ear = Ear::new(&home, &format!("{era:?}"));
         let id = client.begin("shell", json!({"command": silent(&ear)}));
-        let process = Process::said_by(&ear);
+        let process = ear.hear_process();
         cancel(
             &mut client,
             id,
@@ -376,12 +379,12 @@ fn cancellation_by_timeout_leaves_the_command_running() {
 fn cancelled_call_withdraws_its_question() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = home.ear("ear");
+    let ear = Ear::new(&home, "ear");
     let id = client.begin(
         "execute_command",
         json!({"command": silent(&ear), "timeout": 0.2}),
     );
-    let process = Process::said_by(&ear);
+    let process = ear.hear_process();
     let question = client.asked();
     cancel(&mut client, id, &Value::Null);
     assert_eq!(
@@ -404,9 +407,9 @@ fn call_is_answered_before_the_clients_timeout() {
                     ..setup(era)
                 },
             );
-            let ear = home.ear(&format!("{era:?}{tool}"));
+            let ear = Ear::new(&home, &format!("{era:?}{tool}"));
             let id = client.begin(tool, json!({"command": silent(&ear)}));
-            let process = Process::said_by(&ear);
+            let process = ear.hear_process();
             let result = client.result(id);
             assert_eq!(result["structuredContent"]["status"], status, "{result}");
             let waited = result["structuredContent"]["effective_timeout"].as_f64();
@@ -468,7 +471,7 @@ fn progress_is_sent_only_with_a_token() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let name = format!("go{era:?}");
-        let go = home.ear(&name);
+        let go = Ear::new(&home, &name);
         let call = json!({
             "name": "shell",
             "arguments": {"command": format!("cat {}", go.path())},
@@ -504,7 +507,7 @@ fn batch_is_answered_as_a_batch_in_2025_03_26() {
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": {"name": "shell", "arguments": {"command": command}}})
     };
-    let (ear, go) = (home.ear("begun"), home.ear("go"));
+    let (ear, go) = (Ear::new(&home, "begun"), Ear::new(&home, "go"));
     let slow = format!(
         "echo run >> ran; echo on > {}; cat {}",
         ear.path(),

@@ -2,12 +2,10 @@
 //! generations of the protocol.
 
 mod backlog;
-#[path = "../common/cleanup.rs"]
-mod cleanup;
 mod clients;
-#[path = "../common/fifo.rs"]
+#[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
-mod fifo;
+mod common;
 mod harness;
 mod idle;
 mod invalid_input;

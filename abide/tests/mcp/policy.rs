@@ -165,7 +165,7 @@ fn d177_answer_after_a_crash_of_the_daemon_applies_once() {
     let (question, session) = held(&mut client);
     home.kill_daemon();
     let answer = || {
-        home.abide(&["answer", &question, "once"])
+        home.command(["answer", &question, "once"])
             .output()
             .expect("abide answer")
     };
@@ -185,7 +185,7 @@ fn command_approved_just_before_a_crash_is_started_once() {
     let mut client = Client::start(&home, NO_PERSON);
     let (question, session) = held(&mut client);
     let answered = home
-        .abide(&["answer", &question, "once"])
+        .command(["answer", &question, "once"])
         .output()
         .expect("abide answer");
     assert!(answered.status.success(), "{answered:?}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, ERAS, Home, LEGACY, is_error, setup, setup_in, text};
+use crate::harness::{Client, ERAS, Ear, Home, LEGACY, is_error, setup, setup_in, text};
 
 #[test]
 fn call_that_stops_every_daemon_is_given_up_and_other_calls_go_on() {
@@ -37,7 +37,7 @@ fn call_in_flight_survives_twenty_kills_of_the_daemon() {
     for era in ERAS {
         let home = Home::new();
         let mut client = Client::start(&home, setup(era));
-        let (ear, go) = (home.ear("ear"), home.ear("go"));
+        let (ear, go) = (Ear::new(&home, "ear"), Ear::new(&home, "go"));
         let command = format!(
             "echo run >> count; echo on > {}; cat {}; echo over",
             ear.path(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, ERAS, Home, LEGACY, Process, is_error, setup, text};
+use crate::harness::{Client, ERAS, Ear, Home, LEGACY, Process, is_error, setup, text};
 
 #[test]
 fn call_survives_a_killed_daemon() {
@@ -11,13 +11,16 @@ fn call_survives_a_killed_daemon() {
         for tool in ["shell", "execute_command"] {
             let mut client = Client::start(&home, setup(era));
             let name = format!("{era:?}{tool}");
-            let (ear, go) = (home.ear(&name), home.ear(&format!("{name}.go")));
+            let (ear, go) = (
+                Ear::new(&home, &name),
+                Ear::new(&home, &format!("{name}.go")),
+            );
             let (ear_at, go_at) = (ear.path(), go.path());
             let count = format!("{name}.count");
             let command =
                 format!("echo run >> {count}; echo $$ > {ear_at}; cat {go_at}; echo over; exit 3");
             let id = client.begin(tool, json!({"command": command}));
-            let process = Process::said_by(&ear);
+            let process = ear.hear_process();
             home.kill_daemon();
             assert!(process.is_alive(), "a daemon's end ends no command");
             std::fs::write(home.path(&format!("{name}.go")), "").expect("the command reads");
@@ -35,7 +38,10 @@ fn input_is_sent_once_when_the_daemon_dies() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let name = format!("{era:?}typed");
-        let (ear, go) = (home.ear(&name), home.ear(&format!("{name}.go")));
+        let (ear, go) = (
+            Ear::new(&home, &name),
+            Ear::new(&home, &format!("{name}.go")),
+        );
         let (ear_at, go_at) = (ear.path(), go.path());
         // The command prints nothing, so that the call is still waiting.
         let command =
@@ -61,7 +67,7 @@ fn input_is_sent_once_when_the_daemon_dies() {
 fn signal_is_sent_once_when_the_daemon_dies() {
     let home = Home::dying("signal.post_send");
     let mut client = Client::start(&home, LEGACY);
-    let ear = home.ear("heard");
+    let ear = Ear::new(&home, "heard");
     let said = ear.path();
     let command = format!(
         "trap 'echo one > {said}' USR1; trap 'echo two > {said}' USR2; echo up > {said}; \
@@ -166,7 +172,7 @@ fn front_and_daemon_number_requests_alike_for_all_ids() {
     ));
     let unknown = client.heard(|message| message["id"] == "m");
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
-    let (ear, go) = (home.ear("runs"), home.ear("go"));
+    let (ear, go) = (Ear::new(&home, "runs"), Ear::new(&home, "go"));
     let command = format!(
         "echo run >> ran; echo on > {}; cat {}",
         ear.path(),
@@ -185,7 +191,7 @@ fn front_and_daemon_number_requests_alike_for_all_ids() {
 fn duplicate_id_does_not_affect_the_first_request() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let (ear, go) = (home.ear("runs"), home.ear("go"));
+    let (ear, go) = (Ear::new(&home, "runs"), Ear::new(&home, "go"));
     let command = format!("echo on > {}; cat {}", ear.path(), go.path());
     let id = client.begin("shell", json!({"command": command}));
     ear.hear();
@@ -232,7 +238,7 @@ fn output_read_when_the_daemon_died_is_read_again() {
 fn two_concurrent_reads_get_different_lines() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = home.ear("lines");
+    let ear = Ear::new(&home, "lines");
     let command = format!("cat {}; exec sleep 1000", ear.path());
     let start = json!({"action": "start", "command": command, "pty": false});
     let started = client.call("terminal_session", start);
@@ -254,7 +260,7 @@ fn shell_reports_that_another_client_ended_the_command() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let begin = |client: &mut Client, name: &str| {
-        let ear = home.ear(name);
+        let ear = Ear::new(&home, name);
         let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
         let id = client.begin("shell", json!({"command": command}));
         (id, ear.hear())
@@ -274,7 +280,7 @@ fn shell_reports_that_another_client_ended_the_command() {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
     let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     let keeper = parent.and_then(|parent| parent.trim().parse().ok());
-    Process::open(keeper.expect("a keeper"))
+    Process::if_alive(keeper.expect("a keeper"))
         .expect("it lives")
         .kill();
     let result = client.result(id);
@@ -291,7 +297,7 @@ fn concurrent_calls_survive_a_killed_daemon() {
     let mut ids = Vec::new();
     let mut ears = Vec::new();
     for n in 0..5 {
-        let ear = home.ear(&format!("ear{n}"));
+        let ear = Ear::new(&home, &format!("ear{n}"));
         let command = format!(
             "echo run >> count; echo $$ > {}; while ! test -e done; do sleep 0.05; done; echo {n}",
             ear.path()
@@ -325,7 +331,7 @@ fn kill_again_when_back(home: &Home) {
 fn open_question_is_asked_again_by_the_next_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let go = home.ear("go");
+    let go = Ear::new(&home, "go");
     let command = format!("echo run >> count; cat {}; echo over", go.path());
     let id = client.begin(
         "execute_command",
@@ -367,10 +373,10 @@ fn idle_front_reconnects_on_the_next_call() {
 fn cancellation_is_replayed_to_the_next_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = home.ear("ear");
+    let ear = Ear::new(&home, "ear");
     let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
     let id = client.begin("execute_command", json!({"command": command}));
-    let process = Process::said_by(&ear);
+    let process = ear.hear_process();
     home.kill_daemon();
     client.notify(
         "notifications/cancelled",
@@ -384,10 +390,10 @@ fn s1_front_exits_with_its_client_and_sessions_continue() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        let ear = home.ear(&format!("{era:?}"));
+        let ear = Ear::new(&home, &format!("{era:?}"));
         let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
         client.begin("shell", json!({"command": command}));
-        let process = Process::said_by(&ear);
+        let process = ear.hear_process();
         client.close_input();
         assert!(client.ended().0);
         assert!(process.is_alive(), "it did not wait for the command");
@@ -431,7 +437,7 @@ fn input_file_gets_every_answer() {
         "params": {"name": "shell", "arguments": {"command": "sleep 3; echo at last"}},
     });
     std::fs::write(&requests, format!("{initialize}\n{call}\n")).expect("a file");
-    let mut front = home.abide(&["mcp"]);
+    let mut front = home.command(["mcp"]);
     front.stdin(std::fs::File::open(&requests).expect("the file"));
     let said = front.output().expect("abide mcp runs").stdout;
     let said = String::from_utf8_lossy(&said);
@@ -525,11 +531,14 @@ fn s24_calls_of_a_stopped_daemon_continue_in_the_next() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let name = format!("{era:?}");
-        let (ear, go) = (home.ear(&name), home.ear(&format!("{name}.go")));
+        let (ear, go) = (
+            Ear::new(&home, &name),
+            Ear::new(&home, &format!("{name}.go")),
+        );
         let command = format!("echo $$ > {}; cat {}; echo over", ear.path(), go.path());
         let id = client.begin("shell", json!({"command": command}));
         ear.hear();
-        let stopped = home.abide(&["stop"]).output().expect("abide stop runs");
+        let stopped = home.command(["stop"]).output().expect("abide stop runs");
         assert!(stopped.status.success(), "{stopped:?}");
         std::fs::write(home.path(&format!("{name}.go")), "").expect("the command reads");
         assert!(text(&client.result(id)).contains("over"));

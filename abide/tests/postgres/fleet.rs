@@ -143,7 +143,7 @@ fn stopped_machine_hands_over_and_gets_back_its_timers() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));
     let id = make_due(&one, 8.0, None);
-    one.run(&["stop"]);
+    one.output(["stop"]);
     let (status, _, _) = over(&server, &id);
     assert_eq!(status, "completed");
     assert_eq!(messages_about(&server, &id), "1");

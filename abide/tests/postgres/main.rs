@@ -1,8 +1,9 @@
 //! Faults of a PostgreSQL server under a real daemon. The prefix of a test name is the number of the fault in the list
 //! of faults of fleets.
 
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 mod fleet;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
@@ -78,7 +79,7 @@ fn commands_run(abide: &Abide) {
 }
 
 fn trouble(abide: &Abide) -> Option<String> {
-    let status = abide.run(&["status", "--json"]);
+    let status = abide.output(["status", "--json"]);
     let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
     status["database"]["trouble"].as_str().map(str::to_owned)
 }
@@ -104,7 +105,7 @@ fn timer_survives_a_restart_of_the_daemon() {
         !Path::new(&abide.path("abide.db")).exists(),
         "there is no second store"
     );
-    let doctor = abide.run(&["doctor"]);
+    let doctor = abide.output(["doctor"]);
     let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(doctor.contains("PostgreSQL at"), "{doctor}");
 }
@@ -119,7 +120,7 @@ fn missing_database_refuses_timers_until_it_is_there() {
     assert!(sentence.contains("the database at"), "{sentence}");
     assert!(sentence.contains("cannot be used"), "{sentence}");
     assert!(trouble(&abide).is_some_and(|said| said.contains("cannot be used")));
-    let doctor = abide.run(&["doctor"]);
+    let doctor = abide.output(["doctor"]);
     let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(doctor.contains("cannot be used"), "{doctor}");
     server(&mut abide).resume();
@@ -295,7 +296,7 @@ fn f31_newer_schema_is_refused_and_left_alone() {
     let mut abide = on(Server::start());
     abide.start();
     let first = made(&make(&abide, "before"));
-    abide.run(&["stop"]);
+    abide.output(["stop"]);
     server(&mut abide).sql("UPDATE abide.fleet SET version = 999");
     abide.start();
     let sentence = refused(&make(&abide, "too new"));

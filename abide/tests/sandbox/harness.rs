@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::cleanup::Cleanup;
+use crate::common::cleanup::Cleanup;
 
 /// User id of `nobody`.
 const NOBODY: u32 = 65_534;

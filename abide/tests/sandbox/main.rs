@@ -3,9 +3,9 @@
 
 mod agents;
 mod bubblewrap;
-#[path = "../common/cleanup.rs"]
+#[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
-mod cleanup;
+mod common;
 mod degraded;
 mod harness;
 mod hostile;

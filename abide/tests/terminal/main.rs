@@ -1,8 +1,9 @@
 //! Tests of terminal sessions with real programs in real terminals, called like the interfaces call them.
 
 mod actions;
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 mod crash;
 #[path = "../common/engine.rs"]
 mod engine;

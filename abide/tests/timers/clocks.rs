@@ -7,7 +7,8 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, look_for, receive};
+use crate::common::process::Process;
+use crate::harness::{Abide, look_for, receive};
 use crate::{call, make, shim};
 
 /// Starts a daemon whose boot clock is ahead by this many seconds, in this boot or in another one. `None`: not
@@ -38,7 +39,7 @@ fn start_with(
     let started: Output = unshare()
         .args(words)
         .args(["--", "sh", "-c", &script])
-        .env("ABIDE_DIR", abide.dir.path())
+        .env("ABIDE_DIR", abide.dir())
         .envs(calendar.into_iter().flat_map(Calendar::variables))
         .output()
         .ok()?;
@@ -233,7 +234,7 @@ impl Calendar {
     /// Sets the clock and notifies the daemon as the kernel would.
     fn set(&self, abide: &Abide, ahead: i64) {
         self.show(ahead);
-        Handle::on(abide.pid()).send("USR2");
+        Process::on(abide.pid()).send(rustix::process::Signal::USR2);
     }
 }
 

@@ -196,7 +196,7 @@ fn left_behind(abide: &Abide) -> PathBuf {
     let session = &started["structuredContent"]["session_id"];
     let due = one.mission(abide, "asked for", json!({}));
     one.leave();
-    let killed = abide.run(&["session", "kill", session.as_str().expect("an id")]);
+    let killed = abide.output(["session", "kill", session.as_str().expect("an id")]);
     assert!(killed.status.success(), "{killed:?}");
     is_posted(abide, "has ended");
     due
@@ -282,7 +282,7 @@ fn ended(abide: &Abide, code: u8) -> Value {
     let session = call(abide, "terminal_session", start)["session_id"].clone();
     let id = session.as_str().expect("an id");
     // A person types; a person gets no messages for the agent.
-    let typed = abide.run(&["session", "send", id, "--key", "enter"]);
+    let typed = abide.output(["session", "send", id, "--key", "enter"]);
     assert!(typed.status.success(), "{typed:?}");
     is_posted(abide, &format!("exited with code {code}"));
     session
@@ -318,7 +318,7 @@ fn end_of_a_session_is_reported_once_by_the_timer_that_waited() {
     let arguments = json!({"total_duration": 600, "reason": "r", "until": until});
     let waiting = abide.begin("/v1/tools/timer", &arguments);
     let id = session.as_str().expect("an id");
-    let typed = abide.run(&["session", "send", id, "--key", "enter"]);
+    let typed = abide.output(["session", "send", id, "--key", "enter"]);
     assert!(typed.status.success(), "{typed:?}");
     let result = receive(waiting).expect("an answer").body;
     let text = result["text"].as_str().expect("a text");

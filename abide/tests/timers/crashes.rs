@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle};
+use crate::common::process::Process;
+use crate::harness::Abide;
 use crate::{call, newest};
 
 /// All crash points around a commit and an answer.
@@ -28,7 +29,7 @@ const POINTS: [&str; 14] = [
 /// A client that repeats unanswered calls and counts what it receives.
 struct Client {
     abide: Abide,
-    daemon: Handle,
+    daemon: Process,
     /// For each timer: the messages or results that reported it, and whether they were marked as repeated.
     told: Vec<(String, Option<String>, bool)>,
     deaths: usize,
@@ -39,7 +40,7 @@ impl Client {
         let abide = Abide::new();
         abide.start_to_crash_at(point);
         Client {
-            daemon: Handle::on(abide.pid()),
+            daemon: Process::on(abide.pid()),
             abide,
             told: Vec::new(),
             deaths: 0,
@@ -61,7 +62,7 @@ impl Client {
             self.daemon.wait_gone();
             self.deaths += 1;
             self.abide.start();
-            self.daemon = Handle::on(self.abide.pid());
+            self.daemon = Process::on(self.abide.pid());
         }
     }
 

@@ -3,7 +3,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, look_for, receive};
+use crate::common::process::Process;
+use crate::harness::{Abide, look_for, receive};
 use crate::{call, come_due, due, id_of};
 
 fn timers(abide: &Abide) -> Vec<Value> {
@@ -16,7 +17,7 @@ fn timers(abide: &Abide) -> Vec<Value> {
 /// Sends a call to a daemon that crashes at `point`.
 fn die_at(abide: &Abide, point: &str, tool: &str, arguments: &Value) {
     abide.start_to_crash_at(point);
-    let daemon = Handle::on(abide.pid());
+    let daemon = Process::on(abide.pid());
     let answer = abide.post(&format!("/v1/tools/{tool}"), arguments);
     assert!(answer.is_none(), "the daemon was to die at {point}");
     daemon.wait_gone();
@@ -54,7 +55,7 @@ fn k10_killed_after_a_timer_was_recorded() {
 fn completion_killed_at(point: &str, standing_by: bool) -> Value {
     let abide = Abide::new();
     abide.start_to_crash_at(point);
-    let daemon = Handle::on(abide.pid());
+    let daemon = Process::on(abide.pid());
     let kind = if standing_by { "reason" } else { "mission" };
     let due = due(&abide, "m");
     let arguments = json!({"total_duration": 600, kind: "m", "until": {"file": due}});
@@ -166,7 +167,7 @@ fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
     let abide = Abide::new();
     // The daemon crashes when the timer is due, however slow the machine is.
     abide.start_to_crash_at("timer.due.pre");
-    let daemon = Handle::on(abide.pid());
+    let daemon = Process::on(abide.pid());
     call(
         &abide,
         "timer",

@@ -1,8 +1,9 @@
 //! Tests of timers, conditions and messages with a real daemon, which the tests can kill, and a real database. The
 //! prefix of a test name is the number of the fault.
 
-#[path = "../common/cleanup.rs"]
-mod cleanup;
+#[path = "../common/mod.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod common;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;

@@ -186,7 +186,7 @@ fn agent_gets_a_message_when_a_person_ends_its_session() {
     let abide = Abide::new();
     abide.start();
     let (id, _) = handed_over(&abide, 8);
-    let out = abide.run(&["session", "kill", &id]);
+    let out = abide.output(["session", "kill", &id]);
     assert!(out.status.success(), "{out:?}");
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"][0]["session_id"], id, "{told}");

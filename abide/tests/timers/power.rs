@@ -9,7 +9,8 @@ use abide_core::{Agent, MessageId, Record, TimerId};
 use abide_engine::store::{Opened, Sqlite, Store};
 use serde_json::json;
 
-use crate::harness::{Abide, Handle, look_for};
+use crate::common::process::Process;
+use crate::harness::{Abide, look_for};
 use crate::shim::start_on;
 use crate::{call, id_of, refused};
 
@@ -302,7 +303,7 @@ fn m2_commit_with_a_failed_sync_is_not_acknowledged() {
     let mark = start_on(&abide, FAILING_DISK, "BROKEN_DISK");
     let arguments = |text: &str| json!({"total_duration": 600, "mission": text});
     let kept = id_of(&call(&abide, "timer", arguments("safe")));
-    let daemon = Handle::on(abide.pid());
+    let daemon = Process::on(abide.pid());
     fs::write(&mark, "").expect("a mark");
     let answer = abide.post("/v1/tools/timer", &arguments("lost?"));
     let promised =

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Handle, comes_to_life, living, look_for, receive};
+use crate::common::process::Process;
+use crate::harness::{Abide, comes_to_life, living, look_for, receive};
 use crate::{call, id_of};
 
 /// Sessions that this timer started, including ended ones.
@@ -107,10 +108,10 @@ fn family(number: u32) -> (String, [String; 2]) {
     (format!("(setsid {other} &); exec {own}"), [own, other])
 }
 
-fn born(lines: &[String; 2]) -> Vec<Handle> {
+fn born(lines: &[String; 2]) -> Vec<Process> {
     lines
         .iter()
-        .map(|line| Handle::on(comes_to_life(line)))
+        .map(|line| Process::on(comes_to_life(line)))
         .collect()
 }
 

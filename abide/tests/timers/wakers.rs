@@ -115,11 +115,11 @@ fn message_over_the_budget_is_shown_as_waiting() {
         refused["text"].as_str().unwrap().contains("only a person"),
         "{refused}"
     );
-    let out = abide.run(&["messages", "resend", id]);
+    let out = abide.output(["messages", "resend", id]);
     assert!(out.status.success(), "{out:?}");
     delivered(&abide, |delivery| delivery["ok"] == true);
     assert_eq!(appears(&abide, "woken"), "woken\nwoken\n");
-    let out = abide.run(&["messages", "--deliveries"]);
+    let out = abide.output(["messages", "--deliveries"]);
     let shown = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(shown.contains("command sh: done, tried once"), "{shown}");
 }
@@ -170,7 +170,7 @@ fn desktop_notification_is_shown_or_the_missing_program_named() {
     });
     let message = message["message_id"].as_str().expect("an id");
     // The waker may be in its backoff after a failure; a manual send does not wait for it.
-    let out = abide.run(&["messages", "resend", message]);
+    let out = abide.output(["messages", "resend", message]);
     assert!(out.status.success(), "{out:?}");
     // The text has no markup.
     let shown = abide.path("shown");
@@ -192,7 +192,7 @@ fn message_waits_behind_any_number_of_others() {
         "--agent",
         "woken",
     ];
-    assert!(abide.run(&old).status.success());
+    assert!(abide.output(&old).status.success());
     newest(&abide, |message| message["agent"] == "woken");
     for _ in 0..2 {
         let timers = vec![json!({"mission": "another's", "total_duration": 0.001}); 500];

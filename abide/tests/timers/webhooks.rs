@@ -133,7 +133,7 @@ fn status_410_disables_the_webhook() {
     assert!(!sink.was_asked());
     // A manual send is always made.
     let id = message["message_id"].as_str().unwrap();
-    assert!(abide.run(&["messages", "resend", id]).status.success());
+    assert!(abide.output(["messages", "resend", id]).status.success());
     assert_eq!(sink.next().header("webhook-id"), id);
     mission(&abide, "third");
     assert!(
