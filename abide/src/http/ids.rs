@@ -1,7 +1,7 @@
 //! Ids that a word typed by a person may stand for: a unique prefix, a name or `last`. The command line resolves words
 //! and completes ids with it.
 
-use abide_api::{KnownId, KnownIds};
+use abide_api::{KnownId, KnownIds, Session};
 use abide_core::session::StartedBy;
 use abide_core::session_name::LAST;
 use abide_output::printable::one_line;
@@ -17,6 +17,7 @@ use super::questions::visible_questions;
 use super::requester::Requester;
 use super::sessions::sort_key;
 use super::timers::unreadable;
+use crate::fleet;
 use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery};
 
 /// Most ids of an answer.
@@ -61,8 +62,8 @@ pub async fn list(
     let IdQuery { kind, word } = parse_query(query)?;
     let word = word.filter(|word| !word.is_empty());
     let mut ids = match kind {
-        IdKind::Session => sessions(&state, &requester),
-        IdKind::Question => questions(&state, &requester),
+        IdKind::Session => sessions(&state, &requester).await,
+        IdKind::Question => questions(&state, &requester).await,
         IdKind::Timer => timers(&state, &requester, word.as_deref()).await?,
     };
     if let Some(word) = &word {
@@ -84,35 +85,71 @@ fn meant(mut ids: Vec<KnownId>, word: &str, prefix: &str) -> Vec<KnownId> {
     if let Some(at) = ids.iter().position(named) {
         return vec![ids.swap_remove(at)];
     }
-    let begins = |id: &str| id.starts_with(word) || id[prefix.len()..].starts_with(word);
+    let begins = |id: &str| {
+        let rest = id.strip_prefix(prefix);
+        id.starts_with(word) || rest.is_some_and(|rest| rest.starts_with(word))
+    };
     ids.retain(|known| begins(&known.id));
     ids
 }
 
-/// Sessions that a call started; those of conditions and wakers are not typed by people.
-fn sessions(state: &State, requester: &Requester) -> Vec<KnownId> {
+/// Sessions that a call started, on any machine, newest first; those of conditions and wakers are not typed by people.
+async fn sessions(state: &State, requester: &Requester) -> Vec<KnownId> {
     let mut views = state.handle.published().sessions();
     views.retain(|view| {
         let called = matches!(view.state.started_by, StartedBy::Call);
         called && view.visible_to(requester.agent.as_ref())
     });
     views.sort_by_key(|view| std::cmp::Reverse(sort_key(view)));
-    let known = views.iter().map(|view| KnownId {
-        id: view.id.to_string(),
-        name: view.name.as_ref().map(ToString::to_string),
-        about: about(&view.state.command),
-    });
-    known.collect()
+    let mut known: Vec<(u64, KnownId)> = (views.iter())
+        .map(|view| {
+            let id = KnownId {
+                id: view.id.to_string(),
+                name: view.name.as_ref().map(ToString::to_string),
+                about: about(&view.state.command),
+            };
+            (view.state.created.0, id)
+        })
+        .collect();
+    let elsewhere = fleet::sessions(&state.handle, requester.agent.as_ref(), true).await;
+    if !elsewhere.is_empty() {
+        known.extend((elsewhere.into_iter()).filter_map(id_elsewhere));
+        known.sort_by_key(|(created, _)| std::cmp::Reverse(*created));
+    }
+    known.into_iter().map(|(_, id)| id).collect()
 }
 
-fn questions(state: &State, requester: &Requester) -> Vec<KnownId> {
+/// Time of creation and id of a session of another machine, if a call started it.
+fn id_elsewhere(session: Session) -> Option<(u64, KnownId)> {
+    if session.summary.started_by.is_some() {
+        return None;
+    }
+    let on = session.machine.unwrap_or_default();
+    let known = KnownId {
+        id: session.summary.session_id.0.to_string(),
+        name: session.name,
+        about: about(&format!("on {on}: {}", session.command)),
+    };
+    Some((session.created_at, known))
+}
+
+async fn questions(state: &State, requester: &Requester) -> Vec<KnownId> {
     let open = visible_questions(&state.handle, requester);
     let known = open.iter().rev().map(|question| KnownId {
         id: question.id.to_string(),
         name: None,
         about: about(&question.command),
     });
-    known.collect()
+    let mut known: Vec<KnownId> = known.collect();
+    for question in fleet::questions(&state.handle, requester.agent.as_ref()).await {
+        let text = |field: &str| question[field].as_str().unwrap_or_default();
+        known.push(KnownId {
+            id: text("question_id").to_owned(),
+            name: None,
+            about: about(&format!("on {}: {}", text("machine"), text("command"))),
+        });
+    }
+    known
 }
 
 async fn timers(

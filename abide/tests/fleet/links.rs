@@ -130,3 +130,26 @@ fn question_of_the_other_machine_is_in_the_list_and_the_first_answer_counts() {
     let ended = harness::receive(begun).expect("an answer");
     assert!(text(&ended).contains("no output for 1s"), "{}", ended.body);
 }
+
+#[test]
+fn last_a_name_and_a_prefix_stand_for_a_session_of_the_other_machine() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    let renamed = pair.build.run(&["session", "rename", &id, "parser"]);
+    assert!(renamed.status.success(), "{renamed:?}");
+    let sql = format!("SELECT name FROM abide.session WHERE id = '{id}'");
+    look_for("the name in the directory", || {
+        (pair.server().sql(&sql) == "parser").then_some(())
+    });
+    let prefix = &id["session_".len()..][..7];
+    for word in ["last", "parser", prefix] {
+        let known = pair.desk.get(&format!("/v1/ids?kind=session&word={word}"));
+        assert_eq!(known["ids"][0]["id"], json!(id), "{word}: {known}");
+        assert_eq!(known["total"], 1, "{word}: {known}");
+    }
+    let shown = pair.desk.run(&["complete", "--", "kill", "par"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("parser\ton build: cat"), "{shown}");
+    let screen = pair.desk.run(&["session", "screen", "last"]);
+    assert!(screen.status.success(), "{screen:?}");
+}

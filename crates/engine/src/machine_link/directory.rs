@@ -141,6 +141,7 @@ fn entry(view: &SessionView) -> DirectoryRow {
             cwd: view.cwd.to_string_lossy().into_owned(),
             pty: view.pty,
             bytes: view.bytes(),
+            started_by: view.state.started_by.name(),
             error: match &view.state.phase {
                 Phase::Failed { fault, .. } => Some(fault.to_string()),
                 _ => None,

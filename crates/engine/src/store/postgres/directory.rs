@@ -72,6 +72,9 @@ pub struct DirectoryFacts {
     pub pty: bool,
     /// Bytes of output.
     pub bytes: u64,
+    /// Timer or wait whose condition has started it; `None`: a call.
+    #[serde(default)]
+    pub started_by: Option<String>,
     /// Reason for a failure to start.
     pub error: Option<String>,
 }
