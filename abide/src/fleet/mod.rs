@@ -12,7 +12,7 @@ pub use sessions::{listed, sessions};
 
 use abide_engine::Handle;
 use abide_engine::config::Paths;
-use abide_engine::machine_link::{OtherMachines, directory};
+use abide_engine::machine_link::{OtherMachines, StartedLinks, directory};
 
 use crate::http;
 
@@ -21,7 +21,7 @@ pub fn start(paths: &Paths, handle: &Handle, state: &http::State) {
     let Some(fleet) = handle.fleet() else {
         return;
     };
-    let (machines, called) = match OtherMachines::start(paths, &handle.config(), fleet.clone()) {
+    let links = match OtherMachines::start(paths, &handle.config(), fleet.clone()) {
         Ok(Some(started)) => started,
         Ok(None) => return,
         Err(fault) => {
@@ -29,7 +29,12 @@ pub fn start(paths: &Paths, handle: &Handle, state: &http::State) {
             return;
         }
     };
+    let StartedLinks {
+        machines,
+        called,
+        flush_requests,
+    } = links;
     fleet.set_others(machines.clone());
     tokio::spawn(serve::serve(machines.clone(), called, state.clone()));
-    tokio::spawn(directory::run(machines, handle.clone()));
+    tokio::spawn(directory::run(machines, handle.clone(), flush_requests));
 }

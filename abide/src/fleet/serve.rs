@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use abide_core::fleet::rights::Right;
 use abide_engine::machine_link::{CalledLink, KnownMachine, OtherMachines};
 use abide_engine::peer::Peer;
 use axum::Router;
@@ -78,19 +79,25 @@ impl Server {
 
     async fn answer(self, request: hyper::Request<Incoming>) -> Response {
         match self.checked(request).await {
-            Ok(request) => {
-                let Ok(response) = TowerToHyperService::new(self.router).call(request).await;
+            Ok((request, right)) => {
+                let router = self.router.clone();
+                let Ok(response) = TowerToHyperService::new(router).call(request).await;
+                match right {
+                    Right::See => {}
+                    // The caller finds what it has changed in the directory.
+                    Right::Type | Right::Run => self.machines.flush_directory().await,
+                }
                 response
             }
             Err(problem) => problem.into_response(),
         }
     }
 
-    /// Request that the caller has the right to send, with its peer.
+    /// Request that the caller has the right to send, with its peer, and that right.
     async fn checked(
         &self,
         request: hyper::Request<Incoming>,
-    ) -> Result<hyper::Request<Body>, Problem> {
+    ) -> Result<(hyper::Request<Body>, Right), Problem> {
         let (parts, body) = request.into_parts();
         let body = Limited::new(body, MAX_BODY).collect().await;
         let body: Bytes = body
@@ -116,7 +123,7 @@ impl Server {
         request
             .extensions_mut()
             .insert(ConnectInfo(ConnectedPeer(peer)));
-        Ok(request)
+        Ok((request, right))
     }
 }
 

@@ -132,6 +132,33 @@ fn question_of_the_other_machine_is_in_the_list_and_the_first_answer_counts() {
 }
 
 #[test]
+fn killed_session_is_listed_as_ended_by_the_machine_that_killed_it() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
+    let id = pair.cat();
+    let killed = pair
+        .desk
+        .post(&format!("/v1/sessions/{id}/kill"), &json!({}));
+    assert_eq!(killed.expect("an answer").status, 200);
+    let running = pair.desk.get("/v1/sessions");
+    assert_eq!(running["sessions"], json!([]), "{running}");
+    let all = pair.desk.get("/v1/sessions?include_ended=true");
+    assert_eq!(all["sessions"][0]["session_id"], json!(id), "{all}");
+    assert_eq!(all["sessions"][0]["status"], "exited", "{all}");
+}
+
+#[test]
+fn session_started_with_on_is_found_by_the_next_call() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\nrun = [\"desk\"]\n");
+    let start =
+        json!({"action": "start", "command": "cat", "on": "build", "inactivity_timeout": 0});
+    let started = call(&pair.desk, &start);
+    let id = started.body["session_id"].as_str().expect("an id");
+    let input = json!({"action": "send_input", "session_id": id, "input": "found\n"});
+    let sent = call(&pair.desk, &input);
+    assert!(text(&sent).contains("found"), "{}", sent.body);
+}
+
+#[test]
 fn last_a_name_and_a_prefix_stand_for_a_session_of_the_other_machine() {
     let pair = Pair::with("");
     let id = pair.cat();

@@ -1,4 +1,5 @@
-//! Writes the sessions of this machine into the directory, at most once a second, all changes together.
+//! Writes the sessions of this machine into the directory, at most once a second, all changes together. A machine that
+//! has changed something here over a link finds it there at once: its answer waits for the write.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,8 +7,8 @@ use std::time::Duration;
 
 use abide_core::session::Phase;
 use abide_core::{Exit, SessionId};
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{broadcast, mpsc, oneshot};
 
 use super::machines::OtherMachines;
 use crate::clock::{boot_id, pause};
@@ -19,13 +20,21 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Longest command in the directory, in bytes.
 const MAX_COMMAND: usize = 4_096;
 
+/// Request to write at once; answered when everything that had changed before it is written.
+pub type FlushRequest = oneshot::Sender<()>;
+
 /// Keeps the rows of this machine as its sessions are, until the daemon stops.
-pub async fn run(machines: Arc<OtherMachines>, handle: Handle) {
+pub async fn run(
+    machines: Arc<OtherMachines>,
+    handle: Handle,
+    mut requests: mpsc::Receiver<FlushRequest>,
+) {
     let published = handle.published();
     let mut changes = published.follow();
     // Rows that an earlier daemon left are compared with the sessions that are here.
     let mut is_compared = false;
     let mut changed = all(published);
+    let mut unanswered: Vec<FlushRequest> = Vec::new();
     loop {
         if !is_compared || !changed.is_empty() {
             let written = async {
@@ -39,12 +48,24 @@ pub async fn run(machines: Arc<OtherMachines>, handle: Handle) {
                 changed.clear();
             }
         }
-        pause(EVERY).await;
         if is_compared && changed.is_empty() {
-            match changes.recv().await {
-                Ok(change) => note(change, &mut changed),
-                Err(RecvError::Lagged(_)) => changed = all(published),
-                Err(RecvError::Closed) => return,
+            for request in unanswered.drain(..) {
+                // The answer may have stopped waiting.
+                let _ = request.send(());
+            }
+        }
+        tokio::select! {
+            () = pause(EVERY) => {}
+            Some(request) = requests.recv() => unanswered.push(request),
+        }
+        if is_compared && changed.is_empty() && unanswered.is_empty() {
+            tokio::select! {
+                change = changes.recv() => match change {
+                    Ok(change) => note(change, &mut changed),
+                    Err(RecvError::Lagged(_)) => changed = all(published),
+                    Err(RecvError::Closed) => return,
+                },
+                Some(request) = requests.recv() => unanswered.push(request),
             }
         }
         drain(&mut changes, published, &mut changed);

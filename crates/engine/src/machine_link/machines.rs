@@ -11,10 +11,11 @@ use abide_core::fleet::row::{Introduction, Standing};
 use abide_core::fleet::{MachineId, rights};
 use abide_core::{Agent, QuestionId, SessionId};
 use tokio::io::DuplexStream;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::carrier::{CalledLink, Carrier};
+use super::directory::FlushRequest;
 use super::key::{FleetSecret, KeyFault, MachineKey};
 use super::tls;
 use crate::clock::pause;
@@ -27,6 +28,10 @@ use crate::store::{DirectoryRow, FrameTable, PostgresAddress};
 const HANDSHAKE: Duration = Duration::from_secs(15);
 /// Time that a read of the database may take.
 const DATABASE: Duration = Duration::from_secs(5);
+/// Time that an answer may wait for the directory.
+const FLUSH: Duration = Duration::from_secs(2);
+/// Requests to write the directory that may be queued.
+const MAX_FLUSHES: usize = 64;
 
 /// Reason why a machine cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -105,8 +110,15 @@ pub struct IntroducedMachine {
     pub labels: Vec<String>,
 }
 
-/// Links of this machine, with those that other machines open to it.
-pub type StartedLinks = (Arc<OtherMachines>, mpsc::Receiver<CalledLink>);
+/// Links of this machine, and what has to be served for them.
+pub struct StartedLinks {
+    /// Other machines.
+    pub machines: Arc<OtherMachines>,
+    /// Links that other machines open.
+    pub called: mpsc::Receiver<CalledLink>,
+    /// Requests to write the directory, for [`run`](super::directory::run).
+    pub flush_requests: mpsc::Receiver<FlushRequest>,
+}
 
 /// Other machines of the fleet.
 pub struct OtherMachines {
@@ -115,6 +127,7 @@ pub struct OtherMachines {
     key: MachineKey,
     secret: FleetSecret,
     revoked: RevokedKeys,
+    flushes: mpsc::Sender<FlushRequest>,
 }
 
 impl OtherMachines {
@@ -136,15 +149,21 @@ impl OtherMachines {
             return Ok(None);
         };
         let (carrier, called) = Carrier::start(address, own);
+        let (flushes, flush_requests) = mpsc::channel(MAX_FLUSHES);
         let machines = Arc::new(OtherMachines {
             fleet,
             carrier,
             key,
             secret,
             revoked: RevokedKeys::open(paths.revoked_keys()),
+            flushes,
         });
         tokio::spawn(machines.clone().keep_introduced());
-        Ok(Some((machines, called)))
+        Ok(Some(StartedLinks {
+            machines,
+            called,
+            flush_requests,
+        }))
     }
 
     /// Fleet as this daemon knows it.
@@ -367,6 +386,21 @@ impl OtherMachines {
         };
         let caller = self.secret.check(&introduction, machine.row.standing);
         caller != Caller::Unknown
+    }
+
+    /// Waits until the directory has what has changed here, so that another machine finds it there. If the database is
+    /// slow, the directory follows later.
+    pub async fn flush_directory(&self) {
+        let (request, written) = oneshot::channel();
+        let flushed = async {
+            if self.flushes.send(request).await.is_ok() {
+                let _ = written.await;
+            }
+        };
+        tokio::select! {
+            () = flushed => {}
+            () = pause(FLUSH) => {}
+        }
     }
 
     /// Sessions of other machines with this id. Ids are random, so there is one at most, unless a row is forged.

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use carrier::CalledLink;
 pub use key::{FleetSecret, KeyFault, MachineKey};
-pub use machines::{CannotCall, CannotSay, KnownMachine, OtherMachines, PersonsWord};
+pub use machines::{CannotCall, CannotSay, KnownMachine, OtherMachines, PersonsWord, StartedLinks};
 
 use crate::Handle;
 use crate::config::Paths;
