@@ -7,9 +7,7 @@ use abide_engine::machine_link::{CannotCall, KnownMachine, OtherMachines};
 use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
 
 /// Host in the requests, which says nothing: the link decides who is called.
 pub const HOST: &str = "machine";
@@ -21,17 +19,9 @@ pub async fn send(
     request: Request<Full<Bytes>>,
 ) -> Result<(KnownMachine, Response<Incoming>), CannotCall> {
     let known = machines.known(machine).await?;
-    let silent = || CannotCall::Silent(known.name.clone());
-    let stream = machines.open(&known).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|_| silent())?;
-    tokio::spawn(async move {
-        let _ = connection.await;
-    });
     let response = tokio::select! {
-        response = sender.send_request(request) => response.map_err(|_| silent())?,
-        () = machines.until_silent(machine) => return Err(silent()),
+        response = machines.send(&known, request) => response?,
+        () = machines.until_silent(machine) => return Err(CannotCall::Silent(known.name)),
     };
     Ok((known, response))
 }

@@ -180,3 +180,38 @@ fn last_a_name_and_a_prefix_stand_for_a_session_of_the_other_machine() {
     let screen = pair.desk.run(&["session", "screen", "last"]);
     assert!(screen.status.success(), "{screen:?}");
 }
+
+/// Records the links that are opened on the server of this pair.
+fn record_links(pair: &Pair) {
+    pair.server().sql(
+        "CREATE TABLE opened (link text); \
+         CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
+         $$ BEGIN INSERT INTO public.opened VALUES (NEW.link); RETURN NEW; END $$; \
+         CREATE TRIGGER note BEFORE INSERT ON abide.frame FOR EACH ROW WHEN (NEW.seq = 0 AND NEW.link LIKE '%>') \
+         EXECUTE FUNCTION note()",
+    );
+}
+
+#[test]
+fn calls_to_one_machine_use_one_link_until_its_daemon_is_another() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    record_links(&pair);
+    let read = json!({"action": "read_output", "session_id": id, "since": "0"});
+    for _ in 0..5 {
+        assert_eq!(call(&pair.desk, &read).status, 200);
+    }
+    let opened = || pair.server().sql("SELECT count(DISTINCT link) FROM opened");
+    assert_eq!(opened(), "1");
+    let claim = "SELECT claim FROM abide.machine WHERE name = 'build'";
+    let before = pair.server().sql(claim);
+    pair.build.kill_daemon();
+    pair.build.start();
+    look_for("the next daemon in its row", || {
+        (pair.server().sql(claim) != before).then_some(())
+    });
+    look_for("an answer of the next daemon", || {
+        (call(&pair.desk, &read).body["machine"] == "build").then_some(())
+    });
+    assert_ne!(opened(), "1");
+}

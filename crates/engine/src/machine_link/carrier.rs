@@ -3,7 +3,7 @@
 //! One task writes what links send and reads what other machines have sent, over one connection. While the database is
 //! away nothing is lost: what was not written is written later, and links end only by the silence of the other machine.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,14 +15,15 @@ use tokio::sync::{Notify, mpsc, watch};
 use super::frame::{Frame, Kind, RESET_NUMBER};
 use super::stream::{self, Channels, INBOUND, InboundRow, LinkId, OutboundRow, Side};
 use crate::clock::{SystemClock, pause};
+use crate::fleet::Fleet;
 use crate::store::{FrameTable, MAX_FRAMES, PostgresAddress, StoreFault, StoredFrame};
 
 /// Frames of all links that may wait to be written.
 const OUTGOING: usize = 64;
 /// Frames that are written at once.
 const BATCH: usize = 16;
-/// Links that other machines may have open here.
-const MAX_CALLED: usize = 64;
+/// Links that other machines may have open here. Each keeps one or two for some time after a call.
+const MAX_CALLED: usize = 256;
 /// Links that may wait to be served.
 const MAX_WAITING: usize = 16;
 /// Time between looks for frames: while a link is open, and otherwise. A database that notifies is looked at seldom, in
@@ -45,7 +46,8 @@ pub struct CalledLink {
 
 /// Links of this machine.
 pub struct Carrier {
-    own: MachineId,
+    /// Id of this machine, another one after it has met a copy of itself.
+    fleet: Fleet,
     outgoing: mpsc::Sender<OutboundRow>,
     links: Mutex<HashMap<LinkId, OpenLink>>,
     called: mpsc::Sender<CalledLink>,
@@ -64,12 +66,12 @@ impl Carrier {
     /// Starts the task. Links that other machines open come out of the receiver.
     pub fn start(
         address: PostgresAddress,
-        own: MachineId,
+        fleet: Fleet,
     ) -> (Arc<Self>, mpsc::Receiver<CalledLink>) {
         let (outgoing, queue) = mpsc::channel(OUTGOING);
         let (called, waiting) = mpsc::channel(MAX_WAITING);
         let carrier = Arc::new(Carrier {
-            own,
+            fleet,
             outgoing,
             links: Mutex::default(),
             called,
@@ -78,6 +80,10 @@ impl Carrier {
         });
         tokio::spawn(carrier.clone().run(address, queue));
         (carrier, waiting)
+    }
+
+    fn own(&self) -> MachineId {
+        self.fleet.state().own.unwrap_or(MachineId(0))
     }
 
     /// Connection to the database, if there is one within `patience`.
@@ -92,7 +98,7 @@ impl Carrier {
 
     /// Opens a link to another machine. Whether that answers is found out by the user of the stream.
     pub fn open(self: &Arc<Self>, machine: MachineId) -> DuplexStream {
-        self.begin(machine, LinkId::new(self.own), Side::Opener).1
+        self.begin(machine, LinkId::new(self.own()), Side::Opener).1
     }
 
     fn begin(
@@ -131,14 +137,25 @@ impl Carrier {
         mut queue: mpsc::Receiver<OutboundRow>,
     ) {
         let mut unsent = Vec::new();
+        let mut states = self.fleet.watch();
         loop {
-            match FrameTable::connect(&address, self.own).await {
+            let own = self.own();
+            match FrameTable::connect(&address, own).await {
                 Ok(table) => {
                     let table = Arc::new(table);
                     self.table.send_replace(Some(table.clone()));
-                    let fault = self.serve(&table, &mut queue, &mut unsent).await;
+                    let renewed = states.wait_for(|state| state.own != Some(own));
+                    tokio::select! {
+                        fault = self.serve(&table, &mut queue, &mut unsent) => {
+                            tracing::debug!("the connection for links has ended: {fault}");
+                        }
+                        _ = renewed => {
+                            // Links of the former id end here; the other machines notice by silence.
+                            self.links.lock().expect("no holder panics").clear();
+                            unsent.clear();
+                        }
+                    }
                     self.table.send_replace(None);
-                    tracing::debug!("the connection for links has ended: {fault}");
                 }
                 Err(fault) => tracing::debug!("no connection for links: {fault}"),
             }
@@ -215,11 +232,7 @@ impl Carrier {
             return Ok(());
         }
         table.send(unsent).await?;
-        let targets: BTreeSet<MachineId> = unsent.iter().map(|row| row.target).collect();
         unsent.clear();
-        for target in targets {
-            table.ring(target).await;
-        }
         Ok(())
     }
 
@@ -259,7 +272,6 @@ impl Carrier {
             };
             // If this is lost, the opener notices by silence.
             let _ = table.send(&[reset]).await;
-            table.ring(link.opener).await;
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use abide_core::fleet::rights::{Caller, Denied, Right, decide};
-use abide_core::fleet::row::{Introduction, Standing};
+use abide_core::fleet::row::{Claim, Introduction, Standing};
 use abide_core::fleet::{MachineId, rights};
 use abide_core::{Agent, QuestionId, SessionId};
 use tokio::io::DuplexStream;
@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::carrier::{CalledLink, Carrier};
+use super::connections::Connections;
 use super::directory::FlushRequest;
 use super::key::{FleetSecret, KeyFault, MachineKey};
 use super::tls;
@@ -96,7 +97,9 @@ pub struct KnownMachine {
     pub name: String,
     /// Labels, which nothing vouches for.
     pub labels: Vec<String>,
-    key: tls::PublicKey,
+    pub(super) key: tls::PublicKey,
+    /// Claim of its daemon, another one after a restart.
+    pub(super) claim: Claim,
 }
 
 /// Row of a machine, as it says who it is.
@@ -108,6 +111,8 @@ pub struct IntroducedMachine {
     pub standing: Standing,
     /// Labels.
     pub labels: Vec<String>,
+    /// Claim of its daemon.
+    pub claim: Claim,
 }
 
 /// Links of this machine, and what has to be served for them.
@@ -128,6 +133,7 @@ pub struct OtherMachines {
     secret: FleetSecret,
     revoked: RevokedKeys,
     flushes: mpsc::Sender<FlushRequest>,
+    connections: Connections,
 }
 
 impl OtherMachines {
@@ -145,10 +151,10 @@ impl OtherMachines {
             let address = PostgresAddress::parse(url, config.ca_file.clone());
             address.ok()
         });
-        let (Some(address), Some(own)) = (address, fleet.state().own) else {
+        let Some(address) = address else {
             return Ok(None);
         };
-        let (carrier, called) = Carrier::start(address, own);
+        let (carrier, called) = Carrier::start(address, fleet.clone());
         let (flushes, flush_requests) = mpsc::channel(MAX_FLUSHES);
         let machines = Arc::new(OtherMachines {
             fleet,
@@ -157,6 +163,7 @@ impl OtherMachines {
             secret,
             revoked: RevokedKeys::open(paths.revoked_keys()),
             flushes,
+            connections: Connections::default(),
         });
         tokio::spawn(machines.clone().keep_introduced());
         Ok(Some(StartedLinks {
@@ -176,6 +183,11 @@ impl OtherMachines {
         let state = self.state();
         let own = state.own.and_then(|own| state.machines.get(&own));
         own.map_or_else(String::new, |own| own.name.clone())
+    }
+
+    /// Unused connections to other machines.
+    pub(super) fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     /// Connection to the database.
@@ -249,6 +261,7 @@ impl OtherMachines {
             introduction,
             standing,
             labels,
+            claim,
         } = row;
         let is_revoked = self.revoked.contains(&introduction.key);
         match self.secret.check(&introduction, standing) {
@@ -257,6 +270,7 @@ impl OtherMachines {
                 name: introduction.name,
                 labels,
                 key: introduction.key,
+                claim,
             }),
             Caller::Unknown => Err(CannotCall::Unknown(introduction.name)),
             Caller::Known { .. } | Caller::Expelled => {
@@ -276,15 +290,12 @@ impl OtherMachines {
     }
 
     /// Opens a link to a machine, which has proved that it has its key.
-    pub async fn open(
+    pub(super) async fn open(
         &self,
         machine: &KnownMachine,
     ) -> Result<client::TlsStream<DuplexStream>, CannotCall> {
         let silent = || CannotCall::Silent(machine.name.clone());
         let refused = |why: String| CannotCall::Refused(machine.name.clone(), why);
-        if self.is_silent(machine.id) {
-            return Err(silent());
-        }
         let config = tls::client(&self.key, machine.key).map_err(|e| refused(e.to_string()))?;
         let stream = self.carrier.open(machine.id);
         let connector = TlsConnector::from(Arc::new(config));

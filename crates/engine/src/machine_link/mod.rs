@@ -3,9 +3,10 @@
 //!
 //! [`key`] knows the key of this machine and the fleet secret, [`tls`] pins keys, [`frame`] is the protocol of a link
 //! (pure), [`stream`] makes a stream of bytes of it, `carrier` moves frames to and from the database, [`machines`] knows
-//! the other machines, and [`directory`] tells them which sessions run here.
+//! the other machines, `connections` sends requests to them, and [`directory`] tells them which sessions run here.
 
 mod carrier;
+mod connections;
 pub mod directory;
 pub mod frame;
 pub mod joining;

@@ -1,6 +1,7 @@
 //! One end of a link as a stream of bytes: a task that turns bytes into rows of frames, and rows into bytes.
 
 use abide_core::fleet::MachineId;
+use abide_core::time::Mono;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::mpsc;
@@ -18,6 +19,8 @@ pub const INBOUND: usize = 2 * WINDOW as usize;
 const PING_AFTER: u64 = 10_000;
 /// Questions without an answer after which the link is broken.
 const PINGS: u64 = 3;
+/// Bytes that a link sends in a second, and at once after a pause: all of them go through the database.
+const BYTES_PER_SECOND: u64 = 256 << 10;
 
 /// Id of a link, chosen by the machine that opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,6 +115,7 @@ pub fn open(
         link,
         side,
         end: End::default(),
+        rate: Rate::default(),
         outgoing: channels.outgoing,
         first: match side {
             Side::Opener => Kind::Open,
@@ -121,12 +125,32 @@ pub fn open(
     (near, carry(pump, far, channels.incoming))
 }
 
+/// Rate of a link.
+#[derive(Default)]
+struct Rate {
+    /// Time at which the bytes that were sent are within the rate.
+    spent_until: Mono,
+}
+
+impl Rate {
+    fn spend(&mut self, now: Mono, bytes: usize) {
+        let takes = bytes as u64 * 1_000 / BYTES_PER_SECOND;
+        self.spent_until = Mono(self.spent_until.0.max(now.0) + takes);
+    }
+
+    /// Time from which more may be sent.
+    fn free_at(&self) -> Mono {
+        Mono(self.spent_until.0.saturating_sub(1_000))
+    }
+}
+
 /// Sending half of a link.
 struct Pump {
     target: MachineId,
     link: LinkId,
     side: Side,
     end: End,
+    rate: Rate,
     outgoing: mpsc::Sender<OutboundRow>,
     /// Kind of the first frame with bytes.
     first: Kind,
@@ -139,6 +163,7 @@ impl Pump {
     }
 
     async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Ended> {
+        self.rate.spend(SystemClock.mono(), bytes.len());
         let kind = std::mem::replace(&mut self.first, Kind::Data);
         self.send(kind, Bytes::copy_from_slice(bytes)).await
     }
@@ -200,7 +225,13 @@ async fn carry_until(
         if ours_ended && (theirs_ended || pings > 0) {
             return Ended::Closed;
         }
-        let ping_at = abide_core::time::Mono(heard.0 + PING_AFTER * (pings + 1));
+        let ping_at = Mono(heard.0 + PING_AFTER * (pings + 1));
+        let free_at = pump.rate.free_at();
+        let may_send = SystemClock.mono() >= free_at;
+        let wake_at = match may_send {
+            true => ping_at,
+            false => ping_at.min(free_at),
+        };
         let step = tokio::select! {
             row = incoming.recv(), if unwritten.is_empty() => match row {
                 None => Err(Ended::Stopping),
@@ -220,7 +251,7 @@ async fn carry_until(
                     }
                 }
             },
-            read = reader.read(&mut buffer), if !ours_ended && pump.end.may_send() => match read {
+            read = reader.read(&mut buffer), if !ours_ended && may_send && pump.end.may_send() => match read {
                 Ok(0) | Err(_) => {
                     ours_ended = true;
                     pump.send(Kind::End, Bytes::new()).await
@@ -234,7 +265,7 @@ async fn carry_until(
                 }
                 Err(_) => Err(Ended::Closed),
             },
-            () = timer.until(&SystemClock, Some(ping_at)) => match pings {
+            () = timer.until(&SystemClock, Some(wake_at)) => match pings {
                 _ if SystemClock.mono() < ping_at => Ok(()),
                 PINGS => Err(Ended::Silent),
                 _ => {
@@ -326,10 +357,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn three_megabytes_arrive_as_they_were_sent_through_a_window() {
-        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+    async fn more_bytes_than_a_window_and_a_second_hold_arrive_as_they_were_sent() {
+        let bytes: Vec<u8> = (0..1_200_000u32).map(|n| n as u8).collect();
         let (near, far) = pair(|row| vec![row]);
         assert!(sent(near, far, bytes.clone()).await == bytes);
+    }
+
+    #[test]
+    fn rate_allows_one_second_at_once_and_then_waits() {
+        let (mut rate, now) = (Rate::default(), Mono(50_000));
+        assert!(rate.free_at() <= now);
+        rate.spend(now, BYTES_PER_SECOND as usize);
+        assert!(rate.free_at() <= now);
+        rate.spend(now, BYTES_PER_SECOND as usize / 2);
+        assert_eq!(rate.free_at(), Mono(50_500));
     }
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 //! to a session waits for them. A machine that is asked about a session elsewhere finds its owner here.
 
 use abide_core::fleet::MachineId;
-use abide_core::fleet::row::{Introduction, Standing};
+use abide_core::fleet::row::{Claim, Introduction, Standing};
 use abide_core::{Agent, QuestionId, SessionId};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
@@ -91,7 +91,7 @@ impl DirectoryState {
 }
 
 /// Reads the machines that have a key.
-pub(super) const MACHINES: &str = "SELECT id, name, labels, standing, public_key, mac FROM machine \
+pub(super) const MACHINES: &str = "SELECT id, name, labels, standing, public_key, mac, claim FROM machine \
      WHERE public_key IS NOT NULL AND mac IS NOT NULL";
 
 const COLUMNS: &str = "machine, id, boot, agent, name, command, facts, as_of";
@@ -264,5 +264,6 @@ pub(super) fn introduced(row: &Row) -> Option<IntroducedMachine> {
         },
         standing,
         labels: labels.split_whitespace().map(str::to_owned).collect(),
+        claim: Claim(row.try_get::<_, i64>(6).ok()?.cast_unsigned()),
     })
 }

@@ -4,10 +4,12 @@
 //! A machine is woken by NOTIFY where that works. It is never sent inside a transaction that writes, because such
 //! transactions commit one after the other in the whole server.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use abide_core::fleet::MachineId;
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tokio_postgres::types::{ToSql, Type};
 
@@ -75,17 +77,12 @@ impl FrameTable {
         }
     }
 
-    /// Wakes a machine. A fault is ignored: the machine looks again soon.
-    pub async fn ring(&self, machine: MachineId) {
-        let _ = self.link.notify(&channel(machine)).await;
-    }
-
     /// True if the connection is closed.
     pub fn is_closed(&self) -> bool {
         self.link.is_closed()
     }
 
-    /// Writes frames. A frame that is there already is left as it is.
+    /// Writes frames and wakes their recipients. A frame that is there already is left as it is.
     pub async fn send(&self, rows: &[OutboundRow]) -> Result<(), StoreFault> {
         let links: Vec<String> = rows.iter().map(|row| row.link.column(row.sender)).collect();
         let numbers: Vec<i64> = rows.iter().map(|row| row.number.cast_signed()).collect();
@@ -104,7 +101,15 @@ impl FrameTable {
                 (&bytes, Type::BYTEA_ARRAY),
             ],
         };
-        self.link.transact("SELECT 1", &[statement]).await?;
+        let statements = [statement];
+        let written = self.link.transact("SELECT 1", &statements);
+        let targets: BTreeSet<MachineId> = rows.iter().map(|row| row.target).collect();
+        let rings = targets.iter().map(|target| channel(*target));
+        let rings: Vec<String> = rings.collect();
+        // Sent behind the commit without waiting for it. A ring that is lost is made up for by the next look.
+        let rung = join_all(rings.iter().map(|channel| self.link.notify(channel)));
+        let (written, _) = tokio::join!(biased; written, rung);
+        written?;
         Ok(())
     }
 

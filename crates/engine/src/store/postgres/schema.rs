@@ -44,7 +44,7 @@ const MIGRATIONS: &[&str] = &["CREATE TABLE machine (
         machine BIGINT NOT NULL,
         PRIMARY KEY (agent, machine)
     );
-    CREATE TABLE frame (
+    CREATE UNLOGGED TABLE frame (
         link TEXT NOT NULL,
         seq BIGINT NOT NULL,
         recipient BIGINT NOT NULL,
