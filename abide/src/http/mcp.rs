@@ -8,15 +8,15 @@ use axum::response::{IntoResponse, Response};
 use super::problem::Problem;
 use super::{BODY_LIMIT, ConnectedPeer, requester};
 use crate::mcp::{Http, Origin, Transport};
-use abide_engine::config;
 use abide_engine::peer::Peer;
+use abide_engine::{Handle, config};
 
 /// Passes a request to the MCP handler.
 pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     let peer = request.extensions().get::<ConnectInfo<ConnectedPeer>>();
     // Without peer information the caller is treated as an unknown process.
     let peer = peer.map_or(Peer::Process(None), |peer| peer.0.0.clone());
-    let origin = match origin(request.headers(), peer) {
+    let origin = match origin(request.headers(), peer, mcp.handle()) {
         Ok(origin) => origin,
         Err(problem) => return problem.into_response(),
     };
@@ -31,10 +31,11 @@ pub async fn answer(mcp: Http, request: axum::extract::Request) -> Response {
     mcp.answer(request, origin)
 }
 
-fn origin(headers: &HeaderMap, peer: Peer) -> Result<Origin, Problem> {
+fn origin(headers: &HeaderMap, peer: Peer, handle: &Handle) -> Result<Origin, Problem> {
+    let named = requester::named_agent(headers, handle)?;
     Ok(Origin {
         transport: Transport::Http,
-        agent: requester::named_agent(headers)?.unwrap_or_default(),
+        agent: named.unwrap_or_else(|| handle.unnamed_agent().clone()),
         conversation: Http::conversation(headers),
         root: requester::root(headers)?,
         env: config::environment().into(),

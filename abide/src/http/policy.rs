@@ -4,7 +4,6 @@
 use abide_api::{
     AuditPage, AuditVerified, PolicyRemoved, PolicyRules, PolicyTest, PolicyTested, RefusalPage,
 };
-use abide_core::Agent;
 use abide_engine::config;
 use abide_engine::policy::audit::{AuditEntry, AuditLog};
 use abide_output::mask::Mask;
@@ -76,7 +75,7 @@ pub async fn test(
     let body: PolicyTest = body.into()?;
     let agent = match &body.agent {
         Some(name) => requester::agent(name.as_bytes())?,
-        None => Agent("default".into()),
+        None => requester.acting_agent(),
     };
     let folder = body.cwd.map_or_else(config::home, Into::into);
     if !folder.is_absolute() {

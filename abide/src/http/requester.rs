@@ -18,9 +18,9 @@ use super::problem::Problem;
 use super::{State, headers};
 use crate::http::login_store::LoginId;
 use crate::tools;
-use abide_engine::SessionView;
 use abide_engine::config;
 use abide_engine::peer::{Peer, SessionMembership};
+use abide_engine::{Handle, SessionView};
 use abide_session::folder;
 use abide_session::frame::InheritedLimits;
 
@@ -36,6 +36,7 @@ pub struct Requester {
     /// `None` for a person, who sees everything.
     pub agent: Option<Agent>,
     kind: RequesterKind,
+    unnamed: Agent,
 }
 
 /// Transport of the request, and the evidence it gives about the caller.
@@ -59,6 +60,11 @@ impl Requester {
             agent: self.agent.clone(),
             conversation: None,
         }
+    }
+
+    /// Agent that owns what this caller starts. What people start belongs to the agent without a name.
+    pub fn acting_agent(&self) -> Agent {
+        self.agent.clone().unwrap_or_else(|| self.unnamed.clone())
     }
 
     /// Reason to record for a session that this caller ends.
@@ -159,7 +165,8 @@ impl FromRequestParts<State> for Requester {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &State) -> Result<Self, Problem> {
-        let named = named_agent(&parts.headers)?;
+        let named = named_agent(&parts.headers, &state.handle)?;
+        let unnamed = || state.handle.unnamed_agent().clone();
         let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
         let login = match parts.extensions.get::<Credential>() {
             Some(Credential::Login(login)) => Some(*login),
@@ -177,7 +184,7 @@ impl FromRequestParts<State> for Requester {
             Some(Peer::Machine(_)) => {
                 let person = claims_person(&parts.headers)? && named.is_none();
                 // Who is neither a named agent nor a person sees what an agent without a name sees.
-                let named = named.or_else(|| (!person).then(Agent::default));
+                let named = named.or_else(|| (!person).then(unnamed));
                 (named, RequesterKind::Machine { person })
             }
             Some(peer @ Peer::Tcp { .. }) if claims_person(&parts.headers)? || login.is_some() => {
@@ -190,11 +197,16 @@ impl FromRequestParts<State> for Requester {
                 check_outside_sessions(parts).await?;
                 (None, RequesterKind::Person(peer, login))
             }
-            Some(peer @ Peer::Tcp { .. }) => {
-                (Some(named.unwrap_or_default()), RequesterKind::Agent(peer))
-            }
+            Some(peer @ Peer::Tcp { .. }) => (
+                Some(named.unwrap_or_else(unnamed)),
+                RequesterKind::Agent(peer),
+            ),
         };
-        Ok(Requester { agent, kind })
+        Ok(Requester {
+            agent,
+            kind,
+            unnamed: unnamed(),
+        })
     }
 }
 
@@ -217,7 +229,7 @@ fn agent_at(state: &State, membership: SessionMembership) -> Agent {
         SessionMembership::Unknown => None,
     };
     view.map(|view| view.state.agent.clone())
-        .unwrap_or_default()
+        .unwrap_or_else(|| state.handle.unnamed_agent().clone())
 }
 
 /// Cache of a successful check that the peer is outside every session. The check is slow, so a
@@ -273,9 +285,10 @@ fn claims_person(headers: &HeaderMap) -> Result<bool, Problem> {
 }
 
 /// Agent that the request names in its header.
-pub fn named_agent(headers: &HeaderMap) -> Result<Option<Agent>, Problem> {
+pub fn named_agent(headers: &HeaderMap, handle: &Handle) -> Result<Option<Agent>, Problem> {
     let name = headers.get(headers::AGENT_HEADER);
-    name.map(|name| agent(name.as_bytes())).transpose()
+    let name = name.map(|name| agent(name.as_bytes())).transpose()?;
+    Ok(name.map(|name| handle.agent_called(&name.0)))
 }
 
 /// Working directory for commands of the caller that name none.

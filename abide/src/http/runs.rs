@@ -53,7 +53,7 @@ pub async fn run(
     launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
     if !requester.may_be_a_person() {
         let caller = CommandCaller {
-            agent: &requester.agent.clone().unwrap_or_default(),
+            agent: &requester.acting_agent(),
             conversation: None,
             workspace: &launch.cwd,
             asking,
@@ -170,7 +170,7 @@ fn confine(
     requester: &Requester,
     wish: SandboxWish,
 ) -> Result<(), Problem> {
-    let agent = requester.agent.clone().unwrap_or_default();
+    let agent = requester.acting_agent();
     let of = match requester.may_be_at_terminal() {
         true => WishOf::Person,
         false => WishOf::Agent,

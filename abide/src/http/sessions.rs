@@ -151,7 +151,10 @@ pub async fn start(
 ) -> Result<Response, Problem> {
     let named = match body.remove("agent") {
         None | Some(Value::Null) => None,
-        Some(Value::String(name)) => Some(requester::agent(name.as_bytes())?),
+        Some(Value::String(name)) => {
+            let named = requester::agent(name.as_bytes())?;
+            Some(state.handle.agent_called(&named.0))
+        }
         Some(other) => {
             let detail = format!("`agent` must be a name; got {other}");
             return Err(Problem::bad_input(detail));
@@ -172,7 +175,7 @@ pub async fn start(
             "an agent can only start its own sessions",
         ));
     }
-    let agent = named.or(requester.agent.clone());
+    let agent = named.unwrap_or_else(|| requester.acting_agent());
     let mut context = context(
         config::environment().into(),
         agent,

@@ -210,7 +210,7 @@ async fn create_many(
     let env = config::environment();
     let context = context(
         env.into(),
-        requester.agent.clone(),
+        requester.acting_agent(),
         requester.may_be_a_person(),
         headers,
     )?;
@@ -258,7 +258,7 @@ async fn call(
     let env = environment_for(tool, &arguments);
     let context = context(
         env,
-        requester.agent.clone(),
+        requester.acting_agent(),
         requester.may_be_a_person(),
         headers,
     )?;
@@ -413,7 +413,7 @@ pub async fn wait(
     let env = config::environment();
     let context = context(
         env.into(),
-        requester.agent.clone(),
+        requester.acting_agent(),
         requester.may_be_a_person(),
         &headers,
     )?;

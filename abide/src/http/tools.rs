@@ -55,7 +55,7 @@ pub async fn call(
     let is_person = requester.may_be_a_person();
     let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
     let env = environment_for(&name, &arguments);
-    let context = context(env, requester.agent, is_person, &headers)?;
+    let context = context(env, requester.acting_agent(), is_person, &headers)?;
     let span = tracing::debug_span!("call", tool = name, agent = %context.agent.0);
     let call = tools::begin(&state.handle, &name, arguments, context);
     let call = call.instrument(span.clone()).await;
@@ -130,12 +130,12 @@ type Environment = Arc<[(OsString, OsString)]>;
 /// Context of a call: everything besides its arguments.
 pub(super) fn context(
     env: Environment,
-    agent: Option<Agent>,
+    agent: Agent,
     is_person: bool,
     headers: &HeaderMap,
 ) -> Result<Context, Problem> {
     Ok(Context {
-        agent: agent.unwrap_or_default(),
+        agent,
         root: requester::root(headers)?,
         env,
         asking: Asking::Elsewhere,

@@ -55,6 +55,11 @@ pub struct Http {
 }
 
 impl Http {
+    /// Daemon that answers.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Handler without sessions. `seal` protects the state that clients carry between two rounds of a call.
     pub fn new(handle: Handle, seal: Arc<Seal>) -> Self {
         Http {

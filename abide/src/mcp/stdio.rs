@@ -82,10 +82,11 @@ async fn serve_connection(
     seal: Arc<Seal>,
     _slot: OwnedSemaphorePermit,
 ) {
-    let Some((hello, opening)) = Opening::hello(stream).await else {
+    let Some((mut hello, opening)) = Opening::hello(stream).await else {
         tracing::debug!("a connection that did not say hello was closed");
         return;
     };
+    hello.agent = handle.agent_called(&hello.agent).0.to_string();
     let _connection = handle.clients().add_connection(&hello.agent, &hello.front);
     if let Some(client) = client::behind_front(&hello) {
         let agent = Agent(hello.agent.as_str().into());

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
+mod agents;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;

@@ -4,6 +4,7 @@ use harness::postgres::Server;
 use harness::{Abide, look_for};
 use serde_json::{Value, json};
 
+use super::messages::tool;
 use super::{commands_run, harness, made, made_at_last, make, stored};
 
 /// Daemon with this name, started and joined.
@@ -17,7 +18,7 @@ pub fn machine(server: &Server, name: &str) -> Abide {
 }
 
 /// Waits until a machine owns its shard.
-fn joined(server: &Server, name: &str) {
+pub fn joined(server: &Server, name: &str) {
     look_for("a machine that has joined", || {
         let sql = format!(
             "SELECT count(*) FROM abide.machine AS m JOIN abide.shard AS s ON s.id = m.id AND s.owner = m.id \
@@ -28,7 +29,7 @@ fn joined(server: &Server, name: &str) {
 }
 
 /// Makes a timer that is due after some seconds. Returns its id.
-fn make_due(abide: &Abide, seconds: f64, until: Option<Value>) -> String {
+pub fn make_due(abide: &Abide, seconds: f64, until: Option<Value>) -> String {
     let mut body = json!({"total_duration": seconds, "mission": "due soon"});
     if let Some(until) = until {
         body["until"] = until;
@@ -40,7 +41,7 @@ fn make_due(abide: &Abide, seconds: f64, until: Option<Value>) -> String {
 }
 
 /// Waits until a timer is over. Returns its status, its observation and its delay in milliseconds.
-fn over(server: &Server, id: &str) -> (String, String, i64) {
+pub fn over(server: &Server, id: &str) -> (String, String, i64) {
     look_for("the end of a timer", || {
         let row = server.sql(&format!(
             "SELECT status, coalesce(seen, ''), late_ms FROM abide.timer WHERE id = '{id}' AND ended_ms IS NOT NULL"
@@ -53,14 +54,14 @@ fn over(server: &Server, id: &str) -> (String, String, i64) {
 }
 
 /// Number of messages about a timer.
-fn messages_about(server: &Server, id: &str) -> String {
+pub fn messages_about(server: &Server, id: &str) -> String {
     server.sql(&format!(
         "SELECT count(*) FROM abide.message WHERE about = '{id}'"
     ))
 }
 
 /// Name of the machine that owns the shard of another one.
-fn owner_of(server: &Server, name: &str) -> String {
+pub fn owner_of(server: &Server, name: &str) -> String {
     server.sql(&format!(
         "SELECT o.name FROM abide.shard AS s JOIN abide.machine AS m ON m.id = s.id \
          JOIN abide.machine AS o ON o.id = s.owner WHERE m.name = '{name}'"
@@ -228,21 +229,20 @@ fn f18_nobody_is_declared_dead_while_the_database_is_away() {
 }
 
 #[test]
-fn idempotency_key_makes_one_timer_in_the_fleet() {
+fn idempotency_key_makes_one_timer_also_of_machines_without_links() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));
-    let body = json!({"total_duration": 3600, "mission": "once", "idempotency_key": "k"});
-    let made_on = |abide: &Abide| abide.post("/v1/timers", &body).expect("an answer");
+    let once = "<total_duration>3600</total_duration><mission>once</mission><idempotency_key>k</idempotency_key>";
+    let made_on = |abide: &Abide| tool(abide, "ann", "timer", once);
     let first = look_for("a timer that can be made", || {
-        let answer = made_on(&one);
-        (answer.status == 200).then(|| made(&answer))
+        made_on(&one)["timer_id"].as_str().map(str::to_owned)
     });
-    assert_eq!(made(&made_on(&one)), first);
-    let sentence = look_for("a refusal for its key", || {
-        let sentence = super::refused(&made_on(&two));
-        sentence.contains("idempotency key").then_some(sentence)
+    assert_eq!(made_on(&one)["timer_id"], json!(first));
+    let refused = look_for("a refusal for its key", || {
+        let refused = made_on(&two)["text"].to_string();
+        refused.contains("idempotency key").then_some(refused)
     });
-    assert!(sentence.contains("on another machine"), "{sentence}");
+    assert!(refused.contains("on another machine"), "{refused}");
     assert_eq!(stored(&server), [first]);
     made_at_last(&two, "another one");
 }

@@ -8,7 +8,7 @@ use super::fleet::machine;
 use super::harness;
 
 /// Result of a tool for an agent.
-fn tool(abide: &Abide, agent: &str, name: &str, arguments: &str) -> Value {
+pub fn tool(abide: &Abide, agent: &str, name: &str, arguments: &str) -> Value {
     let command = abide.command(["call", "--json", "--agent", agent]);
     said_to(
         command,

@@ -46,7 +46,8 @@ fn condition_command_is_session_of_its_timer_with_limit_log_and_containment() {
         (session["status"] == "exited").then_some(session)
     });
     assert_eq!(session["exit_code"], 7, "{session}");
-    assert_eq!(session["agent"], "default", "{session}");
+    let agent = session["agent"].as_str().expect("a name");
+    assert_eq!(abide_core::settings_name(agent), "default", "{session}");
     assert_eq!(session["timeout"], 60.0, "{session}");
     assert!(session["contained_by"].is_string(), "{session}");
     let id = session["session_id"].as_str().expect("an id");

@@ -49,7 +49,8 @@ fn webhook_is_signed_and_sent_over_tls() {
     let told = checked(&asked);
     assert_eq!(told["type"], "timer.completed");
     assert_eq!(told["data"]["timer_id"], timer);
-    assert_eq!(told["data"]["agent"], "default");
+    let agent = told["data"]["agent"].as_str().expect("a name");
+    assert_eq!(abide_core::settings_name(agent), "default");
     let text = told["data"]["text"].as_str().expect("a text");
     assert!(text.contains("Mission: look at the logs"), "{text}");
     let stamp = told["timestamp"].as_str().expect("a stamp");

@@ -42,6 +42,8 @@ use shards::Adopted;
 /// State of all sessions, timers, questions and messages of one daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
+    /// Owner of what people and agents without a name start.
+    unnamed: Agent,
     sessions: BTreeMap<SessionId, SessionState>,
     /// Number of sessions whose leader runs or is being started.
     running: usize,
@@ -139,6 +141,7 @@ impl Engine {
     /// Engine without sessions. The ids of its questions follow from `seed`.
     pub fn new(seed: u64) -> Self {
         Engine {
+            unnamed: Agent::default(),
             sessions: BTreeMap::new(),
             running: 0,
             keys: BTreeMap::new(),
@@ -164,6 +167,11 @@ impl Engine {
             events_to_retry: Vec::new(),
             retry_at: Steady(0),
         }
+    }
+
+    /// The same engine on a machine of a fleet, where an agent without a name has one of its own.
+    pub fn with_unnamed(self, unnamed: Agent) -> Self {
+        Engine { unnamed, ..self }
     }
 
     /// Handles one event and appends its effects, in the order in which the daemon must perform them.

@@ -1,6 +1,7 @@
 //! Ids of sessions, questions, timers and messages. An id is safe in a URL and in a path: a string in any other form
 //! is rejected, so no id can name a path outside its folder.
 
+use alloc::format;
 use alloc::sync::Arc;
 use core::fmt;
 use core::str::FromStr;
@@ -174,9 +175,36 @@ pub struct CallId(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Agent(pub Arc<str>);
 
+/// Name of an agent that gives none.
+const UNNAMED: &str = "default";
+
 impl Default for Agent {
     fn default() -> Self {
-        Agent("default".into())
+        Agent(UNNAMED.into())
+    }
+}
+
+impl Agent {
+    /// Agent that gives no name on this machine of a fleet, where names are valid on every machine.
+    pub fn unnamed_on(machine: &str) -> Self {
+        Agent(format!("{UNNAMED}@{machine}").into())
+    }
+
+    /// Agent of a stored session. `self` is the agent without a name here; a session that it started before this
+    /// machine joined or left a fleet has its former name.
+    pub fn of_stored(&self, name: &str) -> Self {
+        match name == UNNAMED || *self.0 == *settings_name(name) {
+            true => self.clone(),
+            false => Agent(name.into()),
+        }
+    }
+}
+
+/// Name by which settings mean an agent: one without a name is `default` on every machine.
+pub fn settings_name(agent: &str) -> &str {
+    match agent.split_once('@') {
+        Some((UNNAMED, _)) => UNNAMED,
+        _ => agent,
     }
 }
 

@@ -40,7 +40,9 @@ pub use engine::Engine;
 pub use event::Event;
 pub use held::HeldCommand;
 pub use held_connection::{ConnectionAnswer, HeldConnection};
-pub use id::{Agent, CallId, Conversation, Key, MessageId, QuestionId, SessionId, TimerId};
+pub use id::{
+    Agent, CallId, Conversation, Key, MessageId, QuestionId, SessionId, TimerId, settings_name,
+};
 pub use message::About;
 pub use question::{Answer, Closing, Question, Subject};
 pub use record::Record;

@@ -1,11 +1,11 @@
 //! Handle on the event loop. An interface makes a call, gets updates about it and one outcome. Dropping a call only
 //! ends the wait.
 
+mod launch_options;
+
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
 use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -30,12 +30,12 @@ use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
 use crate::published_state::{PublishedState, QuestionView};
-use crate::sandbox::SandboxChoice;
 use crate::screens::Screens;
 use crate::store::{Store, StoreReader, WakerRecord};
 use abide_session::facts::{CpuSamples, Facts};
-use abide_session::frame::InheritedLimits;
 use abide_session::read_cursors::CursorFiles;
+
+pub use launch_options::{LaunchOptions, Stdin};
 
 /// Input of the loop.
 pub enum Input {
@@ -62,66 +62,6 @@ pub struct Call {
 pub struct ReplyChannel {
     pub(super) updates: mpsc::Sender<CallUpdate>,
     pub(super) outcome: oneshot::Sender<Outcome>,
-}
-
-/// Parts of a command to be started that the keeper needs and the core does not.
-#[derive(Clone, Debug)]
-pub struct LaunchOptions {
-    /// Program and arguments; `None`: the configured shell with the command.
-    pub argv: Option<Vec<OsString>>,
-    /// Working directory.
-    pub cwd: PathBuf,
-    /// Whole environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Standard input.
-    pub stdin: Stdin,
-    /// Columns and rows of its terminal, if it gets one.
-    pub pty: Option<(u16, u16)>,
-    /// Umask and resource limits of the caller. `None`: those of the daemon.
-    pub inherited_limits: Option<InheritedLimits>,
-    /// Fingerprints of the secrets in its environment, which are masked in output.
-    pub secrets: Arc<SecretFingerprints>,
-    /// Sandbox of the command.
-    pub sandbox: SandboxChoice,
-    /// Permissions of this sandbox that the settings do not give, in words: a person has to approve the launch.
-    pub beyond_settings: Option<String>,
-    /// Name of the session.
-    pub name: Option<SessionName>,
-}
-
-impl LaunchOptions {
-    /// Options for the launch of a command without a terminal.
-    pub fn plain(
-        cwd: PathBuf,
-        env: Vec<(OsString, OsString)>,
-        stdin: Option<String>,
-        secrets: Arc<SecretFingerprints>,
-    ) -> Self {
-        let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
-        LaunchOptions {
-            argv: None,
-            cwd,
-            env,
-            stdin,
-            pty: None,
-            inherited_limits: None,
-            secrets,
-            sandbox: SandboxChoice::Off,
-            beyond_settings: None,
-            name: None,
-        }
-    }
-}
-
-/// Standard input of a command.
-#[derive(Clone, Debug)]
-pub enum Stdin {
-    /// Closed from the start.
-    None,
-    /// These bytes, then closed.
-    Bytes(Vec<u8>),
-    /// Open, to be written to later.
-    Open,
 }
 
 /// One step of a call, in order. `Done` is the last.
@@ -165,6 +105,7 @@ struct Shared {
     policy: PolicyStore,
     audit: AuditLog,
     fleet: Option<Fleet>,
+    unnamed: Agent,
     config: LiveConfig,
     paths: Paths,
     next_call: AtomicU64,
@@ -187,6 +128,7 @@ pub(super) struct HandleParts {
     pub policy: PolicyStore,
     pub audit: AuditLog,
     pub fleet: Option<Fleet>,
+    pub unnamed: Agent,
 }
 
 /// Request to deliver a message again.
@@ -215,6 +157,7 @@ impl Handle {
             policy: parts.policy,
             audit: parts.audit,
             fleet: parts.fleet,
+            unnamed: parts.unnamed,
             config: LiveConfig::new(&parts.paths.config, config),
             paths: parts.paths,
             next_call: AtomicU64::new(1),
@@ -293,6 +236,19 @@ impl Handle {
     /// Store, for records that the loop does not decide.
     pub fn store(&self) -> &dyn Store {
         &*self.shared.store
+    }
+
+    /// Agent that gives no name: `default`, or `default@machine` where names are valid on many machines.
+    pub fn unnamed_agent(&self) -> &Agent {
+        &self.shared.unnamed
+    }
+
+    /// Agent of this name. One that calls itself `default` has none.
+    pub fn agent_called(&self, name: &str) -> Agent {
+        match *name == *Agent::default().0 {
+            true => self.shared.unnamed.clone(),
+            false => Agent(name.into()),
+        }
     }
 
     /// Fleet of this machine, if its database is shared.

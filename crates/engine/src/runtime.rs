@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use abide_core::record::StoredState;
 use abide_core::session::Phase;
-use abide_core::{Engine, Event, HeldCommand, Millis, Question, QuestionId, SessionId};
+use abide_core::{Agent, Engine, Event, HeldCommand, Millis, Question, QuestionId, SessionId};
 use abide_session::accelerator::Accelerator;
 use abide_session::private_file;
 use tokio::sync::{mpsc, oneshot};
@@ -84,15 +84,21 @@ impl Runtime {
     pub fn start(paths: &Paths, config: Config, program: PathBuf) -> Result<Self, RuntimeFault> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         // Created with private permissions before SQLite opens it. If this fails, opening fails too.
-        let (opened, fault, fleet, is_usable) = match &config.store {
+        let (opened, fault, fleet, is_usable, unnamed) = match &config.store {
             None => {
                 let _ = private_file::open(&paths.database());
                 let (opened, fault) = open_database(paths)?;
-                (opened, fault, None, None)
+                (opened, fault, None, None, Agent::default())
             }
             Some(url) => {
-                let found = open_postgres(paths, url, &config)?;
-                (found.opened, None, found.fleet, found.is_usable)
+                let identity = MachineIdentity::open(paths, config.machine.as_deref());
+                let identity = identity.map_err(|source| RuntimeFault::Machine {
+                    path: paths.machine(),
+                    source,
+                })?;
+                let unnamed = Agent::unnamed_on(&identity.name);
+                let found = open_postgres(paths, url, &config, identity)?;
+                (found.opened, None, found.fleet, found.is_usable, unnamed)
             }
         };
         let Opened {
@@ -128,6 +134,7 @@ impl Runtime {
             policy: PolicyStore::new(&paths.config),
             audit: AuditLog::new(paths.audit()),
             fleet: fleet.as_ref().map(|opened| opened.fleet.clone()),
+            unnamed: unnamed.clone(),
         };
         let handle = Handle::new(inbox, parts, config);
         // Read now, so that a command does not need another file descriptor. A fault is reported to each command.
@@ -140,7 +147,11 @@ impl Runtime {
             .set_sessions(Arc::new(SessionAccess(handle.clone())));
         let agents = handle.clients().agents();
         let resumable = agents.iter().map(|agent| handle.resumable(agent));
-        let recovered = recovery_events(keepers.recover(), questions, approved, resumable, state);
+        let mut sessions = keepers.recover();
+        for found in &mut sessions {
+            found.session.agent = unnamed.of_stored(&found.session.agent.0);
+        }
+        let recovered = recovery_events(sessions, questions, approved, resumable, state);
         keepers.fill_pool();
         tokio::spawn(wakers::run(
             handle.clone(),
@@ -148,7 +159,7 @@ impl Runtime {
             web,
             resend_requests,
         ));
-        let engine = Engine::new(entropy::bits());
+        let engine = Engine::new(entropy::bits()).with_unnamed(unnamed);
         let (ready, recovered_published) = oneshot::channel();
         let (ready_sender, ready_receiver) = oneshot::channel();
         let retention = retention::run(handle.clone(), clock.clone(), store.clone());
@@ -275,14 +286,10 @@ fn open_postgres(
     paths: &Paths,
     url: &str,
     config: &Config,
+    identity: MachineIdentity,
 ) -> Result<OpenedPostgres, RuntimeFault> {
     let address = PostgresAddress::parse(url, config.ca_file.clone());
     let address = address.map_err(StoreFault::Unopenable)?;
-    let identity = MachineIdentity::open(paths, config.machine.as_deref());
-    let identity = identity.map_err(|source| RuntimeFault::Machine {
-        path: paths.machine(),
-        source,
-    })?;
     let introduction = Introduction {
         labels: config.labels.clone(),
         lost_after: config.lost_after.map(Millis::from_secs),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use abide_core::{Agent, Conversation};
+use abide_core::{Agent, Conversation, settings_name};
 use abide_session::sandbox::{Folder, Mode, Network, OWN_LAYERS, Plan, measured_size};
 
 use crate::config::{Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
@@ -308,6 +308,7 @@ pub fn agent_of_layers(name: &str) -> String {
 
 /// Folder of the layers of an agent.
 pub fn layers_of(paths: &Paths, agent: &str) -> PathBuf {
+    let agent = settings_name(agent);
     paths.state.join(OWN_LAYERS).join(file_name(agent))
 }
 

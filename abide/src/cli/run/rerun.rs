@@ -1,6 +1,6 @@
 //! `abide rerun`: runs the command of a session again, as `abide run` would.
 
-use abide_core::{Millis, SessionName};
+use abide_core::{Millis, SessionName, settings_name};
 use serde_json::Value;
 
 use crate::cli::args::{AgentArg, RerunArgs, RunArgs};
@@ -25,7 +25,9 @@ pub async fn rerun(client: Client, args: RerunArgs) -> Result<u8, CliError> {
             "say which one: --sandbox workspace-write, --sandbox read-only or --sandbox off",
         )));
     }
-    let agent = session["agent"].as_str().filter(|name| *name != PERSON);
+    let agent = session["agent"]
+        .as_str()
+        .filter(|name| settings_name(name) != PERSON);
     let client = match agent {
         Some(agent) => client.of_agent(agent),
         None => client,

@@ -154,7 +154,7 @@ impl Engine {
         reserved: Option<SessionId>,
         run: Run,
     ) -> Result<(), Refusal> {
-        let agent = caller.unwrap_or_default();
+        let agent = caller.unwrap_or_else(|| self.unnamed.clone());
         let known = run.key.clone().map(|key| (agent.clone(), key));
         let known = known.and_then(|name| self.keys.get(&name).copied());
         let wait = Wait {

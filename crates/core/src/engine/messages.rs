@@ -243,7 +243,7 @@ impl Engine {
         known: &[About],
     ) -> Result<(), Refusal> {
         let recipient = Recipient {
-            agent: caller.agent.unwrap_or_default(),
+            agent: caller.agent.unwrap_or_else(|| self.unnamed.clone()),
             conversation: caller.conversation,
         };
         let most = most.min(limit::MESSAGES_AT_ONCE);

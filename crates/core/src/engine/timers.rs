@@ -35,13 +35,14 @@ impl Engine {
             agent: caller,
             conversation,
         } = caller;
+        let maker = |caller: Option<Agent>| caller.unwrap_or_else(|| self.unnamed.clone());
         match request {
             Request::Create(new) => {
-                let maker = (caller.unwrap_or_default(), conversation);
+                let maker = (maker(caller), conversation);
                 self.create(step, call, maker, new)
             }
             Request::CreateMany(all) => {
-                let maker = (caller.unwrap_or_default(), conversation);
+                let maker = (maker(caller), conversation);
                 self.create_many(step, call, maker, all)
             }
             Request::Continue {

@@ -8,7 +8,7 @@ use super::command::{Folder, Piece, RunsCode, SimpleCommand, Word};
 use super::decide::Place;
 use super::path::{expanded, is_within, matches_folder, normalized};
 use super::pattern::{could_match, matches};
-use crate::id::Conversation;
+use crate::id::{Conversation, settings_name};
 
 /// Decision about a command, from the least to the most careful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,7 +132,8 @@ impl Rule {
     /// allows only where the text leaves no doubt.
     pub fn matches(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
         let agent = self.agent.as_deref();
-        if !agent.is_none_or(|agent| matches(agent, place.agent)) {
+        let names = [place.agent, settings_name(place.agent)];
+        if !agent.is_none_or(|agent| names.iter().any(|name| matches(agent, name))) {
             return false;
         }
         if let Source::Granted(conversation) = &self.source

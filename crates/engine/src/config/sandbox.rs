@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use abide_core::SandboxedBy;
+use abide_core::{SandboxedBy, settings_name};
 use abide_gate::allowlist::Allowlist;
 use serde::Deserialize;
 
@@ -206,7 +206,9 @@ impl SandboxConfig {
 
 impl SandboxFor {
     fn fits(&self, agent: &str, workspace: &Path, home: &Path) -> bool {
-        let agent_fits = self.agent.as_ref().is_none_or(|glob| fits(glob, agent));
+        let names = [agent, settings_name(agent)];
+        let fits_name = |glob: &String| names.iter().any(|name| fits(glob, name));
+        let agent_fits = self.agent.as_ref().is_none_or(fits_name);
         let folder_fits = self.folder.as_ref().is_none_or(|glob| {
             let glob = in_home(Path::new(glob), home);
             fits(&glob.to_string_lossy(), &workspace.to_string_lossy())

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use abide_core::Conversation;
+use abide_core::{Conversation, settings_name};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
@@ -248,7 +248,7 @@ impl WakerKind {
 impl WakerConfig {
     /// True if it wakes this agent.
     pub fn is_for(&self, agent: &str) -> bool {
-        self.agent == "*" || self.agent == agent
+        self.agent == "*" || self.agent == agent || self.agent == settings_name(agent)
     }
 
     /// True if it wakes this agent in this conversation for messages that the agent asked for.

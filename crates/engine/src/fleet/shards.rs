@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use abide_core::Event;
 use abide_core::record::LoadedShard;
-use abide_core::{Agent, Event};
 
 use crate::fleet::Fleet;
 use crate::handle::Handle;
@@ -71,8 +71,7 @@ async fn loaded(rows: ShardRows, handle: &Handle) {
     }
 }
 
-/// Takes the messages that other machines have for agents which are connected here, at every heartbeat. An agent
-/// without a name is another one on every machine.
+/// Takes the messages that other machines have for agents which are connected here, at every heartbeat.
 pub(crate) async fn take_messages(fleet: Fleet, handle: Handle) {
     let mut state = fleet.watch();
     while state.changed().await.is_ok() {
@@ -80,10 +79,8 @@ pub(crate) async fn take_messages(fleet: Fleet, handle: Handle) {
         if !is_shared {
             continue;
         }
-        let unnamed = Agent::default();
         let mut agents = handle.clients().agents_connected();
         agents.extend(fleet.due().waiting.iter().map(|agent| agent.0.to_string()));
-        agents.remove(unnamed.0.as_ref());
         if !agents.is_empty() {
             handle.store().take_messages(agents.into_iter().collect());
         }

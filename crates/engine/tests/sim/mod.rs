@@ -213,6 +213,7 @@ impl Daemon {
             )),
             audit: crate::policy::audit::AuditLog::new("/dev/null/audit".into()),
             fleet: None,
+            unnamed: abide_core::Agent::default(),
         };
         let handle = Handle::new(inbox, parts, Config::default());
         let recovered = recovery_events(

@@ -1,0 +1,71 @@
+//! Parts of a command that the core does not know.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use abide_core::SessionName;
+use abide_output::secret_fingerprints::SecretFingerprints;
+use abide_session::frame::InheritedLimits;
+
+use crate::sandbox::SandboxChoice;
+
+/// Parts of a command to be started that the keeper needs and the core does not.
+#[derive(Clone, Debug)]
+pub struct LaunchOptions {
+    /// Program and arguments; `None`: the configured shell with the command.
+    pub argv: Option<Vec<OsString>>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Standard input.
+    pub stdin: Stdin,
+    /// Columns and rows of its terminal, if it gets one.
+    pub pty: Option<(u16, u16)>,
+    /// Umask and resource limits of the caller. `None`: those of the daemon.
+    pub inherited_limits: Option<InheritedLimits>,
+    /// Fingerprints of the secrets in its environment, which are masked in output.
+    pub secrets: Arc<SecretFingerprints>,
+    /// Sandbox of the command.
+    pub sandbox: SandboxChoice,
+    /// Permissions of this sandbox that the settings do not give, in words: a person has to approve the launch.
+    pub beyond_settings: Option<String>,
+    /// Name of the session.
+    pub name: Option<SessionName>,
+}
+
+impl LaunchOptions {
+    /// Options for the launch of a command without a terminal.
+    pub fn plain(
+        cwd: PathBuf,
+        env: Vec<(OsString, OsString)>,
+        stdin: Option<String>,
+        secrets: Arc<SecretFingerprints>,
+    ) -> Self {
+        let stdin = stdin.map_or(Stdin::None, |text| Stdin::Bytes(text.into_bytes()));
+        LaunchOptions {
+            argv: None,
+            cwd,
+            env,
+            stdin,
+            pty: None,
+            inherited_limits: None,
+            secrets,
+            sandbox: SandboxChoice::Off,
+            beyond_settings: None,
+            name: None,
+        }
+    }
+}
+
+/// Standard input of a command.
+#[derive(Clone, Debug)]
+pub enum Stdin {
+    /// Closed from the start.
+    None,
+    /// These bytes, then closed.
+    Bytes(Vec<u8>),
+    /// Open, to be written to later.
+    Open,
+}
