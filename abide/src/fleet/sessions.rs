@@ -11,8 +11,7 @@ use abide_engine::store::{DirectoryRow, DirectoryState};
 /// Longest command in a list for a model, in characters.
 const COMMAND: usize = 2_000;
 
-/// Sessions of other machines that an agent may see; `None` is a person. Empty without a fleet, or while the database is
-/// away.
+/// Sessions of other machines that an agent may see; `None` is a person. Empty without a fleet.
 pub async fn sessions(handle: &Handle, agent: Option<&Agent>, include_ended: bool) -> Vec<Session> {
     let now = SystemClock.now().wall.0;
     let rows = rows(handle, agent, include_ended).await;
@@ -20,6 +19,16 @@ pub async fn sessions(handle: &Handle, agent: Option<&Agent>, include_ended: boo
         .map(|known| session(&known, now))
         .filter(|session| include_ended || session.status != SessionStatus::Lost)
         .collect()
+}
+
+/// Sessions of other machines whose rows were written after `from`, each with the clock of the database at that time.
+/// `None`: the database cannot be reached.
+pub async fn changed_sessions(handle: &Handle, from: u64) -> Option<Vec<(u64, Session)>> {
+    let now = SystemClock.now().wall.0;
+    let rows = handle.other_machines()?.changed_sessions(from).await?;
+    let known = known(handle, rows).into_iter();
+    let sessions = known.map(|known| (known.row.as_of, session(&known, now)));
+    Some(sessions.collect())
 }
 
 /// The same for the list of `terminal_session`.
@@ -49,9 +58,15 @@ async fn rows(handle: &Handle, agent: Option<&Agent>, include_ended: bool) -> Ve
         return Vec::new();
     };
     let rows = machines.sessions(agent, include_ended).await;
+    known(handle, rows)
+}
+
+fn known(handle: &Handle, rows: Vec<DirectoryRow>) -> Vec<Known> {
+    let Some(machines) = handle.other_machines() else {
+        return Vec::new();
+    };
     let state = machines.state();
-    let rows = rows.unwrap_or_default().into_iter();
-    let rows = rows.map(|row| Known {
+    let rows = rows.into_iter().map(|row| Known {
         machine: machines.shown_name(row.machine),
         reach: reach_of(&state, &row),
         as_of: as_of(&state, &row),

@@ -147,6 +147,20 @@ fn killed_session_is_listed_as_ended_by_the_machine_that_killed_it() {
 }
 
 #[test]
+fn list_has_the_last_known_sessions_while_the_database_is_away() {
+    let mut pair = Pair::with("");
+    let id = pair.cat();
+    let before = pair.desk.get("/v1/sessions");
+    assert_eq!(before["sessions"][0]["session_id"], json!(id), "{before}");
+    pair.desk.server.as_mut().expect("a server").stop();
+    let listed = pair.desk.get("/v1/sessions");
+    assert_eq!(listed["sessions"][0]["session_id"], json!(id), "{listed}");
+    assert_eq!(listed["sessions"][0]["machine"], "build", "{listed}");
+    assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
+    pair.desk.server.as_mut().expect("a server").resume();
+}
+
+#[test]
 fn session_started_with_on_is_found_by_the_next_call() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\nrun = [\"desk\"]\n");
     let start =

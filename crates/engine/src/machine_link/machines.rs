@@ -18,17 +18,20 @@ use super::carrier::{CalledLink, Carrier};
 use super::connections::Connections;
 use super::directory::FlushRequest;
 use super::key::{FleetSecret, KeyFault, MachineKey};
+use super::known_sessions::{Choice, KnownSessions};
 use super::tls;
 use crate::clock::pause;
 use crate::config::{Config, Paths};
 use crate::fleet::{Fleet, FleetState, Machine};
 use crate::secret;
-use crate::store::{DirectoryRow, FrameTable, PostgresAddress};
+use crate::store::{DirectoryRow, FrameTable, PostgresAddress, TimerElsewhere};
 
 /// Time that a machine has to answer the first bytes of a link.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 /// Time that a read of the database may take.
 const DATABASE: Duration = Duration::from_secs(5);
+/// Time that a list waits for the database.
+const LIST: Duration = Duration::from_secs(1);
 /// Time that an answer may wait for the directory.
 const FLUSH: Duration = Duration::from_secs(2);
 /// Requests to write the directory that may be queued.
@@ -134,6 +137,7 @@ pub struct OtherMachines {
     revoked: RevokedKeys,
     flushes: mpsc::Sender<FlushRequest>,
     connections: Connections,
+    known_sessions: KnownSessions,
 }
 
 impl OtherMachines {
@@ -164,6 +168,7 @@ impl OtherMachines {
             revoked: RevokedKeys::open(paths.revoked_keys()),
             flushes,
             connections: Connections::default(),
+            known_sessions: KnownSessions::default(),
         });
         tokio::spawn(machines.clone().keep_introduced());
         Ok(Some(StartedLinks {
@@ -427,6 +432,18 @@ impl OtherMachines {
         table.question_owner(id).await.ok()?
     }
 
+    /// Machine that owns a timer which is not here.
+    pub async fn timer_owner(&self, number: u64) -> Option<MachineId> {
+        let table = self.table().await?;
+        table.timer_owner(number).await.ok()?
+    }
+
+    /// Timer of another machine that an agent made with this key.
+    pub async fn timer_with_key(&self, agent: &Agent, key: &str) -> Option<TimerElsewhere> {
+        let table = self.table().await?;
+        table.timer_with_key(agent, key).await.ok()?
+    }
+
     /// Other machines that have open questions, as far as the database knows.
     pub async fn question_machines(&self) -> Vec<MachineId> {
         let Some(table) = self.table().await else {
@@ -435,14 +452,38 @@ impl OtherMachines {
         table.question_machines().await.unwrap_or_default()
     }
 
-    /// Sessions of other machines, newest first. `None`: the database cannot be reached.
-    pub async fn sessions(
-        &self,
-        agent: Option<&Agent>,
-        include_ended: bool,
-    ) -> Option<Vec<DirectoryRow>> {
+    /// Open questions of other machines. `None`: the database cannot be reached.
+    pub async fn open_questions(&self) -> Option<Vec<QuestionId>> {
+        self.table().await?.open_questions().await.ok()
+    }
+
+    /// Sessions of other machines whose rows were written after this time of the database. `None`: it cannot be reached.
+    pub async fn changed_sessions(&self, from: u64) -> Option<Vec<DirectoryRow>> {
         let table = self.table().await?;
-        table.directory(agent, include_ended).await.ok()
+        table.changed_directory(from).await.ok()
+    }
+
+    /// Sessions of other machines, newest first; while the database is away, as they were read last.
+    pub async fn sessions(&self, agent: Option<&Agent>, include_ended: bool) -> Vec<DirectoryRow> {
+        let choice = Choice {
+            agent,
+            include_ended,
+        };
+        let read = async {
+            let table = self.table().await?;
+            table.directory(agent, include_ended).await.ok()
+        };
+        let read = tokio::select! {
+            read = read => read,
+            () = pause(LIST) => None,
+        };
+        match read {
+            Some(rows) => {
+                self.known_sessions.note(choice, &rows);
+                rows
+            }
+            None => self.known_sessions.chosen(choice),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod directory;
 pub mod frame;
 pub mod joining;
 pub mod key;
+mod known_sessions;
 pub mod machines;
 pub mod stream;
 pub mod tls;

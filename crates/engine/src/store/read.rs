@@ -377,7 +377,7 @@ impl StoreReader {
     }
 
     /// Number of a timer with this id.
-    pub(super) fn timer_number(&self, id: TimerId) -> u64 {
+    pub fn timer_number(&self, id: TimerId) -> u64 {
         self.id_permutation.to_number(id.0.bits())
     }
 

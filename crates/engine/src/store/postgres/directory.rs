@@ -3,7 +3,8 @@
 
 use abide_core::fleet::MachineId;
 use abide_core::fleet::row::{Claim, Introduction, Standing};
-use abide_core::{Agent, QuestionId, SessionId};
+use abide_core::timer::Kind;
+use abide_core::{Agent, QuestionId, SessionId, TimerId};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -37,6 +38,17 @@ pub struct DirectoryRow {
     pub facts: DirectoryFacts,
     /// Clock of the database when this was written, in Unix milliseconds.
     pub as_of: u64,
+}
+
+/// Timer of another machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerElsewhere {
+    /// Machine that owns it.
+    pub owner: MachineId,
+    /// Timer.
+    pub id: TimerId,
+    /// True if it is a mission.
+    pub is_mission: bool,
 }
 
 /// Phase of a session in the directory.
@@ -188,6 +200,33 @@ impl FrameTable {
         Ok(rows.iter().filter_map(entry).collect())
     }
 
+    /// Rows of other machines that were written after a time of the database, oldest first.
+    pub async fn changed_directory(&self, from: u64) -> Result<Vec<DirectoryRow>, StoreFault> {
+        let (own, from) = (self.own(), from.cast_signed());
+        let sql = format!(
+            "SELECT * FROM (SELECT {COLUMNS} FROM session WHERE machine <> $1 AND as_of > $2 \
+             ORDER BY as_of DESC LIMIT {MAX_LISTED}) AS newest ORDER BY as_of"
+        );
+        let params = vec![
+            (&own as &(dyn ToSql + Sync), Type::INT8),
+            (&from, Type::INT8),
+        ];
+        let rows = self.rows(Statement { sql, params }).await?;
+        Ok(rows.iter().filter_map(entry).collect())
+    }
+
+    /// Open questions of other machines.
+    pub async fn open_questions(&self) -> Result<Vec<QuestionId>, StoreFault> {
+        let own = self.own();
+        let rows = self.rows(Statement {
+            sql: "SELECT id FROM question WHERE shard <> $1 AND closing IS NULL".into(),
+            params: vec![(&own as &(dyn ToSql + Sync), Type::INT8)],
+        });
+        let rows = rows.await?;
+        let ids = rows.iter().filter_map(|row| row.try_get::<_, &str>(0).ok());
+        Ok(ids.filter_map(|id| id.parse().ok()).collect())
+    }
+
     /// Machine on which a question was asked, if that is another one.
     pub async fn question_owner(&self, id: QuestionId) -> Result<Option<MachineId>, StoreFault> {
         let (own, id) = (self.own(), id.to_string());
@@ -198,6 +237,50 @@ impl FrameTable {
         let rows = rows.await?;
         let owner = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
         Ok(owner.map(|id| MachineId(id.cast_unsigned())))
+    }
+
+    /// Machine that owns a timer, if that is another one. A timer that has ended needs none.
+    pub async fn timer_owner(&self, number: u64) -> Result<Option<MachineId>, StoreFault> {
+        let (own, number) = (self.own(), number.cast_signed());
+        let rows = self.rows(Statement {
+            sql: "SELECT s.owner FROM timer AS t JOIN shard AS s ON s.id = t.shard \
+                  WHERE t.number = $2 AND t.ended_ms IS NULL AND s.owner <> $1"
+                .into(),
+            params: vec![
+                (&own as &(dyn ToSql + Sync), Type::INT8),
+                (&number, Type::INT8),
+            ],
+        });
+        let rows = rows.await?;
+        let owner = rows.first().and_then(|row| row.try_get::<_, i64>(0).ok());
+        Ok(owner.map(|id| MachineId(id.cast_unsigned())))
+    }
+
+    /// Timer of another machine that was made with this key and has not ended, and its owner.
+    pub async fn timer_with_key(
+        &self,
+        agent: &Agent,
+        key: &str,
+    ) -> Result<Option<TimerElsewhere>, StoreFault> {
+        let (own, agent) = (self.own(), &*agent.0);
+        let rows = self.rows(Statement {
+            sql: "SELECT s.owner, t.id, t.kind FROM timer AS t JOIN shard AS s ON s.id = t.shard \
+                  WHERE t.agent = $2 AND t.key = $3 AND t.ended_ms IS NULL AND s.owner <> $1"
+                .into(),
+            params: vec![
+                (&own as &(dyn ToSql + Sync), Type::INT8),
+                (&agent, Type::TEXT),
+                (&key, Type::TEXT),
+            ],
+        });
+        let rows = rows.await?;
+        Ok(rows.first().and_then(|row| {
+            Some(TimerElsewhere {
+                owner: MachineId(row.try_get::<_, i64>(0).ok()?.cast_unsigned()),
+                id: row.try_get::<_, &str>(1).ok()?.parse().ok()?,
+                is_mission: row.try_get::<_, &str>(2).ok()? == Kind::Mission.as_str(),
+            })
+        }))
     }
 
     /// Other machines that have open questions.
