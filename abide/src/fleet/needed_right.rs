@@ -12,6 +12,7 @@ pub fn needed(method: &Method, path: &str, arguments: &Map<String, Value>) -> Op
             ["v1", "sessions", _]
             | ["v1", "sessions", _, "lines" | "matches" | "paint" | "log"]
             | ["v1", "sessions", _, "log", "raw"]
+            | ["v1", "timers", _]
             | ["v1", "questions"]
             | ["v1", "health"] => Some(Right::See),
             _ => None,
@@ -29,6 +30,24 @@ pub fn needed(method: &Method, path: &str, arguments: &Map<String, Value>) -> Op
         ]
         | ["v1", "questions", _, "answer"] => Some(Right::Type),
         ["v1", "tools", "terminal_session"] => of_action(arguments.get("action")?.as_str()?),
+        // Timers are data of the fleet: a machine that can write the database can change them.
+        [
+            "v1",
+            "timers",
+            _,
+            "stop" | "cancel" | "pause" | "resume" | "continue",
+        ]
+        | [
+            "v1",
+            "tools",
+            "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer",
+        ] => Some(Right::See),
+        // A new timer could run the command of its condition.
+        ["v1", "tools", "timer"] => {
+            let waits = matches!(arguments.get("timer_id"), Some(Value::String(_)));
+            let makes = ["reason", "mission", "until"].map(|field| arguments.contains_key(field));
+            (waits && makes == [false; 3]).then_some(Right::See)
+        }
         // A call with a session waits for what runs there. With a command, whatever else is given, it may start one.
         ["v1", "tools", "shell" | "execute_command"] => {
             let joins = matches!(arguments.get("session_id"), Some(Value::String(_)));
@@ -110,6 +129,22 @@ mod tests {
     }
 
     #[test]
+    fn timer_of_the_fleet_needs_see_and_a_new_one_is_refused() {
+        assert_eq!(get("/v1/timers/timer_a"), Some(Right::See));
+        assert_eq!(post("/v1/timers/timer_a/stop", json!({})), Some(Right::See));
+        let timer = |body| post("/v1/tools/timer", body);
+        assert_eq!(timer(json!({"timer_id": "timer_a"})), Some(Right::See));
+        for body in [
+            json!({"timer_id": null}),
+            json!({"mission": "x", "total_duration": 1}),
+            json!({"timer_id": "", "reason": "x", "total_duration": 1}),
+            json!({"timer_id": "timer_a", "until": {"command": "true"}}),
+        ] {
+            assert_eq!(timer(body), None);
+        }
+    }
+
+    #[test]
     fn other_requests_are_refused() {
         for path in [
             "/v1/policy",
@@ -131,6 +166,7 @@ mod tests {
             "/v1/sessions",
             "/v1/logins",
             "/v1/timers",
+            "/v1/timers/timer_a/other",
             "/v1/tools/timer",
             "/v1/tools/read_messages",
             "/v1/policy/rules/a/remove",

@@ -1,25 +1,26 @@
-//! Requests about a session or question of another machine: forwarded to it as they are, with the requester that this
+//! Requests about a session, question or timer of another machine: forwarded to it as they are, with the requester that this
 //! machine has identified.
 
 use abide_core::fleet::MachineId;
-use abide_core::{QuestionId, SessionId};
+use abide_core::{QuestionId, SessionId, TimerId};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::machine_link::{CannotCall, KnownMachine};
 use abide_engine::peer::Peer;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State as Shared};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, Response as HttpResponse, header};
+use axum::http::request::{Builder, Parts};
+use axum::http::{HeaderMap, Method, Response as HttpResponse, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::problem::Problem;
 use super::requester::Requester;
 use super::{BODY_LIMIT, ConnectedPeer, State, headers};
 use crate::fleet::forward::{self, HOST};
+use crate::tools;
 
 /// Headers of a request that are passed on.
 const PASSED: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::ACCEPT, header::RANGE];
@@ -66,8 +67,51 @@ async fn owner(state: &State, parts: &Parts) -> Option<MachineId> {
             }
             machines.question_owner(id).await
         }
+        "timers" => {
+            let id: TimerId = id.parse().ok()?;
+            let number = state.handle.store_reader().timer_number(id);
+            machines.timer_owner(number).await
+        }
         _ => None,
     }
+}
+
+/// Response about a timer of another machine that was made with the key of this request; `None`: there is none.
+pub async fn joined_timer(
+    state: &State,
+    requester: &Requester,
+    body: &Map<String, Value>,
+) -> Result<Option<Response>, Problem> {
+    let text = |field: &str| body.get(field).and_then(Value::as_str);
+    let (Some(machines), Some(key)) = (state.handle.other_machines(), text("idempotency_key"))
+    else {
+        return Ok(None);
+    };
+    let (agent, is_mission) = (requester.acting_agent(), text("mission").is_some());
+    let known = tools::timer_with_key(machines, &agent, key, is_mission).await;
+    let Some(timer) = known.map_err(|bad| Problem::conflict(bad.0))? else {
+        return Ok(None);
+    };
+    let (method, path, body) = match is_mission {
+        true => (Method::GET, format!("/v1/timers/{}", timer.id), json!({})),
+        false => {
+            let mut standby = body.clone();
+            standby.retain(|field, _| field == "timeout_duration");
+            let path = format!("/v1/timers/{}/continue", timer.id);
+            (Method::POST, path, Value::Object(standby))
+        }
+    };
+    let request = hyper::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, HOST)
+        .header(header::CONTENT_TYPE, "application/json");
+    let request = with_requester(request, requester);
+    let request = request.body(Full::new(body.to_string().into()));
+    let request = request.map_err(|_| cannot_forward())?;
+    let sent = forward::send(machines, timer.owner, request).await;
+    let (known, response) = sent.map_err(|fault| cannot_call(&fault))?;
+    Ok(Some(marked(&known, response).await))
 }
 
 async fn forwarded(
@@ -124,13 +168,21 @@ fn request(
     if let Some(key) = parts.headers.get(headers::KEY_HEADER) {
         request = request.header(headers::KEY_HEADER, key);
     }
-    if let Some(agent) = &requester.agent {
-        request = request.header(headers::AGENT_HEADER, &*agent.0);
-    } else if requester.may_be_a_person() {
-        request = request.header(headers::PERSON_HEADER, "true");
+    let request = with_requester(request, requester).body(Full::new(body));
+    request.map_err(|_| cannot_forward())
+}
+
+/// Request with the headers that say who has sent it.
+fn with_requester(request: Builder, requester: &Requester) -> Builder {
+    match &requester.agent {
+        Some(agent) => request.header(headers::AGENT_HEADER, &*agent.0),
+        None if requester.may_be_a_person() => request.header(headers::PERSON_HEADER, "true"),
+        None => request,
     }
-    let request = request.body(Full::new(body));
-    request.map_err(|_| Problem::bad_input("the request cannot be forwarded to another machine"))
+}
+
+fn cannot_forward() -> Problem {
+    Problem::bad_input("the request cannot be forwarded to another machine")
 }
 
 /// Response of the other machine. An object says which machine has made it, and when.

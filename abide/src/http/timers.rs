@@ -14,6 +14,7 @@ use abide_core::{Millis, Outcome, Request, TimerId, timer};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -22,7 +23,7 @@ use super::body::{JsonBody, JsonResponse, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::tools::{context, environment_for};
-use super::{State, headers, pagination};
+use super::{State, elsewhere, headers, pagination};
 use crate::tools::{self, NotCalled, in_seconds};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
@@ -187,7 +188,10 @@ pub async fn create(
     requester: Requester,
     headers: HeaderMap,
     JsonBody(mut body): JsonBody,
-) -> Result<JsonResponse<TimerMade>, Problem> {
+) -> Result<Response, Problem> {
+    if let Some(joined) = elsewhere::joined_timer(&state, &requester, &body).await? {
+        return Ok(joined);
+    }
     let made = match body.remove("timers") {
         None => {
             let JsonResponse(timer) = call(&state, &requester, &headers, "timer", body).await?;
@@ -195,7 +199,7 @@ pub async fn create(
         }
         Some(all) => TimerMade::Many(create_many(&state, &requester, &headers, all).await?),
     };
-    Ok(JsonResponse(made))
+    Ok(JsonResponse(made).into_response())
 }
 
 async fn create_many(

@@ -1,21 +1,22 @@
-//! Calls that another machine of the fleet answers: about a session that runs there, or with `on`. The whole call is
+//! Calls that another machine of the fleet answers: about a session that runs there or a timer that it owns, or with `on`. The whole call is
 //! forwarded to the same tool of that machine, which checks the arguments, applies its own policy and decides about
 //! rights.
 
 use std::sync::Arc;
 
 use abide_api::{ElsewhereResult, ErrorCode, ToolOutput, ToolResult};
-use abide_core::SessionId;
 use abide_core::fleet::MachineId;
+use abide_core::{Agent, Key, Refusal, SessionId, TimerId, timer};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::machine_link::{CannotCall, KnownMachine, OtherMachines};
+use abide_engine::store::TimerElsewhere;
 use axum::body::Bytes;
 use axum::http::{Method, Request, Response, header};
 use http_body_util::Full;
 use serde_json::{Map, Value};
 
-use super::{BadInput, Context, Execution, ToolCall, Work};
+use super::{BadInput, Context, Execution, ToolCall, Work, refusal_sentence};
 use crate::fleet::forward;
 use crate::http::headers;
 
@@ -40,23 +41,20 @@ pub(super) async fn begin(
     let Some(machines) = handle.other_machines() else {
         return Ok(Place::Here(arguments));
     };
-    if !matches!(name, "shell" | "execute_command" | "terminal_session") {
-        return Ok(Place::Here(arguments));
-    }
-    let target = match arguments.remove("on") {
-        Some(Value::String(on)) => match chosen(machines, &on).await? {
-            Some(target) => Ok(target),
-            None => return Ok(Place::Here(arguments)),
-        },
-        None | Some(Value::Null) => match owner(handle, machines, &arguments).await {
-            Some(owner) => machines.known(owner).await,
-            None => return Ok(Place::Here(arguments)),
-        },
-        Some(other) => {
-            return Err(BadInput(format!(
-                "`on` must be the name or a label of a machine; got {other}"
-            )));
+    let (name, target) = match name {
+        "shell" | "execute_command" | "terminal_session" => {
+            match session_target(handle, machines, &mut arguments).await? {
+                Some(target) => (name, target),
+                None => return Ok(Place::Here(arguments)),
+            }
         }
+        "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
+            match timer_target(handle, machines, name, &mut arguments, context).await? {
+                Some((name, owner)) => (name, machines.known(owner).await),
+                None => return Ok(Place::Here(arguments)),
+            }
+        }
+        _ => return Ok(Place::Here(arguments)),
     };
     let call = ForwardedCall {
         machines: machines.clone(),
@@ -78,6 +76,76 @@ pub(super) async fn begin(
     let caller = Some(context.caller());
     let call = ToolCall::new(handle, Execution::Future(work), caller);
     Ok(Place::Elsewhere(Box::new(call)))
+}
+
+/// Machine of a call about sessions. `None`: this one.
+async fn session_target(
+    handle: &Handle,
+    machines: &Arc<OtherMachines>,
+    arguments: &mut Map<String, Value>,
+) -> Result<Option<Result<KnownMachine, CannotCall>>, BadInput> {
+    match arguments.remove("on") {
+        Some(Value::String(on)) => Ok(chosen(machines, &on).await?.map(Ok)),
+        None | Some(Value::Null) => match owner(handle, machines, arguments).await {
+            Some(owner) => Ok(Some(machines.known(owner).await)),
+            None => Ok(None),
+        },
+        Some(other) => Err(BadInput(format!(
+            "`on` must be the name or a label of a machine; got {other}"
+        ))),
+    }
+}
+
+/// Tool and machine that answer a call about a timer. `None`: this machine does. A call with the key of a timer that
+/// was made on another machine becomes a call about that timer.
+async fn timer_target<'a>(
+    handle: &Handle,
+    machines: &OtherMachines,
+    name: &'a str,
+    arguments: &mut Map<String, Value>,
+    context: &Context,
+) -> Result<Option<(&'a str, MachineId)>, BadInput> {
+    let text = |field: &str| arguments.get(field).and_then(Value::as_str);
+    let given = text("timer_id").map(str::trim).filter(|id| !id.is_empty());
+    if let Some(given) = given {
+        let Ok(id) = given.parse::<TimerId>() else {
+            return Ok(None);
+        };
+        let number = handle.store_reader().timer_number(id);
+        let owner = machines.timer_owner(number).await;
+        return Ok(owner.map(|owner| (name, owner)));
+    }
+    let Some(key) = text("idempotency_key").filter(|_| name == "timer") else {
+        return Ok(None);
+    };
+    let is_mission = text("mission").is_some_and(|mission| !mission.trim().is_empty());
+    let Some(known) = timer_with_key(machines, &context.agent, key, is_mission).await? else {
+        return Ok(None);
+    };
+    arguments.retain(|field, _| field == "timeout_duration" && !is_mission);
+    arguments.insert("timer_id".into(), known.id.to_string().into());
+    let name = match is_mission {
+        true => "read_timer",
+        false => "timer",
+    };
+    Ok(Some((name, known.owner)))
+}
+
+/// Timer of another machine that was made with the key of this call.
+pub(crate) async fn timer_with_key(
+    machines: &OtherMachines,
+    agent: &Agent,
+    key: &str,
+    is_mission: bool,
+) -> Result<Option<TimerElsewhere>, BadInput> {
+    let stored = format!("given:{key}");
+    match machines.timer_with_key(agent, &stored).await {
+        Some(known) if known.is_mission != is_mission => {
+            let refusal = timer::Refusal::KeyReused(Key(stored.into()));
+            Err(BadInput(refusal_sentence(&Refusal::Timer(refusal))))
+        }
+        known => Ok(known),
+    }
 }
 
 /// Machine on which a session is to be started. `None`: this one.

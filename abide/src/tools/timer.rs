@@ -1,5 +1,6 @@
 //! `timer`, `read_timer`, and the tools that stop, cancel, pause and resume a timer.
 
+mod elsewhere;
 mod presentation;
 
 use std::sync::Arc;
@@ -500,6 +501,16 @@ impl TimerTool {
                 one_line(text)
             ));
             list.push(fields(timer, row.as_ref()));
+        }
+        for row in elsewhere::timers(handle, self.agent.as_ref(), &ids).await {
+            lines.push(format!(
+                "{} {} {}: {}",
+                row.id,
+                row.kind.as_str(),
+                row.status,
+                one_line(&row.purpose)
+            ));
+            list.push(row_fields(&row));
         }
         if let TimerCall::List { ended: true } = self.call {
             let which = EndedQuery {

@@ -1,4 +1,4 @@
-//! Agents on two machines.
+//! Agents and their timers on two machines.
 
 use super::*;
 
@@ -15,6 +15,16 @@ fn tool(machine: &Abide, agent: Option<&str>, name: &str, arguments: &str) -> Va
         &format!("<tool name=\"{name}\">{arguments}</tool>"),
     )
 }
+
+/// Makes a timer for an agent. Returns its id.
+fn timer(machine: &Abide, agent: Option<&str>, arguments: &str) -> String {
+    look_for("a timer that can be made", || {
+        let made = tool(machine, agent, "timer", arguments);
+        made["timer_id"].as_str().map(str::to_owned)
+    })
+}
+
+const HOUR: &str = "<total_duration>3600</total_duration><mission>later</mission>";
 
 #[test]
 fn agent_without_a_name_is_called_after_its_machine() {
@@ -59,4 +69,56 @@ fn session_from_before_the_fleet_stays_with_the_agent_without_a_name() {
     let listed = tool(&machine, None, "terminal_session", list);
     assert_eq!(listed["sessions"][0]["agent"], "default", "{listed}");
     harness::end_all(|args| machine.command(args));
+}
+
+#[test]
+fn key_of_a_timer_on_the_other_machine_joins_it() {
+    let pair = Pair::with("");
+    let keyed = format!("{HOUR}<idempotency_key>once</idempotency_key>");
+    let first = timer(&pair.build, Some("ann"), &keyed);
+    assert_eq!(timer(&pair.desk, Some("ann"), &keyed), first);
+    assert_ne!(timer(&pair.desk, Some("bob"), &keyed), first);
+    let waiting = "<total_duration>60</total_duration><reason>x</reason><idempotency_key>once</idempotency_key>";
+    let refused = tool(&pair.desk, Some("ann"), "timer", waiting);
+    assert!(refused["timer_id"].is_null(), "{refused}");
+    let body = json!({"total_duration": 60, "mission": "by HTTP", "idempotency_key": "page"});
+    let made = |machine: &Abide| {
+        look_for("a timer that can be made", || {
+            let answer = machine.post("/v1/timers", &body)?;
+            answer.body["timer_id"].as_str().map(str::to_owned)
+        })
+    };
+    // People of two machines are two agents without a name.
+    assert_ne!(made(&pair.build), made(&pair.desk));
+}
+
+#[test]
+fn timer_of_the_other_machine_is_read_waited_for_and_stopped() {
+    let pair = Pair::with("");
+    let id = timer(&pair.build, Some("ann"), HOUR);
+    let about = format!("<timer_id>{id}</timer_id>");
+    let read = tool(&pair.desk, Some("ann"), "read_timer", &about);
+    assert_eq!(read["machine"], "build", "{read}");
+    assert_eq!(read["status"], "running", "{read}");
+    let all = tool(&pair.desk, Some("ann"), "read_timer", "");
+    assert_eq!(all["timers"][0]["timer_id"], json!(id), "{all}");
+    let foreign = tool(&pair.desk, Some("bob"), "read_timer", &about);
+    assert!(foreign["timer_id"].is_null(), "{foreign}");
+    let stop = json!({"reason": "enough"});
+    let stopped = pair.desk.post(&format!("/v1/timers/{id}/stop"), &stop);
+    let stopped = stopped.expect("an answer");
+    assert_eq!(stopped.status, 200, "{}", stopped.body);
+    assert_eq!(stopped.body["status"], "stopped", "{}", stopped.body);
+    let short = timer(
+        &pair.build,
+        Some("ann"),
+        "<total_duration>3</total_duration><reason>soon</reason><timeout_duration>0.1</timeout_duration>",
+    );
+    let waited = tool(
+        &pair.desk,
+        Some("ann"),
+        "timer",
+        &format!("<timer_id>{short}</timer_id>"),
+    );
+    assert_eq!(waited["status"], "completed", "{waited}");
 }
