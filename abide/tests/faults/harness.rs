@@ -104,6 +104,15 @@ impl Abide {
         stream
     }
 
+    /// Subscribes to events, in the format of server-sent events.
+    pub fn events(&self) -> BufReader<UnixStream> {
+        let mut stream = self.connect();
+        send(&mut stream, "GET", "/v1/events", &Value::Null);
+        let mut stream = BufReader::new(stream);
+        line_with(&mut stream, "event: hello");
+        stream
+    }
+
     /// Id of a running session, as soon as there is one.
     pub fn running(&self) -> String {
         look_for("a session that runs", || {

@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
 mod agents;
+mod events;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;

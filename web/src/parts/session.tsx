@@ -24,6 +24,8 @@ const ENDS: Record<string, string> = {
 /** The result of a session: its text and its tone. */
 export function howItEnded(session: Session): [string, string] {
   if (session.status === 'failed') return ['failed to start', 'bad'];
+  if (session.status === 'unreachable') return ['machine unreachable', 'warn'];
+  if (session.status === 'lost') return ['lost', 'bad'];
   const special = session.end ? ENDS[session.end] : undefined;
   if (special) return [special, 'warn'];
   if (session.signal !== null) return [`signal ${session.signal}`, 'bad'];
@@ -143,6 +145,7 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
         <Quiet session={session} pulse={pulse} />
         <Load pulse={pulse} />
         <span>agent {session.agent}</span>
+        {session.machine && <span>on {session.machine}</span>}
       </div>
     </article>
   );

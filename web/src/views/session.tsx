@@ -84,6 +84,7 @@ export function Session({ id }: { id: string }) {
             {session.bytes_dropped > 0 && `, ${bytes(session.bytes_dropped)} of it no longer kept`}
           </span>
           <span>agent {session.agent}</span>
+          {session.machine && <span>on {session.machine}</span>}
           <span>started {moment(session.created_at, now())}</span>
           <span>
             in <Exact text={session.cwd} />

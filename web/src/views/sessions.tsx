@@ -26,7 +26,8 @@ type Which = 'all' | 'running' | 'ended';
 const TYPING = 250;
 
 function holds(session: Session, words: string): boolean {
-  return `${session.session_id} ${session.name ?? ''} ${session.command} ${session.agent}`.toLowerCase().includes(words);
+  const { session_id, name, command, agent, machine } = session;
+  return `${session_id} ${name ?? ''} ${command} ${agent} ${machine ?? ''}`.toLowerCase().includes(words);
 }
 
 export function Sessions() {
@@ -196,7 +197,9 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
           <Ago stamp={session.created_at} />
         </span>
       </span>
-      <span className="soft small one-line wide">{session.agent}</span>
+      <span className="soft small one-line wide">
+        {session.machine ? `${session.agent} on ${session.machine}` : session.agent}
+      </span>
       <span className="numbers small wide">{bytes(pulse?.bytes_total ?? session.bytes_total)}</span>
       <span className="numbers small wide">
         {alive ? <Since stamp={session.created_at} /> : length(session.duration)}

@@ -321,6 +321,7 @@ fn session(model: &Model, value: &Value, cols: usize) -> StyledLine {
     let (state, colour) = match value["status"].as_str() {
         _ if waits => ("wants input", WARN),
         Some("running") => ("running", GOOD),
+        Some("unreachable") => ("unreachable", WARN),
         _ => ("background", FAINT),
     };
     let cpu = match value["cpu"].as_f64() {
@@ -335,7 +336,11 @@ fn session(model: &Model, value: &Value, cols: usize) -> StyledLine {
         let memory = memory(value["memory"].as_u64());
         format!("{age:>7}{quiet:>7}{cpu:>6}{memory:>7}  ")
     };
-    let command = text(value, "command");
+    // The machine is named only for a session of another one.
+    let command = match value["machine"].as_str() {
+        Some(machine) => format!("{}: {}", one_line(machine), text(value, "command")),
+        None => text(value, "command"),
+    };
     let last = value["tail"].as_array().and_then(|tail| tail.last());
     let last = one_line(last.and_then(Value::as_str).unwrap_or_default());
     // A name can be typed instead of the id.

@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::sync::{Notify, broadcast, watch};
 
 use super::backlog::{EventBacklog, EventCursor, TakeResult};
+use super::elsewhere;
 use super::publisher::EventPublisher;
 use super::sampler::sample;
 use crate::http::body::json;
@@ -69,6 +70,10 @@ impl Hub {
             });
             let changes = self.handle.published().follow();
             tokio::spawn(run(self.clone(), channel.clone(), changes));
+            tokio::spawn(elsewhere::follow(
+                self.handle.clone(),
+                Arc::downgrade(&channel),
+            ));
             channel
         });
         let channel = channel.clone();
@@ -141,6 +146,11 @@ impl Channel {
             .push(agent, |number| self.event(number, name, fields));
         drop(state);
         self.new_events.send_replace(());
+    }
+
+    /// Returns `true` while there are subscribers.
+    pub fn has_clients(&self) -> bool {
+        self.state().clients > 0
     }
 
     /// Wakes all subscribers.

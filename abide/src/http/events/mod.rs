@@ -5,6 +5,7 @@
 //! host across all tabs, so plain streams in six tabs would block the seventh tab for ever.
 
 mod backlog;
+mod elsewhere;
 mod hub;
 mod publisher;
 mod sampler;
