@@ -8,6 +8,7 @@ mod fleet;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
+mod losses;
 mod messages;
 mod pooler;
 mod proxy;

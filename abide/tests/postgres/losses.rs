@@ -1,0 +1,113 @@
+//! Machines that are lost, stopped or cut off while others go on, with real processes. What must hold is in
+//! [`completed_once`].
+
+use harness::postgres::Server;
+use harness::{Abide, Handle, look_for};
+
+use super::fleet::{joined, machine, make_due, messages_about, over, owner_of};
+use super::proxy::{Mode, Proxy};
+use super::{at, commands_run, harness, made_at_last};
+
+/// Losses of [`f4_each_of_some_losses_delays_a_timer_and_doubles_nothing`]; `ABIDE_LOSSES` sets the number.
+const LOSSES: usize = 3;
+
+/// Waits for the end of a timer, which must be one completion with one message.
+fn completed_once(server: &Server, id: &str) {
+    assert_eq!(over(server, id).0, "completed");
+    assert_eq!(messages_about(server, id), "1");
+}
+
+#[test]
+fn f21_machine_that_is_stopped_past_its_death_and_goes_on_completes_nothing_twice() {
+    let server = Server::start();
+    let (one, _two) = (machine(&server, "one"), machine(&server, "two"));
+    let id = make_due(&one, 3.0, None);
+    let daemon = Handle::on(one.pid());
+    daemon.send("STOP");
+    completed_once(&server, &id);
+    assert_eq!(owner_of(&server, "one"), "two");
+    daemon.send("CONT");
+    // Its own timer was due long ago: it must not tell it once more.
+    let next = made_at_last(&one, "after the stop");
+    joined(&server, "one");
+    assert_eq!(owner_of(&server, "one"), "one");
+    assert_eq!(messages_about(&server, &id), "1");
+    assert_eq!(messages_about(&server, &next), "0");
+    commands_run(&one);
+}
+
+#[test]
+fn f15_timer_of_a_machine_without_the_database_completes_once() {
+    timer_of_a_cut_machine_completes_once(Mode::Cut);
+}
+
+#[test]
+fn f16_timer_of_a_machine_that_hears_no_answers_completes_once() {
+    timer_of_a_cut_machine_completes_once(Mode::DropAnswers);
+}
+
+fn timer_of_a_cut_machine_completes_once(mode: Mode) {
+    let server = Server::start();
+    let proxy = Proxy::to(server.socket());
+    let one = at(&proxy.url());
+    let config = format!("store = {:?}\nmachine = \"one\"\n", proxy.url());
+    std::fs::write(one.path("config.toml"), config).expect("a configuration");
+    one.start();
+    joined(&server, "one");
+    let _two = machine(&server, "two");
+    let id = make_due(&one, 3.0, None);
+    proxy.set(mode);
+    // A machine whose requests arrive may complete it itself, without learning that.
+    completed_once(&server, &id);
+    commands_run(&one);
+    proxy.set(Mode::Pass);
+    made_at_last(&one, "connected again");
+    joined(&server, "one");
+    assert_eq!(messages_about(&server, &id), "1");
+}
+
+#[test]
+fn f34_machine_killed_while_it_asks_for_its_shard_leaves_one_owner() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let soon = make_due(&one, 2.0, None);
+    let later = make_due(&one, 60.0, None);
+    one.kill_daemon();
+    completed_once(&server, &soon);
+    for _ in 0..3 {
+        one.start();
+        one.kill_daemon();
+    }
+    one.start();
+    joined(&server, "one");
+    let stop = serde_json::json!({"timer_id": later, "reason": "known here"});
+    look_for("a timer that can be stopped", || {
+        let stopped = one.post("/v1/tools/stop_timer", &stop)?;
+        (stopped.status == 200 && stopped.body["status"] == "stopped").then_some(())
+    });
+    assert_eq!(messages_about(&server, &soon), "1");
+    made_at_last(&two, "as before");
+}
+
+#[test]
+fn f4_each_of_some_losses_delays_a_timer_and_doubles_nothing() {
+    let losses = std::env::var("ABIDE_LOSSES").ok();
+    let losses = losses.map_or(LOSSES, |losses| losses.parse().expect("a number"));
+    let server = Server::start();
+    let machines: [Abide; 3] = ["one", "two", "three"].map(|name| machine(&server, name));
+    for loss in 0..losses {
+        let lost = &machines[loss % machines.len()];
+        let ids: Vec<String> = (0..3).map(|_| make_due(lost, 1.5, None)).collect();
+        lost.kill_daemon();
+        for id in &ids {
+            completed_once(&server, id);
+        }
+        lost.start();
+        joined(&server, ["one", "two", "three"][loss % machines.len()]);
+        made_at_last(lost, "back");
+    }
+    let early = "SELECT count(*) FROM abide.timer WHERE ended_ms < created_ms + total_ms";
+    assert_eq!(server.sql(early), "0");
+    let twice = "SELECT count(*) FROM (SELECT about FROM abide.message GROUP BY about HAVING count(*) > 1) AS twice";
+    assert_eq!(server.sql(twice), "0");
+}
