@@ -113,7 +113,7 @@ fn run_command(command: Command) -> Result<u8, CliError> {
             }
         }
         Command::Schema(args) => schema::schema(&args)?,
-        Command::Setup(args) => return setup::setup(args, &paths()?),
+        Command::Setup(args) => return setup::setup(&args, &paths()?),
         Command::Doctor(args) => return doctor::doctor(args, Paths::from_env()),
         Command::Serve(serve) => daemon::serve(paths()?, serve.background)?,
         Command::Policy(command) => return policy::policy(&paths()?, command),

@@ -419,6 +419,47 @@ fn client_that_is_not_installed_and_a_change_that_was_not_written_are_said() {
 }
 
 #[test]
+fn without_a_client_every_installed_one_is_set_up() {
+    let abide = Abide::new();
+    let bare = |words: &[&str]| {
+        let mut command = command(&abide, words);
+        command.env("PATH", "/nonexistent");
+        command.output().expect("abide runs")
+    };
+    let output = bare(&[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = text(&output.stderr);
+    assert!(said.contains("none of these clients was found"), "{said}");
+
+    put(&home(&abide, ".cursor/mcp.json"), "{broken");
+    put(&home(&abide, ".claude.json"), "{}");
+    std::fs::create_dir_all(home(&abide, ".gemini")).unwrap();
+    let output = bare(&["--yes", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains(".cursor/mcp.json was not changed"));
+    let facts: Vec<Value> = text(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let written = |client: &str| json!([client, client, true]);
+    let facts = facts
+        .iter()
+        .map(|fact| json!([fact["client"], fact["agent"], fact["written"]]));
+    assert_eq!(
+        facts.collect::<Vec<_>>(),
+        [written("claude-code"), written("gemini")]
+    );
+    for file in [".claude.json", ".gemini/settings.json"] {
+        assert!(read(&home(&abide, file)).contains("\"abide\""), "{file}");
+    }
+    assert!(!home(&abide, ".codex").exists());
+    put(&home(&abide, ".cursor/mcp.json"), "{}");
+    let output = bare(&["--undo", "--yes"]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(read(&home(&abide, ".claude.json")), "{}");
+}
+
+#[test]
 fn project_file_has_no_path_of_this_machine() {
     let abide = Abide::new();
     for (client, file) in [

@@ -6,6 +6,7 @@ use super::{AgentArg, JsonArg};
 
 const SETUP_HELP: &str = "\
 Examples:
+  abide setup                         set up every client that is installed
   abide setup claude-code             show the change, ask, then write it
   abide setup codex --print           only show the change
   abide setup vscode --project --yes  for this project only, without asking
@@ -16,15 +17,15 @@ Only abide's own entry is changed; settings that you added to it are kept. The o
 kept as a copy beside it. --undo restores that copy, or removes only abide's entry if the file has
 changed in the meantime. Without a terminal to ask at, nothing is written unless you pass --yes.
 
-Exit codes: 0 done or nothing to do, 1 nothing was written.";
+Exit codes: 0 done or nothing to do, 1 a change was not written.";
 
-/// Add abide to the configuration of a client
+/// Add abide to the configuration of your clients
 #[derive(Debug, Args)]
 #[command(after_help = SETUP_HELP)]
 #[command(mut_arg("agent", |agent| agent.help("Name of the client's agent [default: the name of the client]")))]
 pub struct SetupArgs {
-    /// Client
-    pub client: ClientName,
+    /// Client; without it, every client that is installed
+    pub client: Option<ClientName>,
     /// Show the change without writing it
     #[arg(long, conflicts_with = "yes")]
     pub print: bool,

@@ -228,7 +228,9 @@ impl ClientName {
     pub fn missing(self) -> Option<String> {
         let (program, folder) = self.traces();
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_known = folder.exists() || system::program(program, &path).is_some();
+        let is_known = folder.exists()
+            || self.file(None).exists()
+            || system::program(program, &path).is_some();
         (!is_known).then(|| {
             format!(
                 "{} was not found on this machine: there is no program `{program}` and no {}.",

@@ -1,4 +1,4 @@
-//! `abide setup`: adds abide to the configuration file of a client. The change is shown first, the rest
+//! `abide setup`: adds abide to the configuration file of a client, or of all that are installed. The change is shown first, the rest
 //! of the file is kept, and the change can be undone.
 
 pub mod clients;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::args::{SetupArgs, SetupSandbox};
+use super::args::{ClientName, SetupArgs, SetupSandbox};
 use super::error::CliError;
-use super::show::{self, outln};
+use super::show::{self, errln, outln};
 use crate::cli::replace_file;
 use abide_engine::config::{Config, Paths, SandboxMode, home};
 use clients::{ConfigFormat, ServerEntry};
@@ -22,19 +22,48 @@ use jsonc::EditError;
 use launcher::Launcher;
 use toml::OwnEntry;
 
-pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
+pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
+    if let Some(client) = args.client {
+        return setup_client(client, args, paths);
+    }
+    let found: Vec<ClientName> = (ClientName::ALL.into_iter())
+        .filter(|client| client.missing().is_none())
+        .collect();
+    if found.is_empty() {
+        let names = ClientName::ALL.map(ClientName::title).join(", ");
+        return Err(CliError::new(format!(
+            "none of these clients was found on this machine: {names}"
+        ))
+        .next("`abide setup CLIENT` sets one up before it is installed"));
+    }
+    let mut code = 0;
+    for (n, client) in found.into_iter().enumerate() {
+        if !args.json.json {
+            let (heading, gap) = (show::HEADING, if n == 0 { "" } else { "\n" });
+            outln!("{gap}{heading}{}{heading:#}", client.title());
+        }
+        // A file of one client that cannot be changed does not keep the others from being set up.
+        code = code.max(setup_client(client, args, paths).unwrap_or_else(|error| {
+            errln!("{error}");
+            error.code
+        }));
+    }
+    Ok(code)
+}
+
+fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     let agent = args.agent.clone().name();
-    let agent = agent.unwrap_or_else(|| args.client.word().to_owned());
+    let agent = agent.unwrap_or_else(|| client.word().to_owned());
     if agent.chars().any(char::is_control) {
         return Err(CliError::new("an agent name must not contain control characters").code(2));
     }
-    let missing = args.client.missing().filter(|_| !args.undo);
+    let missing = client.missing().filter(|_| !args.undo);
     if let Some(sentence) = missing.as_ref().filter(|_| !args.json.json) {
         outln!("{sentence} What follows has an effect once it is there.\n");
     }
-    let choices = Choices::of(&args, paths, &agent)?;
+    let choices = Choices::of(client, args, paths, &agent)?;
     let mut changes = Vec::new();
-    for (file, edit) in edits(&args, paths, &agent, choices)? {
+    for (file, edit) in edits(client, args, paths, &agent, choices)? {
         let change = Change::read(file, edit)?;
         changes.push(match args.undo {
             false => change.with_edit()?,
@@ -58,10 +87,11 @@ pub fn setup(args: SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         }
     }
     if args.json.json {
-        show::json(&facts(&args, &agent, &changes, written, missing.is_none()));
+        let is_installed = missing.is_none();
+        show::json(&facts(client, &agent, &changes, written, is_installed));
         return Ok(u8::from(may_write && !written));
     }
-    print_result(&args, &agent, &pending, written.then_some(choices));
+    print_result(client, args, &agent, &pending, written.then_some(choices));
     Ok(u8::from(may_write && !written))
 }
 
@@ -76,7 +106,12 @@ struct Choices {
 
 impl Choices {
     /// Options of the command line; at a terminal, answers of the person to what no option decides.
-    fn of(args: &SetupArgs, paths: &Paths, agent: &str) -> Result<Self, CliError> {
+    fn of(
+        client: ClientName,
+        args: &SetupArgs,
+        paths: &Paths,
+        agent: &str,
+    ) -> Result<Self, CliError> {
         let mut choices = Choices {
             sandbox: args.sandbox,
             without_approval: args.approve,
@@ -91,7 +126,7 @@ impl Choices {
         if choices.sandbox.is_none() && is_off && ask(SANDBOX_QUESTION)? {
             choices.sandbox = Some(SetupSandbox::WorkspaceWrite);
         }
-        let question = args.client.approval_question();
+        let question = client.approval_question();
         if let Some(question) = question.filter(|_| !choices.without_approval) {
             choices.without_approval = ask(&question)?;
         }
@@ -124,6 +159,7 @@ fn read_answer() -> Result<bool, CliError> {
 
 /// Edits to make, each with its file.
 fn edits(
+    client: ClientName,
     args: &SetupArgs,
     paths: &Paths,
     agent: &str,
@@ -135,16 +171,14 @@ fn edits(
     };
     let without_approval = choices.without_approval;
     let launcher = Launcher::of(&program()?);
-    let server = args
-        .client
-        .server(&launcher, agent, args.project, without_approval);
-    let file = args.client.file(project.as_deref());
-    let mut edits = vec![(file, Edit::Server(args.client.format(), server))];
-    let permissions = args.client.permission_file(project.as_deref());
+    let server = client.server(&launcher, agent, args.project, without_approval);
+    let file = client.file(project.as_deref());
+    let mut edits = vec![(file, Edit::Server(client.format(), server))];
+    let permissions = client.permission_file(project.as_deref());
     if let Some(file) = permissions.filter(|_| without_approval || args.undo) {
         edits.push((file, Edit::Permission));
     }
-    let waker = args.client.waker().map(|kind| toml::waker(agent, kind));
+    let waker = client.waker().map(|kind| toml::waker(agent, kind));
     let sandbox = toml::sandbox(agent, SandboxMode::WorkspaceWrite.as_str());
     let has_sandbox = || -> Result<bool, CliError> {
         let text = replace_file::read(&paths.config)?.unwrap_or_default();
@@ -303,12 +337,18 @@ fn show_changes(changes: &[&Change]) {
 }
 
 /// Says what was done. `written`: the choices that were written; `None` if nothing was.
-fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: Option<Choices>) {
-    let client = args.client.title();
+fn print_result(
+    client: ClientName,
+    args: &SetupArgs,
+    agent: &str,
+    changes: &[&Change],
+    written: Option<Choices>,
+) {
+    let title = client.title();
     if changes.is_empty() {
         match args.undo {
-            true => outln!("{client} is not set up; nothing to undo."),
-            false => outln!("{client} is already set up as agent {agent}."),
+            true => outln!("{title} is not set up; nothing to undo."),
+            false => outln!("{title} is already set up as agent {agent}."),
         }
         return;
     }
@@ -327,13 +367,13 @@ fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: Opt
         return;
     };
     if args.undo {
-        outln!("\n{client} is restored to what it was.");
+        outln!("\n{title} is restored to what it was.");
     } else {
-        outln!("\n{client} is set up as agent {agent}. Restart it to load abide.");
+        outln!("\n{title} is set up as agent {agent}. Restart it to load abide.");
         let has_waker = |change: &&Change| matches!(change.edit, Edit::Own(_));
         let waker = changes.iter().copied().find(has_waker);
-        let waker = waker.and_then(|_| args.client.waker_note());
-        let hint = args.client.hint(choices.without_approval);
+        let waker = waker.and_then(|_| client.waker_note());
+        let hint = client.hint(choices.without_approval);
         for note in [waker, hint].into_iter().flatten() {
             show::wrapped(note, 0)
                 .iter()
@@ -343,13 +383,13 @@ fn print_result(args: &SetupArgs, agent: &str, changes: &[&Change], written: Opt
             outln!("Copy of the original file: {}", change.backup().display());
         }
         let project = if args.project { " --project" } else { "" };
-        let word = args.client.word();
+        let word = client.word();
         outln!("`abide setup {word}{project} --undo` removes it again.");
     }
 }
 
 fn facts(
-    args: &SetupArgs,
+    client: ClientName,
     agent: &str,
     changes: &[Change],
     written: bool,
@@ -357,7 +397,7 @@ fn facts(
 ) -> Value {
     let files: Vec<Value> = changes.iter().map(Change::facts).collect();
     json!({
-        "client": args.client.word(),
+        "client": client.word(),
         "agent": agent,
         "installed": is_installed,
         "written": written,
