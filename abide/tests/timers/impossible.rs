@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::conditions::Port;
 use crate::harness::{Abide, look_for};
 use crate::sink::Sink;
-use crate::{call, id_of};
+use crate::{call, id_of, newest};
 
 /// Waits in standby for a condition that becomes impossible.
 fn impossible(abide: &Abide, until: Value) -> String {
@@ -71,6 +71,19 @@ fn session_that_ends_without_output_ends_waits_and_reports_the_mission() {
     assert!(text.ends_with("Its last output:\nbye"), "{text}");
     let over = call(&abide, "read_timer", json!({"timer_id": timer}));
     assert_eq!(over["completed_by"], "impossible", "{over}");
+}
+
+#[test]
+fn end_of_session_that_made_a_wait_impossible_is_told_once() {
+    let abide = Abide::new();
+    abide.start();
+    let (session, go) = begin(&abide, "go", "echo bye; exit 1");
+    fs::write(&go, "go\n").expect("a word");
+    newest(&abide, |message| message["session_id"] == session.as_str());
+    let text = impossible(&abide, json!({"session": session, "output": "listening"}));
+    assert!(text.ends_with("Its last output:\nbye"), "{text}");
+    let left = call(&abide, "read_messages", json!({}));
+    assert_eq!(left["text"], "No messages.");
 }
 
 #[test]
@@ -152,9 +165,9 @@ fn port_wait_ends_when_failed_session_was_last_that_could_open_it() {
         let text = result["text"].as_str().expect("text");
         let named = format!("No session is left that could open it: {session} (`read _ <");
         assert!(text.contains(&named), "{text}");
-        // The message about the session's end may follow in the same result.
+        // The message about the session's end does not follow in the same result.
         let end = "has ended, exited with code 3. Its last output:\naddress in use";
-        assert!(text.contains(end), "{text}");
+        assert!(text.ends_with(end), "{text}");
     }
 }
 

@@ -32,7 +32,8 @@ use tracing::Instrument;
 pub use command::LIMIT as TRY_LIMIT;
 pub use condition::{Command, Condition, File, FileState, Fingerprint, SessionCondition, Url};
 pub use pattern::pattern;
-pub use session::{PortCandidates, SessionEnd, Sessions, TryResult};
+pub use port_candidates::last_port_candidate;
+pub use session::{PortCandidates, SessionEnd, Sessions, TryResult, without_output};
 
 use super::clock::pause;
 use super::entropy;

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use abide_core::SessionId;
+
 use super::ProbeContext;
 use super::session::{PortCandidates, SessionEnd};
 use crate::clock::pause;
@@ -45,6 +47,15 @@ fn describe(last: &SessionEnd) -> String {
         ..
     } = last;
     last.with_output(format!(
-        "No session is left that could open it: {session} (`{command}`) has ended, {how}"
+        "{NONE_LEFT}{session} (`{command}`) has ended, {how}"
     ))
+}
+
+/// Beginning of the reason why a port cannot open any more; the session follows.
+const NONE_LEFT: &str = "No session is left that could open it: ";
+
+/// Session whose end is the reason why a port cannot open any more.
+pub fn last_port_candidate(reason: &str) -> Option<SessionId> {
+    let (_, rest) = reason.split_once(NONE_LEFT)?;
+    rest.split_once(' ')?.0.parse().ok()
 }

@@ -74,9 +74,17 @@ impl SessionEnd {
     pub(super) fn with_output(&self, sentence: String) -> String {
         match self.last_lines.as_str() {
             "" => format!("{sentence}. It wrote nothing."),
-            lines => format!("{sentence}. Its last output:\n{lines}"),
+            lines => format!("{sentence}{LAST_OUTPUT}{lines}"),
         }
     }
+}
+
+/// Text between the reason why a wait ended and the last output of a session.
+const LAST_OUTPUT: &str = ". Its last output:\n";
+
+/// Reason why a condition can no longer hold, up to the output of a session.
+pub fn without_output(reason: &str) -> &str {
+    reason.split(LAST_OUTPUT).next().unwrap_or_default()
 }
 
 /// Waits until the session is in the requested state, or can no longer get there.
