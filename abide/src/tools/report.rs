@@ -213,17 +213,15 @@ pub(super) fn shown_command(command: &str) -> String {
     // A first line that is too long is cut.
     let end = command[..limit].rfind('\n').unwrap_or(limit);
     let rest = &command[end..];
-    let chars = rest.chars().count();
-    let follows = match rest.trim_matches('\n').lines().count() {
-        lines if rest.starts_with('\n') => {
-            format!("\n[… {}, {chars} characters", line_count(lines as u64))
-        }
-        _ => format!("\n[… {chars} characters"),
+    let chars = match rest.chars().count() {
+        1 => "1 character of the command follows".into(),
+        chars => format!("{chars} characters of the command follow"),
     };
-    format!(
-        "{}{follows} of the command follow …]",
-        visible(&command[..end])
-    )
+    let lines = match rest.trim_matches('\n').lines().count() {
+        lines if rest.starts_with('\n') => format!("{}, ", line_count(lines as u64)),
+        _ => String::new(),
+    };
+    format!("{}\n[… {lines}{chars} …]", visible(&command[..end]))
 }
 
 /// Reason why the command could not be started.

@@ -37,7 +37,22 @@ pub fn rounded_elapsed(elapsed: Millis, total: Millis) -> Millis {
     }
 }
 
-/// A duration such as `600 seconds`.
+/// A duration such as `600 seconds` or `1 second`.
 pub fn seconds(time: Millis) -> String {
-    format!("{} seconds", seconds_number(time))
+    match time {
+        Millis(1_000) => "1 second".into(),
+        time => format!("{} seconds", seconds_number(time)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_second_is_singular() {
+        assert_eq!(seconds(Millis(1_000)), "1 second");
+        assert_eq!(seconds(Millis(1_100)), "1.1 seconds");
+        assert_eq!(seconds(Millis(600_000)), "600 seconds");
+    }
 }

@@ -114,8 +114,9 @@ impl ActionRunner {
             sessions.push(session);
         }
         if left_out > 0 {
+            let are = if left_out == 1 { "is" } else { "are" };
             lines.push(format!(
-                "[{left_out} more are not listed, the oldest; max_lines lists up to {}]",
+                "[{left_out} more {are} not listed, the oldest; max_lines lists up to {}]",
                 limit::LINES_MAX
             ));
         }

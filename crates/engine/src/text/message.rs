@@ -6,7 +6,9 @@ use abide_core::{Millis, QuestionId, TimerId, shorten};
 use abide_output::mask::Mask;
 use abide_output::printable::one_line;
 
-use super::{ending_line, last_lines, rounded, rounded_elapsed, seconds, short_command};
+use super::{
+    ending_line, last_lines, rounded, rounded_elapsed, seconds, seconds_number, short_command,
+};
 use crate::Handle;
 use crate::store::{CommandAnswer, TimerRow};
 
@@ -88,13 +90,14 @@ pub fn timer_message(id: TimerId, row: Option<&TimerRow>) -> String {
 /// The completion of a timer: what it was for, how long it took and why it ended.
 pub fn timer_completion(row: &TimerRow) -> String {
     let elapsed = row.total.saturating_sub(row.remaining.unwrap_or_default());
+    // Programs read these lines, so the unit is the same for every number.
     let mut text = format!(
-        "Timer '{}' has completed.\n{}: {}\nTotal duration: {}\nElapsed time: {}",
+        "Timer '{}' has completed.\n{}: {}\nTotal duration: {} seconds\nElapsed time: {} seconds",
         row.id,
         timer_label(row),
         row.purpose,
-        seconds(row.total),
-        seconds(rounded_elapsed(elapsed, row.total))
+        seconds_number(row.total),
+        seconds_number(rounded_elapsed(elapsed, row.total))
     );
     match (row.completed_by.as_deref(), &row.seen) {
         (Some("condition"), Some(seen)) => text.push_str(&format!("\nCondition: {seen}")),
