@@ -59,6 +59,7 @@ fn completed_mission_is_reported_by_the_next_result() {
     let arguments = json!({"total_duration": 600, "mission": "later"});
     let made = call(&abide, "timer", arguments);
     let text = made["text"].as_str().unwrap();
+    assert!(text.contains("\nEnd your turn now"), "{made}");
     assert!(text.contains("told with your next abide call"), "{made}");
     let id = mission(&abide, "look again");
     newest(&abide, Value::is_object);

@@ -130,8 +130,8 @@ pub(super) fn on_mission(channel: CompletionChannel) -> &'static str {
             "End your turn now: you will be woken by a message when it completes. Polling is not needed."
         }
         CompletionChannel::NextCall => {
-            "Nothing will wake you: no waker is set up for this conversation. After it completes you \
-             will be told with your next abide call. Polling is not needed."
+            "End your turn now, unless you have other work: no waker is set up for this conversation, so \
+             you will be told with your next abide call after it completes. Polling is not needed."
         }
         CompletionChannel::Message => "A message comes when it completes. Polling is not needed.",
     }
