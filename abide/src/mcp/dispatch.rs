@@ -244,7 +244,8 @@ impl Connection {
                 Ok(ServerResult::CompleteResult(CompleteResult::default()))
             }
             ClientRequest::CustomRequest(request) => {
-                Err(Server::not_decoded(&request.method, modern))
+                let params = request.params.as_ref();
+                Err(Server::not_decoded(&request.method, params, modern))
             }
             other => {
                 let method = other.method().to_owned();

@@ -243,15 +243,39 @@ impl Server {
     }
 
     /// Error for a request that was not decoded as a known one: its method is unknown, or its params are invalid.
-    pub(super) fn not_decoded(method: &str, modern: bool) -> ErrorData {
+    pub(super) fn not_decoded(method: &str, params: Option<&Value>, modern: bool) -> ErrorData {
         let is_older = !modern && OLDER_METHODS.contains(&method);
         if !is_older && !METHODS.contains(&method) {
             let sentence = format!("there is no method '{method}'");
             return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, sentence, None);
         }
-        let sentence = format!("the params of {method} are not what it takes");
-        ErrorData::invalid_params(sentence, None)
+        ErrorData::invalid_params(invalid_params(method, params.unwrap_or(&Value::Null)), None)
     }
+}
+
+/// Sentence about params that were not decoded. It names the first field that is wrong.
+fn invalid_params(method: &str, params: &Value) -> String {
+    let got = |value: &Value| match value {
+        Value::Null => "nothing".into(),
+        value => tools::shown(&value.to_string()),
+    };
+    let Value::Object(fields) = params else {
+        return format!(
+            "`params` of {method} must be an object; got {}",
+            got(params)
+        );
+    };
+    let field = |name: &str| fields.get(name).unwrap_or(&Value::Null);
+    let has_name = matches!(method, "tools/call" | "prompts/get");
+    if has_name && !field("name").is_string() {
+        return format!("`name` must be text; got {}", got(field("name")));
+    }
+    for name in ["arguments", "_meta"] {
+        if !field(name).is_object() && !field(name).is_null() {
+            return format!("`{name}` must be an object; got {}", got(field(name)));
+        }
+    }
+    format!("the params of {method} are invalid; got {}", got(params))
 }
 
 /// Methods whose params can be invalid.
@@ -337,6 +361,7 @@ fn object(schema: Value) -> JsonObject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn every_tool_is_listed_with_schemas() {
@@ -348,6 +373,44 @@ mod tests {
             assert_eq!(schema["type"], "object");
             assert_eq!(tool.input_schema["type"], "object");
             assert!(tool.name.len() < 64);
+        }
+    }
+
+    #[test]
+    fn invalid_params_name_the_field_and_what_was_given() {
+        for (method, params, sentence) in [
+            (
+                "tools/call",
+                Value::Null,
+                "`params` of tools/call must be an object; got nothing",
+            ),
+            (
+                "tools/call",
+                json!({"arguments": {}}),
+                "`name` must be text; got nothing",
+            ),
+            (
+                "prompts/get",
+                json!({"name": 7}),
+                "`name` must be text; got 7",
+            ),
+            (
+                "tools/call",
+                json!({"name": "shell", "arguments": ["ls"]}),
+                "`arguments` must be an object; got [\"ls\"]",
+            ),
+            (
+                "tools/list",
+                json!({"_meta": 1}),
+                "`_meta` must be an object; got 1",
+            ),
+            (
+                "tools/list",
+                json!({"cursor": 1}),
+                "the params of tools/list are invalid; got {\"cursor\":1}",
+            ),
+        ] {
+            assert_eq!(invalid_params(method, &params), sentence);
         }
     }
 
