@@ -29,9 +29,13 @@ impl CliError {
         }
     }
 
-    /// Returns `true` if the sentence begins with this word.
-    pub fn starts_with(&self, word: &str) -> bool {
-        self.sentence.starts_with(word)
+    /// Error with a sentence of the daemon, in the words of the command line.
+    pub fn refused(sentence: &str) -> Self {
+        let error = CliError::new(in_cli_words(sentence));
+        match sentence.starts_with("Session '") && sentence.ends_with("' not found") {
+            true => error.next("`abide ps --all` shows the sessions there are"),
+            false => error,
+        }
     }
 
     /// Adds the next step.
@@ -69,15 +73,12 @@ impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused { status, detail } => {
-                let error = match status {
+                let error = CliError::refused(&detail);
+                match status {
                     // The same exit code as for a command line that cannot be parsed.
-                    StatusCode::BAD_REQUEST => CliError::new(in_cli_words(&detail)).code(2),
-                    _ => CliError::new(detail),
-                };
-                if status == StatusCode::NOT_FOUND && error.starts_with("Session") {
-                    return error.next("`abide ps --all` shows the sessions there are");
+                    StatusCode::BAD_REQUEST => error.code(2),
+                    _ => error,
                 }
-                error
             }
             ClientError::Broken(why) => CliError::new(format!("the daemon stopped: {why}"))
                 .next("run the command again; the daemon's log says why it stopped")
@@ -111,7 +112,7 @@ const CLI_WORDS: [(&str, &str); 18] = [
     ("until", "--until"),
 ];
 
-/// Sentence of the daemon in which the fields of the request are named as on the command line.
+/// Sentence of the daemon in which fields and tools are named as on the command line.
 pub fn in_cli_words(sentence: &str) -> String {
     let parts = sentence.split('`').enumerate().map(|(number, part)| {
         let known = CLI_WORDS.iter().find(|(field, _)| *field == part);
@@ -122,7 +123,9 @@ pub fn in_cli_words(sentence: &str) -> String {
             _ => part.to_owned(),
         }
     });
-    parts.collect()
+    parts
+        .collect::<String>()
+        .replace("resume_timer", "`abide timer resume`")
 }
 
 #[cfg(test)]
@@ -142,9 +145,22 @@ mod tests {
             ),
             ("`cwd` must be `a`", "`cwd` must be `a`"),
             ("no field", "no field"),
+            (
+                "Timer 'timer_a' is paused: cannot pause it; resume_timer lets it go on",
+                "Timer 'timer_a' is paused: cannot pause it; `abide timer resume` lets it go on",
+            ),
         ] {
             assert_eq!(in_cli_words(said), shown);
         }
+    }
+
+    #[test]
+    fn unknown_session_comes_with_the_command_that_lists_them() {
+        let error = CliError::refused("Session 'session_a' not found");
+        assert!(error.to_string().ends_with(
+            "Session 'session_a' not found\n  `abide ps --all` shows the sessions there are"
+        ));
+        assert_eq!(CliError::refused("no").to_string(), "abide: no");
     }
 
     #[test]

@@ -42,6 +42,19 @@ impl IdKind {
         }
     }
 
+    /// Error if there is nothing that `last` could stand for.
+    fn none(self) -> CliError {
+        match self {
+            IdKind::Session => {
+                CliError::new("there is no session").next("`abide run -- COMMAND` starts one")
+            }
+            IdKind::Timer => CliError::new("there is no timer")
+                .next("`abide timer start 10m --reason TEXT` starts one"),
+            IdKind::Question => CliError::new("there is no open question")
+                .next("`abide answer --follow` waits for questions and asks you here"),
+        }
+    }
+
     fn is_whole(self, word: &str) -> bool {
         match self {
             IdKind::Session => SessionId::from_str(word).is_ok(),
@@ -83,7 +96,7 @@ async fn resolve(client: &Client, kind: IdKind, word: &str) -> Result<String, Cl
     let ids = known["ids"].as_array().cloned().unwrap_or_default();
     let total = known["total"].as_u64().unwrap_or(0);
     match &ids[..] {
-        [] if word == "last" => Err(CliError::new(format!("there is no {kind}"))),
+        [] if word == "last" => Err(kind.none()),
         [] => Err(CliError::new(format!("no {kind} is called '{word}'"))
             .next(format!("`{}` shows the ids", kind.list()))),
         [one] => Ok(one["id"].as_str().unwrap_or_default().to_owned()),

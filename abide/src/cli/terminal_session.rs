@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::args::{ResizeArgs, ScreenArgs, SearchArgs, SendArgs, SignalArgs, StartArgs};
 use super::client::Client;
 use super::duration::DurationLimit;
-use super::error::{CliError, in_cli_words};
+use super::error::CliError;
 use super::show::{self, outln};
 use super::{ids, run};
 use crate::http::headers::{INHERITED_LIMITS_HEADER, SESSION_NAME_HEADER};
@@ -19,8 +19,8 @@ async fn call(client: &Client, arguments: Value) -> Result<Value, CliError> {
         .post_once("/v1/tools/terminal_session", &arguments)
         .await?;
     if result["is_error"] == json!(true) {
-        let sentence = result["text"].as_str().unwrap_or("it failed").to_owned();
-        return Err(CliError::new(in_cli_words(&sentence)));
+        let sentence = result["text"].as_str().unwrap_or("it failed");
+        return Err(CliError::refused(sentence));
     }
     Ok(result)
 }

@@ -76,11 +76,23 @@ fn ambiguous_and_unknown_words_are_one_sentence() {
         assert!(said.contains("is not a session"), "{said}");
         assert!(!said.contains('\u{1b}'), "{said:?}");
     }
-    let output = abide.output(["timer", "read", "last"]);
-    assert!(
-        text(&output.stderr).contains("there is no timer"),
-        "{output:?}"
-    );
+    for (words, sentence, next) in [
+        (
+            ["timer", "read", "last"],
+            "there is no timer",
+            "abide timer start",
+        ),
+        (
+            ["answer", "last", "yes"],
+            "there is no open question",
+            "abide answer --follow",
+        ),
+    ] {
+        let output = abide.output(words);
+        let said = text(&output.stderr);
+        assert!(said.contains(sentence) && said.contains(next), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    }
 }
 
 #[test]
