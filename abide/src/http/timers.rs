@@ -245,7 +245,12 @@ pub async fn act(
         "pause" => "pause_timer",
         "resume" => "resume_timer",
         "continue" => "timer",
-        _ => return Err(Problem::not_found(format!("unknown timer action '{act}'"))),
+        _ => {
+            return Err(Problem::not_found(format!(
+                "unknown timer action '{}'; the actions are stop, cancel, pause, resume and continue",
+                tools::shown(&act)
+            )));
+        }
     };
     body.insert("timer_id".into(), json!(id));
     call(&state, &requester, &headers, tool, body).await
