@@ -1,8 +1,8 @@
 //! Read cursors of a session, one per reader, so that two readers do not take output from each other.
 //!
-//! A connected client is a reader of its own. A client that connects later starts at the furthest position
-//! that any client has reached; output that others read while it was already connected is still unread for
-//! it. All other callers of an agent share one cursor.
+//! A connected client is a reader of its own: what other connected clients have read is still unread for it. A client
+//! that connects later continues where clients that are gone had read to, because it may be the same program, started
+//! again. All other callers of an agent share one cursor.
 //!
 //! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the answer. So
 //! the starting position of each client's last request is stored too: a replayed request reads the same output again.
@@ -13,8 +13,6 @@ use abide_session::read_cursors::Cursors;
 
 /// Name of the cursor that all callers without a connection share.
 const CALLERS: &str = "-";
-/// Name of the furthest position that any client has reached, where the next client starts.
-const FURTHEST: &str = "*";
 /// Limit on clients whose cursors are stored; the oldest is forgotten first.
 const READER_LIMIT: usize = 32;
 
@@ -39,7 +37,10 @@ impl SessionReader<'_> {
     fn start(self, positions: &Positions) -> Cursor {
         let again = self.request.and_then(|request| positions.get(request));
         let own = || positions.get(self.name());
-        let first = || self.client.and_then(|_| positions.get(FURTHEST));
+        let first = || {
+            self.client
+                .and_then(|_| positions.furthest_of_gone(self.connected))
+        };
         again.or_else(own).or_else(first).unwrap_or_default()
     }
 
@@ -48,14 +49,12 @@ impl SessionReader<'_> {
         let before = Positions::decode(cursors);
         let mut positions = before.clone();
         if self.client.is_some() {
-            let furthest = positions.get(FURTHEST).unwrap_or_default();
+            // The others keep their start when this client is gone.
+            let first = positions.furthest_of_gone(self.connected);
             for other in self.connected {
                 if positions.get(other).is_none() {
-                    positions.set(other, furthest);
+                    positions.set(other, first.unwrap_or_default());
                 }
-            }
-            if cursor.offset() >= furthest.offset() {
-                positions.set(FURTHEST, cursor);
             }
         }
         if let (Some(client), Some(request)) = (self.client, self.request)
@@ -98,9 +97,17 @@ impl Positions {
         }
     }
 
+    /// Furthest cursor of the clients that are no longer connected.
+    fn furthest_of_gone(&self, connected: &[String]) -> Option<Cursor> {
+        let gone = self
+            .0
+            .iter()
+            .filter(|(name, _)| is_client(name) && !connected.contains(name));
+        gone.map(|(_, cursor)| *cursor)
+            .max_by_key(|cursor| cursor.offset())
+    }
+
     fn encode(&self) -> Cursors {
-        let is_client =
-            |name: &str| name != CALLERS && name != FURTHEST && front_of(name).is_none();
         let names = self.0.iter().map(|(name, _)| name.as_str());
         let clients: Vec<&str> = names.filter(|name| is_client(name)).collect();
         let dropped = &clients[..clients.len().saturating_sub(READER_LIMIT)];
@@ -111,6 +118,11 @@ impl Positions {
         kept.map(|(name, cursor)| (name.clone(), cursor.to_string()))
             .collect()
     }
+}
+
+/// True for the name of a client, which is neither that of all other callers nor a request.
+fn is_client(name: &str) -> bool {
+    name != CALLERS && front_of(name).is_none()
 }
 
 #[cfg(test)]
@@ -143,9 +155,16 @@ mod tests {
         a.store(cursors, Cursor::at(9));
         assert_eq!(b.position(cursors), Cursor::at(0));
         assert_eq!(caller.position(cursors), Cursor::at(3));
-        // A client that connects later starts where clients have read to.
+        // A client that connects later starts at the beginning if the readers are still there,
+        let all = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!(client("c", &all).position(cursors), Cursor::at(0));
+        // and where they have read to if they are gone.
         let later = ["c".to_owned()];
         assert_eq!(client("c", &later).position(cursors), Cursor::at(9));
+        // A client that was there when another one read does not continue for it.
+        b.store(cursors, Cursor::at(0));
+        let without_a = ["b".to_owned()];
+        assert_eq!(client("b", &without_a).position(cursors), Cursor::at(0));
     }
 
     #[test]
@@ -181,7 +200,7 @@ mod tests {
             };
             reader.store(cursors, Cursor::at(n + 1));
         }
-        assert_eq!(Positions::decode(cursors).0.len(), 2 * READER_LIMIT + 1);
+        assert_eq!(Positions::decode(cursors).0.len(), 2 * READER_LIMIT);
         let last = client("front99", &[]).position(cursors);
         assert_eq!(last, Cursor::at(100));
     }
