@@ -9,9 +9,9 @@ use futures_util::FutureExt;
 use rmcp::ErrorData;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientJsonRpcMessage, ClientNotification,
-    ClientRequest, CompleteResult, ErrorCode, GetMeta, GetPromptResponse, InitializeRequestParams,
-    JsonRpcMessage, ListResourceTemplatesResult, ListResourcesResult, ProtocolVersion, RequestId,
-    RequestMetaObject, ServerJsonRpcMessage, ServerResult,
+    ClientRequest, CompleteResult, GetMeta, GetPromptResponse, InitializeRequestParams,
+    JsonRpcMessage, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
+    ProtocolVersion, RequestId, RequestMetaObject, ServerJsonRpcMessage, ServerResult,
 };
 
 use tracing::Instrument;
@@ -24,7 +24,7 @@ use super::json_line::ID_IN_USE;
 use super::peer::{OutgoingRequests, Peer, Sink};
 use super::prompt;
 use super::server::{Origin, Server, is_modern};
-use crate::tools::Receipt;
+use crate::tools::{self, Receipt};
 
 const INITIALIZE: &str =
     "initialize takes protocolVersion, capabilities and clientInfo, which has a name and a version";
@@ -219,12 +219,10 @@ impl Connection {
             ClientRequest::PingRequest(_) if client_info.has_legacy_methods => {
                 Ok(ServerResult::empty(()))
             }
-            ClientRequest::ListToolsRequest(_) => {
-                Ok(ServerResult::ListToolsResult(self.server.tools(modern)))
-            }
-            ClientRequest::ListPromptsRequest(_) => {
-                Ok(ServerResult::ListPromptsResult(Server::prompts(modern)))
-            }
+            ClientRequest::ListToolsRequest(request) => only_page(request.params.as_ref())
+                .map(|()| ServerResult::ListToolsResult(self.server.tools(modern))),
+            ClientRequest::ListPromptsRequest(request) => only_page(request.params.as_ref())
+                .map(|()| ServerResult::ListPromptsResult(Server::prompts(modern))),
             ClientRequest::GetPromptRequest(request) => {
                 prompt::get(&request.params).map(|got| GetPromptResponse::from(got).into())
             }
@@ -233,12 +231,14 @@ impl Connection {
                 Ok(ServerResult::empty(()))
             }
             // abide has no resources and completions, but some clients ask for them all the same.
-            ClientRequest::ListResourcesRequest(_) => Ok(ServerResult::ListResourcesResult(
-                ListResourcesResult::default(),
-            )),
-            ClientRequest::ListResourceTemplatesRequest(_) => {
+            ClientRequest::ListResourcesRequest(request) => {
+                let none = ListResourcesResult::default();
+                only_page(request.params.as_ref()).map(|()| ServerResult::ListResourcesResult(none))
+            }
+            ClientRequest::ListResourceTemplatesRequest(request) => {
                 let none = ListResourceTemplatesResult::default();
-                Ok(ServerResult::ListResourceTemplatesResult(none))
+                only_page(request.params.as_ref())
+                    .map(|()| ServerResult::ListResourceTemplatesResult(none))
             }
             ClientRequest::CompleteRequest(_) => {
                 Ok(ServerResult::CompleteResult(CompleteResult::default()))
@@ -247,10 +247,7 @@ impl Connection {
                 let params = request.params.as_ref();
                 Err(Server::not_decoded(&request.method, params, modern))
             }
-            other => {
-                let method = other.method().to_owned();
-                Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None))
-            }
+            other => Err(Server::no_such_method(other.method())),
         };
         reply.answer(answer);
     }
@@ -411,5 +408,19 @@ impl PendingReply {
         };
         self.request.sink.send_answer(&message, receipt);
         drop(permit);
+    }
+}
+
+/// Checks that a list is asked for from its beginning: each has one page, so no cursor was given out.
+fn only_page(params: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
+    let cursor = params.and_then(|params| params.cursor.as_deref());
+    match cursor.filter(|cursor| !cursor.is_empty()) {
+        None => Ok(()),
+        Some(cursor) => {
+            let shown = tools::shown(cursor);
+            let sentence =
+                format!("`cursor` must be left out, because the list has one page; got {shown}");
+            Err(ErrorData::invalid_params(sentence, None))
+        }
     }
 }

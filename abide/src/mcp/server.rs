@@ -242,12 +242,17 @@ impl Server {
         }
     }
 
+    /// Error for a method that this version of the protocol does not have, or abide does not.
+    pub(super) fn no_such_method(method: &str) -> ErrorData {
+        let sentence = format!("there is no method '{}'", tools::shown(method));
+        ErrorData::new(ErrorCode::METHOD_NOT_FOUND, sentence, None)
+    }
+
     /// Error for a request that was not decoded as a known one: its method is unknown, or its params are invalid.
     pub(super) fn not_decoded(method: &str, params: Option<&Value>, modern: bool) -> ErrorData {
         let is_older = !modern && OLDER_METHODS.contains(&method);
         if !is_older && !METHODS.contains(&method) {
-            let sentence = format!("there is no method '{method}'");
-            return ErrorData::new(ErrorCode::METHOD_NOT_FOUND, sentence, None);
+            return Server::no_such_method(method);
         }
         ErrorData::invalid_params(invalid_params(method, params.unwrap_or(&Value::Null)), None)
     }

@@ -117,6 +117,17 @@ fn bad_input_is_an_error_result_and_an_unknown_tool_a_protocol_error() {
         );
         let id = client.request("no/such/method", json!({}));
         assert_eq!(client.answer(id)["error"]["code"], -32601);
+        for list in ["tools/list", "prompts/list", "resources/list"] {
+            let id = client.request(list, json!({"cursor": "nonsense"}));
+            let error = client.answer(id)["error"].clone();
+            assert_eq!(error["code"], -32602, "{list}");
+            let sentence = error["message"].as_str().unwrap_or_default();
+            assert!(sentence.contains("got nonsense"), "{error}");
+        }
+        let id = client.request("tools/call", json!({"name": "shell", "arguments": ["ls"]}));
+        let error = client.answer(id)["error"].clone();
+        let sentence = "`arguments` must be an object; got [\"ls\"]";
+        assert_eq!(error["message"], sentence);
     }
 }
 

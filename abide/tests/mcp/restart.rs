@@ -517,11 +517,12 @@ fn two_clients_of_an_agent_have_separate_cursors() {
         let mut later = Client::start(&home, setup(era));
         let read_by_later = later.call("terminal_session", read.clone());
         assert_eq!(text(&read_by_later), format!("{both}\n[cursor: 8]"));
-        // Once all are gone, the next client continues for them. It gets their message when they are gone.
-        clients[0].call("timer", json!({"total_duration": 0.01, "mission": "m"}));
+        // Once all are gone, the next client continues for them. The next daemon knows that they are gone.
+        clients[0].call("terminal_session", json!({"action": "list"}));
+        later.call("terminal_session", json!({"action": "list"}));
         drop((clients, later));
+        home.kill_daemon();
         let mut next = Client::start(&home, setup(era));
-        next.call("read_messages", json!({"timeout_seconds": 40}));
         let nothing = next.call("terminal_session", read);
         assert_eq!(text(&nothing), "No output available");
         let mut later = next;
