@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -104,6 +105,16 @@ impl Peer {
         };
         owners.is_empty() && local || owners.iter().any(is_process_of)
     }
+}
+
+/// True if this kernel names the process at the other end of a unix socket: since Linux 6.5, and before with its module
+/// `unix_diag`. Otherwise every caller counts as a command.
+pub fn can_name_callers() -> bool {
+    UnixStream::pair().is_ok_and(|(socket, _other)| match ProcessHandle::peer(&socket) {
+        proc::Peer::Handle(_) => true,
+        proc::Peer::Pid(_) => diag::unix_peer(&socket).is_some(),
+        proc::Peer::Gone => false,
+    })
 }
 
 /// Handle of the process that connected, as the kernel knows it.

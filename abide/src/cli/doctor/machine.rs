@@ -8,6 +8,7 @@ use crate::cli::show;
 use abide_core::{Gap, SandboxedBy};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths, SandboxConfig};
+use abide_engine::peer::can_name_callers;
 use abide_session::sandbox::{OWN_LAYERS, Probed, probe, stored_layers};
 
 /// Limits below which the check warns.
@@ -36,6 +37,7 @@ pub fn check(paths: &Paths, config: &Config) -> Vec<Finding> {
     findings.extend(disk(&paths.state));
     findings.extend(future_files(paths));
     findings.extend(layers(&paths.state));
+    findings.extend(callers(can_name_callers()));
     findings
 }
 
@@ -89,13 +91,18 @@ fn containment(wanted: Containment) -> Finding {
 
 /// Builds throw-away sandboxes, because no setting of the machine says whether one would work.
 fn sandbox(config: &SandboxConfig) -> Finding {
-    let topic = "sandbox";
     let folder = std::env::temp_dir().join(format!("abide-probe-{}", std::process::id()));
     let probed = probe(&folder);
     let _ = std::fs::remove_dir_all(&folder);
-    let Some(probed) = probed else {
-        return Finding::good(topic, "not tried");
-    };
+    match probed {
+        Some(probed) => judge_sandbox(config, &probed),
+        None => Finding::good("sandbox", "not tried"),
+    }
+}
+
+/// Finding about the mechanisms that were tried.
+fn judge_sandbox(config: &SandboxConfig, probed: &[Probed]) -> Finding {
+    let topic = "sandbox";
     let works: Vec<String> = probed
         .iter()
         .filter_map(|(by, made)| said(*by, made))
@@ -108,20 +115,35 @@ fn sandbox(config: &SandboxConfig) -> Finding {
         .iter()
         .filter_map(|(by, made)| Some(format!("{}: {}", by.as_str(), made.as_ref().err()?)))
         .collect();
-    let at_least = config.at_least.into();
-    let is_enough = |(by, made): &Probed| made.is_ok() && *by >= at_least;
-    // Bubblewrap is needed only where namespaces do not work.
-    let is_complete = |(by, made): &Probed| made.is_ok() && *by == SandboxedBy::Namespaces;
-    if probed.iter().any(is_complete) {
+    let has = |wanted: SandboxedBy| {
+        let mut all = probed.iter();
+        all.any(|(by, made)| *by == wanted && made.is_ok())
+    };
+    if has(SandboxedBy::Namespaces) {
         return Finding::good(topic, works);
     }
     let says = format!("{works}. {}", failed.join("; "));
-    if at_least > SandboxedBy::Landlock && probed.iter().any(is_enough) {
+    let at_least: SandboxedBy = config.at_least.into();
+    // Bubblewrap is needed only where namespaces do not work.
+    if has(SandboxedBy::Bubblewrap) && SandboxedBy::Bubblewrap >= at_least {
         return Finding::good(topic, says);
     }
+    let is_landlock_accepted = at_least <= SandboxedBy::Landlock;
+    let weaker = match (has(SandboxedBy::Landlock), config.uses_allowlist()) {
+        (false, _) => "",
+        (true, true) => {
+            "; or accept less with `at_least = \"landlock\"` and `network = \"off\"` in `[sandbox]`, since an allowlist needs \
+             namespaces"
+        }
+        (true, false) if is_landlock_accepted => {
+            return Finding::warning(topic, says, sandbox_remedy());
+        }
+        (true, false) => "; or accept less with `at_least = \"landlock\"` in `[sandbox]`",
+    };
+    let remedy = format!("{}{weaker}", sandbox_remedy());
     match config.is_used() {
-        true => Finding::trouble(topic, says, sandbox_remedy()),
-        false => Finding::warning(topic, says, sandbox_remedy()),
+        true => Finding::trouble(topic, says, remedy),
+        false => Finding::warning(topic, says, remedy),
     }
 }
 
@@ -137,22 +159,31 @@ fn said(by: SandboxedBy, made: &Result<Vec<Gap>, String>) -> Option<String> {
 
 /// Next step on a machine that does not allow namespaces.
 fn sandbox_remedy() -> String {
-    let weaker = "or accept less with `at_least = \"landlock\"` in `[sandbox]`";
     if system::number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
         let program = std::env::current_exe().unwrap_or_default();
         return format!(
             "allow namespaces for this program: echo 'abi <abi/4.0>, profile abide {} flags=(unconfined) {{ userns, }}' | sudo \
              tee /etc/apparmor.d/abide && sudo apparmor_parser -r /etc/apparmor.d/abide; or install bubblewrap and its profile \
-             `bwrap-userns-restrict`; {weaker}",
+             `bwrap-userns-restrict`",
             program.display()
         );
     }
     if system::number("/proc/sys/user/max_user_namespaces") == Some(0) {
-        return format!("sudo sysctl user.max_user_namespaces=15000; {weaker}");
+        return "sudo sysctl user.max_user_namespaces=15000".into();
     }
-    format!(
-        "allow user namespaces (in a container: a seccomp profile that permits unshare); {weaker}"
-    )
+    "allow user namespaces (in a container: a seccomp profile that permits unshare)".into()
+}
+
+/// Finding for a kernel that does not name the process at the other end of a unix socket.
+fn callers(are_named: bool) -> Option<Finding> {
+    (!are_named).then(|| {
+        Finding::warning(
+            "callers",
+            "this kernel does not say which process calls the daemon, so every caller counts as a command of an agent: \
+             `abide answer` and `abide open` are refused",
+            "load the kernel module `unix_diag`: sudo modprobe unix_diag; or use Linux 6.5 or later",
+        )
+    })
 }
 
 fn limit_text(limit: Option<u64>) -> String {
@@ -332,6 +363,7 @@ fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Severity;
     use super::*;
 
     #[test]
@@ -341,20 +373,73 @@ mod tests {
         assert_eq!(size(3 << 29), "1.5 GiB");
     }
 
+    fn with(mechanisms: [bool; 3]) -> Vec<Probed> {
+        let ladder = [
+            SandboxedBy::Namespaces,
+            SandboxedBy::Bubblewrap,
+            SandboxedBy::Landlock,
+        ];
+        let made = |works| match works {
+            true => Ok(Vec::new()),
+            false => Err("not here".to_owned()),
+        };
+        ladder.into_iter().zip(mechanisms.map(made)).collect()
+    }
+
+    /// Level of the finding, and its advice about Landlock.
+    fn judged(config: &str, mechanisms: [bool; 3]) -> (Severity, Option<String>) {
+        let config = format!("[sandbox]\nmode = \"read-only\"\n{config}");
+        let config: Config = toml::from_str(&config).unwrap();
+        let finding = judge_sandbox(&config.sandbox, &with(mechanisms));
+        let advice = finding.next.unwrap_or_default();
+        let at = advice.find("or accept less");
+        (finding.level, at.map(|at| advice[at..].to_owned()))
+    }
+
+    #[test]
+    fn landlock_alone_is_advised_only_where_it_works() {
+        let plain = "or accept less with `at_least = \"landlock\"` in `[sandbox]`".to_owned();
+        let only_landlock = [false, false, true];
+        assert_eq!(judged("", only_landlock), (Severity::Trouble, Some(plain)));
+        assert_eq!(judged("", [false; 3]), (Severity::Trouble, None));
+        let (level, advice) = judged("network = \"allowlist\"", only_landlock);
+        assert_eq!(level, Severity::Trouble);
+        let advice = advice.unwrap();
+        assert!(
+            advice.contains("and `network = \"off\"` in `[sandbox]`"),
+            "{advice}"
+        );
+    }
+
+    #[test]
+    fn accepted_landlock_is_a_warning_without_advice_to_accept_it() {
+        let accepted = "at_least = \"landlock\"";
+        assert_eq!(
+            judged(accepted, [false, false, true]),
+            (Severity::Warning, None)
+        );
+        assert_eq!(judged(accepted, [false; 3]), (Severity::Trouble, None));
+        assert_eq!(judged("", [false, true, true]), (Severity::Ok, None));
+        let strict = "at_least = \"namespaces\"";
+        assert_eq!(judged(strict, [false, true, false]).0, Severity::Trouble);
+    }
+
+    #[test]
+    fn callers_that_the_kernel_does_not_name_are_a_warning() {
+        assert_eq!(callers(true), None);
+        let finding = callers(false).unwrap();
+        assert_eq!(finding.level, Severity::Warning);
+        assert!(finding.next.unwrap().contains("modprobe unix_diag"));
+    }
+
     #[test]
     fn low_open_file_limit_is_a_warning() {
         let limit = |soft| ProcessLimit {
             soft,
             hard: Some(4_096),
         };
-        assert_eq!(
-            open_files(limit(Some(256))).level,
-            super::super::Severity::Warning
-        );
-        assert_eq!(
-            open_files(limit(Some(4_096))).level,
-            super::super::Severity::Ok
-        );
-        assert_eq!(open_files(limit(None)).level, super::super::Severity::Ok);
+        assert_eq!(open_files(limit(Some(256))).level, Severity::Warning);
+        assert_eq!(open_files(limit(Some(4_096))).level, Severity::Ok);
+        assert_eq!(open_files(limit(None)).level, Severity::Ok);
     }
 }

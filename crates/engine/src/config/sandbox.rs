@@ -131,6 +131,14 @@ impl SandboxConfig {
             .any(|mode| mode != SandboxMode::Off)
     }
 
+    /// True if some agent has an allowlist for its network.
+    pub fn uses_allowlist(&self) -> bool {
+        let networks = self.r#for.iter().filter_map(|part| part.network);
+        networks
+            .chain([self.network])
+            .any(|network| network == NetworkMode::Allowlist)
+    }
+
     /// True if the layers of some agent have a limit.
     pub fn limits_layers(&self) -> bool {
         let parts = self.r#for.iter().map(|part| part.layer_bytes);
