@@ -20,7 +20,7 @@ def reply(query):
     name = b".".join(labels).decode().lower()
     kind = struct.unpack(">H", query[at + 1:at + 3])[0]
     log.write(f"{name} {kind}\n")
-    addresses = NAMES.get(name, ["93.184.216.34"])
+    addresses = [] if name.startswith("gone.") else NAMES.get(name, ["93.184.216.34"])
     if name == "rebind.test" and kind == 1:
         asked[name] = asked.get(name, 0) + 1
         addresses = [addresses[min(asked[name], 2) - 1]]
@@ -30,7 +30,9 @@ def reply(query):
         if family and (":" in address) == (family == socket.AF_INET6):
             data = socket.inet_pton(family, address)
             answers.append(b"\xc0\x0c" + struct.pack(">HHIH", kind, 1, 0, len(data)) + data)
-    return query[:2] + b"\x81\x80" + struct.pack(">HHHH", 1, len(answers), 0, 0) + query[12:at + 5] + b"".join(answers)
+    # The name does not exist.
+    flags = b"\x81\x83" if name.startswith("gone.") else b"\x81\x80"
+    return query[:2] + flags + struct.pack(">HHHH", 1, len(answers), 0, 0) + query[12:at + 5] + b"".join(answers)
 
 def serve_names(server):
     while True:

@@ -3,6 +3,11 @@
 use std::future::Future;
 use std::time::Duration;
 
+/// Time of this moment, for ages.
+pub fn now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// Waits that long.
 #[expect(clippy::disallowed_methods, reason = "the clock module of the gate")]
 pub async fn pause(duration: Duration) {

@@ -1,5 +1,6 @@
 //! DNS for the sandbox, on sockets that were made inside it. No query is ever forwarded: a name gets an address that
-//! stands for it in this session, or it does not exist. The real look-up happens at connect time, outside.
+//! stands for it in this session, or it does not exist. A name that is allowed is looked up outside first, so that a
+//! program sees an error of the name and not a connection that fails. Other names are looked up after a person's yes.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,6 +23,8 @@ use crate::refusals::Outcome;
 /// Queries that are longer get no answer.
 const MAX_QUERY: usize = 4096;
 const MAX_TCP_CONNECTIONS: usize = 16;
+/// Queries by UDP that are answered at the same time: each may wait for a look-up.
+const MAX_UDP_QUERIES: usize = 32;
 /// Pause after a failed `recvfrom`, which could fail again at once.
 const ERROR_PAUSE: Duration = Duration::from_millis(100);
 const TCP_IDLE: Duration = Duration::from_secs(10);
@@ -88,6 +91,19 @@ pub fn answer(query: &[u8], resolve: impl FnOnce(&HostName) -> Resolved) -> Opti
     reply.build_bytes_vec_compressed().ok()
 }
 
+/// The name whose IPv4 address a query asks for.
+fn asked_for_address(query: &[u8]) -> Option<HostName> {
+    let query = Packet::parse(query).ok()?;
+    let [question] = query.questions.as_slice() else {
+        return None;
+    };
+    if question.qtype != QTYPE::TYPE(TYPE::A) {
+        return None;
+    }
+    let labels = question.qname.get_labels().iter();
+    HostName::from_labels(labels.map(|label| label.as_ref()))
+}
+
 fn empty_reply(id: u16, code: RCODE) -> Option<Vec<u8>> {
     let mut reply = Packet::new_reply(id);
     *reply.rcode_mut() = code;
@@ -95,6 +111,19 @@ fn empty_reply(id: u16, code: RCODE) -> Option<Vec<u8>> {
 }
 
 impl Gate {
+    /// The answer to a query, or `None` for bytes that are not a query.
+    async fn reply(&self, query: &[u8]) -> Option<Vec<u8>> {
+        let name = asked_for_address(query).filter(|name| self.allow.knows(name));
+        if let Some(name) = name
+            && let Err(fault) = self.dialer.look_up_ahead(&name).await
+        {
+            let reason = fault.to_string();
+            (self.refusals).record(Outcome::Failed, name.as_str(), None, &reason);
+            return answer(query, |_| Resolved::NoSuchName);
+        }
+        answer(query, |name| self.resolve(name))
+    }
+
     /// Decides about a name that was looked up: allowed names get an address, and so do names that a person can be
     /// asked about when something connects to them.
     fn resolve(&self, name: &HostName) -> Resolved {
@@ -119,6 +148,8 @@ impl Gate {
 
 /// Answers queries that come by UDP.
 pub async fn serve_udp(gate: Arc<Gate>, socket: UdpSocket) -> io::Result<()> {
+    let socket = Arc::new(socket);
+    let slots = Arc::new(Semaphore::new(MAX_UDP_QUERIES));
     let mut buffer = vec![0; MAX_QUERY];
     loop {
         let (length, from) = match socket.recv_from(&mut buffer).await {
@@ -129,10 +160,18 @@ pub async fn serve_udp(gate: Arc<Gate>, socket: UdpSocket) -> io::Result<()> {
                 continue;
             }
         };
-        if let Some(reply) = answer(&buffer[..length], |name| gate.resolve(name)) {
-            // The program that asked may be gone.
-            let _ = socket.send_to(&reply, from).await;
-        }
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else {
+            return Ok(());
+        };
+        let (gate, socket) = (Arc::clone(&gate), Arc::clone(&socket));
+        let query = buffer[..length].to_vec();
+        tokio::spawn(async move {
+            if let Some(reply) = gate.reply(&query).await {
+                // The program that asked may be gone.
+                let _ = socket.send_to(&reply, from).await;
+            }
+            drop(slot);
+        });
     }
 }
 
@@ -160,7 +199,8 @@ async fn exchange(gate: &Gate, stream: &mut TcpStream) -> io::Result<()> {
     }
     let mut query = vec![0; length];
     stream.read_exact(&mut query).await?;
-    let reply = answer(&query, |name| gate.resolve(name)).ok_or(io::ErrorKind::InvalidData)?;
+    let reply = gate.reply(&query).await;
+    let reply = reply.ok_or(io::ErrorKind::InvalidData)?;
     let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
     stream
         .write_all(&[&length.to_be_bytes()[..], &reply].concat())
@@ -215,6 +255,15 @@ mod tests {
                 "{kind:?}"
             );
         }
+    }
+
+    #[test]
+    fn only_a_query_for_an_ipv4_address_asks_for_one() {
+        let asked = |kind| asked_for_address(&query("KNOWN.example", kind));
+        let name = asked(QTYPE::TYPE(TYPE::A)).expect("a name");
+        assert_eq!(name.as_str(), "known.example");
+        assert_eq!(asked(QTYPE::TYPE(TYPE::AAAA)), None);
+        assert_eq!(asked_for_address(b"\0"), None);
     }
 
     #[test]

@@ -6,10 +6,12 @@
 //! 1. While the sandbox is built, its first process opens sockets in the new namespace and sends them to the gate
 //!    (`abide_session::sandbox::gate_sockets`).
 //! 2. The gate, a process outside, answers DNS queries ([`dns`]): a name that is allowed, or that a person can be asked
-//!    about, gets an address of 198.18.0.0/15 that stands for it in this session ([`names`]).
+//!    about, gets an address of 198.18.0.0/15 that stands for it in this session ([`names`]). An allowed name is looked up
+//!    outside before; if that fails, it does not exist inside either.
 //! 3. A connection to such an address arrives at a listener of the gate ([`tcp`]). Its local address says which name was
 //!    meant. If no rule knows the name, the connection waits for a person ([`questions`]).
-//! 4. The gate looks the name up outside, once, checks the address, dials it ([`outside`]) and moves bytes ([`relay`]).
+//! 4. The gate takes the addresses of that look-up, or looks the name up, once, checks them, dials one ([`outside`]) and
+//!    moves bytes ([`relay`]).
 //! 5. Ports on which programs inside listen are published on the host's loopback ([`publish`]).
 //!
 //! Refusals are listed exactly ([`refusals`]), for the keeper. Questions and published ports are shown to the daemon, which

@@ -1,18 +1,21 @@
 //! The world outside the sandbox: real look-ups and connections, directly or through the proxy of the host.
 //!
-//! A name is looked up once, and the address that passed the check is the one that is dialled.
+//! A name is looked up once for a connection, and the address that passed the check is the one that is dialled.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::pin::Pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::address::{Forbidden, forbidden};
-use crate::allowlist::Allowlist;
+use crate::allowlist::{Allowlist, HostName};
 use crate::clock;
 use crate::proxy::{Proxies, Proxy, ProxyError};
 use crate::questions::Target;
@@ -24,6 +27,10 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
 /// Addresses of one name that are tried.
 const MAX_ATTEMPTS: usize = 4;
 const MAX_PROXY_ANSWER: usize = 8 * 1024;
+/// Names whose addresses wait for a connection.
+const MAX_FOUND: usize = 256;
+/// Time for which the addresses of a name wait for a connection.
+const FOUND_KEPT: Duration = Duration::from_secs(60);
 
 /// A future that a trait object returns.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = io::Result<T>> + Send + 'a>>;
@@ -95,6 +102,8 @@ pub struct Dialer {
     proxies: Result<Proxies, ProxyError>,
     /// Names that may have private addresses.
     private: Allowlist,
+    /// Addresses of names that were looked up for a DNS answer. The next connection takes them.
+    found: Mutex<HashMap<HostName, (Instant, Vec<IpAddr>)>>,
 }
 
 impl Dialer {
@@ -108,7 +117,34 @@ impl Dialer {
             outside,
             proxies,
             private,
+            found: Mutex::default(),
         }
+    }
+
+    /// Looks up a name that is allowed, for its DNS answer. A name that a proxy looks up is left to the proxy.
+    pub async fn look_up_ahead(&self, name: &HostName) -> Result<(), DialError> {
+        let is_direct = |proxies: &Proxies| !proxies.may_serve(name);
+        if !self.proxies.as_ref().is_ok_and(is_direct) {
+            return Ok(());
+        }
+        let addresses = self.look_up(name.as_str()).await;
+        let addresses = addresses.map_err(DialError::LookUp)?;
+        let mut found = self.found();
+        if found.len() >= MAX_FOUND {
+            found.clear();
+        }
+        found.insert(name.clone(), (clock::now(), addresses));
+        Ok(())
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashMap<HostName, (Instant, Vec<IpAddr>)>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Addresses that were looked up a moment ago, for one connection.
+    fn take_found(&self, name: &HostName) -> Option<Vec<IpAddr>> {
+        let (at, addresses) = self.found().remove(name)?;
+        (at.elapsed() < FOUND_KEPT).then_some(addresses)
     }
 
     /// A connection to a name that is allowed.
@@ -123,10 +159,13 @@ impl Dialer {
                 .await
                 .map_err(DialError::Proxy)?,
             None => {
-                let found = self
-                    .look_up(target.name.as_str())
-                    .await
-                    .map_err(DialError::LookUp)?;
+                let found = match self.take_found(&target.name) {
+                    Some(found) => found,
+                    None => {
+                        let found = self.look_up(target.name.as_str()).await;
+                        found.map_err(DialError::LookUp)?
+                    }
+                };
                 let allowed = self.permitted(target, found)?;
                 self.connect(&allowed, target.port)
                     .await

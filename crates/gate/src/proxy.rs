@@ -5,6 +5,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::allowlist::HostName;
 use crate::questions::Target;
 
 /// A proxy and what it is told about its user.
@@ -126,6 +127,14 @@ impl Proxies {
             80 => self.http.as_ref(),
             _ => self.https.as_ref(),
         }
+    }
+
+    /// True if connections to the name may go through a proxy, which then looks it up.
+    pub fn may_serve(&self, name: &HostName) -> bool {
+        [80, 443].into_iter().any(|port| {
+            let name = name.clone();
+            self.find(&Target { name, port }).is_some()
+        })
     }
 }
 

@@ -204,7 +204,22 @@ say("done")
             lines[1..5].iter().all(|line| line.ends_with(", 0)")),
             "114: {lines:?}"
         );
-        assert!(outside.log().is_empty(), "114: {:?}", outside.log());
+        // A name that is allowed is looked up for its answer.
+        assert_eq!(outside.looked_up(), ["allowed.test"], "114");
+    });
+}
+
+#[test]
+fn allowed_name_that_does_not_exist_is_a_name_error_and_told() {
+    with_outside(|user, _| {
+        configure(user, &["gone.allowed.test", "*.allowed.test"], "");
+        let result = as_agent(user, "say(attempt(web, 'gone.allowed.test'))");
+        let (lines, rest) = said(&result);
+        assert_eq!(lines, ["no such name"]);
+        assert!(
+            rest.contains("SANDBOX: network: gone.allowed.test the look-up failed"),
+            "{rest}"
+        );
     });
 }
 

@@ -85,7 +85,7 @@ say(attempt(exchange, "rebind.test", 80))
 
 #[test]
 fn g114_no_query_leaves_whatever_is_asked() {
-    let world = World::default();
+    let world = World::default().name("allowed.test", PUBLIC);
     let program = r#"
 def query(name, kind, number=1):
     labels = b"".join(bytes([len(l)]) + l for l in name.encode().split(b".")) + b"\0"
@@ -125,9 +125,27 @@ with connect("127.0.0.1", 53) as s:
             "3 0",
         ]
     );
-    assert!(world.looked_up().is_empty());
+    // Once for each query for the address of the allowed name.
+    assert_eq!(world.looked_up(), ["allowed.test"; 3]);
     let left_out = ended.refusals.left_out;
     assert!(left_out > 9000, "{left_out}");
+}
+
+#[test]
+fn allowed_name_without_an_address_is_a_name_error_and_told() {
+    let world = World::default().name("allowed.test", PUBLIC);
+    let program = r#"
+say(attempt(connect, "gone.test", 443))
+"#;
+    for user in users() {
+        let config = allow(&["gone.test"]);
+        let ended = Sandbox::start(*user, config, world.clone(), program).finish();
+        assert_eq!(ended.lines(), ["no such name"]);
+        let told = "the look-up failed: no such name outside";
+        assert_eq!(ended.refused(), [("gone.test", 0, told, 1)]);
+        let outcome = ended.refusals.entries[0].outcome;
+        assert_eq!(outcome, abide_gate::refusals::Outcome::Failed);
+    }
 }
 
 #[test]
