@@ -84,6 +84,14 @@ fn list_rules(store: &PolicyStore, json: super::args::JsonArg) -> Result<u8, Cli
             rule.why
         );
     }
+    for allowed in store.remembered_hosts() {
+        outln!(
+            "allow connections to {} in {}  ({}, always)",
+            one_line(&allowed.host),
+            one_line(&allowed.folder),
+            one_line(&allowed.name)
+        );
+    }
     outln!(
         "\nAll other commands: {}. Rules of \"always\" are in {}.",
         policy.otherwise.as_str(),

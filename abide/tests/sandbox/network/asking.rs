@@ -85,6 +85,11 @@ fn this_agent_and_always_here_allow_the_name_in_later_sessions() {
             kept.contains("host = \"two.test:80\"") && !kept.contains("one.test"),
             "{kept}"
         );
+        let listed = user.abide(&["policy", "list"]).text;
+        assert!(
+            listed.contains("allow connections to two.test:80 in "),
+            "{listed}"
+        );
         let result = as_agent(user, "say(web('two.test'), attempt(web, 'one.test'))");
         assert_eq!(said(&result).0, ["outside / two.test reset"], "{result}");
         let removed = user.abide(&["policy", "remove", "always-1"]);
