@@ -11,6 +11,7 @@ mod walk;
 mod word;
 mod wrapper;
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 
 use abide_core::policy::{CommandLine, Folder, Parsed, SimpleCommand};
@@ -101,6 +102,18 @@ enum Input {
     Unknown,
 }
 
+thread_local! {
+    /// Parser of this thread: to make one takes longer than to parse a short text.
+    static PARSER: RefCell<Parser> = RefCell::new(new_parser());
+}
+
+/// Parser for shell text. A parser without a language parses nothing, so every text is unparsed.
+fn new_parser() -> Parser {
+    let mut parser = Parser::new();
+    let _ = parser.set_language(&tree_sitter_bash::LANGUAGE.into());
+    parser
+}
+
 fn tree(text: &str) -> Result<Tree, Unparsed> {
     if text.len() > MAX_BYTES {
         return Err(TOO_LONG);
@@ -108,9 +121,12 @@ fn tree(text: &str) -> Result<Tree, Unparsed> {
     if text.contains('\0') {
         return Err(HAS_NUL);
     }
-    let mut parser = Parser::new();
-    let language = tree_sitter_bash::LANGUAGE.into();
-    parser.set_language(&language).map_err(|_| NOT_SHELL)?;
+    PARSER.with_borrow_mut(|parser| tree_by(parser, text))
+}
+
+fn tree_by(parser: &mut Parser, text: &str) -> Result<Tree, Unparsed> {
+    // Without an effect if the last text was parsed to its end.
+    parser.reset();
     let mut rounds = 0;
     let mut count = |_: &tree_sitter::ParseState| {
         rounds += 1;
