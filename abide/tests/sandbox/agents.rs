@@ -159,6 +159,34 @@ fn needs_that_a_person_grants_hold_for_this_command_only() {
 }
 
 #[test]
+fn protected_paths_that_a_person_grants_can_be_written() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            "[sandbox]\nmode = \"workspace-write\"\n",
+        );
+        user.outside("git init -q . && mkdir .vscode && echo {} > .vscode/settings.json");
+        let command = "git config a.b c; echo x > .vscode/settings.json; echo x > .git/hooks/new; echo x > .vscode/new";
+        let needs = json!({"write": [".git/config", ".vscode/settings.json"]});
+        let wanted = json!({"command": command, "needs": needs, "justification": "set it up"});
+        let held = call(user, "shell", &wanted);
+        let id = |name: &str| held["result"][name].as_str().expect("an id").to_owned();
+        let answered = user.abide(&["answer", &id("question_id"), "yes"]);
+        assert_eq!(answered.code, 0, "{answered:?}");
+        let ended = text(&call(
+            user,
+            "shell",
+            &json!({"session_id": id("session_id")}),
+        ));
+        assert!(ended.contains("SANDBOX: 2 things were refused"), "{ended}");
+        assert!(!ended.contains("planted"), "{ended}");
+        assert_eq!(user.outside("git config a.b"), "c\n", "{ended}");
+        assert_eq!(user.read("work/.vscode/settings.json"), "x\n", "{ended}");
+        assert!(!user.exists("work/.git/hooks/new") && !user.exists("work/.vscode/new"));
+    });
+}
+
+#[test]
 fn variables_of_a_call_stay_inside() {
     as_each_user(|user| {
         user.write(

@@ -237,9 +237,17 @@ fn assemble(
     writable.extend(layers.attach()?);
     let root = &plan.workspace.path;
     attach_making(workspace, root)?;
+    let is_in_protected = |(path, _): &(PathBuf, OwnedFd)| {
+        let mut all = protected.paths.iter();
+        all.any(|protected| path.starts_with(root.join(protected)))
+    };
+    let (in_protected, write): (Vec<_>, Vec<_>) = write.into_iter().partition(is_in_protected);
     for (path, tree) in write {
-        attach_making(tree, &path)?;
-        writable.push(path);
+        // A file that is a mount could not be replaced by another.
+        if plan.mode == Mode::ReadOnly || !path.starts_with(root) {
+            attach_making(tree, &path)?;
+            writable.push(path);
+        }
     }
     if plan.mode == Mode::WorkspaceWrite {
         writable.push(root.clone());
@@ -247,6 +255,10 @@ fn assemble(
         if let Some(worktree) = &protected.worktree {
             protect_worktree(worktree)?;
         }
+    }
+    for (path, tree) in in_protected {
+        attach(tree, &path)?;
+        writable.push(path);
     }
     hide(plan, &covers)?;
     cover_sockets(plan, &writable, sockets, &covers)?;

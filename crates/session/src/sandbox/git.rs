@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::paths::{PROTECTED, PROTECTED_OF_GIT};
+use super::plan::Plan;
 
 /// Depth to which repositories inside the workspace are searched.
 const DEPTH: usize = 2;
@@ -33,8 +34,15 @@ pub struct Worktree {
 }
 
 impl Protected {
+    /// Protected paths of the workspace of a plan: those that exist, and that the plan does not permit to write.
+    pub fn of(plan: &Plan) -> Self {
+        let mut found = Protected::find(&plan.workspace.path);
+        found.paths.retain(|path| !plan.permits(path));
+        found
+    }
+
     /// Finds the protected paths that exist.
-    pub fn find(workspace: &Path) -> Self {
+    fn find(workspace: &Path) -> Self {
         let mut found = Protected::default();
         found.add_names(workspace, Path::new(""), &PROTECTED);
         let mut left = ENTRIES;

@@ -149,7 +149,7 @@ impl Sandbox {
         })?;
         let found = Found {
             sockets: sockets::bound(),
-            protected: Protected::find(&plan.workspace.path),
+            protected: Protected::of(plan),
         };
         let (report, to_report) = rustix::net::socketpair(
             AddressFamily::UNIX,

@@ -71,7 +71,7 @@ pub fn make(plan: &Plan) -> Result<Sandbox, String> {
             gaps,
         },
         gate: None,
-        protected: Protected::find(&plan.workspace.path),
+        protected: Protected::of(plan),
         mounts: None,
         entry: Entry::new(None, Some(ruleset), filters, false),
     })

@@ -154,6 +154,15 @@ impl Mode {
 }
 
 impl Plan {
+    /// True if a path of the workspace, relative to it, is or is below one that the plan names as writable. The workspace
+    /// itself, or a folder around it, does not count: its protected paths stay protected.
+    pub fn permits(&self, path: &Path) -> bool {
+        let root = &self.workspace.path;
+        let is_part = |named: &&PathBuf| named.starts_with(root) && *named != root;
+        let path = root.join(path);
+        (self.write.iter().filter(is_part)).any(|named| path.starts_with(named))
+    }
+
     /// Plan as bytes, for a command that another daemon may start.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -114,15 +114,16 @@ impl Watched {
         let root = &self.plan.workspace.path;
         let in_workspace = path.strip_prefix(root).ok();
         let is_protected = in_workspace.is_some_and(|path| {
-            self.plan.mode == Mode::ReadOnly
-                || (self.has_protection && self.protected.iter().any(|name| path.starts_with(name)))
+            let is_named = || self.protected.iter().any(|name| path.starts_with(name));
+            let is_kept = self.plan.mode == Mode::ReadOnly || (self.has_protection && is_named());
+            is_kept && !self.plan.permits(path)
         });
         is_protected || !self.writable.iter().any(|root| path.starts_with(root))
     }
 
     /// Names that programs outside obey, which the command has made.
     fn planted(&self) -> Vec<PathBuf> {
-        let mut now = Protected::find(&self.plan.workspace.path).paths;
+        let mut now = Protected::of(&self.plan).paths;
         now.retain(|path| !self.protected.contains(path));
         now.truncate(MOST_KEPT);
         now
@@ -378,7 +379,7 @@ mod tests {
             own: Vec::new(),
         };
         let root = plan.workspace.path.clone();
-        let watched = |by| Watched::new(&plan, by, Protected::find(&plan.workspace.path));
+        let watched = |by| Watched::new(&plan, by, Protected::of(&plan));
         let only_landlock = watched(SandboxedBy::Landlock);
         let watched = watched(SandboxedBy::Namespaces);
         for (path, is_refused) in [
