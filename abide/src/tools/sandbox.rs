@@ -70,7 +70,7 @@ impl SandboxArgs {
         let mut sandbox = choice.map_err(|refused| BadInput(refused.0))?;
         let mut env = context.env.to_vec();
         let mut beyond_settings = None;
-        if let SandboxChoice::Plan(plan) = &mut sandbox {
+        if let SandboxChoice::Plan(_) = &sandbox {
             let is_ours = |name: &OsString| name.to_str().is_some_and(|n| n.starts_with("ABIDE_"));
             if let Some((name, _)) = given.iter().find(|(name, _)| is_ours(name)) {
                 return Err(BadInput(format!(
@@ -78,16 +78,23 @@ impl SandboxArgs {
                     name.to_string_lossy()
                 )));
             }
-            let mut leaves = false;
-            if let Some(Needs(needs)) = &self.needs {
-                let bare_gate = subject.bare_gate();
-                beyond_settings =
-                    widen(plan, needs, bare_gate, self.justification.as_ref(), context)?;
-                leaves = needs.no_sandbox;
-            }
-            if leaves {
+        }
+        if let (Some(Needs(needs)), true) = (&self.needs, sandbox != SandboxChoice::Off) {
+            let justification = shown_justification(self.justification.as_ref())?;
+            let mut wanted = match &mut sandbox {
+                SandboxChoice::Plan(plan) => widen(plan, needs, subject.bare_gate(), context)?,
+                SandboxChoice::Off | SandboxChoice::Impossible(_) => Vec::new(),
+            };
+            if needs.no_sandbox {
+                wanted = vec!["run outside the sandbox".into()];
                 sandbox = SandboxChoice::Off;
             }
+            beyond_settings = (!wanted.is_empty()).then(|| {
+                format!(
+                    "asks for more than its sandbox permits: {}. The agent says: \"{justification}\"",
+                    wanted.join(", ")
+                )
+            });
         }
         confine_environment(&sandbox, &mut env);
         Ok(ChosenSandbox {
@@ -98,21 +105,24 @@ impl SandboxArgs {
     }
 }
 
-/// Adds what a call needs to its sandbox, and returns the words for the person who has to approve it. `None`: the sandbox
+/// Justification of a call for the person who is asked.
+fn shown_justification(given: Option<&Text>) -> Result<String, BadInput> {
+    match given.map(|text| text.0.trim()).unwrap_or_default() {
+        "" => Err(BadInput(
+            "`needs` goes with `justification`, one sentence that tells a person why.".into(),
+        )),
+        text => Ok(shorten(&one_line(text), JUSTIFICATION_CHARS)),
+    }
+}
+
+/// Adds what a call needs to its sandbox, and returns it in words for the person who has to approve it. None: the sandbox
 /// permits all of it. Secrets and the files of abide itself are refused without a question.
 fn widen(
     plan: &mut Plan,
     needs: &NeededPermissions,
     bare_gate: GateConfig,
-    justification: Option<&Text>,
     context: &Context,
-) -> Result<Option<String>, BadInput> {
-    let justification = justification.map(|text| text.0.trim()).unwrap_or_default();
-    if justification.is_empty() {
-        return Err(BadInput(
-            "`needs` goes with `justification`, one sentence that tells a person why.".into(),
-        ));
-    }
+) -> Result<Vec<String>, BadInput> {
     let hidden = hidden_in_home(&plan.home);
     let mut wanted = Vec::new();
     for (text, writes) in (needs.write.iter().map(|path| (path, true)))
@@ -144,26 +154,24 @@ fn widen(
     let refused = |why: InvalidGate| BadInput(format!("`needs.network` has a wrong name: {why}."));
     gate_plan::check_names(&needs.network).map_err(|why| refused(why.into()))?;
     let gate = match &plan.network {
-        Network::Off => Some(gate_plan::make(&bare_gate).map_err(refused)?),
+        // A yes opens the names, and no port of the command on this machine.
+        Network::Off => {
+            let only_names = GateConfig {
+                publish: false,
+                ..bare_gate
+            };
+            Some(gate_plan::make(&only_names).map_err(refused)?)
+        }
         Network::Allowlist(gate) => Some(gate.clone()),
         Network::On => None,
     };
     if let Some(gate) = gate {
-        let names = gate_plan::missing_names(&gate, &needs.network);
+        let names = gate_plan::missing_names(&gate, &needs.network).map_err(refused)?;
         if !names.is_empty() {
             plan.network =
                 Network::Allowlist(gate_plan::add_names(&gate, &names).map_err(refused)?);
             wanted.push(format!("connect to {}", one_line(&names.join(", "))));
         }
     }
-    if needs.no_sandbox {
-        wanted = vec!["run outside the sandbox".into()];
-    }
-    let shown = shorten(&one_line(justification), JUSTIFICATION_CHARS);
-    Ok((!wanted.is_empty()).then(|| {
-        format!(
-            "asks for more than its sandbox permits: {}. The agent says: \"{shown}\"",
-            wanted.join(", ")
-        )
-    }))
+    Ok(wanted)
 }

@@ -187,6 +187,31 @@ fn protected_paths_that_a_person_grants_can_be_written() {
 }
 
 #[test]
+fn agent_can_ask_to_run_outside_a_sandbox_that_cannot_be_made() {
+    as_each_user(|user| {
+        let config = "[sandbox]\nmode = \"workspace-write\"\nwrite = [\"STATE\"]\n";
+        let state = user.path("state").display().to_string();
+        user.write("state/config.toml", &config.replace("STATE", &state));
+        let said = text(&call(user, "shell", &json!({"command": "touch made"})));
+        assert!(said.contains("cannot be enforced here"), "{said}");
+        let way_out = r#"needs={\"sandbox\":\"off\"}"#;
+        assert!(said.contains(way_out), "{said}");
+        let needs = json!({"sandbox": "off"});
+        let wanted = json!({"command": "touch made", "needs": needs, "justification": "no way"});
+        let held = call(user, "shell", &wanted);
+        let said = text(&held);
+        assert!(said.contains("run outside the sandbox"), "{said}");
+        assert!(!user.exists("work/made"), "{said}");
+        let id = |name: &str| held["result"][name].as_str().expect("an id").to_owned();
+        let answered = user.abide(&["answer", &id("question_id"), "yes"]);
+        assert_eq!(answered.code, 0, "{answered:?}");
+        let ended = call(user, "shell", &json!({"session_id": id("session_id")}));
+        assert_eq!(ended["result"]["sandboxed_by"], "off", "{ended}");
+        assert!(user.exists("work/made"), "{ended}");
+    });
+}
+
+#[test]
 fn variables_of_a_call_stay_inside() {
     as_each_user(|user| {
         user.write(

@@ -69,9 +69,7 @@ pub fn make(config: &GateConfig) -> Result<GatePlan, InvalidGate> {
 
 /// Checks names that a call asks for.
 pub fn check_names(names: &[String]) -> Result<(), PatternError> {
-    names
-        .iter()
-        .try_for_each(|name| Pattern::parse(name).map(drop))
+    Allowlist::parse(names).map(drop)
 }
 
 /// Adds names to the allowlist of a gate.
@@ -81,11 +79,17 @@ pub fn add_names(gate: &GatePlan, names: &[String]) -> Result<GatePlan, InvalidG
     make(&config)
 }
 
-/// Names that the allowlist of a gate does not have yet.
-pub fn missing_names(gate: &GatePlan, names: &[String]) -> Vec<String> {
-    let config: GateConfig = serde_json::from_slice(&gate.config).unwrap_or_default();
-    let missing = names.iter().filter(|name| !config.allow.contains(name));
-    missing.cloned().collect()
+/// Names that a gate does not allow yet.
+pub fn missing_names(gate: &GatePlan, names: &[String]) -> Result<Vec<String>, InvalidGate> {
+    let config: GateConfig = serde_json::from_slice(&gate.config)?;
+    let allow = Allowlist::parse(&config.allow)?;
+    let mut missing = Vec::new();
+    for name in names {
+        if !allow.covers(&Pattern::parse(name)?) {
+            missing.push(name.clone());
+        }
+    }
+    Ok(missing)
 }
 
 #[cfg(test)]
@@ -105,7 +109,7 @@ mod tests {
         let gate = make(&config).unwrap();
         assert_eq!(gate.ports, [22, 80, 443]);
         let names = ["a.org".to_owned(), "b.org:8443".to_owned()];
-        assert_eq!(missing_names(&gate, &names), ["b.org:8443"]);
+        assert_eq!(missing_names(&gate, &names).unwrap(), ["b.org:8443"]);
         let more = add_names(&gate, &names[1..]).unwrap();
         assert_eq!(more.ports, [22, 80, 443, 8_443]);
         let back: GateConfig = serde_json::from_slice(&more.config).unwrap();

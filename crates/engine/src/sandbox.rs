@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use abide_core::{Agent, Conversation, settings_name};
-use abide_session::sandbox::{Folder, Mode, Network, OWN_LAYERS, Plan, measured_size};
+use abide_session::sandbox::{ASK_OUTSIDE, Folder, Mode, Network, OWN_LAYERS, Plan, measured_size};
 
 use crate::config::{Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
 use crate::gate_plan::{self, GateConfig};
@@ -93,7 +93,7 @@ impl SandboxSubject<'_> {
         };
         let impossible = |why: String| {
             Ok(SandboxChoice::Impossible(format!(
-                "the sandbox `{}` cannot be enforced here: {why}. Nothing was run.",
+                "the sandbox `{}` cannot be enforced here: {why}. Nothing was run. {ASK_OUTSIDE}",
                 mode.as_str()
             )))
         };

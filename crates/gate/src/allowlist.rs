@@ -170,6 +170,14 @@ impl Pattern {
         same && labels.next().is_some() == self.below
     }
 
+    /// True if this pattern matches every name that the other one matches.
+    fn covers_names_of(&self, other: &Pattern) -> bool {
+        match other.below {
+            false => self.matches_name(&other.name),
+            true => self.below && (self.name == other.name || self.matches_name(&other.name)),
+        }
+    }
+
     fn ports(&self) -> &[u16] {
         self.port
             .as_ref()
@@ -204,6 +212,15 @@ impl Allowlist {
     pub fn allows(&self, name: &HostName, port: u16) -> bool {
         let mut patterns = self.patterns.iter();
         patterns.any(|pattern| pattern.ports().contains(&port) && pattern.matches_name(name))
+    }
+
+    /// True if everything that a pattern allows is allowed already.
+    pub fn covers(&self, wanted: &Pattern) -> bool {
+        let covers = |port: &u16| {
+            let mut patterns = self.patterns.iter();
+            patterns.any(|own| own.ports().contains(port) && own.covers_names_of(wanted))
+        };
+        wanted.ports().iter().all(covers)
     }
 
     /// True if the name is allowed on some port, so that it gets an address.
@@ -311,6 +328,34 @@ mod tests {
         assert!(allowed("c.com", 22) && !allowed("c.com", 443));
         assert!(list.knows(&name("d.com")) && !list.knows(&name("e.com")));
         assert_eq!(list.ports(), [22, 80, 443, 8443]);
+    }
+
+    #[test]
+    fn pattern_is_covered_by_the_same_names_and_ports() {
+        let list = list(&["*.a.com", "b.com", "c.com:443", "c.com:80", "git@d.com"]);
+        let covers = |text: &str| list.covers(&Pattern::parse(text).expect(text));
+        for text in [
+            "x.a.com",
+            "*.a.com",
+            "*.x.a.com",
+            "x.a.com:443",
+            "b.com:80",
+            "c.com",
+            "d.com:22",
+        ] {
+            assert!(covers(text), "{text}");
+        }
+        for text in [
+            "a.com",
+            "*.com",
+            "x.a.com:22",
+            "*.b.com",
+            "x.b.com",
+            "d.com",
+            "e.com",
+        ] {
+            assert!(!covers(text), "{text}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::gate::GateChannel;
 use super::git::Protected;
 use super::layers;
 use super::only_landlock;
-use super::plan::{Mode, Network, Plan};
+use super::plan::{ASK_OUTSIDE, Mode, Network, Plan};
 use super::sockets;
 use crate::accelerator;
 use crate::cgroup::SessionCgroup;
@@ -56,7 +56,7 @@ pub(crate) fn cannot(mode: Option<Mode>, why: &str, errno: i32) -> Failure {
     Failure {
         errno,
         sentence: format!(
-            "the sandbox `{mode}` cannot be enforced here: {why}. Nothing was run. `abide doctor` says what to do."
+            "the sandbox `{mode}` cannot be enforced here: {why}. Nothing was run. `abide doctor` says what to do. {ASK_OUTSIDE}"
         ),
     }
 }

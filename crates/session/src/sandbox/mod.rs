@@ -36,7 +36,7 @@ pub(crate) use init::{Sandbox, cannot, clean_up};
 pub(crate) use of_run::RunSandbox;
 pub(crate) use only_landlock::temporary_folder;
 pub use paths::{OWN_LAYERS, hidden_in_home};
-pub use plan::{Folder, GatePlan, Mode, Network, Plan};
+pub use plan::{ASK_OUTSIDE, Folder, GatePlan, Mode, Network, Plan};
 pub use probe::{Probed, probe};
 pub use refusals::FILE as REFUSED;
 pub(crate) use refusals::{Refusals, Watched};

@@ -9,6 +9,9 @@ use abide_core::SandboxedBy;
 
 use crate::codec::{Decoder, Encoder, Malformed};
 
+/// End of the sentence about a sandbox that cannot be made: the way out for an agent.
+pub const ASK_OUTSIDE: &str = "An agent can ask a person to run it outside, with needs={\"sandbox\":\"off\"} and a justification.";
+
 /// Sandbox of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
