@@ -11,7 +11,7 @@ use super::args::AnswerArgs;
 use super::client::{self, Client, ClientError};
 use super::error::CliError;
 use super::ids;
-use super::prompt::{Prompt, PromptAnswer, needs_words};
+use super::prompt::{Prompt, PromptAnswer, needs_words, offered_answers};
 use super::reconnect::{self, LineHandler, Reconnect};
 use super::show;
 use super::show::outln;
@@ -62,13 +62,15 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
             for question in &open {
                 let id = question["question_id"].as_str().unwrap_or_default();
                 outln!("{id}: {}", text_with_owner(question));
+                if let Some(answers) = offered_answers(question) {
+                    outln!("{answers}");
+                }
             }
-            outln!("\nAnswer with `abide answer QUESTION yes` or `no`.");
-            if open.iter().chain(&elsewhere).any(needs_words) {
-                outln!(
-                    "About a command or a connection also: once, this agent, always here, always, \"no, because …\"."
-                );
-            }
+            let more = match open.iter().chain(&elsewhere).any(needs_words) {
+                true => ", or another of its answers",
+                false => "",
+            };
+            outln!("\nAnswer with `abide answer QUESTION yes` or `no`{more}.");
             Ok(0)
         }
     }
@@ -139,7 +141,7 @@ pub(super) fn done(answered: &Value) -> &'static str {
         Some("yes") => "Yes: continuing to wait.",
         Some("once") => "Once: the command is being started.",
         Some("this agent") => {
-            "This agent: the command is being started, and such commands of this agent."
+            "This agent: the command is being started, and such commands of this agent will be."
         }
         Some("always here" | "always") => {
             "Always: the command is being started, and the rule is written."

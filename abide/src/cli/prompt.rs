@@ -167,6 +167,24 @@ fn ask_line(facts: &Value, raw_keys: bool) -> String {
     if raw_keys {
         return "Allow it once? [y/n] ".into();
     }
+    format!(
+        "{}Answer: {}, or no, because …: ",
+        rules_added(offers),
+        words_of(offers)
+    )
+}
+
+/// Answers that a question about a command or a connection has, and the rules that they add. `None`: it is about something
+/// else.
+pub fn offered_answers(facts: &Value) -> Option<String> {
+    let offers = facts["held"]["answers"].as_array();
+    let offers = offers.filter(|_| needs_words(facts))?;
+    let (rules, words) = (rules_added(offers), words_of(offers));
+    Some(format!("{rules}  answers: {words}, or \"no, because …\""))
+}
+
+/// Rules that answers add, a paragraph for each.
+fn rules_added(offers: &[Value]) -> String {
     let mut text = String::new();
     for offer in offers {
         let adds = offer["adds"].as_str().unwrap_or_default();
@@ -178,11 +196,15 @@ fn ask_line(facts: &Value, raw_keys: bool) -> String {
             ));
         }
     }
+    text
+}
+
+fn words_of(offers: &[Value]) -> String {
     let words: Vec<&str> = offers
         .iter()
         .filter_map(|offer| offer["answer"].as_str())
         .collect();
-    format!("{text}Answer: {}, or no, because …: ", words.join(", "))
+    words.join(", ")
 }
 
 fn parse_words(line: &[u8]) -> Option<PromptAnswer> {

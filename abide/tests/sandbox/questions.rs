@@ -68,6 +68,22 @@ fn p182_once_is_used_once() {
 }
 
 #[test]
+fn open_question_lists_its_answers_and_the_rule_that_always_adds() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        call(user, "shell", &json!({"command": "touch made"}));
+        let listed = user.abide(&["answer"]).text;
+        let answers = "answers: once, this agent, always here, always, no, or \"no, because …\"";
+        assert!(listed.contains(answers), "{listed}");
+        assert!(listed.contains("always adds:"), "{listed}");
+        assert!(listed.contains("run = [\"touch\", \"made\"]"), "{listed}");
+        call(user, "shell", &json!({"command": "sudo true"}));
+        let listed = user.abide(&["answer"]).text;
+        assert!(listed.contains("answers: once, no, or"), "{listed}");
+    });
+}
+
+#[test]
 fn p187_workspace_that_was_replaced_before_the_yes_runs_nothing() {
     as_each_user(|user| {
         user.write("state/config.toml", SANDBOXED);
