@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 
 use abide_api::{ErrorCode, ToolResult};
+use abide_core::held::NotStarted;
 use abide_core::message::{About, ReturnedMessage};
 use abide_core::request::Caller;
 use abide_core::timer::{Status, Why};
@@ -649,6 +650,9 @@ async fn subjects_reported_by(handle: &Handle, outcome: Option<&Outcome>) -> Vec
             | Outcome::Cancelled(id)
             | Outcome::Failed(id),
         ) => vec![About::Session(*id)],
+        Some(Outcome::NotStarted(_, question, why)) if !matches!(why, NotStarted::Held(_)) => {
+            vec![About::Question(*question)]
+        }
         Some(Outcome::Timer(timer, Why::Completed | Why::Ended))
             if matches!(timer.status, Status::Completed { .. }) =>
         {

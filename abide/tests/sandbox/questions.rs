@@ -84,6 +84,21 @@ fn open_question_lists_its_answers_and_the_rule_that_always_adds() {
 }
 
 #[test]
+fn refused_command_is_told_once_in_a_result() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let held = call(user, "shell", &json!({"command": "touch made"}));
+        let question = id(&held, "question_id");
+        let answered = user.abide(&["answer", &question, "no, because not here"]);
+        assert_eq!(answered.code, 0, "{answered:?}");
+        let session = id(&held, "session_id");
+        let ended = call(user, "shell", &json!({"session_id": session}));
+        let told = "REFUSED: a person said no: not here. Nothing was run.";
+        assert_eq!(ended["result"]["text"], told, "{ended}");
+    });
+}
+
+#[test]
 fn p187_workspace_that_was_replaced_before_the_yes_runs_nothing() {
     as_each_user(|user| {
         user.write("state/config.toml", SANDBOXED);
