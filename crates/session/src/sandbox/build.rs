@@ -22,7 +22,7 @@ use super::mounts::{self, Attributes};
 use super::paths;
 use super::plan::{GatePlan, Mode, Network, Plan};
 use super::rules;
-use super::sockets::MOST_SOCKETS;
+use super::sockets::{self, MOST_SOCKETS};
 use super::ssh_keys;
 
 /// A sandbox that was built.
@@ -94,19 +94,19 @@ struct Trees {
     layers: Layers,
 }
 
-/// Facts about the machine and the workspace that the keeper has found for a sandbox.
-pub struct Found {
-    /// Sockets that are bound outside.
-    pub sockets: Vec<PathBuf>,
+/// Facts about the machine and the workspace that the keeper finds for a sandbox.
+pub struct Found<'a> {
+    /// Pipe with the list of sockets that are bound outside.
+    pub sockets: OwnedFd,
     /// Protected paths of the workspace.
-    pub protected: Protected,
+    pub protected: &'a Protected,
 }
 
 /// Builds the sandbox in the namespaces of this process. `gate`: channel to the network gate, if there is one.
 pub fn build(
     plan: &Plan,
     session: &str,
-    found: &Found,
+    found: Found<'_>,
     gate: Option<&GateChannel>,
 ) -> Result<Built, Fault> {
     rustix::process::umask(Permissions::from_raw_mode(0o022));
@@ -215,7 +215,7 @@ fn assemble(
     plan: &Plan,
     trees: Trees,
     protected: &Protected,
-    sockets: &[PathBuf],
+    sockets: OwnedFd,
 ) -> Result<Vec<PathBuf>, Fault> {
     let Trees {
         proc,
@@ -261,7 +261,9 @@ fn assemble(
         writable.push(path);
     }
     hide(plan, &covers)?;
-    cover_sockets(plan, &writable, sockets, &covers)?;
+    let sockets =
+        sockets::receive(sockets).named(|| "list the sockets of other programs".into())?;
+    cover_sockets(plan, &writable, &sockets, &covers)?;
     for path in paths::READ_ONLY_OF_PROC.map(Path::new) {
         if rules::exists(path) {
             freeze(path)?;

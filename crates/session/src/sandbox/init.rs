@@ -147,10 +147,7 @@ impl Sandbox {
             errno: 0,
             is_unavailable: false,
         })?;
-        let found = Found {
-            sockets: sockets::bound(),
-            protected: Protected::of(plan),
-        };
+        let protected = Protected::of(plan);
         let (report, to_report) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -159,6 +156,8 @@ impl Sandbox {
         )
         .map_err(|errno| fail("make a socket", &errno.into()))?;
         let (held, keep_alive) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+            .map_err(|errno| fail("make a pipe", &errno.into()))?;
+        let (listed, to_list) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
         let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
             .map_err(|fault| fail("make a socket", &fault))?;
@@ -170,9 +169,13 @@ impl Sandbox {
         };
         let pid = match pid {
             Ok(0) => {
-                drop(report);
+                drop((report, to_list));
+                let found = Found {
+                    sockets: listed,
+                    protected: &protected,
+                };
                 let gate = gate.as_ref();
-                init(plan, session, &found, gate, to_report, held.as_fd())
+                init(plan, session, found, gate, to_report, held.as_fd())
             }
             Ok(pid) => pid,
             Err(fault) if fault.raw_os_error() == Some(libc::EAGAIN) => {
@@ -184,7 +187,7 @@ impl Sandbox {
             }
             Err(fault) => return Err(fail("make namespaces", &fault)),
         };
-        drop(to_report);
+        drop((to_report, listed));
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace::of(pid, handle, keep_alive);
@@ -196,6 +199,8 @@ impl Sandbox {
             .and_then(|()| Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?))
             .map_err(|fault| fail("map the user", &fault))
             .and_then(|()| {
+                // The init process notices a list without its end.
+                let _ = sockets::send(to_list);
                 receive(&report)
                     .map_err(|fault| fail("hear from the init process", &fault))?
                     .map_err(|(errno, why, is_unavailable)| NotBuilt {
@@ -212,7 +217,7 @@ impl Sandbox {
                     filters,
                     plan.network != Network::On,
                 ),
-                protected: found.protected,
+                protected,
                 mounts: open_mounts(pid),
                 namespace: Some(namespace),
                 gate,
@@ -288,7 +293,7 @@ fn all_ids(name: &str) -> io::Result<String> {
 fn init(
     plan: &Plan,
     session: &str,
-    found: &Found,
+    found: Found<'_>,
     gate: Option<&GateChannel>,
     report: OwnedFd,
     held: BorrowedFd<'_>,
