@@ -7,7 +7,7 @@ use abide_core::{Millis, Request, SessionId};
 use serde_json::{Map, Value};
 
 use super::{
-    ActionOutcome, ActionRunner, BadInput, FinishedAction, FinishedCall, Refused, SessionRef,
+    ActionError, ActionOutcome, ActionRunner, BadInput, FinishedAction, FinishedCall, SessionRef,
     ended, start,
 };
 use crate::signals;
@@ -72,24 +72,15 @@ pub(super) fn read_signal(args: SignalArgs) -> Result<i32, BadInput> {
 }
 
 impl ActionRunner {
-    pub(super) async fn extend(
-        &self,
-        session_ref: &SessionRef,
-        limits: Extend,
-    ) -> Option<ActionOutcome> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn extend(&self, session_ref: &SessionRef, limits: Extend) -> ActionOutcome {
+        let view = self.session(session_ref)?;
         let request = Request::Extend {
             session: view.id,
             deadline: limits.deadline,
             idle: limits.idle,
             inactivity: limits.inactivity,
         };
-        if let Err(refused) = self.ask(request).await? {
-            return Some(Err(refused));
-        }
+        self.ask(request).await?;
         let moved: Vec<String> = [
             ("timeout", limits.deadline),
             ("idle", limits.idle),
@@ -108,24 +99,17 @@ impl ActionRunner {
             idle: limits.idle.map(report::in_seconds),
             inactivity_timeout: limits.inactivity.map(report::in_seconds),
         };
-        Some(Ok(self.result(&self.newest(&view), text, action)))
+        Ok(self.result(&self.newest(&view), text, action))
     }
 
-    pub(super) async fn resize(
-        &self,
-        session_ref: &SessionRef,
-        size: Resize,
-    ) -> Option<ActionOutcome> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn resize(&self, session_ref: &SessionRef, size: Resize) -> ActionOutcome {
+        let view = self.session(session_ref)?;
         if !view.is_running() {
-            return Some(Err(ended(view.id)));
+            return Err(ended(view.id));
         }
         if !view.pty {
             let sentence = format!("Session '{}' has no terminal", view.id);
-            return Some(Err(Refused::conflict(sentence)));
+            return Err(ActionError::conflict(sentence));
         }
         let _guard = self.attend(&view).await;
         // The screen is resized before the program is, so that what the program paints for the new size fits
@@ -135,25 +119,18 @@ impl ActionRunner {
             Ok(size) => size,
             Err(fault) => {
                 let sentence = format!("the screen cannot be resized: {fault}");
-                return Some(Err(Refused::conflict(sentence)));
+                return Err(ActionError::conflict(sentence));
             }
         };
         let keepers = self.handle.keepers();
         keepers.send(view.id, &ToKeeper::Resize { cols, rows });
         let text = format!("Session '{}' has {cols} columns and {rows} rows", view.id);
         let action = ActionResult::Resize { cols, rows };
-        Some(Ok(self.result(&view, text, action)))
+        Ok(self.result(&view, text, action))
     }
 
-    pub(super) async fn signal(
-        &self,
-        session_ref: &SessionRef,
-        number: i32,
-    ) -> Option<ActionOutcome> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn signal(&self, session_ref: &SessionRef, number: i32) -> ActionOutcome {
+        let view = self.session(session_ref)?;
         let request_entry = self.request_entry(&view, "signal");
         if view.is_running() {
             request_entry.begin();
@@ -162,19 +139,16 @@ impl ActionRunner {
             let once = self.context.request_key.clone().map(String::into_bytes);
             keepers.send(view.id, &ToKeeper::Signal { number, once });
         } else if !request_entry.has_begun() {
-            return Some(Err(ended(view.id)));
+            return Err(ended(view.id));
         }
         let text = format!("Signal {number} sent to session '{}'", view.id);
         let action = ActionResult::Signal { sent: number };
-        Some(Ok(self.result(&view, text, action)))
+        Ok(self.result(&view, text, action))
     }
 
     /// Kills the session's process tree, and answers when the tree is gone.
-    pub(super) async fn kill(&self, session_ref: &SessionRef) -> Option<FinishedAction> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn kill(&self, session_ref: &SessionRef) -> FinishedAction {
+        let view = self.session(session_ref)?;
         let end = if self.context.is_person {
             End::User
         } else {
@@ -184,13 +158,11 @@ impl ActionRunner {
             session: view.id,
             end,
         };
-        if let Err(refused) = self.ask(request).await? {
-            return Some(Err(refused));
-        }
+        self.ask(request).await?;
         let left = matches!(view.state.phase, Phase::Leftover { .. });
         let view = self.newest(&view);
         if view.is_running() {
-            return Some(Err(Refused::conflict(undying(view.id))));
+            return Err(ActionError::conflict(undying(view.id)));
         }
         let gone = !matches!(view.state.phase, Phase::Leftover { .. });
         let mut text = format!("Session '{}' killed", view.id);
@@ -217,9 +189,7 @@ impl ActionRunner {
             text.push_str(&undying(view.id));
         }
         let result = self.result(&view, text, ActionResult::Kill { gone });
-        Some(Ok(
-            FinishedCall::from(result).reporting_end_of(Some(view.id))
-        ))
+        Ok(FinishedCall::from(result).reporting_end_of(Some(view.id)))
     }
 }
 

@@ -173,42 +173,50 @@ pub(crate) use control::{OWN_LIMITS, is_process_of, session_of_limit_change, und
 pub(super) async fn perform(action: Action, runner: ActionRunner) -> Option<FinishedCall> {
     let plain = |done: ActionOutcome| done.map(FinishedCall::from);
     let done = match action {
-        Action::Start(start) => runner.start(*start).await?,
+        Action::Start(start) => runner.start(*start).await,
         Action::List(list) => plain(Ok(runner.list(&list).await)),
-        Action::Read(session_ref, read) => runner.read(&session_ref, read).await?,
-        Action::Send(session_ref, send) => runner.send(&session_ref, send).await?,
-        Action::Screen(session_ref) => runner.screen(&session_ref).await?,
-        Action::Search(session_ref, search) => plain(runner.search(&session_ref, search).await?),
-        Action::Extend(session_ref, limits) => plain(runner.extend(&session_ref, limits).await?),
-        Action::Resize(session_ref, size) => plain(runner.resize(&session_ref, size).await?),
-        Action::Signal(session_ref, number) => plain(runner.signal(&session_ref, number).await?),
-        Action::Kill(session_ref) => runner.kill(&session_ref).await?,
+        Action::Read(session_ref, read) => runner.read(&session_ref, read).await,
+        Action::Send(session_ref, send) => runner.send(&session_ref, send).await,
+        Action::Screen(session_ref) => runner.screen(&session_ref).await,
+        Action::Search(session_ref, search) => plain(runner.search(&session_ref, search).await),
+        Action::Extend(session_ref, limits) => plain(runner.extend(&session_ref, limits).await),
+        Action::Resize(session_ref, size) => plain(runner.resize(&session_ref, size).await),
+        Action::Signal(session_ref, number) => plain(runner.signal(&session_ref, number).await),
+        Action::Kill(session_ref) => runner.kill(&session_ref).await,
     };
-    let done =
-        done.unwrap_or_else(|Refused(code, sentence)| ToolResult::error(code, sentence).into());
+    let done = match done {
+        Ok(done) => done,
+        Err(ActionError::Refused(code, sentence)) => ToolResult::error(code, sentence).into(),
+        Err(ActionError::Stopping) => return None,
+    };
     Some(done.with(runner))
 }
 
-/// Refused action: its error code and one sentence.
-pub(super) struct Refused(ErrorCode, String);
+/// Reason why an action has no result.
+pub(super) enum ActionError {
+    /// The action is refused: its error code and one sentence.
+    Refused(ErrorCode, String),
+    /// The daemon is stopping.
+    Stopping,
+}
 
-impl Refused {
+impl ActionError {
     /// Refusal because the state of the session does not allow the action.
     fn conflict(sentence: impl Into<String>) -> Self {
-        Refused(ErrorCode::Conflict, sentence.into())
+        ActionError::Refused(ErrorCode::Conflict, sentence.into())
     }
 }
 
-impl From<&Refusal> for Refused {
+impl From<&Refusal> for ActionError {
     fn from(refusal: &Refusal) -> Self {
-        Refused(refusal_code(refusal), super::refusal_sentence(refusal))
+        ActionError::Refused(refusal_code(refusal), super::refusal_sentence(refusal))
     }
 }
 
-/// Result of an action, or its refusal.
-type ActionOutcome = Result<ToolResult, Refused>;
-/// Result of an action that holds resources until the result has been sent, or its refusal.
-type FinishedAction = Result<FinishedCall, Refused>;
+/// Result of an action.
+type ActionOutcome = Result<ToolResult, ActionError>;
+/// Result of an action that holds resources until the result has been sent.
+type FinishedAction = Result<FinishedCall, ActionError>;
 
 /// Engine and caller, which every action needs.
 pub(super) struct ActionRunner {
@@ -230,17 +238,17 @@ impl ActionRunner {
     }
 
     /// Session of this name, if the caller may see it.
-    fn session(&self, session_ref: &SessionRef) -> Result<Arc<SessionView>, Refused> {
+    fn session(&self, session_ref: &SessionRef) -> Result<Arc<SessionView>, ActionError> {
         let id = match session_ref {
             SessionRef::Id(id) => *id,
             SessionRef::Unknown(shown) => {
-                return Err(Refused(ErrorCode::NotFound, not_found(shown)));
+                return Err(ActionError::Refused(ErrorCode::NotFound, not_found(shown)));
             }
         };
         let agent: Option<Agent> = self.caller().agent;
         let view = self.handle.published().session(id);
         view.filter(|view| view.visible_to(agent.as_ref()))
-            .ok_or_else(|| Refused::from(&Refusal::SessionNotFound(id)))
+            .ok_or_else(|| ActionError::from(&Refusal::SessionNotFound(id)))
     }
 
     /// Current view of the session; the given one if the session has been removed.
@@ -260,13 +268,13 @@ impl ActionRunner {
         IdempotentRequest::of(&view.folder, what, name)
     }
 
-    /// Sends a request to the engine and waits for its outcome. `None`: the daemon is stopping.
-    async fn ask(&self, request: Request) -> Option<Result<Outcome, Refused>> {
+    /// Sends a request to the engine and waits for its outcome.
+    async fn ask(&self, request: Request) -> Result<Outcome, ActionError> {
         let pending = self.handle.call(self.caller(), request, None).await;
-        Some(match pending.done().await? {
-            Outcome::Refused(refusal) => Err(Refused::from(&refusal)),
+        match pending.done().await.ok_or(ActionError::Stopping)? {
+            Outcome::Refused(refusal) => Err(ActionError::from(&refusal)),
             outcome => Ok(outcome),
-        })
+        }
     }
 
     /// Masks the secrets that the session was given.
@@ -335,12 +343,12 @@ impl ActionRunner {
 }
 
 /// Refusal for a log that cannot be read.
-fn unreadable(fault: &std::io::Error) -> Refused {
-    let sentence = format!("the log cannot be read: {}", output::because(fault));
-    Refused(ErrorCode::Fault, sentence)
+fn unreadable(fault: std::io::Error) -> ActionError {
+    let sentence = format!("the log cannot be read: {}", output::because(&fault));
+    ActionError::Refused(ErrorCode::Fault, sentence)
 }
 
 /// Refusal for an action that needs a running session.
-fn ended(id: SessionId) -> Refused {
-    Refused::from(&Refusal::SessionEnded(id))
+fn ended(id: SessionId) -> ActionError {
+    ActionError::from(&Refusal::SessionEnded(id))
 }

@@ -50,15 +50,8 @@ pub(super) fn read(args: ReadOutputArgs) -> Result<Read, BadInput> {
 }
 
 impl ActionRunner {
-    pub(super) async fn read(
-        &self,
-        session_ref: &SessionRef,
-        read: Read,
-    ) -> Option<FinishedAction> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn read(&self, session_ref: &SessionRef, read: Read) -> FinishedAction {
+        let view = self.session(session_ref)?;
         let mut guard = self.attend(&view).await;
         let timeout = self
             .context
@@ -79,10 +72,7 @@ impl ActionRunner {
                 reading.next(from, read.max_lines, wait).await
             }
         };
-        let mut found = match found {
-            Ok(found) => found,
-            Err(fault) => return Some(Err(unreadable(&fault))),
-        };
+        let mut found = found.map_err(unreadable)?;
         // Lines that were skipped with `since` stay unread, and lines that are read again do not become unread.
         let reads_on = from.offset() <= position.offset();
         if read.since.is_none() || (reads_on && found.cursor.offset() > position.offset()) {
@@ -99,7 +89,7 @@ impl ActionRunner {
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, SentInput::default());
         let finished = self.finished(result, guard, cursors, reading);
-        Some(Ok(finished.reporting_end_of(ended)))
+        Ok(finished.reporting_end_of(ended))
     }
 
     /// Read cursor of the caller.
@@ -134,7 +124,7 @@ impl ActionRunner {
 
     /// Reader of a session's output from now on.
     pub(super) fn reading(&self, view: &SessionView) -> Reading {
-        let follower = self.handle.keepers().follow_with_priority(view.id);
+        let follower = self.handle.keepers().follow(view.id);
         Reading::new(view, follower)
     }
 

@@ -3,28 +3,27 @@
 use abide_api::ActionResult;
 use abide_output::printable::one_line;
 
-use super::{ActionRunner, FinishedAction, FinishedCall, Refused, SessionRef, unreadable};
+use super::{ActionError, ActionRunner, FinishedAction, FinishedCall, SessionRef, unreadable};
 use crate::tools::report;
 use abide_engine::SessionView;
 use abide_engine::screen::Snapshot;
 
 impl ActionRunner {
-    pub(super) async fn screen(&self, session_ref: &SessionRef) -> Option<FinishedAction> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn screen(&self, session_ref: &SessionRef) -> FinishedAction {
+        let view = self.session(session_ref)?;
         if !view.pty {
-            return Some(Err(Refused::conflict(format!(
+            return Err(ActionError::conflict(format!(
                 "Session '{}' has no terminal and so no screen; read_output has what it wrote",
                 view.id
-            ))));
+            )));
         }
         let _guard = self.attend(&view).await;
-        let seen = match self.handle.screens().snapshot(view.id).await {
-            Ok(seen) => seen,
-            Err(fault) => return Some(Err(unreadable(&fault))),
-        };
+        let seen = self
+            .handle
+            .screens()
+            .snapshot(view.id)
+            .await
+            .map_err(unreadable)?;
         let view = self.newest(&view);
         let mut text = self.mask(&view, painted(&seen));
         if !view.is_running() {
@@ -41,7 +40,7 @@ impl ActionRunner {
         let ended = (!view.is_running()).then_some(view.id);
         let summary = report::summary(&view, view.is_running());
         let result = self.result_of(&view, summary, text, activity, action(&seen, whole));
-        Some(Ok(FinishedCall::from(result).reporting_end_of(ended)))
+        Ok(FinishedCall::from(result).reporting_end_of(ended))
     }
 }
 

@@ -36,15 +36,8 @@ pub(super) fn read(args: SearchArgs) -> Result<Search, BadInput> {
 }
 
 impl ActionRunner {
-    pub(super) async fn search(
-        &self,
-        session_ref: &SessionRef,
-        search: Search,
-    ) -> Option<ActionOutcome> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn search(&self, session_ref: &SessionRef, search: Search) -> ActionOutcome {
+        let view = self.session(session_ref)?;
         let guard = self.attend(&view).await;
         let log = Log::open(&view.folder).counting(view.bytes());
         let wanted = search::Search {
@@ -60,12 +53,8 @@ impl ActionRunner {
         };
         let found = tokio::task::spawn_blocking(work).await;
         drop(guard);
-        let found = match found.map_err(std::io::Error::other) {
-            Ok(Ok(found)) => found,
-            Ok(Err(fault)) | Err(fault) => {
-                return Some(Err(unreadable(&fault)));
-            }
-        };
+        let found = found.map_err(std::io::Error::other).flatten();
+        let found = found.map_err(unreadable)?;
         let view = self.newest(&view);
         let text = self.mask(&view, text(&found));
         let lines = found.lines.iter().map(|line| FoundLine {
@@ -79,7 +68,7 @@ impl ActionRunner {
             found: lines.collect(),
             complete: !found.stopped,
         };
-        Some(Ok(self.result(&view, text, action)))
+        Ok(self.result(&view, text, action))
     }
 }
 

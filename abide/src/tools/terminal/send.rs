@@ -8,7 +8,7 @@ use abide_core::terminal_wait::TerminalWait;
 
 use super::read::SentInput;
 use super::{
-    ActionRunner, BadInput, FinishedAction, Refused, SessionRef, ended, report, unreadable,
+    ActionError, ActionRunner, BadInput, FinishedAction, SessionRef, ended, report, unreadable,
 };
 use crate::keys;
 use abide_engine::SessionView;
@@ -65,47 +65,34 @@ fn shown(typed: &[u8]) -> u64 {
 }
 
 impl ActionRunner {
-    pub(super) async fn send(
-        &self,
-        session_ref: &SessionRef,
-        send: Send,
-    ) -> Option<FinishedAction> {
-        let view = match self.session(session_ref) {
-            Ok(view) => view,
-            Err(refused) => return Some(Err(refused)),
-        };
+    pub(super) async fn send(&self, session_ref: &SessionRef, send: Send) -> FinishedAction {
+        let view = self.session(session_ref)?;
         let request_entry = self.request_entry(&view, "input");
         let runs = view.is_running();
         match runs {
             true => request_entry.begin(),
             false if request_entry.has_begun() => {}
-            false => return Some(Err(ended(view.id))),
+            false => return Err(ended(view.id)),
         }
         let mut guard = self.attend(&view).await;
-        let Input { bytes, end } = match self.input(&view, &send).await {
-            Ok(input) => input,
-            Err(refused) => return Some(Err(refused)),
-        };
+        let Input { bytes, end } = self.input(&view, &send).await?;
         let log = Log::open(&view.folder).counting(view.bytes());
-        let sent_at = match log.extent() {
-            Ok((written, _)) => written,
-            Err(fault) => return Some(Err(unreadable(&fault))),
-        };
-        if runs && let Err(refused) = self.send_paced(&view, &bytes).await {
-            return Some(Err(refused));
-        }
-        if runs && end {
-            self.handle.keepers().send(view.id, &ToKeeper::CloseInput);
+        let (sent_at, _) = log.extent().map_err(unreadable)?;
+        if runs {
+            self.send_paced(&view, &bytes).await?;
+            if end {
+                self.handle.keepers().send(view.id, &ToKeeper::CloseInput);
+            }
         }
         let cursors = self.handle.read_cursors().of(&view.folder);
         let from = self.position(&view, &cursors);
         let mut reading = self.reading(&view);
         let echo = if view.pty { shown(&bytes) } else { 0 };
         let wait = TerminalWait::input(SystemClock.mono());
-        let found = match reading.response(from, LINES, wait, (sent_at, echo)).await {
-            Ok(found) => found,
-            Err(fault) => return Some(Err(unreadable(&fault))),
-        };
+        let found = reading
+            .response(from, LINES, wait, (sent_at, echo))
+            .await
+            .map_err(unreadable)?;
         self.has_read(&view, &cursors, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let runs = view.is_running();
@@ -120,7 +107,7 @@ impl ActionRunner {
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, typed);
         let finished = self.finished(result, guard, cursors, reading);
-        Some(Ok(finished.reporting_end_of(ended)))
+        Ok(finished.reporting_end_of(ended))
     }
 
     /// Terminal modes that the program has set.
@@ -133,7 +120,7 @@ impl ActionRunner {
     }
 
     /// Bytes that a terminal would send for the input; without a terminal, the text itself.
-    async fn input(&self, view: &SessionView, send: &Send) -> Result<Input, Refused> {
+    async fn input(&self, view: &SessionView, send: &Send) -> Result<Input, ActionError> {
         let mut end = false;
         let modes = self.modes(view).await;
         let mut bytes = if view.pty {
@@ -142,9 +129,9 @@ impl ActionRunner {
             send.input.clone().into_bytes()
         };
         for key in &send.keys {
-            let key = keys::key(key, modes).map_err(|e| Refused::conflict(e.to_string()))?;
+            let key = keys::key(key, modes).map_err(|e| ActionError::conflict(e.to_string()))?;
             if end {
-                return Err(Refused::conflict(
+                return Err(ActionError::conflict(
                     "`keys`: eof closes the input of a session without a terminal, so it must be the last key",
                 ));
             }
@@ -160,7 +147,7 @@ impl ActionRunner {
     }
 
     /// Sends input, no faster than the program reads it.
-    async fn send_paced(&self, view: &SessionView, bytes: &[u8]) -> Result<(), Refused> {
+    async fn send_paced(&self, view: &SessionView, bytes: &[u8]) -> Result<(), ActionError> {
         let mut sent = 0;
         let keepers = self.handle.keepers();
         for part in bytes.chunks(PART) {
@@ -174,7 +161,7 @@ impl ActionRunner {
                     taken.map_err(|_| ended(view.id))?;
                 }
                 () = pause(STALL) => {
-                    return Err(Refused::conflict(format!(
+                    return Err(ActionError::conflict(format!(
                         "the program does not read its input: {sent} of {} bytes were handed over \
                          before it stopped for {}; send the rest later",
                         bytes.len(),

@@ -11,7 +11,7 @@ use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 
 use super::read::ending;
 use super::send::LINES;
-use super::{ActionRunner, BadInput, Context, FinishedAction, Refused, unreadable};
+use super::{ActionError, ActionRunner, BadInput, Context, FinishedAction, unreadable};
 use crate::single_program;
 use crate::tools::args::folder;
 use crate::tools::policy::{self, StartDecision};
@@ -119,7 +119,7 @@ fn of_another_terminal(name: &OsStr) -> bool {
 
 impl ActionRunner {
     /// Starts a command, and answers when it has shown its first output.
-    pub(super) async fn start(&self, start: Start) -> Option<FinishedAction> {
+    pub(super) async fn start(&self, start: Start) -> FinishedAction {
         let mut caller = self.caller();
         caller.agent = Some(self.context.agent.clone());
         let (mut run, launch) = (start.run, start.launch);
@@ -133,23 +133,23 @@ impl ActionRunner {
                 match policy::judge(&self.handle, &self.context, &run.command, &launch) {
                     StartDecision::Start => {}
                     StartDecision::Approve(approval) => run.approval = Some(approval),
-                    StartDecision::Refused(result) => return Some(Ok((*result).into())),
+                    StartDecision::Refused(result) => return Ok((*result).into()),
                 }
                 Request::Run(run)
             }
         };
         let pending = self.handle.call(caller, request, Some(launch)).await;
-        let outcome = self.started(pending).await?;
+        let outcome = self.started(pending).await.ok_or(ActionError::Stopping)?;
         if let Outcome::NotStarted(session, question, why) = &outcome {
             let tool = "execute_command";
             let held = policy::not_started(&self.handle, tool, *session, *question, why);
-            return Some(Ok(held.into()));
+            return Ok(held.into());
         }
         if let Outcome::Refused(refusal) = &outcome {
-            return Some(Err(Refused::from(refusal)));
+            return Err(ActionError::from(refusal));
         }
         let Some(view) = report::session_of(&self.handle, &outcome) else {
-            return Some(Ok(report::vanished().into()));
+            return Ok(report::vanished().into());
         };
         if let Some(fault) = report::fault(&view) {
             let fault = self.mask(&view, fault.to_owned());
@@ -160,7 +160,7 @@ impl ActionRunner {
             };
             let mut failed = self.result(&view, fault, action);
             failed.error = Some(ErrorCode::Conflict);
-            return Some(Ok(failed.into()));
+            return Ok(failed.into());
         }
         if start.shows_output {
             return self.first_output(view).await;
@@ -170,7 +170,7 @@ impl ActionRunner {
             error: None,
             alternate_screen: None,
         };
-        Some(Ok(self.result(&view, started(&view), action).into()))
+        Ok(self.result(&view, started(&view), action).into())
     }
 
     /// Waits for the start, and passes on questions about the command.
@@ -195,16 +195,16 @@ impl ActionRunner {
         }
     }
 
-    async fn first_output(&self, view: Arc<SessionView>) -> Option<FinishedAction> {
+    async fn first_output(&self, view: Arc<SessionView>) -> FinishedAction {
         let mut guard = self.attend(&view).await;
         let cursors = self.handle.read_cursors().of(&view.folder);
         let from = self.position(&view, &cursors);
         let mut reading = self.reading(&view);
         let wait = TerminalWait::start(SystemClock.mono(), self.context.standby);
-        let found = match reading.response(from, LINES, wait, (0, 0)).await {
-            Ok(found) => found,
-            Err(fault) => return Some(Err(unreadable(&fault))),
-        };
+        let found = reading
+            .response(from, LINES, wait, (0, 0))
+            .await
+            .map_err(unreadable)?;
         self.has_read(&view, &cursors, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         // The screen of a program that writes lines is not built: it takes memory for as long as the session runs.
@@ -237,7 +237,7 @@ impl ActionRunner {
         let result = self.result_of(&view, summary, text, activity, action);
         let ended = (!view.is_running()).then_some(view.id);
         let finished = self.finished(result, guard, cursors, reading);
-        Some(Ok(finished.reporting_end_of(ended)))
+        Ok(finished.reporting_end_of(ended))
     }
 }
 
