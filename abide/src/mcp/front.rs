@@ -356,7 +356,7 @@ impl Front {
 
     /// Notes a line from the daemon, and appends to `out` what the client should see of it.
     fn take_daemon_line(&self, line: &[u8], out: &mut Vec<u8>) {
-        let outline = Outline::of_daemon_line(line);
+        let outline = Outline::of(line);
         let mut state = self.state();
         match (outline.kind(), outline.id) {
             (MessageKind::Response, Some(id)) => return state.answered(&id, line, out),

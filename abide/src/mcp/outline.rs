@@ -4,7 +4,7 @@
 //! The scanner takes bytes in pieces, needs no recursion for nested values, and stores only the few bytes
 //! that it reports. It tolerates invalid JSON: rejecting a line is the decoder's task.
 
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 use serde_json::Number;
 
 use super::json_line::MESSAGE_LIMIT;
@@ -13,11 +13,6 @@ use super::json_line::MESSAGE_LIMIT;
 const CAPTURE_LIMIT: usize = 512;
 /// Limit on a stored id, in bytes. No message may be longer, so no forwarded message has a longer id.
 const ID_LIMIT: usize = MESSAGE_LIMIT;
-
-/// Beginning of an answer as the daemon writes it.
-const ANSWER: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
-/// Bytes after the id of an answer.
-const RESULT: &[u8] = b",\"result\":";
 
 /// UTF-8 byte order mark, which is allowed before a message.
 pub const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -50,23 +45,6 @@ impl Outline {
         let mut scanner = Scanner::default();
         scanner.feed(line);
         scanner.finish()
-    }
-
-    /// Outline of a line that the daemon wrote. The daemon writes the id of an answer first, so the rest is
-    /// not scanned.
-    pub fn of_daemon_line(line: &[u8]) -> Self {
-        let id = line.strip_prefix(ANSWER).and_then(|rest| {
-            let end = memchr(b',', rest)?;
-            let plain = rest[..end].iter().all(u8::is_ascii_digit) && end > 0;
-            (plain && rest[end..].starts_with(RESULT)).then(|| rest[..end].to_vec())
-        });
-        match id {
-            Some(id) => Outline {
-                id: Some(id),
-                method: None,
-            },
-            None => Outline::of(line),
-        }
     }
 
     /// Kind of the message.
@@ -344,21 +322,6 @@ mod tests {
             outline(r#"{"jsonrpc":"2.0","result":{"method":"no"},"id":-3}"#),
             (some("-3"), None, MessageKind::Response)
         );
-    }
-
-    #[test]
-    fn daemon_answers_have_the_same_outline_by_the_short_path() {
-        for line in [
-            r#"{"jsonrpc":"2.0","id":7,"result":{"id":8,"method":"m"}}"#,
-            r#"{"jsonrpc":"2.0","id":"a,b","result":{}}"#,
-            r#"{"jsonrpc":"2.0","id":7,"error":{}}"#,
-            r#"{"jsonrpc":"2.0","id":7,"method":"m"}"#,
-            r#"{"jsonrpc":"2.0","id":,"result":{}}"#,
-            r#"{"jsonrpc":"2.0","method":"m"}"#,
-        ] {
-            let bytes = line.as_bytes();
-            assert_eq!(Outline::of_daemon_line(bytes), Outline::of(bytes), "{line}");
-        }
     }
 
     #[test]
