@@ -29,8 +29,6 @@ pub(super) struct KeeperConnection {
     /// lengths ask again whenever the log has grown.
     watched: Mutex<Option<u64>>,
     progress: watch::Sender<LogProgress>,
-    /// Progress for followers that no caller waits for: they are notified last.
-    background_progress: watch::Sender<LogProgress>,
     credit: Semaphore,
     /// Pid of the keeper, once it has sent it.
     keeper: AtomicU32,
@@ -98,7 +96,6 @@ impl KeeperConnection {
             unsent_added: Notify::new(),
             watched: Mutex::default(),
             progress: watch::channel(LogProgress::default()).0,
-            background_progress: watch::channel(LogProgress::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
             keeper: AtomicU32::new(0),
             start_state: AtomicU8::new(START_PENDING),
@@ -227,22 +224,10 @@ impl KeeperConnection {
     /// Marks the end of this session: no more frames in either direction.
     fn end(&self) {
         self.credit.close();
-        self.update_progress(|progress| {
+        self.progress.send_modify(|progress| {
             progress.ended = true;
             progress.closed = true;
         });
-    }
-
-    /// Publishes a change to all followers.
-    fn update_progress(&self, change: impl FnOnce(&mut LogProgress)) {
-        self.progress.send_modify(change);
-        self.publish_to_background();
-    }
-
-    /// Publishes the progress to the followers that no caller waits for.
-    fn publish_to_background(&self) {
-        let progress = *self.progress.borrow();
-        self.background_progress.send_replace(progress);
     }
 
     /// Asks the keeper to report when the log is longer than `beyond`.
@@ -322,17 +307,8 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follower that no caller waits for.
+    /// Follower from now on.
     pub(super) fn new(connection: Arc<KeeperConnection>) -> Self {
-        let progress = connection.background_progress.subscribe();
-        Follower {
-            connection,
-            progress,
-        }
-    }
-
-    /// Follower for a reader that a caller waits for.
-    pub(super) fn with_priority(connection: Arc<KeeperConnection>) -> Self {
         let progress = connection.progress.subscribe();
         Follower {
             connection,
@@ -455,12 +431,9 @@ impl KeeperTask {
                     if matches!(event, Event::Started { .. }) && keepers.is_sandboxed(id) {
                         keepers.follow_gate(id, !self.made_here);
                     }
-                    if matches!(event, Event::OutputGrew { .. }) {
-                        if self.inbox.is_empty() {
-                            // Readers that wait for the bytes run before the engine.
-                            tokio::task::yield_now().await;
-                        }
-                        self.connection.publish_to_background();
+                    if matches!(event, Event::OutputGrew { .. }) && self.inbox.is_empty() {
+                        // Readers that wait for the bytes run before the engine.
+                        tokio::task::yield_now().await;
                     }
                     let _ = keepers.events.send(event).await;
                 }
@@ -570,7 +543,7 @@ fn to_event(
             life.ended = true;
             life.empty = exited.empty;
             life.finished = exited.empty && exited.closed;
-            connection.update_progress(|progress| {
+            connection.progress.send_modify(|progress| {
                 progress.bytes = progress.bytes.max(exited.bytes);
                 progress.ended = true;
                 progress.closed |= exited.closed;
@@ -586,7 +559,9 @@ fn to_event(
             Some(Event::Emptied { session })
         }
         FromKeeper::Closed => {
-            connection.update_progress(|progress| progress.closed = true);
+            connection
+                .progress
+                .send_modify(|progress| progress.closed = true);
             None
         }
         FromKeeper::InputTaken { bytes } => {
@@ -645,8 +620,8 @@ mod tests {
         let (ours, mut keeper) = UnixStream::pair().unwrap();
         keeper.set_nonblocking(true).unwrap();
         let connection = Arc::new(KeeperConnection::new(Stream::new(ours).unwrap()));
-        let mut near = Follower::with_priority(connection.clone());
-        let mut far = Follower::with_priority(connection.clone());
+        let mut near = Follower::new(connection.clone());
+        let mut far = Follower::new(connection.clone());
         let (near, far) = (near.wait_beyond(3), far.wait_beyond(9));
         let reports = async {
             tokio::task::yield_now().await;

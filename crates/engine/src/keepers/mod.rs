@@ -265,11 +265,6 @@ impl Keepers {
         self.connection(id).map(Follower::new)
     }
 
-    /// Follows it for a reader that a caller waits for, which is notified before the core and the screens.
-    pub fn follow_with_priority(&self, id: SessionId) -> Option<Follower> {
-        self.connection(id).map(Follower::with_priority)
-    }
-
     /// Directory of the session.
     pub fn folder(&self, id: SessionId) -> PathBuf {
         self.sessions.join(id.to_string())
