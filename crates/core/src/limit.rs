@@ -22,9 +22,6 @@ pub const QUESTION_TIME: Millis = Millis::from_secs(60);
 pub const HELD_TIME: Millis = Millis::from_secs(24 * 3_600);
 /// Idle limit of `execute_command` and `abide run` if none is given.
 pub const IDLE_DEFAULT: Millis = Millis::from_secs(60);
-/// Time after which a call that waits for an answer and reaches no person is handed over, if its session has no idle
-/// limit.
-pub const HAND_OVER_DEFAULT: Millis = Millis::from_secs(60);
 /// Time before the client's limit at which a call that can return a question asks it, if the command is quiet then.
 /// Long enough for the keeper to report the time of the last output.
 pub const ASK_BEFORE_CUT: Millis = Millis::from_secs(2);

@@ -5,7 +5,6 @@ use super::session_state::{IdleTimer, SessionState};
 use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::id::{QuestionId, SessionId};
-use crate::limit;
 use crate::question::{Closing, Question, Subject};
 use crate::record::Record;
 use crate::session::{End, Phase};
@@ -38,8 +37,7 @@ impl Engine {
     /// limit after the last of them began to wait.
     fn hand_over_at(&self, entry: &SessionState) -> Option<Mono> {
         let stranded = entry.askers > 0 && !self.reaches_a_person(entry);
-        let patience = entry.session.idle.unwrap_or(limit::HAND_OVER_DEFAULT);
-        stranded.then(|| entry.asker_since + patience)
+        stranded.then(|| entry.asker_since + entry.session.idle.unwrap_or_default())
     }
 
     /// Sets the idle timer and its alarm.
