@@ -76,7 +76,7 @@ fn debug_log_follows_a_call_and_its_session() {
 #[test]
 fn commands_run_with_every_accelerator_switched_off() {
     let abide = Abide::new();
-    let off = "keeper_pool, ext4_placement,repeat_fast_path";
+    let off = "keeper_pool, ext4_placement,repeat_fast_path,prepared_statements";
     let run = |words: &[&str], off: &str| {
         let mut command = abide.command(words);
         command.env("ABIDE_OFF", off).output().unwrap()

@@ -361,3 +361,18 @@ fn f70_text_with_a_zero_byte_is_stored() {
     }
     made(&make(&abide, "after"));
 }
+
+#[test]
+fn text_with_quotes_and_backslashes_is_stored_as_it_is() {
+    let mut abide = on(Server::with_settings(&["standard_conforming_strings=off"]));
+    abide.start();
+    let text = "it's \\'; DROP TABLE timer; -- $1 \\x41 E'\\\\' é";
+    let id = made(&make(&abide, text));
+    made(&make(&abide, text));
+    let stored = server(&mut abide).sql(&format!(
+        "SELECT purpose FROM abide.timer WHERE id = '{id}'"
+    ));
+    assert_eq!(stored, text);
+    let listed = abide.get("/v1/timers");
+    assert_eq!(listed["timers"][0]["mission"], json!(text), "{listed}");
+}

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::harness::look_for;
 use super::harness::postgres::Server;
-use super::{at, commands_run, made, make, refused, stored};
+use super::{at, commands_run, made, made_at_last, make, refused, stored};
 
 struct Pooler {
     folder: TempDir,
@@ -76,6 +76,28 @@ fn f40_pooler_in_transaction_mode_can_be_used() {
     assert_eq!(stored(&server), known);
     assert_eq!(abide.get("/v1/timers")["total"], 20);
     drop(abide);
+}
+
+#[test]
+fn f41_two_daemons_share_the_server_processes_of_a_pooler() {
+    let server = Server::start();
+    let pooler = Pooler::start(&server, "transaction");
+    let both = [at(&pooler.url()), at(&pooler.url())];
+    both.iter().for_each(|abide| abide.start());
+    // Each server process knows the statements that the transactions before have prepared in it.
+    let mut known: Vec<String> = std::thread::scope(|scope| {
+        let makers = both.each_ref().map(|abide| {
+            scope.spawn(|| {
+                let each = (0..20).map(|n| made_at_last(abide, &format!("{n}")));
+                each.collect::<Vec<_>>()
+            })
+        });
+        let made = makers.map(|maker| maker.join().expect("timers"));
+        made.into_iter().flatten().collect()
+    });
+    known.sort();
+    assert_eq!(stored(&server), known);
+    drop(both);
 }
 
 #[test]

@@ -12,14 +12,17 @@ pub enum Accelerator {
     Ext4Placement,
     /// A shortcut for lines of output that repeat except for numbers.
     RepeatFastPath,
+    /// Statements that PostgreSQL parses and plans once for a connection.
+    PreparedStatements,
 }
 
 impl Accelerator {
     /// All of them.
-    pub const ALL: [Accelerator; 3] = [
+    pub const ALL: [Accelerator; 4] = [
         Accelerator::KeeperPool,
         Accelerator::Ext4Placement,
         Accelerator::RepeatFastPath,
+        Accelerator::PreparedStatements,
     ];
 
     /// Name in `ABIDE_OFF`.
@@ -28,6 +31,7 @@ impl Accelerator {
             Accelerator::KeeperPool => "keeper_pool",
             Accelerator::Ext4Placement => "ext4_placement",
             Accelerator::RepeatFastPath => "repeat_fast_path",
+            Accelerator::PreparedStatements => "prepared_statements",
         }
     }
 

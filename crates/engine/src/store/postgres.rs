@@ -9,6 +9,7 @@ mod frames;
 mod joining;
 mod link;
 mod ownership;
+mod prepared;
 mod reads;
 mod records;
 mod schema;

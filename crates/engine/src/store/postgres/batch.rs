@@ -1,10 +1,13 @@
-//! Batch of rows as statements. Rows of one kind are gathered into arrays, so that a batch of any size is a few statements.
+//! Batch of rows as statements. Rows of one kind are gathered into arrays, so that a batch of any size is a few statements;
+//! a value that all these rows have is one parameter.
 //! Every row is stamped with its shard, the epoch and the number of its batch, which tells later whether the batch was
 //! committed.
 
 use std::collections::HashSet;
 
 use tokio_postgres::types::{ToSql, Type};
+
+use super::prepared::{Literal, Prepared};
 
 /// Kind of statement. A column is a number unless its name ends with `$` (text) or `#` (bytes). The first column is
 /// the key.
@@ -108,11 +111,41 @@ impl Column {
         }
     }
 
-    fn param(&self) -> (&(dyn ToSql + Sync), Type) {
+    fn array(&self) -> (&(dyn ToSql + Sync), Type) {
         match self {
             Column::Ints(column) => (column, Type::INT8_ARRAY),
             Column::Texts(column) => (column, Type::TEXT_ARRAY),
             Column::Bytes(column) => (column, Type::BYTEA_ARRAY),
+        }
+    }
+
+    /// First value.
+    fn value(&self) -> (&(dyn ToSql + Sync), Type) {
+        match self {
+            Column::Ints(column) => (&column[0], Type::INT8),
+            Column::Texts(column) => (&column[0], Type::TEXT),
+            Column::Bytes(column) => (&column[0], Type::BYTEA),
+        }
+    }
+
+    /// First value, as SQL.
+    fn literal(&self) -> Literal {
+        match self {
+            Column::Ints(column) => Literal::int(column[0]),
+            Column::Texts(column) => Literal::text(column[0].as_deref()),
+            Column::Bytes(column) => Literal::bytes(column[0].as_deref()),
+        }
+    }
+
+    /// True if all rows have the same value.
+    fn is_uniform(&self) -> bool {
+        fn all_equal<T: PartialEq>(column: &[T]) -> bool {
+            column.windows(2).all(|pair| pair[0] == pair[1])
+        }
+        match self {
+            Column::Ints(column) => all_equal(column),
+            Column::Texts(column) => all_equal(column),
+            Column::Bytes(column) => all_equal(column),
         }
     }
 
@@ -200,16 +233,39 @@ impl Batch {
 
     /// Statements with their parameters. `again`: the batch may have been committed before.
     pub fn statements(&self, again: bool) -> Vec<Statement<'_>> {
-        let statement = |group: &'_ Group| group.kind.sql(again);
         let all = self.groups.iter().map(|group| Statement {
-            sql: statement(group),
+            sql: group.sql(again),
             params: [&self.stamp.epoch, &self.stamp.batch, &self.stamp.shard]
                 .map(|number| (number as &(dyn ToSql + Sync), Type::INT8))
                 .into_iter()
-                .chain(group.columns.iter().map(Column::param))
+                .chain(group.params())
                 .collect(),
         });
         all.collect()
+    }
+
+    /// The statements with their values, if each is of a single row.
+    pub fn prepared(&self, again: bool) -> Option<Vec<Prepared>> {
+        if self.groups.iter().any(|group| group.keys.len() > 1) {
+            return None;
+        }
+        let Stamp {
+            shard,
+            epoch,
+            batch,
+        } = self.stamp;
+        let all = self.groups.iter().map(|group| {
+            let stamp = [epoch, batch, shard].map(|number| Literal::int(Some(number)));
+            let values = group
+                .columns
+                .iter()
+                .map(|column| match group.takes_arrays() {
+                    true => column.literal().into_array(),
+                    false => column.literal(),
+                });
+            Prepared::new(&group.sql(again), stamp.into_iter().chain(values))
+        });
+        Some(all.collect())
     }
 
     /// Query that counts rows which this batch has written, or also a later one, if it has rows of its own.
@@ -263,39 +319,69 @@ impl Value {
 /// Time at which the transaction began, in milliseconds.
 pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
 
-impl Kind {
+impl Group {
+    /// Parameters of its statement after the stamp: an array for each column, or the value that all rows have.
+    fn params(&self) -> impl Iterator<Item = (&(dyn ToSql + Sync), Type)> {
+        (self.columns.iter()).map(|column| match column.is_uniform() && !self.takes_arrays() {
+            true => column.value(),
+            false => column.array(),
+        })
+    }
+
+    fn takes_arrays(&self) -> bool {
+        matches!(self.kind.form, Form::Stamping(_) | Form::Sql(_))
+    }
+
+    /// Statement. A single row needs no arrays, which makes it much cheaper for the server.
     fn sql(&self, again: bool) -> String {
-        let table = self.table;
-        let columns = self.columns.iter();
-        let columns: Vec<&str> = columns
-            .map(|name| name.trim_end_matches(['$', '#']))
-            .collect();
-        let names = columns.join(", ");
-        let arrays: Vec<String> = (0..columns.len())
-            .map(|at| format!("${}", at + 4))
-            .collect();
-        let rows = format!("unnest({}) AS u({names})", arrays.join(", "));
-        // The clock of a machine that was paused is behind, so the later of the two times counts.
-        let later =
-            format!("greatest(u.due_ms, u.total_ms + {NOW} - (SELECT clock_ahead_ms FROM fleet))");
+        let Kind { table, form, .. } = self.kind;
+        let mut columns: Vec<(&str, String)> = Vec::new();
+        let (mut names, mut arrays) = (Vec::new(), Vec::new());
+        for (at, (name, column)) in self.kind.columns.iter().zip(&self.columns).enumerate() {
+            let (name, param) = (name.trim_end_matches(['$', '#']), format!("${}", at + 4));
+            if column.is_uniform() {
+                columns.push((name, param));
+            } else {
+                columns.push((name, format!("u.{name}")));
+                names.push(name);
+                arrays.push(param);
+            }
+        }
+        let from = match arrays.is_empty() {
+            true => String::new(),
+            false => format!(
+                " FROM unnest({}) AS u({})",
+                arrays.join(", "),
+                names.join(", ")
+            ),
+        };
         let insert = || {
-            let values: Vec<String> = (columns.iter())
-                .map(|name| match *name {
-                    "due_ms" if !again => later.clone(),
-                    name => format!("u.{name}"),
-                })
-                .collect();
+            let all: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+            let total = columns.iter().find(|(name, _)| *name == "total_ms");
+            let values = columns.iter().map(|(name, value)| match (*name, total) {
+                // The clock of a machine that was paused is behind, so the later of the two times counts.
+                ("due_ms", Some((_, total))) if !again => {
+                    format!(
+                        "greatest({value}, {total} + {NOW} - (SELECT clock_ahead_ms FROM fleet))"
+                    )
+                }
+                _ => value.clone(),
+            });
             format!(
-                "INSERT INTO {table} ({names}, epoch, batch, shard) SELECT {}, $1, $2, $3 FROM {rows}",
-                values.join(", ")
+                "INSERT INTO {table} ({}, epoch, batch, shard) SELECT {}, $1, $2, $3{from}",
+                all.join(", "),
+                values.collect::<Vec<_>>().join(", ")
             )
         };
-        match &self.form {
+        match form {
             Form::Stamping(sql) | Form::Sql(sql) => (*sql).to_owned(),
             Form::Insert if again => format!("{} ON CONFLICT DO NOTHING", insert()),
             Form::Insert => insert(),
             Form::Put(key) => {
-                let set = columns.iter().chain(&["epoch", "batch"]);
+                let set = columns
+                    .iter()
+                    .map(|(name, _)| *name)
+                    .chain(["epoch", "batch"]);
                 let set: Vec<String> = set
                     .map(|name| format!("{name} = excluded.{name}"))
                     .collect();
@@ -306,12 +392,14 @@ impl Kind {
                 )
             }
             Form::Update(condition) => {
-                let key = columns[0];
-                let set = columns[1..].iter().map(|name| format!("{name} = u.{name}"));
-                let set: Vec<String> = set.collect();
+                let (key, rows) = &columns[0];
+                let set = columns[1..].iter();
+                let set: Vec<String> = set
+                    .map(|(name, value)| format!("{name} = {value}"))
+                    .collect();
                 format!(
-                    "UPDATE {table} AS t SET {}, epoch = $1, batch = $2 FROM {rows} \
-                     WHERE t.{key} = u.{key} AND t.shard = $3 AND {condition}",
+                    "UPDATE {table} AS t SET {}, epoch = $1, batch = $2{from} \
+                     WHERE t.{key} = {rows} AND t.shard = $3 AND {condition}",
                     set.join(", ")
                 )
             }

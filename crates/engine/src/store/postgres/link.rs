@@ -1,16 +1,18 @@
 //! Connections to the server: the address, TLS, and what became of statements.
 //!
-//! Only transactions are used, with settings that end with them, and statements without names: a pooler may give every
-//! transaction to another server process.
+//! Only transactions are used, with settings that end with them, and statements without names, or with names that need
+//! not be there (`prepared.rs`): a pooler may give every transaction to another server process.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use abide_session::accelerator::Accelerator;
 use futures_util::future::join_all;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
@@ -21,6 +23,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, SimpleQueryMessag
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::batch::Statement;
+use super::prepared::{KnownNames, Prepared};
 use crate::clock::pause;
 use crate::store::StoreFault;
 use crate::web;
@@ -33,6 +36,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Limits of a statement and of waiting for a lock at the server, in milliseconds.
 const STATEMENT_MS: u64 = 5_000;
 const LOCK_MS: u64 = 2_000;
+/// Times that a transaction is sent because of other names, before the connection is used without names.
+const RENAMES: usize = 8;
 /// Schema, unless the address names one.
 const DEFAULT_SCHEMA: &str = "abide";
 
@@ -134,6 +139,8 @@ impl Address {
         Ok(Link {
             client,
             closed,
+            prepares: AtomicBool::new(Accelerator::PreparedStatements.is_on()),
+            known_names: Mutex::default(),
             begin: format!(
                 "BEGIN; SET LOCAL search_path TO {}; SET LOCAL statement_timeout = {STATEMENT_MS}; \
                  SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL idle_in_transaction_session_timeout = {STATEMENT_MS}",
@@ -149,6 +156,9 @@ pub(crate) struct Link {
     /// Closed when the connection is.
     closed: oneshot::Receiver<()>,
     begin: String,
+    /// False if the names of prepared statements change too often.
+    prepares: AtomicBool,
+    known_names: Mutex<KnownNames>,
 }
 
 /// Fault of a transaction.
@@ -181,6 +191,8 @@ impl LinkFault {
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::LOCK_NOT_AVAILABLE,
+            SqlState::INVALID_SQL_STATEMENT_NAME,
+            SqlState::DUPLICATE_PSTATEMENT,
         ].contains(code))
     }
 }
@@ -259,6 +271,36 @@ impl Link {
         }
         committed.map_err(|e| LinkFault::of(&e, true))?;
         Ok(begun)
+    }
+
+    /// True if [`execute`](Self::execute) can be used.
+    pub(super) fn prepares(&self) -> bool {
+        self.prepares.load(Ordering::Relaxed)
+    }
+
+    /// Runs prepared statements as one transaction in one network flight; in another one if the server process knows
+    /// other names than the last.
+    pub(super) async fn execute(&self, statements: &[Prepared]) -> Result<(), LinkFault> {
+        let known = || self.known_names.lock().expect("no holder panics");
+        let mut renames = 0;
+        loop {
+            let sql = known().sql(statements);
+            match self.transact(&sql, &[]).await {
+                Ok(_) => {
+                    known().add(statements);
+                    return Ok(());
+                }
+                Err(LinkFault::Refused(code, why))
+                    if renames < RENAMES && known().learn(statements, &code, &why) =>
+                {
+                    renames += 1;
+                }
+                Err(fault) => {
+                    self.prepares.store(renames < RENAMES, Ordering::Relaxed);
+                    return Err(fault);
+                }
+            }
+        }
     }
 
     /// Reads rows, in one transaction and one network flight.

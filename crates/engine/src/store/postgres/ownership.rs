@@ -7,6 +7,7 @@ use abide_core::id::IdPermutation;
 use abide_core::message::{self, About};
 use abide_core::{Record, timer};
 
+use super::prepared::Prepared;
 use super::schema::TIMELINE;
 
 /// Shards that this daemon owns.
@@ -99,18 +100,31 @@ impl Owned {
     /// Locks the rows of these shards, or fails with a division by zero: where another machine is the owner, where the
     /// epoch has changed, or on a server that may have lost commits.
     pub fn fence(&self, shards: &[i64]) -> String {
+        let fences = self
+            .fences(shards)
+            .map(|values| fence(values.map(|n| n.to_string())));
+        fences.collect::<Vec<_>>().join("; ")
+    }
+
+    /// The same as prepared statements.
+    pub fn prepared_fence(&self, shards: &[i64]) -> Vec<Prepared> {
+        let sql = fence(["$1", "$2", "$3", "$4"]);
+        let fences = self.fences(shards);
+        fences
+            .map(|values| Prepared::with_numbers(&sql, &values))
+            .collect()
+    }
+
+    /// Values of the fences of these shards, always in the same order: two daemons that lock several do not block each
+    /// other.
+    fn fences(&self, shards: &[i64]) -> impl Iterator<Item = [i64; 4]> {
         let mut sorted = shards.to_vec();
         sorted.sort_unstable();
-        let fences = sorted.iter().map(|shard| {
-            let owned = self.shards.get(shard);
+        sorted.into_iter().map(|shard| {
+            let owned = self.shards.get(&shard);
             let (epoch, timeline) = owned.map_or((-1, 0), |owned| (owned.epoch, owned.timeline));
-            format!(
-                "SELECT 1 / count(*) FROM (SELECT 1 FROM shard WHERE id = {shard} AND owner = {} AND epoch = {epoch} \
-                 AND {TIMELINE} = {timeline} FOR UPDATE) AS fence",
-                self.home
-            )
-        });
-        fences.collect::<Vec<_>>().join("; ")
+            [shard, self.home, epoch, timeline.cast_signed()]
+        })
     }
 
     /// Shard of a timer.
@@ -185,6 +199,13 @@ impl Owned {
         }
         all
     }
+}
+
+fn fence<T: std::fmt::Display>([shard, owner, epoch, timeline]: [T; 4]) -> String {
+    format!(
+        "SELECT 1 / count(*) FROM (SELECT 1 FROM shard WHERE id = {shard} AND owner = {owner} AND epoch = {epoch} \
+         AND {TIMELINE} = {timeline} FOR UPDATE) AS fence"
+    )
 }
 
 /// Part of a record that belongs to one shard.

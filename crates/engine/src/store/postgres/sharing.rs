@@ -1,13 +1,16 @@
 //! Work of the writer that exists only because machines share the database: messages that move to the machine where
 //! their agent is connected, and the comparison of clocks.
 
-use abide_core::fleet::Event as FleetEvent;
-use abide_core::fleet::STATEMENT_DEADLINE;
+use std::fmt::Display;
+
+use abide_core::fleet::{Event as FleetEvent, STATEMENT_DEADLINE};
 use abide_core::limit::CLOCK_DISAGREEMENT;
 use abide_core::time::Steady;
 
 use super::batch::NOW;
+use super::prepared::Prepared;
 use super::shard_rows::{self, ShardChange};
+use super::transaction::Transaction;
 use super::writer::Writer;
 use crate::clock::{Clock, SystemClock};
 use crate::store::StoreFault;
@@ -16,10 +19,33 @@ use crate::store::write::TOLD_BY_CALL;
 /// Word with which the server refuses a batch whose machine has another time.
 const TIME: &str = "\"time ";
 
-/// Statement that fails if the fleet time of this machine is not that of the database.
-pub(super) fn time_check(line: Option<i64>) -> String {
-    let boot = SystemClock.now().boot.0;
-    let decided = boot.saturating_add_signed(line.unwrap_or_default());
+/// Statements of a transaction that makes timers, before its rows.
+pub(super) struct TimeCheck {
+    /// Fleet time minus boot time.
+    line: i64,
+}
+
+impl TimeCheck {
+    /// SQL of the statements.
+    pub fn sql(&self) -> String {
+        compare_time(self.decided())
+    }
+
+    /// The same as prepared statements.
+    pub fn prepared(&self) -> impl Iterator<Item = Prepared> {
+        let compared = Prepared::with_numbers(&compare_time("$1"), &[self.decided()]);
+        std::iter::once(compared)
+    }
+
+    /// Fleet time, as this machine has it.
+    fn decided(&self) -> i64 {
+        let boot = SystemClock.now().boot.0;
+        boot.saturating_add_signed(self.line).cast_signed()
+    }
+}
+
+/// Fails if the fleet time of this machine is not that of the database.
+fn compare_time(decided: impl Display) -> String {
     let (ahead, behind) = (
         CLOCK_DISAGREEMENT.0,
         CLOCK_DISAGREEMENT.0 + STATEMENT_DEADLINE.0,
@@ -31,6 +57,13 @@ pub(super) fn time_check(line: Option<i64>) -> String {
 }
 
 impl Writer {
+    /// Statements beside the rows of a transaction, if it makes timers.
+    pub(super) fn time_check(&self, transaction: &Transaction) -> Option<TimeCheck> {
+        transaction.soonest().map(|_| TimeCheck {
+            line: self.line.unwrap_or_default(),
+        })
+    }
+
     /// Fault of a transaction that a check in it has refused.
     pub(super) async fn refused_by_check(&mut self, why: &str) -> StoreFault {
         if why.contains(TIME) {

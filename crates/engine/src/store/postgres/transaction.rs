@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use abide_core::time::Steady;
 use abide_core::{Millis, Mono, Record, message, timer};
 
 use super::batch::{Batch, Stamp, Statement, WrittenBy};
 use super::ownership::Owned;
+use super::prepared::Prepared;
 use crate::clock::SystemClock;
 use crate::store::deliveries::WakerRecord;
 
@@ -16,7 +18,8 @@ const RECENT_BYTES: usize = 16 << 20;
 /// Batches that are committed together.
 pub(super) struct Transaction {
     batches: Vec<Batch>,
-    makes_timers: bool,
+    /// Earliest deadline of the timers that it makes.
+    soonest: Option<Steady>,
     /// Messages that it begins to tell.
     told: Vec<u64>,
 }
@@ -59,7 +62,12 @@ impl Transaction {
         let mut transaction = Transaction::new(batches);
         for record in records {
             match record {
-                Record::Timer(timer::Record::Created { .. }) => transaction.makes_timers = true,
+                Record::Timer(timer::Record::Created { due, .. }) => {
+                    let soonest = transaction
+                        .soonest
+                        .map_or(*due, |soonest| soonest.min(*due));
+                    transaction.soonest = Some(soonest);
+                }
                 Record::Message(message::Record::DeliveryBegun { numbers, .. }) => {
                     transaction.told.extend(numbers);
                 }
@@ -94,14 +102,14 @@ impl Transaction {
         batches.retain(|batch| !batch.is_empty());
         Transaction {
             batches,
-            makes_timers: false,
+            soonest: None,
             told: Vec::new(),
         }
     }
 
-    /// True if it makes timers, whose deadlines depend on the clock of this machine.
-    pub fn makes_timers(&self) -> bool {
-        self.makes_timers
+    /// Earliest deadline of the timers that it makes, if it makes any.
+    pub fn soonest(&self) -> Option<Steady> {
+        self.soonest
     }
 
     /// Messages that it begins to tell.
@@ -124,6 +132,14 @@ impl Transaction {
     pub fn statements(&self, again: bool) -> Vec<Statement<'_>> {
         let all = self.batches.iter();
         all.flat_map(|batch| batch.statements(again)).collect()
+    }
+
+    /// The statements with their values, if each is of a single row.
+    pub fn prepared(&self, again: bool) -> Option<Vec<Prepared>> {
+        let all: Option<Vec<_>> = (self.batches.iter())
+            .map(|batch| batch.prepared(again))
+            .collect();
+        all.map(|all| all.into_iter().flatten().collect())
     }
 
     /// Query that counts rows which it has written, if it has written rows of its own.

@@ -25,7 +25,7 @@ use super::ownership::{Owned, column};
 use super::reads::Reads;
 use super::schema;
 use super::shard_rows::{self, ShardChange};
-use super::sharing::time_check;
+use super::sharing::TimeCheck;
 use super::transaction::{Counters, Recent, Transaction};
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
 use crate::fleet::{Fleet, Ownership};
@@ -90,7 +90,7 @@ pub(super) struct Writer {
     /// Transaction whose outcome is not known, and the answer that waits for it.
     pub(super) unsettled: Option<(Transaction, Option<Done>)>,
     /// Fleet time minus boot time.
-    line: Option<i64>,
+    pub(super) line: Option<i64>,
     /// Attempts to connect that failed in a row.
     failures: u32,
     /// Time of the next attempt, if there is no connection.
@@ -460,11 +460,12 @@ impl Writer {
             return Err(no_connection());
         };
         let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
-        let fence = self.owned.fence(&shards);
-        let is_checked = !again && transaction.makes_timers();
-        let check = || is_checked.then(|| time_check(self.line));
-        let sent = send_transaction(link, &fence, check, transaction, again).await;
-        let result = self.handle_link_result(sent.map(drop), &shards).await;
+        let check = match again {
+            true => None,
+            false => self.time_check(transaction),
+        };
+        let sent = send_transaction(link, &self.owned, check, transaction, again).await;
+        let result = self.handle_link_result(sent, &shards).await;
         if let (Err(StoreFault::Stale(_)), false) = (&result, transaction.told().is_empty()) {
             self.find_gone(transaction.told()).await;
         }
@@ -566,24 +567,37 @@ pub(super) fn no_connection() -> StoreFault {
 /// Sends a transaction; again if it collided with another transaction.
 pub(super) async fn send_transaction(
     link: &Link,
-    fence: &str,
-    check: impl Fn() -> Option<String>,
+    owned: &Owned,
+    check: Option<TimeCheck>,
     transaction: &Transaction,
     again: bool,
 ) -> Result<(), LinkFault> {
-    let statements = transaction.statements(again);
+    let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
     let mut attempt = 1;
     loop {
-        let first = match check() {
-            Some(check) => format!("{fence}; {check}"),
-            None => fence.to_owned(),
+        let prepared = link.prepares().then(|| transaction.prepared(again));
+        let sent = match prepared.flatten() {
+            Some(rows) => {
+                let mut all = owned.prepared_fence(&shards);
+                all.extend(check.iter().flat_map(TimeCheck::prepared));
+                all.extend(rows);
+                link.execute(&all).await
+            }
+            None => {
+                let mut first = owned.fence(&shards);
+                if let Some(check) = &check {
+                    first = format!("{first}; {}", check.sql());
+                }
+                let sent = link.transact(&first, &transaction.statements(again)).await;
+                sent.map(drop)
+            }
         };
-        match link.transact(&first, &statements).await {
+        match sent {
             Err(fault) if fault.is_transient() && attempt < ATTEMPTS => {
                 attempt += 1;
                 pause(Duration::from_millis(5 + entropy::bits() % 20)).await;
             }
-            result => return result.map(drop),
+            result => return result,
         }
     }
 }
