@@ -8,6 +8,7 @@ mod common;
 mod damage;
 mod database;
 mod disk;
+#[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
 mod identity;
 mod inside;

@@ -54,7 +54,7 @@ fn session_from_before_the_fleet_stays_with_the_agent_without_a_name() {
         "<action>start</action><command>cat</command><inactivity_timeout>0</inactivity_timeout>";
     let started = tool(&machine, None, "terminal_session", start);
     let id = started["session_id"].as_str().expect("an id").to_owned();
-    machine.run(&["stop"]);
+    machine.output(["stop"]);
     let server = Server::start();
     let config = format!("store = {:?}\nmachine = \"desk\"\n", server.url());
     std::fs::write(machine.path("config.toml"), config).expect("a configuration");
@@ -63,7 +63,7 @@ fn session_from_before_the_fleet_stays_with_the_agent_without_a_name() {
     let listed = tool(&machine, None, "terminal_session", list);
     assert_eq!(listed["sessions"][0]["session_id"], json!(id), "{listed}");
     assert_eq!(listed["sessions"][0]["agent"], "default@desk", "{listed}");
-    machine.run(&["stop"]);
+    machine.output(["stop"]);
     std::fs::write(machine.path("config.toml"), "").expect("a configuration");
     machine.start();
     let listed = tool(&machine, None, "terminal_session", list);

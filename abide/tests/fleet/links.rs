@@ -176,7 +176,7 @@ fn session_started_with_on_is_found_by_the_next_call() {
 fn last_a_name_and_a_prefix_stand_for_a_session_of_the_other_machine() {
     let pair = Pair::with("");
     let id = pair.cat();
-    let renamed = pair.build.run(&["session", "rename", &id, "parser"]);
+    let renamed = pair.build.output(["session", "rename", &id, "parser"]);
     assert!(renamed.status.success(), "{renamed:?}");
     let sql = format!("SELECT name FROM abide.session WHERE id = '{id}'");
     look_for("the name in the directory", || {
@@ -188,10 +188,10 @@ fn last_a_name_and_a_prefix_stand_for_a_session_of_the_other_machine() {
         assert_eq!(known["ids"][0]["id"], json!(id), "{word}: {known}");
         assert_eq!(known["total"], 1, "{word}: {known}");
     }
-    let shown = pair.desk.run(&["complete", "--", "kill", "par"]);
+    let shown = pair.desk.output(["complete", "--", "kill", "par"]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("parser\ton build: cat"), "{shown}");
-    let screen = pair.desk.run(&["session", "screen", "last"]);
+    let screen = pair.desk.output(["session", "screen", "last"]);
     assert!(screen.status.success(), "{screen:?}");
 }
 

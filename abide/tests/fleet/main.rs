@@ -1,9 +1,9 @@
 //! Two real daemons on one PostgreSQL server: calls from one machine to the other, and the rights that the target gives.
 
+mod agents;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
-mod agents;
 mod events;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]

@@ -1,8 +1,10 @@
 //! Machines that are lost, stopped or cut off while others go on, with real processes. What must hold is in
 //! [`completed_once`].
 
+use crate::common::process::Process;
 use harness::postgres::Server;
-use harness::{Abide, Handle, look_for};
+use harness::{Abide, look_for};
+use rustix::process::Signal;
 
 use super::fleet::{joined, machine, make_due, messages_about, over, owner_of};
 use super::proxy::{Mode, Proxy};
@@ -22,11 +24,11 @@ fn f21_machine_that_is_stopped_past_its_death_and_goes_on_completes_nothing_twic
     let server = Server::start();
     let (one, _two) = (machine(&server, "one"), machine(&server, "two"));
     let id = make_due(&one, 3.0, None);
-    let daemon = Handle::on(one.pid());
-    daemon.send("STOP");
+    let daemon = Process::on(one.pid());
+    daemon.send(Signal::STOP);
     completed_once(&server, &id);
     assert_eq!(owner_of(&server, "one"), "two");
-    daemon.send("CONT");
+    daemon.send(Signal::CONT);
     // Its own timer was due long ago: it must not tell it once more.
     let next = made_at_last(&one, "after the stop");
     joined(&server, "one");
