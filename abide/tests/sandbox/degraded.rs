@@ -64,19 +64,7 @@ fn p185_without_an_overlay_the_home_folder_is_read_only_and_a_gap_is_named() {
              {0} stop > /dev/null",
             user.path("abide-program").display()
         );
-        let ran = user
-            .command("/usr/bin/unshare")
-            .args([
-                "--user",
-                "--map-root-user",
-                "--mount",
-                "--",
-                "/bin/bash",
-                "-c",
-                &script,
-            ])
-            .output()
-            .expect("unshare runs");
+        let ran = user.in_user_namespace(&script);
         let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
         assert!(
             said.contains("the home folder is read-only instead of layered"),

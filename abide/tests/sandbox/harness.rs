@@ -156,10 +156,11 @@ impl User {
         command
     }
 
-    /// Runs a script as root of a user namespace, where it can limit what the kernel offers.
+    /// Runs a script as root of a user namespace with mounts of its own, where it can limit what the kernel offers.
     pub fn in_user_namespace(&self, script: &str) -> Output {
         self.command("/usr/bin/unshare")
-            .args(["--user", "--map-root-user", "--", "/bin/bash", "-c", script])
+            .args(["--user", "--map-root-user", "--mount", "--"])
+            .args(["/bin/bash", "-c", script])
             .output()
             .expect("unshare runs")
     }

@@ -283,19 +283,7 @@ fn protected_paths_of_other_users_and_on_other_mounts_are_protected() {
              bash -c 'echo x > .git/hooks/pre-commit; umount .git/hooks; echo y > file && cat file'",
             user.path("abide-program").display()
         );
-        let ran = user
-            .command("/usr/bin/unshare")
-            .args([
-                "--user",
-                "--map-root-user",
-                "--mount",
-                "--",
-                "/bin/bash",
-                "-c",
-                &script,
-            ])
-            .output()
-            .expect("unshare runs");
+        let ran = user.in_user_namespace(&script);
         let said = String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat()).into_owned();
         assert!(
             said.contains("pre-commit: Read-only file system"),
