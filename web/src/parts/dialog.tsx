@@ -1,8 +1,9 @@
-// Dialogs: a frame for all of them, and a confirmation before actions that cannot be undone.
+// Dialogs: a frame for all of them, a form in one, and a confirmation before actions that cannot be undone.
 
 import { AlertDialog } from '@base-ui/react/alert-dialog';
 import { Dialog } from '@base-ui/react/dialog';
-import type { ReactNode } from 'react';
+import { useState, type ReactNode } from 'react';
+import { errorMessage } from '../state/actions';
 
 interface ModalDialogProps {
   open: boolean;
@@ -22,6 +23,55 @@ export function ModalDialog({ open, onClose, title, children }: ModalDialogProps
         </Dialog.Popup>
       </Dialog.Portal>
     </Dialog.Root>
+  );
+}
+
+interface DialogFormProps {
+  /** Text of the button that submits. */
+  act: string;
+  ready?: boolean;
+  /** Closes the dialog if it succeeds. */
+  submit: () => Promise<unknown>;
+  onClose: () => void;
+  children: ReactNode;
+}
+
+/** Form in a dialog: its fields, the reason why submitting failed, and its buttons. */
+export function DialogForm({ act, ready = true, submit, onClose, children }: DialogFormProps) {
+  const [fault, setFault] = useState('');
+  const [busy, setBusy] = useState(false);
+  const send = async () => {
+    setBusy(true);
+    setFault('');
+    try {
+      await submit();
+    } catch (error) {
+      setFault(errorMessage(error));
+      setBusy(false);
+    }
+  };
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (ready) void send();
+      }}
+    >
+      {children}
+      {fault && (
+        <p className="fault" role="alert">
+          {fault}
+        </p>
+      )}
+      <div className="end">
+        <button type="button" className="button" onClick={onClose}>
+          Cancel
+        </button>
+        <button type="submit" className="button primary" disabled={busy || !ready}>
+          {act}
+        </button>
+      </div>
+    </form>
   );
 }
 

@@ -1,13 +1,12 @@
 // Starts a terminal from the page.
 
 import { useState } from 'react';
-import { errorMessage } from '../state/actions';
 import { post } from '../state/api';
 import { stateCache } from '../state/state-cache';
 import { go, wantedTerminal } from '../state/route';
 import { useValue, Value } from '../state/value';
 import type { Session } from '../wire';
-import { ModalDialog } from './dialog';
+import { DialogForm, ModalDialog } from './dialog';
 
 const asking = new Value(false);
 
@@ -28,31 +27,17 @@ export function NewTerminal() {
 function Form({ onClose }: { onClose: () => void }) {
   const [command, setCommand] = useState('bash');
   const [cwd, setCwd] = useState('');
-  const [fault, setFault] = useState('');
-  const [busy, setBusy] = useState(false);
   const start = async () => {
-    setBusy(true);
-    setFault('');
-    try {
-      // A terminal that a person starts has no idle limit.
-      const wanted = { command, inactivity_timeout: 0, ...(cwd.trim() ? { cwd: cwd.trim() } : {}) };
-      const session = await post<Session>('/v1/sessions', wanted);
-      if (!stateCache.sessions.get(session.session_id)) stateCache.putSession(session);
-      wantedTerminal.set(session.session_id);
-      onClose();
-      go(`/sessions/${session.session_id}`);
-    } catch (error) {
-      setFault(errorMessage(error));
-      setBusy(false);
-    }
+    // A terminal that a person starts has no idle limit.
+    const wanted = { command, inactivity_timeout: 0, ...(cwd.trim() ? { cwd: cwd.trim() } : {}) };
+    const session = await post<Session>('/v1/sessions', wanted);
+    if (!stateCache.sessions.get(session.session_id)) stateCache.putSession(session);
+    wantedTerminal.set(session.session_id);
+    onClose();
+    go(`/sessions/${session.session_id}`);
   };
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        void start();
-      }}
-    >
+    <DialogForm act="Start" ready={command.trim() !== ''} submit={start} onClose={onClose}>
       <label className="field">
         <span>Command</span>
         <input
@@ -77,19 +62,6 @@ function Form({ onClose }: { onClose: () => void }) {
           spellCheck={false}
         />
       </label>
-      {fault && (
-        <p className="fault" role="alert">
-          {fault}
-        </p>
-      )}
-      <div className="end">
-        <button type="button" className="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button type="submit" className="button primary" disabled={busy || command.trim() === ''}>
-          Start
-        </button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

@@ -1,11 +1,10 @@
 // Starts a timer from the page.
 
 import { useState } from 'react';
-import { errorMessage } from '../state/actions';
 import { post } from '../state/api';
 import { go } from '../state/route';
 import { useValue, Value } from '../state/value';
-import { ModalDialog } from './dialog';
+import { DialogForm, ModalDialog } from './dialog';
 import { seconds } from './timer';
 
 const asking = new Value(false);
@@ -45,31 +44,17 @@ function Form({ onClose }: { onClose: () => void }) {
   const [time, setTime] = useState('10m');
   const [kind, setKind] = useState<Kind>('none');
   const [value, setValue] = useState('');
-  const [fault, setFault] = useState('');
-  const [busy, setBusy] = useState(false);
   const total = seconds(time);
   const until = condition(kind, value.trim());
   const ready = reason.trim() !== '' && total !== null && (kind === 'none' || value.trim() !== '');
   const start = async () => {
-    setBusy(true);
-    setFault('');
-    try {
-      const timer = { reason: reason.trim(), total_duration: total, ...(until ? { until } : {}) };
-      const { timer_ids } = await post<{ timer_ids: string[] }>('/v1/timers', { timers: [timer] });
-      onClose();
-      go(`/timers/${timer_ids[0] ?? ''}`);
-    } catch (error) {
-      setFault(errorMessage(error));
-      setBusy(false);
-    }
+    const timer = { reason: reason.trim(), total_duration: total, ...(until ? { until } : {}) };
+    const { timer_ids } = await post<{ timer_ids: string[] }>('/v1/timers', { timers: [timer] });
+    onClose();
+    go(`/timers/${timer_ids[0] ?? ''}`);
   };
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (ready) void start();
-      }}
-    >
+    <DialogForm act="Start" ready={ready} submit={start} onClose={onClose}>
       <label className="field">
         <span>What for</span>
         <input className="input" value={reason} onChange={(event) => setReason(event.target.value)} placeholder="the build to finish" required autoFocus />
@@ -105,19 +90,6 @@ function Form({ onClose }: { onClose: () => void }) {
           />
         </label>
       )}
-      {fault && (
-        <p className="fault" role="alert">
-          {fault}
-        </p>
-      )}
-      <div className="end">
-        <button type="button" className="button" onClick={onClose}>
-          Cancel
-        </button>
-        <button type="submit" className="button primary" disabled={busy || !ready}>
-          Start
-        </button>
-      </div>
-    </form>
+    </DialogForm>
   );
 }

@@ -3,11 +3,11 @@
 import { Menu } from '@base-ui/react/menu';
 import { useState } from 'react';
 import { duration } from '../format';
-import { deleteSession, extend, interrupt, rename, rerun, sendSignal, errorMessage } from '../state/actions';
+import { deleteSession, extend, interrupt, rename, rerun, sendSignal } from '../state/actions';
 import type { CachedSession } from '../state/state-cache';
 import { go } from '../state/route';
 import { isAlive } from '../wire';
-import { ModalDialog, ConfirmDialog } from './dialog';
+import { ConfirmDialog, DialogForm, ModalDialog } from './dialog';
 import { DownIcon } from './icons';
 import { MenuButton } from './menu';
 import { KillButton } from './session';
@@ -40,42 +40,19 @@ export function SessionActions({ session }: { session: CachedSession }) {
 
 function Rename({ session, onClose }: { session: CachedSession; onClose: () => void }) {
   const [name, setName] = useState(session.name ?? '');
-  const [fault, setFault] = useState('');
   const change = async () => {
-    try {
-      await rename(session.session_id, name.trim());
-      onClose();
-    } catch (error) {
-      setFault(errorMessage(error));
-    }
+    await rename(session.session_id, name.trim());
+    onClose();
   };
   return (
     <ModalDialog open onClose={onClose} title="Rename the session">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void change();
-        }}
-      >
+      <DialogForm act="Rename" submit={change} onClose={onClose}>
         <label className="field">
           <span>Name</span>
           <input className="input" value={name} onChange={(event) => setName(event.target.value)} placeholder="none" maxLength={64} autoFocus />
           <small>One word, which the command line takes instead of the id.</small>
         </label>
-        {fault && (
-          <p className="fault" role="alert">
-            {fault}
-          </p>
-        )}
-        <div className="end">
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary">
-            Rename
-          </button>
-        </div>
-      </form>
+      </DialogForm>
     </ModalDialog>
   );
 }
@@ -120,26 +97,16 @@ function Running({ session }: { session: CachedSession }) {
 function Limits({ session, onClose }: { session: CachedSession; onClose: () => void }) {
   const [time, setTime] = useState('');
   const [idle, setIdle] = useState('');
-  const [fault, setFault] = useState('');
   const wanted = { timeout: seconds(time), idle: seconds(idle) };
   const invalid = (time.trim() !== '' && wanted.timeout === null) || (idle.trim() !== '' && wanted.idle === null);
   const nothing = wanted.timeout === null && wanted.idle === null;
   const change = async () => {
-    try {
-      await extend(session.session_id, wanted.timeout, wanted.idle);
-      onClose();
-    } catch (error) {
-      setFault(errorMessage(error));
-    }
+    await extend(session.session_id, wanted.timeout, wanted.idle);
+    onClose();
   };
   return (
     <ModalDialog open onClose={onClose} title="Change the limits">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (!invalid && !nothing) void change();
-        }}
-      >
+      <DialogForm act="Change" ready={!invalid && !nothing} submit={change} onClose={onClose}>
         <label className="field">
           <span>Time limit, from now</span>
           <input className="input" value={time} onChange={(event) => setTime(event.target.value)} placeholder="unchanged" autoFocus />
@@ -151,20 +118,7 @@ function Limits({ session, onClose }: { session: CachedSession; onClose: () => v
           <small>{session.idle === null ? 'Nobody is asked.' : `It is ${duration(session.idle)}.`} Such as 90s, 10m or 1h30m.</small>
         </label>
         {invalid && <p className="fault">Not a valid duration.</p>}
-        {fault && (
-          <p className="fault" role="alert">
-            {fault}
-          </p>
-        )}
-        <div className="end">
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary" disabled={invalid || nothing}>
-            Change
-          </button>
-        </div>
-      </form>
+      </DialogForm>
     </ModalDialog>
   );
 }

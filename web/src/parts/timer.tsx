@@ -9,7 +9,7 @@ import { type CachedTimer, stateCache } from '../state/state-cache';
 import { useSecond, useEntry } from '../state/use';
 import { isOpen, type Timer, type TimerStatus } from '../wire';
 import { Bar, StillBar } from './bar';
-import { ModalDialog, ConfirmDialog } from './dialog';
+import { ConfirmDialog, DialogForm, ModalDialog } from './dialog';
 import { DownIcon, MoreIcon } from './icons';
 import { MenuButton } from './menu';
 import { Link } from './link';
@@ -134,31 +134,20 @@ export function seconds(text: string): number | null {
 function PauseDialog({ id, onClose }: { id: string; onClose: () => void }) {
   const [text, setText] = useState('10m');
   const length = seconds(text);
+  const pause = () => {
+    onClose();
+    return timerAction(id, 'pause', length ?? undefined);
+  };
   return (
     <ModalDialog open onClose={onClose} title="Pause this timer">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          if (length === null) return;
-          onClose();
-          void timerAction(id, 'pause', length);
-        }}
-      >
+      <DialogForm act="Pause" ready={length !== null} submit={pause} onClose={onClose}>
         <label className="field">
           <span>For how long</span>
           <input className="input" value={text} onChange={(event) => setText(event.target.value)} autoFocus />
           <small>Such as 90s, 10m or 1h30m. It resumes by itself.</small>
         </label>
         {length === null && <p className="fault">Not a valid duration.</p>}
-        <div className="end">
-          <button type="button" className="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" className="button primary" disabled={length === null}>
-            Pause
-          </button>
-        </div>
-      </form>
+      </DialogForm>
     </ModalDialog>
   );
 }
