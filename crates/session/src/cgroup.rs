@@ -1,4 +1,4 @@
-//! The cgroup v2 leaf of a session: the one containment that a process of the tree cannot leave without
+//! The cgroup v2 of a session: the one containment that a process of the tree cannot leave without
 //! permission.
 
 use std::fs::File;
@@ -57,17 +57,17 @@ impl SessionCgroup {
             Err(fault) if fault.kind() != io::ErrorKind::AlreadyExists => return Err(fault),
             _ => {}
         }
-        let leaf = SessionCgroup::open(&path)?;
+        let cgroup = SessionCgroup::open(&path)?;
         // Without this file a kill could not be proven.
         match rustix::fs::accessat(
-            &leaf.folder,
+            &cgroup.folder,
             "cgroup.kill",
             rustix::fs::Access::WRITE_OK,
             rustix::fs::AtFlags::empty(),
         ) {
-            Ok(()) => Ok(leaf),
+            Ok(()) => Ok(cgroup),
             Err(errno) => {
-                leaf.remove();
+                cgroup.remove();
                 Err(errno.into())
             }
         }
@@ -268,13 +268,13 @@ mod tests {
             folder.path().join("pids.max"),
         );
         std::fs::write(events, "populated 0\n").unwrap();
-        let leaf = SessionCgroup::open(folder.path()).unwrap();
-        leaf.limit_processes(100);
+        let cgroup = SessionCgroup::open(folder.path()).unwrap();
+        cgroup.limit_processes(100);
         assert!(!limit.exists(), "it is not made where there is none");
         std::fs::write(&limit, "").unwrap();
-        leaf.limit_processes(0);
+        cgroup.limit_processes(0);
         assert_eq!(std::fs::read_to_string(&limit).unwrap(), "");
-        leaf.limit_processes(100);
+        cgroup.limit_processes(100);
         assert_eq!(std::fs::read_to_string(&limit).unwrap(), "100");
     }
 

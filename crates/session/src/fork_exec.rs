@@ -91,18 +91,19 @@ pub(super) enum Step {
 /// the cgroup by itself.
 pub(super) fn clone_and_exec(
     plan: &mut Plan<'_>,
-    leaf: Option<&SessionCgroup>,
+    cgroup: Option<&SessionCgroup>,
 ) -> Result<i32, Failure> {
-    let group = leaf.map(|leaf| leaf.folder.as_raw_fd());
+    let cgroup_fd = cgroup.map(|cgroup| cgroup.folder.as_raw_fd());
     if plan.sandbox.is_some_and(Entry::has_namespaces) {
-        return clone_into_sandbox(plan, group);
+        return clone_into_sandbox(plan, cgroup_fd);
     }
-    let pid = match retry_on_eagain(|| clone_into(plan, group)) {
+    let pid = match retry_on_eagain(|| clone_into(plan, cgroup_fd)) {
         Err(fault) if matches!(fault.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
-            if let Some(leaf) = leaf {
+            if let Some(cgroup) = cgroup {
                 let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-                let procs = rustix::fs::openat(&leaf.folder, "cgroup.procs", flags, Mode::empty())
-                    .map_err(|errno| Failure::new("cannot enter the group", &errno.into()))?;
+                let procs =
+                    rustix::fs::openat(&cgroup.folder, "cgroup.procs", flags, Mode::empty())
+                        .map_err(|errno| Failure::new("cannot enter the group", &errno.into()))?;
                 plan.enter = Some(procs);
             }
             retry_on_eagain(|| clone_without_clone3(plan))
@@ -175,8 +176,8 @@ pub(super) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Clones a process that enters the sandbox and clones the command there: a pid namespace holds only for children. The
 /// command becomes a child of this process nevertheless (`CLONE_PARENT`).
-fn clone_into_sandbox(plan: &Plan<'_>, group: Option<RawFd>) -> Result<i32, Failure> {
-    let between = retry_on_eagain(|| clone_to(enter_sandbox, plan, group))
+fn clone_into_sandbox(plan: &Plan<'_>, cgroup_fd: Option<RawFd>) -> Result<i32, Failure> {
+    let between = retry_on_eagain(|| clone_to(enter_sandbox, plan, cgroup_fd))
         .map_err(|fault| fork_failure("cannot start a process", &fault))?;
     super::spawn::reap(between);
     // The process in between has gained capabilities in the sandbox while it shared this memory, so the kernel has
@@ -217,15 +218,16 @@ extern "C" fn enter_sandbox(plan: *const libc::c_void) -> ! {
     exit_now(0)
 }
 
-fn clone_into(plan: &Plan<'_>, group: Option<RawFd>) -> io::Result<i32> {
-    clone_to(become_command, plan, group)
+fn clone_into(plan: &Plan<'_>, cgroup_fd: Option<RawFd>) -> io::Result<i32> {
+    clone_to(become_command, plan, cgroup_fd)
 }
 
-fn clone_to(main: ChildMain, plan: &Plan<'_>, group: Option<RawFd>) -> io::Result<i32> {
+fn clone_to(main: ChildMain, plan: &Plan<'_>, cgroup_fd: Option<RawFd>) -> io::Result<i32> {
     let args = CloneArgs {
-        flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64 | group.map_or(0, |_| CLONE_INTO_CGROUP),
+        flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64
+            | cgroup_fd.map_or(0, |_| CLONE_INTO_CGROUP),
         exit_signal: libc::SIGCHLD as u64,
-        cgroup: group.unwrap_or(0) as u64,
+        cgroup: cgroup_fd.unwrap_or(0) as u64,
         ..CloneArgs::default()
     };
     // SAFETY: the child runs below this frame on the same stack while this process is suspended; it changes no other

@@ -33,14 +33,14 @@ pub struct Namespace {
 /// the child. `handle` becomes a pidfd of the child.
 pub(crate) fn fork_into_namespaces(
     namespaces: libc::c_int,
-    leaf: Option<&SessionCgroup>,
+    cgroup: Option<&SessionCgroup>,
     handle: &mut RawFd,
 ) -> io::Result<i32> {
     let args = CloneArgs {
-        flags: (namespaces | libc::CLONE_PIDFD) as u64 | leaf.map_or(0, |_| CLONE_INTO_CGROUP),
+        flags: (namespaces | libc::CLONE_PIDFD) as u64 | cgroup.map_or(0, |_| CLONE_INTO_CGROUP),
         pidfd: std::ptr::from_mut(handle) as u64,
         exit_signal: libc::SIGCHLD as u64,
-        cgroup: leaf.map_or(0, |leaf| leaf.folder.as_raw_fd()) as u64,
+        cgroup: cgroup.map_or(0, |cgroup| cgroup.folder.as_raw_fd()) as u64,
         ..CloneArgs::default()
     };
     // SAFETY: without CLONE_VM the child has a copy of all memory, as after a fork, and this
@@ -55,13 +55,13 @@ pub(crate) fn fork_into_namespaces(
 
 impl Namespace {
     /// Creates a namespace. Later children of this process start in it.
-    pub fn make(leaf: Option<&SessionCgroup>) -> Result<Self, Failure> {
+    pub fn make(cgroup: Option<&SessionCgroup>) -> Result<Self, Failure> {
         let fail = |fault: io::Error| Failure::new("cannot make a process namespace", &fault);
         let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|e| fail(e.into()));
         let ((report, to_report), (held, keep_alive)) = (pipe()?, pipe()?);
         let mut handle: RawFd = -1;
         let namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
-        let pid = fork_into_namespaces(namespaces, leaf, &mut handle);
+        let pid = fork_into_namespaces(namespaces, cgroup, &mut handle);
         let pid = match pid {
             Ok(0) => init(to_report.as_fd(), held.as_fd()),
             Ok(pid) => pid,

@@ -25,7 +25,7 @@ pub struct ForkServerContext {
     /// `oom_score_adj` of commands, if it differs from the keepers'.
     pub oom_score: Option<&'static CStr>,
     /// The cgroup below which sessions get their own.
-    pub group: Option<PathBuf>,
+    pub cgroup_parent: Option<PathBuf>,
     /// Counter of OOM kills in the cgroup that sessions inherit.
     pub oom_file: Option<PathBuf>,
     /// Boot id of the machine.
@@ -43,7 +43,7 @@ pub struct Resources {
     /// signalfd.
     pub signals: OwnedFd,
     /// The session's cgroup.
-    pub leaf: Option<SessionCgroup>,
+    pub cgroup: Option<SessionCgroup>,
     /// umask of the command.
     pub umask: libc::mode_t,
     /// `oom_score_adj` of the command, if it differs from the keeper's.
@@ -57,7 +57,7 @@ pub struct Resources {
     /// Socket on which the fork server is asked to start a network gate.
     pub gate_starter: OwnedFd,
     path: PathBuf,
-    group: Option<PathBuf>,
+    cgroup_parent: Option<PathBuf>,
     oom: Option<(PathBuf, File)>,
 }
 
@@ -91,8 +91,8 @@ fn no_folder(path: &Path, fault: &io::Error) -> Failure {
 }
 
 /// Creates the cgroup of the session in a directory, if that is possible.
-fn leaf(group: Option<&Path>, path: &Path) -> Option<SessionCgroup> {
-    SessionCgroup::make(group?, path.file_name()?.to_str()?).ok()
+fn cgroup(cgroup_parent: Option<&Path>, path: &Path) -> Option<SessionCgroup> {
+    SessionCgroup::make(cgroup_parent?, path.file_name()?.to_str()?).ok()
 }
 
 /// Number of OOM kills before the command ran.
@@ -104,8 +104,8 @@ pub struct OomWatch {
 impl OomWatch {
     /// True if the kernel has killed a process for lack of memory since, in the session's own cgroup or in
     /// the inherited one.
-    pub fn rose(&self, leaf: Option<&SessionCgroup>) -> bool {
-        let own = leaf.and_then(SessionCgroup::oom_kills).unwrap_or(0);
+    pub fn rose(&self, cgroup: Option<&SessionCgroup>) -> bool {
+        let own = cgroup.and_then(SessionCgroup::oom_kills).unwrap_or(0);
         let inherited = self.file.as_deref().and_then(cgroup::counter).unwrap_or(0);
         own > 0 || inherited > self.before
     }
@@ -118,7 +118,7 @@ impl ForkServerContext {
             gate_starter,
             umask,
             oom_score: oom::lower_score(),
-            group: cgroup::own_folder(),
+            cgroup_parent: cgroup::own_folder(),
             oom_file: cgroup::oom_file(),
             boot_id: boot_id(),
         }
@@ -148,14 +148,14 @@ impl Resources {
             folder: Rc::new(files.folder),
             listener,
             signals,
-            leaf: leaf(context.group.as_deref(), path),
+            cgroup: cgroup(context.cgroup_parent.as_deref(), path),
             umask: context.umask,
             oom_score: context.oom_score,
             record: Rc::new(files.record),
             pipes: Pipes::make().ok(),
             identity: identity(context),
             path: path.to_owned(),
-            group: context.group.clone(),
+            cgroup_parent: context.cgroup_parent.clone(),
             oom: context
                 .oom_file
                 .clone()
@@ -176,17 +176,17 @@ impl Resources {
         self.pipes = Pipes::make().ok();
         // Last, because it delays processes that are being started. The cgroup is not reused, because its processes
         // may have changed its settings.
-        if let Some(unused) = self.leaf.take() {
+        if let Some(unused) = self.cgroup.take() {
             unused.remove();
         }
-        self.leaf = leaf(self.group.as_deref(), path);
+        self.cgroup = cgroup(self.cgroup_parent.as_deref(), path);
         self.path = path.to_owned();
         Ok(())
     }
 
     /// Containment that a command would get.
     pub fn offers(&self) -> Containment {
-        match self.leaf {
+        match self.cgroup {
             Some(_) => Containment::Cgroup,
             None => Containment::Subreaper,
         }
@@ -212,8 +212,8 @@ impl Resources {
     /// Removes what only a living keeper needs, and the whole directory if the keeper was idle.
     pub fn leave(self, idle: bool) {
         unlink_ctl(&self.folder);
-        if let Some(leaf) = &self.leaf {
-            leaf.remove();
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
         }
         if idle {
             let _ = rustix::fs::unlinkat(&self.folder, META, AtFlags::empty());

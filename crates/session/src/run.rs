@@ -52,7 +52,7 @@ pub struct Run {
     pub sandbox: Option<RunSandbox>,
     root: i32,
     leader: i32,
-    leaf: Option<SessionCgroup>,
+    cgroup: Option<SessionCgroup>,
     namespace: Option<Namespace>,
     leaving: bool,
     strangers: bool,
@@ -81,7 +81,7 @@ pub struct Run {
 /// Resources that a run takes over from its keeper.
 pub(super) struct RunResources {
     /// cgroup of the tree.
-    pub leaf: Option<SessionCgroup>,
+    pub cgroup: Option<SessionCgroup>,
     /// Pid namespace of the tree.
     pub namespace: Option<Namespace>,
     /// Sandbox of the tree.
@@ -166,7 +166,7 @@ impl Run {
             grace_ms: launch.grace_ms,
             root: std::process::id() as i32,
             leader: spawned.leader,
-            leaf: own.leaf,
+            cgroup: own.cgroup,
             namespace: own.namespace,
             sandbox: own.sandbox,
             leaving: false,
@@ -238,8 +238,8 @@ impl Run {
 
     /// `cgroup.events`, while the keeper waits for the cgroup to become empty.
     pub fn group_events(&self) -> Option<BorrowedFd<'_>> {
-        let leaf = self.leaf.as_ref().filter(|_| self.strangers)?;
-        Some(leaf.events.as_fd())
+        let cgroup = self.cgroup.as_ref().filter(|_| self.strangers)?;
+        Some(cgroup.events.as_fd())
     }
 
     /// Time of the next deadline.
@@ -430,7 +430,7 @@ impl Run {
                     Some(_) => &[Signal::TERM, Signal::HUP, Signal::CONT],
                     None => &[Signal::TERM, Signal::CONT],
                 };
-                tree::signal_all(self.root, self.leaf.as_ref(), signals);
+                tree::signal_all(self.root, self.cgroup.as_ref(), signals);
                 crash_point("keeper.after_term");
             }
         }
@@ -459,7 +459,7 @@ impl Run {
         if let Some(namespace) = &self.namespace {
             namespace.kill();
         }
-        tree::kill_all(self.root, self.leaf.as_ref())
+        tree::kill_all(self.root, self.cgroup.as_ref())
     }
 
     /// Handles deadlines that have passed.
@@ -510,17 +510,17 @@ impl Run {
             }
         }
         if self.empty
-            && let Some(leaf) = &self.leaf
+            && let Some(cgroup) = &self.cgroup
         {
             // A process that is no descendant may have been moved into the cgroup.
-            self.strangers = leaf.populated();
+            self.strangers = cgroup.populated();
             self.empty = !self.strangers;
         }
     }
 
     fn killed_for_memory(&self, exit: Exit) -> bool {
         let killed = matches!(exit, Exit::Signal(libc::SIGKILL) | Exit::Code(137));
-        killed && self.reason.is_none() && self.oom.rose(self.leaf.as_ref())
+        killed && self.reason.is_none() && self.oom.rose(self.cgroup.as_ref())
     }
 
     /// Reason of a kill by the daemon, which ends a tree whose deadline has passed while its keeper is
@@ -631,8 +631,8 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if let Some(leaf) = &self.leaf {
-            leaf.remove();
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
         }
     }
 }

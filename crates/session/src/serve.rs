@@ -446,8 +446,8 @@ impl Keeper {
         let pipes = self.resources.pipes.take();
         let mut sandbox = match &launch.sandbox {
             Some(plan) => {
-                let leaf = self.resources.leaf.as_ref();
-                Some(Sandbox::make(plan, &launch.session, leaf)?)
+                let cgroup = self.resources.cgroup.as_ref();
+                Some(Sandbox::make(plan, &launch.session, cgroup)?)
             }
             None => None,
         };
@@ -463,13 +463,13 @@ impl Keeper {
             None => self.hold(launch.containment)?,
         };
         // An unused cgroup is removed at the end, because the removal takes time.
-        let leaf = match contained_by {
-            Containment::Cgroup | Containment::PidNamespace => self.resources.leaf.as_ref(),
+        let cgroup = match contained_by {
+            Containment::Cgroup | Containment::PidNamespace => self.resources.cgroup.as_ref(),
             Containment::Subreaper => None,
         };
         let namespace = match (contained_by, of_sandbox) {
             (_, Some(namespace)) => Some(namespace),
-            (Containment::PidNamespace, None) => Some(Namespace::make(leaf)?),
+            (Containment::PidNamespace, None) => Some(Namespace::make(cgroup)?),
             (Containment::Cgroup | Containment::Subreaper, None) => None,
         };
         let mounts = sandbox.as_mut().and_then(|sandbox| sandbox.mounts.take());
@@ -501,18 +501,18 @@ impl Keeper {
             ..Meta::new(
                 launch,
                 contained_by,
-                leaf.map(|leaf| leaf.path.as_path()),
+                cgroup.map(|cgroup| cgroup.path.as_path()),
                 self.resources.identity.clone(),
             )
         };
-        if let Some(leaf) = leaf {
-            leaf.limit_processes(launch.max_processes);
+        if let Some(cgroup) = cgroup {
+            cgroup.limit_processes(launch.max_processes);
         }
         let oom = self.resources.oom_watch();
         // Before the start, because the command may stop this process right after it.
         let begun = (mono_ms(), boot_ms());
         let context = SpawnContext {
-            leaf,
+            cgroup,
             namespace: namespace.as_ref().filter(|_| !enters_namespaces),
             sandbox: sandbox.as_ref().map(|sandbox| &sandbox.entry),
             umask: self.resources.umask,
@@ -534,8 +534,8 @@ impl Keeper {
             }
         };
         let own = RunResources {
-            leaf: match contained_by {
-                Containment::Cgroup | Containment::PidNamespace => self.resources.leaf.take(),
+            cgroup: match contained_by {
+                Containment::Cgroup | Containment::PidNamespace => self.resources.cgroup.take(),
                 Containment::Subreaper => None,
             },
             namespace,
@@ -589,7 +589,7 @@ impl Keeper {
             errno: 0,
             sentence: format!("cannot contain the command: {why}"),
         };
-        match (wanted, self.resources.leaf.is_some()) {
+        match (wanted, self.resources.cgroup.is_some()) {
             (ContainmentChoice::Auto | ContainmentChoice::Cgroup, true) => Ok(Containment::Cgroup),
             (ContainmentChoice::Auto, false) | (ContainmentChoice::Subreaper, _) => {
                 Ok(Containment::Subreaper)

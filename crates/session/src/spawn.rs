@@ -74,7 +74,7 @@ impl Failure {
 /// Context in which a command is started.
 pub(super) struct SpawnContext<'a> {
     /// cgroup of the command.
-    pub leaf: Option<&'a SessionCgroup>,
+    pub cgroup: Option<&'a SessionCgroup>,
     /// Pid namespace of the command.
     pub namespace: Option<&'a Namespace>,
     /// Sandbox of the command.
@@ -94,7 +94,7 @@ pub(super) fn spawn(
 ) -> Result<(Spawned, ChildEnds), Failure> {
     let (parent, child) = KeeperEnds::open(launch, pipes)?;
     let mut plan = plan(launch, child.streams(), child.terminal, context)?;
-    let leader = clone_and_exec(&mut plan, context.leaf)?;
+    let leader = clone_and_exec(&mut plan, context.cgroup)?;
     if let Some((step, errno)) = plan.fault.get() {
         if leader > 0 {
             reap(leader);

@@ -45,8 +45,8 @@ pub fn members(meta: &Meta) -> Vec<i32> {
     if kept {
         walk(keeper, |held, _| pids.push(held.pid));
     }
-    match leaf_of(meta) {
-        Some(leaf) => add_new(&mut pids, leaf.processes()),
+    match cgroup_of(meta) {
+        Some(cgroup) => add_new(&mut pids, cgroup.processes()),
         // A cgroup that no longer exists was empty, and its keeper may serve another session by now.
         None if meta.cgroup.is_some() => pids.clear(),
         None if !kept => add_new(&mut pids, marked(meta)),
@@ -103,15 +103,15 @@ const END_WAIT: Duration = Duration::from_millis(50);
 
 /// Kills all processes of a session whose keeper is gone. True if none is left.
 pub fn end_orphans(meta: &Meta) -> bool {
-    let leaf = leaf_of(meta);
+    let cgroup = cgroup_of(meta);
     for _ in 0..END_PASSES {
-        if let Some(leaf) = &leaf {
-            let _ = leaf.kill();
+        if let Some(cgroup) = &cgroup {
+            let _ = cgroup.kill();
         }
-        let left = stopped_survivors(meta, leaf.as_ref());
+        let left = stopped_survivors(meta, cgroup.as_ref());
         if left.is_empty() {
-            if let Some(leaf) = leaf.filter(|_| !is_kept(meta)) {
-                leaf.remove();
+            if let Some(cgroup) = cgroup.filter(|_| !is_kept(meta)) {
+                cgroup.remove();
             }
             return true;
         }
@@ -125,18 +125,18 @@ pub fn end_orphans(meta: &Meta) -> bool {
 
 /// Removes the cgroup of a session that is known to be empty and whose keeper is gone.
 pub fn discard_group(meta: &Meta) {
-    if let Some(leaf) = leaf_of(meta) {
-        leaf.remove();
+    if let Some(cgroup) = cgroup_of(meta) {
+        cgroup.remove();
     }
 }
 
 /// Opens and stops all remaining processes: a stopped process cannot fork.
-fn stopped_survivors(meta: &Meta, leaf: Option<&SessionCgroup>) -> Vec<ProcessHandle> {
+fn stopped_survivors(meta: &Meta, cgroup: Option<&SessionCgroup>) -> Vec<ProcessHandle> {
     let mut held: Vec<ProcessHandle> = Vec::new();
     for _ in 0..STOP_PASSES {
         let mut pids = marked(meta);
-        match leaf {
-            Some(leaf) => add_new(&mut pids, leaf.processes()),
+        match cgroup {
+            Some(cgroup) => add_new(&mut pids, cgroup.processes()),
             None if is_kept(meta) && meta.cgroup.is_none() => {
                 walk(meta.keeper.pid as i32, |held, _| pids.push(held.pid));
             }
@@ -148,7 +148,7 @@ fn stopped_survivors(meta: &Meta, leaf: Option<&SessionCgroup>) -> Vec<ProcessHa
                 continue;
             }
             // The pid may have been reused since it was listed.
-            let is_its = |_: &ProcessHandle| belongs(meta, leaf, pid);
+            let is_its = |_: &ProcessHandle| belongs(meta, cgroup, pid);
             if let Some(process) = ProcessHandle::open(pid)
                 .filter(is_its)
                 .filter(ProcessHandle::lives)
@@ -166,7 +166,7 @@ fn stopped_survivors(meta: &Meta, leaf: Option<&SessionCgroup>) -> Vec<ProcessHa
 }
 
 /// True if the process that has this pid now belongs to the session.
-fn belongs(meta: &Meta, leaf: Option<&SessionCgroup>, pid: i32) -> bool {
+fn belongs(meta: &Meta, cgroup: Option<&SessionCgroup>, pid: i32) -> bool {
     let marked = match mark::of(pid) {
         Some(Mark::Session(id)) => id.to_string() == meta.session,
         Some(Mark::Altered | Mark::None) | None => false,
@@ -176,10 +176,10 @@ fn belongs(meta: &Meta, leaf: Option<&SessionCgroup>, pid: i32) -> bool {
         let line = std::iter::successors(Some(pid), |pid| Some(proc::stat(*pid)?.ppid));
         is_kept(meta) && line.skip(1).any(|pid| pid == keeper)
     };
-    marked || leaf.is_some_and(|leaf| leaf.holds(pid)) || leaf.is_none() && below()
+    marked || cgroup.is_some_and(|cgroup| cgroup.holds(pid)) || cgroup.is_none() && below()
 }
 
-fn leaf_of(meta: &Meta) -> Option<SessionCgroup> {
+fn cgroup_of(meta: &Meta) -> Option<SessionCgroup> {
     SessionCgroup::open(group_of(meta)?).ok()
 }
 
@@ -232,13 +232,13 @@ fn began(held: &ProcessHandle, start_ticks: u64) -> bool {
 }
 
 /// Sends signals to the whole tree below `root`. Returns the number of processes.
-pub(super) fn signal_all(root: i32, leaf: Option<&SessionCgroup>, signals: &[Signal]) -> usize {
+pub(super) fn signal_all(root: i32, cgroup: Option<&SessionCgroup>, signals: &[Signal]) -> usize {
     let mut seen = signal_below(root, signals, |_| true);
-    if let Some(leaf) = leaf {
-        for pid in leaf.processes() {
+    if let Some(cgroup) = cgroup {
+        for pid in cgroup.processes() {
             if !seen.contains(&pid)
                 && let Some(held) = ProcessHandle::open(pid)
-                && leaf.holds(pid)
+                && cgroup.holds(pid)
                 && held.lives()
             {
                 seen.insert(pid);
@@ -280,11 +280,11 @@ const STOP_PASSES: usize = 16;
 
 /// Kills the whole tree below `root`. A process that escapes this pass is reparented to the keeper when its
 /// parent dies, and found by the next pass. Returns the number of processes.
-pub(super) fn kill_all(root: i32, leaf: Option<&SessionCgroup>) -> usize {
-    if let Some(leaf) = leaf
-        && leaf.kill().is_ok()
+pub(super) fn kill_all(root: i32, cgroup: Option<&SessionCgroup>) -> usize {
+    if let Some(cgroup) = cgroup
+        && cgroup.kill().is_ok()
     {
-        return signal_all(root, Some(leaf), &[Signal::KILL]);
+        return signal_all(root, Some(cgroup), &[Signal::KILL]);
     }
     // A stopped process cannot fork: once a pass finds no new process, all are known.
     let mut stopped = HashSet::new();
@@ -299,5 +299,5 @@ pub(super) fn kill_all(root: i32, leaf: Option<&SessionCgroup>) -> usize {
             break;
         }
     }
-    signal_all(root, leaf, &[Signal::KILL])
+    signal_all(root, cgroup, &[Signal::KILL])
 }

@@ -129,12 +129,12 @@ fn first_line(started: &mut Child) -> Option<String> {
 pub fn fork_into(
     user: BorrowedFd<'_>,
     namespaces: libc::c_int,
-    leaf: Option<&SessionCgroup>,
+    cgroup: Option<&SessionCgroup>,
     handle: &mut RawFd,
 ) -> io::Result<i32> {
     let (report, to_report) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
     let mut of_between: RawFd = -1;
-    let between = match fork_into_namespaces(0, leaf, &mut of_between)? {
+    let between = match fork_into_namespaces(0, cgroup, &mut of_between)? {
         // The process in between has this memory copied, and ends at once.
         0 => {
             let forked = enter_and_fork(user, namespaces);

@@ -73,7 +73,11 @@ pub(crate) struct NotBuilt {
 impl Sandbox {
     /// Builds the sandbox of a session by the strongest mechanism that works here. A weaker one is used only if the plan
     /// accepts it, and only if the stronger ones are not available at all.
-    pub fn make(plan: &Plan, session: &str, leaf: Option<&SessionCgroup>) -> Result<Self, Failure> {
+    pub fn make(
+        plan: &Plan,
+        session: &str,
+        cgroup: Option<&SessionCgroup>,
+    ) -> Result<Self, Failure> {
         let ladder = [
             SandboxedBy::Namespaces,
             SandboxedBy::Bubblewrap,
@@ -81,7 +85,7 @@ impl Sandbox {
         ];
         let (mut reasons, mut errno) = (Vec::new(), None);
         for by in ladder.into_iter().filter(|by| *by >= plan.at_least) {
-            match Sandbox::by(by, plan, session, leaf) {
+            match Sandbox::by(by, plan, session, cgroup) {
                 Ok(made) => return Ok(made),
                 Err(not) if !not.is_unavailable => {
                     return Err(cannot(Some(plan.mode), &not.why, not.errno));
@@ -101,7 +105,7 @@ impl Sandbox {
         by: SandboxedBy,
         plan: &Plan,
         session: &str,
-        leaf: Option<&SessionCgroup>,
+        cgroup: Option<&SessionCgroup>,
     ) -> Result<Self, NotBuilt> {
         if accelerator::is_off(by.as_str()) {
             return Err(NotBuilt {
@@ -111,14 +115,14 @@ impl Sandbox {
             });
         }
         match by {
-            SandboxedBy::Namespaces => Sandbox::by_namespaces(plan, session, leaf, None),
+            SandboxedBy::Namespaces => Sandbox::by_namespaces(plan, session, cgroup, None),
             SandboxedBy::Bubblewrap => {
                 let user = bubblewrap::user_namespace().map_err(|fault| NotBuilt {
                     why: fault.to_string(),
                     errno: fault.cause.raw_os_error().unwrap_or(0),
                     is_unavailable: fault.is_unavailable,
                 })?;
-                Sandbox::by_namespaces(plan, session, leaf, Some(user))
+                Sandbox::by_namespaces(plan, session, cgroup, Some(user))
             }
             SandboxedBy::Landlock | SandboxedBy::Off => {
                 only_landlock::make(plan).map_err(|why| NotBuilt {
@@ -134,7 +138,7 @@ impl Sandbox {
     fn by_namespaces(
         plan: &Plan,
         session: &str,
-        leaf: Option<&SessionCgroup>,
+        cgroup: Option<&SessionCgroup>,
         user: Option<OwnedFd>,
     ) -> Result<Self, NotBuilt> {
         let fail = |what: &str, fault: &io::Error| NotBuilt {
@@ -164,8 +168,8 @@ impl Sandbox {
         let mut handle: RawFd = -1;
         let namespaces = namespaces(plan);
         let pid = match &user {
-            None => fork_into_namespaces(namespaces, leaf, &mut handle),
-            Some(user) => bubblewrap::fork_into(user.as_fd(), namespaces, leaf, &mut handle),
+            None => fork_into_namespaces(namespaces, cgroup, &mut handle),
+            Some(user) => bubblewrap::fork_into(user.as_fd(), namespaces, cgroup, &mut handle),
         };
         let pid = match pid {
             Ok(0) => {
