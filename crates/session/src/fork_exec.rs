@@ -21,7 +21,7 @@ use super::{inherited_limits, mark, oom, signals};
 
 /// Everything that the child needs between clone and exec, prepared before, because the child may not
 /// allocate.
-pub(super) struct Plan<'a> {
+pub(super) struct ExecPlan<'a> {
     /// Candidate paths of the program.
     pub paths: Vec<CString>,
     /// Arguments.
@@ -90,7 +90,7 @@ pub(super) enum Step {
 /// and noted why. If the kernel is too old for `clone3`, or a seccomp filter forbids it, the child enters
 /// the cgroup by itself.
 pub(super) fn clone_and_exec(
-    plan: &mut Plan<'_>,
+    plan: &mut ExecPlan<'_>,
     cgroup: Option<&SessionCgroup>,
 ) -> Result<i32, Failure> {
     let cgroup_fd = cgroup.map(|cgroup| cgroup.folder.as_raw_fd());
@@ -176,7 +176,7 @@ pub(super) const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 /// Clones a process that enters the sandbox and clones the command there: a pid namespace holds only for children. The
 /// command becomes a child of this process nevertheless (`CLONE_PARENT`).
-fn clone_into_sandbox(plan: &Plan<'_>, cgroup_fd: Option<RawFd>) -> Result<i32, Failure> {
+fn clone_into_sandbox(plan: &ExecPlan<'_>, cgroup_fd: Option<RawFd>) -> Result<i32, Failure> {
     let between = retry_on_eagain(|| clone_to(enter_sandbox, plan, cgroup_fd))
         .map_err(|fault| fork_failure("cannot start a process", &fault))?;
     super::spawn::reap(between);
@@ -198,7 +198,7 @@ extern "C" fn enter_sandbox(plan: *const libc::c_void) -> ! {
     // SAFETY: the plan outlives this process's use of it. Plain system calls; the child runs below this frame while
     // this process is suspended.
     unsafe {
-        let shared = &*plan.cast::<Plan<'_>>();
+        let shared = &*plan.cast::<ExecPlan<'_>>();
         // Before the namespaces are entered: afterwards, /proc is another.
         if let Some(score) = shared.oom_score {
             oom::set_score(score);
@@ -218,11 +218,11 @@ extern "C" fn enter_sandbox(plan: *const libc::c_void) -> ! {
     exit_now(0)
 }
 
-fn clone_into(plan: &Plan<'_>, cgroup_fd: Option<RawFd>) -> io::Result<i32> {
+fn clone_into(plan: &ExecPlan<'_>, cgroup_fd: Option<RawFd>) -> io::Result<i32> {
     clone_to(become_command, plan, cgroup_fd)
 }
 
-fn clone_to(main: ChildMain, plan: &Plan<'_>, cgroup_fd: Option<RawFd>) -> io::Result<i32> {
+fn clone_to(main: ChildMain, plan: &ExecPlan<'_>, cgroup_fd: Option<RawFd>) -> io::Result<i32> {
     let args = CloneArgs {
         flags: (libc::CLONE_VM | libc::CLONE_VFORK) as u64
             | cgroup_fd.map_or(0, |_| CLONE_INTO_CGROUP),
@@ -302,7 +302,7 @@ unsafe fn clone3(_: &CloneArgs, _: ChildMain, _: *const libc::c_void) -> i64 {
 const CHILD_STACK: usize = 64 << 10;
 
 /// Clones with the older `clone` call, which every kernel has.
-fn clone_without_clone3(plan: &Plan<'_>) -> io::Result<i32> {
+fn clone_without_clone3(plan: &ExecPlan<'_>) -> io::Result<i32> {
     extern "C" fn main(plan: *mut libc::c_void) -> libc::c_int {
         become_command(plan)
     }
@@ -330,7 +330,7 @@ extern "C" fn become_command(plan: *const libc::c_void) -> ! {
     // SAFETY: the plan outlives the child's use of it. Plain system calls on descriptors and strings
     // that the plan keeps alive.
     unsafe {
-        let plan = &*plan.cast::<Plan<'_>>();
+        let plan = &*plan.cast::<ExecPlan<'_>>();
         // The leader must not outlive the keeper.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::umask(plan.umask);
@@ -401,7 +401,7 @@ fn bind(bound: &ResourceLimit) {
     let _ = setrlimit(resource, new);
 }
 
-impl Plan<'_> {
+impl ExecPlan<'_> {
     fn check(&self, step: Step, result: i32) {
         if result < 0 {
             let errno = io::Error::last_os_error().raw_os_error();

@@ -14,7 +14,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
 use super::cgroup::SessionCgroup;
-use super::fork_exec::{Plan, Pointers, Step, clone_and_exec};
+use super::fork_exec::{ExecPlan, Pointers, Step, clone_and_exec};
 use super::frame::FromKeeper;
 use super::launch::{Launch, ResourceLimit, Size, Stdin};
 use super::log::Stream;
@@ -248,7 +248,7 @@ fn plan<'a>(
     streams: [RawFd; 3],
     terminal: bool,
     context: &SpawnContext<'a>,
-) -> Result<Plan<'a>, Failure> {
+) -> Result<ExecPlan<'a>, Failure> {
     let argv = strings(&launch.argv, "an argument")?;
     let env: Vec<Vec<u8>> = launch
         .env
@@ -268,7 +268,7 @@ fn plan<'a>(
     if context.sandbox.is_some() {
         limits.push(NO_CORE);
     }
-    Ok(Plan {
+    Ok(ExecPlan {
         paths: candidates(program, &launch.env),
         argv: Pointers::new(argv),
         env: Pointers::new(strings(&env, "the environment")?),
