@@ -7,7 +7,7 @@ use abide_core::{Containment, End, Exit, Sandboxed};
 
 use crate::folder::{self, EndingFile, KeeperIdentity, Meta, MetaState};
 use crate::frame::{Exited, FromKeeper, Size, ToKeeper};
-use crate::log::{self, ENTRY_SIZE, Entry, LOG_FOLDER, Log, Stream};
+use crate::log::{self, ENTRY_SIZE, IndexEntry, LOG_FOLDER, Log, Stream};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(
@@ -164,8 +164,8 @@ proptest! {
         let mut index = Vec::new();
         for (offset, at_wall_ms, len, stream, dropped) in entries {
             let stream = [Stream::Stdout, Stream::Stderr, Stream::Pty][usize::from(stream)];
-            let entry = Entry { offset, at_wall_ms, len, stream, dropped };
-            prop_assert_eq!(Entry::from_bytes(&entry.to_bytes()), Some(entry));
+            let entry = IndexEntry { offset, at_wall_ms, len, stream, dropped };
+            prop_assert_eq!(IndexEntry::from_bytes(&entry.to_bytes()), Some(entry));
             index.extend(entry.to_bytes());
         }
         index.extend(noise);

@@ -27,7 +27,7 @@ pub enum Stream {
 
 /// An index entry: a run of bytes that came from one stream at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct IndexEntry {
     /// Logical offset of its first byte.
     pub offset: u64,
     /// Wall time at which the first byte arrived.
@@ -45,7 +45,7 @@ pub const ENTRY_SIZE: usize = 32;
 /// Directory of the segments within a session's directory.
 pub const LOG_FOLDER: &str = "log";
 
-impl Entry {
+impl IndexEntry {
     /// Encodes the entry.
     pub fn to_bytes(self) -> [u8; ENTRY_SIZE] {
         let mut out = [0; ENTRY_SIZE];
@@ -80,7 +80,7 @@ impl Entry {
         let (offset, run) = (word(0), word(16));
         let len = run as u32;
         offset.checked_add(u64::from(len))?;
-        Some(Entry {
+        Some(IndexEntry {
             offset,
             at_wall_ms: word(8),
             len,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{ENTRY_SIZE, Entry, LOG_FOLDER, Stream, data_name, index_name};
+use super::{ENTRY_SIZE, IndexEntry, LOG_FOLDER, Stream, data_name, index_name};
 
 /// Maximum size of a chunk.
 pub const CHUNK_LIMIT: usize = 64 << 10;
@@ -59,7 +59,7 @@ pub enum Next {
         /// Logical offset of the first byte.
         offset: u64,
         /// The index entry.
-        entry: Entry,
+        entry: IndexEntry,
     },
     /// Bytes that were written but are not in the log.
     Gap {
@@ -100,7 +100,7 @@ impl Log {
 
     /// Offset after the last byte that can be read.
     pub fn end(&self) -> io::Result<u64> {
-        Ok(self.last_entry()?.map_or(0, Entry::end))
+        Ok(self.last_entry()?.map_or(0, IndexEntry::end))
     }
 
     /// Wall time in milliseconds at which the last byte arrived; `None`: there is no output yet.
@@ -128,7 +128,7 @@ impl Log {
         Ok(entry.map(|entry| entry.at_wall_ms))
     }
 
-    fn last_entry(&self) -> io::Result<Option<Entry>> {
+    fn last_entry(&self) -> io::Result<Option<IndexEntry>> {
         for base in self.segments()?.into_iter().rev() {
             if let Some(segment) = self.segment(base)?
                 && let Some(last) = segment.count()?.checked_sub(1)
@@ -272,7 +272,7 @@ impl Segment {
         Ok(count)
     }
 
-    fn entry(&self, line: u64) -> io::Result<Option<Entry>> {
+    fn entry(&self, line: u64) -> io::Result<Option<IndexEntry>> {
         let mut bytes = [0; ENTRY_SIZE];
         match self
             .index
@@ -285,9 +285,9 @@ impl Segment {
     }
 
     /// Decodes an index entry. A damaged entry becomes one without bytes, which readers skip.
-    fn valid(&self, bytes: &[u8; ENTRY_SIZE]) -> Entry {
-        let entry = Entry::from_bytes(bytes).filter(|entry| entry.offset >= self.base);
-        entry.unwrap_or(Entry {
+    fn valid(&self, bytes: &[u8; ENTRY_SIZE]) -> IndexEntry {
+        let entry = IndexEntry::from_bytes(bytes).filter(|entry| entry.offset >= self.base);
+        entry.unwrap_or(IndexEntry {
             offset: self.base,
             at_wall_ms: 0,
             len: 0,
@@ -312,8 +312,8 @@ impl Segment {
 
     /// The entry that covers the byte `at`, if there is one. The newest entries are tried first, because
     /// readers that follow a log ask for them.
-    fn line_of(&self, at: u64) -> io::Result<Option<(u64, Entry)>> {
-        let holds = |entry: &Entry| entry.offset <= at && at < entry.end();
+    fn line_of(&self, at: u64) -> io::Result<Option<(u64, IndexEntry)>> {
+        let holds = |entry: &IndexEntry| entry.offset <= at && at < entry.end();
         if let Some((line, entry)) = self.newest()?.filter(|(_, entry)| holds(entry)) {
             return Ok(Some((line, entry)));
         }
@@ -332,7 +332,7 @@ impl Segment {
 
     /// The entry after the last one that was read, or that one again, since it may have grown. Mostly the newest
     /// entry.
-    fn newest(&self) -> io::Result<Option<(u64, Entry)>> {
+    fn newest(&self) -> io::Result<Option<(u64, IndexEntry)>> {
         let Some(last) = self.seen.load(Ordering::Relaxed).checked_sub(1) else {
             return Ok(None);
         };
@@ -458,7 +458,7 @@ impl Pieces {
     }
 
     /// First entry that has bytes at or beyond the current offset; its segment stays open.
-    fn find(&mut self) -> io::Result<Option<Entry>> {
+    fn find(&mut self) -> io::Result<Option<IndexEntry>> {
         if self.at >= self.known {
             return Ok(None);
         }
@@ -485,7 +485,7 @@ impl Pieces {
 
     /// Continues in the segment that was read last, if the current offset is there. A byte is in only one segment,
     /// whatever segments were added since.
-    fn take_up(&mut self) -> io::Result<Option<Entry>> {
+    fn take_up(&mut self) -> io::Result<Option<IndexEntry>> {
         if self.segment.is_none()
             && let Some(last) = self.log.last_read()
             && let Some((line, entry)) = last.line_of(self.at)?
@@ -497,7 +497,7 @@ impl Pieces {
         Ok(None)
     }
 
-    fn find_here(&mut self) -> io::Result<Option<Entry>> {
+    fn find_here(&mut self) -> io::Result<Option<IndexEntry>> {
         let Some(segment) = &self.segment else {
             return Ok(None);
         };

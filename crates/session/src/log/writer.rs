@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, Timespec};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
-use super::{ENTRY_SIZE, Entry, LOG_FOLDER, Stream, data_name, index_name};
+use super::{ENTRY_SIZE, IndexEntry, LOG_FOLDER, Stream, data_name, index_name};
 use crate::clock::wall_ms;
 use crate::crash::crash_point;
 
@@ -56,7 +56,7 @@ struct Segment {
     index: OwnedFd,
     indexed: u64,
     entries: u64,
-    last: Option<Entry>,
+    last: Option<IndexEntry>,
 }
 
 struct Past {
@@ -329,7 +329,7 @@ impl Segment {
         let grown = self.last.and_then(|last| {
             let fresh = now.saturating_sub(last.at_wall_ms) < COALESCE_MS && now >= last.at_wall_ms;
             let len = last.len.checked_add(count)?;
-            (fresh && last.stream == stream).then_some(Entry { len, ..last })
+            (fresh && last.stream == stream).then_some(IndexEntry { len, ..last })
         });
         let entry = match grown {
             Some(entry) => {
@@ -339,7 +339,7 @@ impl Segment {
                 entry
             }
             None => {
-                let entry = Entry {
+                let entry = IndexEntry {
                     offset,
                     at_wall_ms: now,
                     len: count,
