@@ -138,14 +138,14 @@ pub(super) fn end_from_word(word: &str) -> Option<End> {
     ENDS.into_iter().find(|end| end.as_str() == word)
 }
 
-pub(super) fn put_sandboxed(put: &mut Encoder<'_>, sandboxed: &Sandboxed) {
+pub(super) fn encode_sandboxed(to: &mut Encoder<'_>, sandboxed: &Sandboxed) {
     let gaps: Vec<u8> = sandboxed.gaps.iter().map(|gap| gap.code()).collect();
-    put.u8(sandboxed.by.code()).bytes(&gaps);
+    to.u8(sandboxed.by.code()).bytes(&gaps);
 }
 
-pub(super) fn take_sandboxed(take: &mut Decoder<'_>) -> Result<Sandboxed, Malformed> {
-    let by = SandboxedBy::from_code(take.u8()?).ok_or(Malformed)?;
-    let gaps = take.bytes()?.iter();
+pub(super) fn decode_sandboxed(from: &mut Decoder<'_>) -> Result<Sandboxed, Malformed> {
+    let by = SandboxedBy::from_code(from.u8()?).ok_or(Malformed)?;
+    let gaps = from.bytes()?.iter();
     let gaps: Option<Vec<Gap>> = gaps.map(|code| Gap::from_code(*code)).collect();
     let gaps = gaps.ok_or(Malformed)?;
     Ok(Sandboxed { by, gaps })
@@ -168,19 +168,19 @@ pub(super) fn containment_from(code: u8) -> Result<Containment, Malformed> {
     }
 }
 
-pub(super) fn put_exit(put: &mut Encoder<'_>, exit: Option<Exit>) {
+pub(super) fn encode_exit(to: &mut Encoder<'_>, exit: Option<Exit>) {
     match exit {
-        None => put.u8(0),
-        Some(Exit::Code(code)) => put.u8(1).u32(code as u32),
-        Some(Exit::Signal(signal)) => put.u8(2).u32(signal as u32),
+        None => to.u8(0),
+        Some(Exit::Code(code)) => to.u8(1).u32(code as u32),
+        Some(Exit::Signal(signal)) => to.u8(2).u32(signal as u32),
     };
 }
 
-pub(super) fn take_exit(take: &mut Decoder<'_>) -> Result<Option<Exit>, Malformed> {
-    Ok(match take.u8()? {
+pub(super) fn decode_exit(from: &mut Decoder<'_>) -> Result<Option<Exit>, Malformed> {
+    Ok(match from.u8()? {
         0 => None,
-        1 => Some(Exit::Code(take.u32()? as i32)),
-        2 => Some(Exit::Signal(take.u32()? as i32)),
+        1 => Some(Exit::Code(from.u32()? as i32)),
+        2 => Some(Exit::Signal(from.u32()? as i32)),
         _ => return Err(Malformed),
     })
 }

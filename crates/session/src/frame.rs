@@ -5,8 +5,8 @@ use abide_core::{Containment, End, Ending, Exit, Millis, Sandboxed};
 
 pub use super::codec::Malformed;
 use super::codec::{
-    Decoder, Encoder, containment_code, containment_from, end_code, end_from, put_exit,
-    put_sandboxed, take_exit, take_sandboxed,
+    Decoder, Encoder, containment_code, containment_from, decode_exit, decode_sandboxed,
+    encode_exit, encode_sandboxed, end_code, end_from,
 };
 pub use super::launch::{ContainmentChoice, InheritedLimits, Launch, ResourceLimit, Size, Stdin};
 
@@ -185,52 +185,52 @@ impl From<&Exited> for Ending {
 impl ToKeeper {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        framed(out, |put| match self {
+        framed(out, |to| match self {
             ToKeeper::Start(launch) => {
-                put.u8(1).u8(VERSION);
-                launch.put(put);
+                to.u8(1).u8(VERSION);
+                launch.encode(to);
             }
             ToKeeper::Kill { end, grace_ms } => {
-                put.u8(2).u8(end_code(*end)).u32(*grace_ms);
+                to.u8(2).u8(end_code(*end)).u32(*grace_ms);
             }
             ToKeeper::Forced { end } => {
-                put.u8(15).u8(end_code(*end));
+                to.u8(15).u8(end_code(*end));
             }
             ToKeeper::Deadline { in_ms } => {
-                put.u8(3).u64(*in_ms);
+                to.u8(3).u64(*in_ms);
             }
             ToKeeper::Look => {
-                put.u8(4);
+                to.u8(4);
             }
             ToKeeper::Watch { beyond } => {
-                put.u8(5).u64(*beyond);
+                to.u8(5).u64(*beyond);
             }
             ToKeeper::Input { bytes, once } => {
-                put.u8(INPUT_KIND).bytes(bytes);
+                to.u8(INPUT_KIND).bytes(bytes);
                 if let Some(once) = once {
-                    put.bytes(&once.key).u64(once.from);
+                    to.bytes(&once.key).u64(once.from);
                 }
             }
             ToKeeper::CloseInput => {
-                put.u8(7);
+                to.u8(7);
             }
             ToKeeper::Resize { cols, rows } => {
-                put.u8(8).u32((*cols).into()).u32((*rows).into());
+                to.u8(8).u32((*cols).into()).u32((*rows).into());
             }
             ToKeeper::Signal { number, once } => {
-                put.u8(9).u32(*number as u32);
+                to.u8(9).u32(*number as u32);
                 if let Some(once) = once {
-                    put.bytes(once);
+                    to.bytes(once);
                 }
             }
             ToKeeper::Ack => {
-                put.u8(10);
+                to.u8(10);
             }
             ToKeeper::Renew { folder } => {
-                put.u8(11).bytes(folder);
+                to.u8(11).bytes(folder);
             }
             ToKeeper::Hello => {
-                put.u8(12);
+                to.u8(12);
             }
         });
     }
@@ -241,47 +241,47 @@ impl ToKeeper {
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut take = Decoder(payload);
+        let mut from = Decoder(payload);
         Ok(Some(match kind {
             1 => {
                 // A newer version only adds fields.
-                if take.u8()? < VERSION {
+                if from.u8()? < VERSION {
                     return Err(Malformed);
                 }
-                ToKeeper::Start(Box::new(Launch::take(&mut take)?))
+                ToKeeper::Start(Box::new(Launch::decode(&mut from)?))
             }
             2 => ToKeeper::Kill {
-                end: end_from(take.u8()?)?,
-                grace_ms: take.u32()?,
+                end: end_from(from.u8()?)?,
+                grace_ms: from.u32()?,
             },
-            3 => ToKeeper::Deadline { in_ms: take.u64()? },
+            3 => ToKeeper::Deadline { in_ms: from.u64()? },
             4 => ToKeeper::Look,
             5 => ToKeeper::Watch {
-                beyond: take.u64()?,
+                beyond: from.u64()?,
             },
             INPUT_KIND => ToKeeper::Input {
-                bytes: take.bytes()?.to_vec(),
-                once: InputKey::take(&mut take)?,
+                bytes: from.bytes()?.to_vec(),
+                once: InputKey::decode(&mut from)?,
             },
             7 => ToKeeper::CloseInput,
             8 => ToKeeper::Resize {
-                cols: take.u16()?,
-                rows: take.u16()?,
+                cols: from.u16()?,
+                rows: from.u16()?,
             },
             9 => ToKeeper::Signal {
-                number: take.u32()? as i32,
-                once: match take.0.is_empty() {
+                number: from.u32()? as i32,
+                once: match from.0.is_empty() {
                     true => None,
-                    false => Some(take.bytes()?.to_vec()),
+                    false => Some(from.bytes()?.to_vec()),
                 },
             },
             10 => ToKeeper::Ack,
             11 => ToKeeper::Renew {
-                folder: take.bytes()?.to_vec(),
+                folder: from.bytes()?.to_vec(),
             },
             12 => ToKeeper::Hello,
             15 => ToKeeper::Forced {
-                end: end_from(take.u8()?)?,
+                end: end_from(from.u8()?)?,
             },
             _ => return Ok(None),
         }))
@@ -291,13 +291,13 @@ impl ToKeeper {
 impl FromKeeper {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        framed(out, |put| match self {
+        framed(out, |to| match self {
             FromKeeper::Ready {
                 version,
                 contained_by,
                 pid,
             } => {
-                put.u8(1)
+                to.u8(1)
                     .u8(*version)
                     .u8(containment_code(*contained_by))
                     .u32(*pid);
@@ -308,18 +308,18 @@ impl FromKeeper {
                 contained_by,
                 sandboxed,
             } => {
-                put.u8(2)
+                to.u8(2)
                     .u32(*pid)
                     .u64(*at_mono_ms)
                     .u8(containment_code(*contained_by));
-                put_sandboxed(put, sandboxed);
+                encode_sandboxed(to, sandboxed);
             }
             FromKeeper::StartFailed {
                 errno,
                 sentence,
                 at_wall_ms,
             } => {
-                put.u8(3)
+                to.u8(3)
                     .u32(*errno as u32)
                     .bytes(sentence.as_bytes())
                     .u64(*at_wall_ms);
@@ -328,20 +328,20 @@ impl FromKeeper {
                 bytes,
                 quiet_since_mono_ms,
             } => {
-                put.u8(4).u64(*bytes).u64(*quiet_since_mono_ms);
+                to.u8(4).u64(*bytes).u64(*quiet_since_mono_ms);
             }
-            FromKeeper::Exited(exited) => exited.put(put.u8(5)),
+            FromKeeper::Exited(exited) => exited.encode(to.u8(5)),
             FromKeeper::Emptied => {
-                put.u8(6);
+                to.u8(6);
             }
             FromKeeper::Closed => {
-                put.u8(7);
+                to.u8(7);
             }
             FromKeeper::InputTaken { bytes } => {
-                put.u8(8).u64(*bytes);
+                to.u8(8).u64(*bytes);
             }
             FromKeeper::KillPending { left } => {
-                put.u8(9).u32(*left);
+                to.u8(9).u32(*left);
             }
         });
     }
@@ -352,46 +352,46 @@ impl FromKeeper {
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Option<Self>, Malformed> {
-        let mut take = Decoder(payload);
+        let mut from = Decoder(payload);
         Ok(Some(match kind {
             1 => FromKeeper::Ready {
-                version: take.u8()?,
-                contained_by: containment_from(take.u8()?)?,
-                pid: take.u32()?,
+                version: from.u8()?,
+                contained_by: containment_from(from.u8()?)?,
+                pid: from.u32()?,
             },
             2 => FromKeeper::Started {
-                pid: take.u32()?,
-                at_mono_ms: take.u64()?,
-                contained_by: containment_from(take.u8()?)?,
-                sandboxed: take_sandboxed(&mut take)?,
+                pid: from.u32()?,
+                at_mono_ms: from.u64()?,
+                contained_by: containment_from(from.u8()?)?,
+                sandboxed: decode_sandboxed(&mut from)?,
             },
             3 => FromKeeper::StartFailed {
-                errno: take.u32()? as i32,
-                sentence: take.text()?,
-                at_wall_ms: take.u64()?,
+                errno: from.u32()? as i32,
+                sentence: from.text()?,
+                at_wall_ms: from.u64()?,
             },
             4 => FromKeeper::Grew {
-                bytes: take.u64()?,
-                quiet_since_mono_ms: take.u64()?,
+                bytes: from.u64()?,
+                quiet_since_mono_ms: from.u64()?,
             },
-            5 => FromKeeper::Exited(Exited::take(&mut take)?),
+            5 => FromKeeper::Exited(Exited::decode(&mut from)?),
             6 => FromKeeper::Emptied,
             7 => FromKeeper::Closed,
-            8 => FromKeeper::InputTaken { bytes: take.u64()? },
-            9 => FromKeeper::KillPending { left: take.u32()? },
+            8 => FromKeeper::InputTaken { bytes: from.u64()? },
+            9 => FromKeeper::KillPending { left: from.u32()? },
             _ => return Ok(None),
         }))
     }
 }
 
 impl InputKey {
-    fn take(take: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
-        if take.0.is_empty() {
+    fn decode(from: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
+        if from.0.is_empty() {
             return Ok(None);
         }
         Ok(Some(InputKey {
-            key: take.bytes()?.to_vec(),
-            from: take.u64()?,
+            key: from.bytes()?.to_vec(),
+            from: from.u64()?,
         }))
     }
 }
@@ -410,9 +410,9 @@ impl Exited {
         }
     }
 
-    fn put(&self, put: &mut Encoder<'_>) {
-        put_exit(put, self.exit);
-        put.u8(end_code(self.end))
+    fn encode(&self, to: &mut Encoder<'_>) {
+        encode_exit(to, self.exit);
+        to.u8(end_code(self.end))
             .u64(self.duration_ms)
             .u64(self.bytes)
             .u64(self.dropped)
@@ -420,15 +420,15 @@ impl Exited {
             .flag(self.closed);
     }
 
-    fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
+    fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(Exited {
-            exit: take_exit(take)?,
-            end: end_from(take.u8()?)?,
-            duration_ms: take.u64()?,
-            bytes: take.u64()?,
-            dropped: take.u64()?,
-            empty: take.flag()?,
-            closed: take.flag()?,
+            exit: decode_exit(from)?,
+            end: end_from(from.u8()?)?,
+            duration_ms: from.u64()?,
+            bytes: from.u64()?,
+            dropped: from.u64()?,
+            empty: from.flag()?,
+            closed: from.flag()?,
         })
     }
 }
@@ -660,9 +660,9 @@ mod tests {
     #[test]
     fn a_list_that_lies_about_its_count_makes_no_room() {
         let mut wire = Vec::new();
-        framed(&mut wire, |put| {
-            put.u8(1).u8(VERSION).bytes(b"s").bytes(b"a").bytes(b"c");
-            put.u32(u32::MAX);
+        framed(&mut wire, |to| {
+            to.u8(1).u8(VERSION).bytes(b"s").bytes(b"a").bytes(b"c");
+            to.u32(u32::MAX);
         });
         assert_eq!(ToKeeper::take_from(&mut wire), Err(Malformed));
     }

@@ -80,25 +80,25 @@ pub struct ResourceLimit {
 }
 
 impl InheritedLimits {
-    fn put(&self, put: &mut Encoder<'_>) {
-        put.u32(self.umask).u32(self.limits.len() as u32);
+    fn encode(&self, to: &mut Encoder<'_>) {
+        to.u32(self.umask).u32(self.limits.len() as u32);
         for bound in &self.limits {
-            put.u32(bound.resource).u64(bound.soft).u64(bound.hard);
+            to.u32(bound.resource).u64(bound.soft).u64(bound.hard);
         }
     }
 
     /// Decodes the limits; older daemons do not send them.
-    fn take(take: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
-        if take.0.is_empty() {
+    fn decode(from: &mut Decoder<'_>) -> Result<Option<Self>, Malformed> {
+        if from.0.is_empty() {
             return Ok(None);
         }
         Ok(Some(InheritedLimits {
-            umask: take.u32()?,
-            limits: list(take, |take| {
+            umask: from.u32()?,
+            limits: list(from, |from| {
                 Ok(ResourceLimit {
-                    resource: take.u32()?,
-                    soft: take.u64()?,
-                    hard: take.u64()?,
+                    resource: from.u32()?,
+                    soft: from.u64()?,
+                    hard: from.u64()?,
                 })
             })?,
         }))
@@ -148,131 +148,131 @@ impl Launch {
         launch
     }
 
-    pub(super) fn put(&self, put: &mut Encoder<'_>) {
-        put.bytes(self.session.as_bytes())
+    pub(super) fn encode(&self, to: &mut Encoder<'_>) {
+        to.bytes(self.session.as_bytes())
             .bytes(self.agent.as_bytes())
             .bytes(&self.command)
             .u32(self.argv.len() as u32);
         for arg in &self.argv {
-            put.bytes(arg);
+            to.bytes(arg);
         }
-        put.bytes(&self.cwd).u32(self.env.len() as u32);
+        to.bytes(&self.cwd).u32(self.env.len() as u32);
         for (name, value) in &self.env {
-            put.bytes(name).bytes(value);
+            to.bytes(name).bytes(value);
         }
         match &self.stdin {
-            Stdin::None => put.u8(0),
-            Stdin::Bytes(bytes) => put.u8(1).bytes(bytes),
-            Stdin::Open => put.u8(2),
+            Stdin::None => to.u8(0),
+            Stdin::Bytes(bytes) => to.u8(1).bytes(bytes),
+            Stdin::Open => to.u8(2),
         };
         match self.pty {
-            None => put.u8(0),
-            Some(size) => put.u8(1).u32(size.cols.into()).u32(size.rows.into()),
+            None => to.u8(0),
+            Some(size) => to.u8(1).u32(size.cols.into()).u32(size.rows.into()),
         };
-        put.maybe_u64(self.deadline_ms)
+        to.maybe_u64(self.deadline_ms)
             .maybe_u64(self.idle_ms)
             .maybe_u64(self.inactivity_ms)
             .u64(self.log_quota)
             .u64(self.created_wall_ms);
         for text in [&self.key, &self.conversation, &self.started_by, &self.name] {
             match text {
-                None => put.u8(0),
-                Some(text) => put.u8(1).bytes(text.as_bytes()),
+                None => to.u8(0),
+                Some(text) => to.u8(1).bytes(text.as_bytes()),
             };
         }
-        put.u32(self.grace_ms).u8(match self.containment {
+        to.u32(self.grace_ms).u8(match self.containment {
             ContainmentChoice::Auto => 0,
             ContainmentChoice::Cgroup => 1,
             ContainmentChoice::PidNamespace => 2,
             ContainmentChoice::Subreaper => 3,
         });
-        put.u32(self.max_processes);
-        put.bytes(&self.secret_fingerprints);
+        to.u32(self.max_processes);
+        to.bytes(&self.secret_fingerprints);
         match &self.sandbox {
             None => {
-                put.u8(0);
+                to.u8(0);
             }
             Some(plan) => {
-                put.u8(1);
-                plan.put(put);
+                to.u8(1);
+                plan.encode(to);
             }
         }
         if let Some(inherited) = &self.inherited {
-            inherited.put(put);
+            inherited.encode(to);
         }
     }
 
-    pub(super) fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
+    pub(super) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(Launch {
-            session: take.text()?,
-            agent: take.text()?,
-            command: take.bytes()?.to_vec(),
-            argv: list(take, |take| Ok(take.bytes()?.to_vec()))?,
-            cwd: take.bytes()?.to_vec(),
-            env: list(take, |take| {
-                Ok((take.bytes()?.to_vec(), take.bytes()?.to_vec()))
+            session: from.text()?,
+            agent: from.text()?,
+            command: from.bytes()?.to_vec(),
+            argv: list(from, |from| Ok(from.bytes()?.to_vec()))?,
+            cwd: from.bytes()?.to_vec(),
+            env: list(from, |from| {
+                Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec()))
             })?,
-            stdin: match take.u8()? {
+            stdin: match from.u8()? {
                 0 => Stdin::None,
-                1 => Stdin::Bytes(take.bytes()?.to_vec()),
+                1 => Stdin::Bytes(from.bytes()?.to_vec()),
                 2 => Stdin::Open,
                 _ => return Err(Malformed),
             },
-            pty: match take.u8()? {
+            pty: match from.u8()? {
                 0 => None,
                 _ => Some(Size {
-                    cols: take.u16()?,
-                    rows: take.u16()?,
+                    cols: from.u16()?,
+                    rows: from.u16()?,
                 }),
             },
-            deadline_ms: take.maybe_u64()?,
-            idle_ms: take.maybe_u64()?,
-            inactivity_ms: take.maybe_u64()?,
-            log_quota: take.u64()?,
-            created_wall_ms: take.u64()?,
-            key: maybe_text(take)?,
-            conversation: maybe_text(take)?,
-            started_by: maybe_text(take)?,
-            name: maybe_text(take)?,
-            grace_ms: take.u32()?,
-            containment: match take.u8()? {
+            deadline_ms: from.maybe_u64()?,
+            idle_ms: from.maybe_u64()?,
+            inactivity_ms: from.maybe_u64()?,
+            log_quota: from.u64()?,
+            created_wall_ms: from.u64()?,
+            key: maybe_text(from)?,
+            conversation: maybe_text(from)?,
+            started_by: maybe_text(from)?,
+            name: maybe_text(from)?,
+            grace_ms: from.u32()?,
+            containment: match from.u8()? {
                 0 => ContainmentChoice::Auto,
                 1 => ContainmentChoice::Cgroup,
                 2 => ContainmentChoice::PidNamespace,
                 3 => ContainmentChoice::Subreaper,
                 _ => return Err(Malformed),
             },
-            max_processes: take.u32()?,
-            secret_fingerprints: take.bytes()?.to_vec(),
-            sandbox: match take.u8()? {
+            max_processes: from.u32()?,
+            secret_fingerprints: from.bytes()?.to_vec(),
+            sandbox: match from.u8()? {
                 0 => None,
-                _ => Some(Plan::take(take)?),
+                _ => Some(Plan::decode(from)?),
             },
-            inherited: InheritedLimits::take(take)?,
+            inherited: InheritedLimits::decode(from)?,
         })
     }
 }
 
-fn maybe_text(take: &mut Decoder<'_>) -> Result<Option<String>, Malformed> {
-    match take.u8()? {
+fn maybe_text(from: &mut Decoder<'_>) -> Result<Option<String>, Malformed> {
+    match from.u8()? {
         0 => Ok(None),
-        _ => take.text().map(Some),
+        _ => from.text().map(Some),
     }
 }
 
 pub(crate) fn list<T>(
-    take: &mut Decoder<'_>,
+    from: &mut Decoder<'_>,
     one: impl Fn(&mut Decoder<'_>) -> Result<T, Malformed>,
 ) -> Result<Vec<T>, Malformed> {
-    let count = take.u32()? as usize;
+    let count = from.u32()? as usize;
     // Every element takes at least four bytes for its length, so a larger count is invalid and nothing is allocated
     // for it.
-    if count > take.0.len() / 4 {
+    if count > from.0.len() / 4 {
         return Err(Malformed);
     }
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
-        all.push(one(take)?);
+        all.push(one(from)?);
     }
     Ok(all)
 }

@@ -84,35 +84,35 @@ impl Network {
         }
     }
 
-    fn put(&self, put: &mut Encoder<'_>) {
+    fn encode(&self, to: &mut Encoder<'_>) {
         match self {
             Network::Off => {
-                put.u8(0);
+                to.u8(0);
             }
             Network::On => {
-                put.u8(1);
+                to.u8(1);
             }
             Network::Allowlist(gate) => {
-                put.u8(2);
+                to.u8(2);
                 for ports in [&gate.ports, &gate.host_ports] {
-                    put.u32(ports.len() as u32);
+                    to.u32(ports.len() as u32);
                     for port in ports {
-                        put.u32(u32::from(*port));
+                        to.u32(u32::from(*port));
                     }
                 }
-                put.bytes(&gate.config);
+                to.bytes(&gate.config);
             }
         }
     }
 
-    fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        Ok(match take.u8()? {
+    fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
+        Ok(match from.u8()? {
             0 => Network::Off,
             1 => Network::On,
             2 => Network::Allowlist(GatePlan {
-                ports: crate::launch::list(take, |take| take.u16())?,
-                host_ports: crate::launch::list(take, |take| take.u16())?,
-                config: take.bytes()?.to_vec(),
+                ports: crate::launch::list(from, |from| from.u16())?,
+                host_ports: crate::launch::list(from, |from| from.u16())?,
+                config: from.bytes()?.to_vec(),
             }),
             _ => return Err(Malformed),
         })
@@ -169,63 +169,63 @@ impl Plan {
     /// Plan as bytes, for a command that another daemon may start.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.put(&mut Encoder(&mut bytes));
+        self.encode(&mut Encoder(&mut bytes));
         bytes
     }
 
     /// Plan from bytes. `None`: they are damaged.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let mut take = Decoder(bytes);
-        let plan = Plan::take(&mut take).ok()?;
-        take.0.is_empty().then_some(plan)
+        let mut from = Decoder(bytes);
+        let plan = Plan::decode(&mut from).ok()?;
+        from.0.is_empty().then_some(plan)
     }
 
-    pub(crate) fn put(&self, put: &mut Encoder<'_>) {
-        put.u8(self.at_least.code())
+    pub(crate) fn encode(&self, to: &mut Encoder<'_>) {
+        to.u8(self.at_least.code())
             .flag(self.mode == Mode::WorkspaceWrite);
-        self.network.put(put);
-        put_path(put, &self.workspace.path);
-        put.u64(self.workspace.device).u64(self.workspace.inode);
-        put_path(put, &self.home);
-        put_path(put, &self.layers);
+        self.network.encode(to);
+        encode_path(to, &self.workspace.path);
+        to.u64(self.workspace.device).u64(self.workspace.inode);
+        encode_path(to, &self.home);
+        encode_path(to, &self.layers);
         for list in [&self.write, &self.hide, &self.own] {
-            put.u32(list.len() as u32);
+            to.u32(list.len() as u32);
             for path in list {
-                put_path(put, path);
+                encode_path(to, path);
             }
         }
     }
 
-    pub(crate) fn take(take: &mut Decoder<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(Plan {
-            at_least: SandboxedBy::from_code(take.u8()?).ok_or(Malformed)?,
-            mode: match take.flag()? {
+            at_least: SandboxedBy::from_code(from.u8()?).ok_or(Malformed)?,
+            mode: match from.flag()? {
                 true => Mode::WorkspaceWrite,
                 false => Mode::ReadOnly,
             },
-            network: Network::take(take)?,
+            network: Network::decode(from)?,
             workspace: Folder {
-                path: take_path(take)?,
-                device: take.u64()?,
-                inode: take.u64()?,
+                path: decode_path(from)?,
+                device: from.u64()?,
+                inode: from.u64()?,
             },
-            home: take_path(take)?,
-            layers: take_path(take)?,
-            write: take_paths(take)?,
-            hide: take_paths(take)?,
-            own: take_paths(take)?,
+            home: decode_path(from)?,
+            layers: decode_path(from)?,
+            write: decode_paths(from)?,
+            hide: decode_paths(from)?,
+            own: decode_paths(from)?,
         })
     }
 }
 
-fn put_path(put: &mut Encoder<'_>, path: &Path) {
-    put.bytes(path.as_os_str().as_bytes());
+fn encode_path(to: &mut Encoder<'_>, path: &Path) {
+    to.bytes(path.as_os_str().as_bytes());
 }
 
-fn take_path(take: &mut Decoder<'_>) -> Result<PathBuf, Malformed> {
-    Ok(OsString::from_vec(take.bytes()?.to_vec()).into())
+fn decode_path(from: &mut Decoder<'_>) -> Result<PathBuf, Malformed> {
+    Ok(OsString::from_vec(from.bytes()?.to_vec()).into())
 }
 
-fn take_paths(take: &mut Decoder<'_>) -> Result<Vec<PathBuf>, Malformed> {
-    crate::launch::list(take, take_path)
+fn decode_paths(from: &mut Decoder<'_>) -> Result<Vec<PathBuf>, Malformed> {
+    crate::launch::list(from, decode_path)
 }
