@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 /// Lines that a column must have had before a number in it can be an outlier.
-const USUAL_LINES: u32 = 4;
+const LINES_BEFORE_OUTLIER: u32 = 4;
 /// A number with this many more digits than any before it is an outlier.
 const MORE_DIGITS: u8 = 2;
 /// Maximum number of columns that are looked at.
@@ -62,7 +62,7 @@ pub struct Columns {
 impl Columns {
     /// Returns whether a number of this line is an outlier among the lines before it.
     pub fn has_outlier(&self, line: &Numbers) -> bool {
-        if self.lines < USUAL_LINES || line.count != self.first.count {
+        if self.lines < LINES_BEFORE_OUTLIER || line.count != self.first.count {
             return false;
         }
         let mut values = line.values().iter().enumerate();

@@ -9,7 +9,7 @@ use super::line_shape::hash;
 /// Slots for kinds of lines.
 const KINDS: usize = 1_024;
 /// A line is repetitive if this many lines of its kind came before.
-const USUAL_KIND: u32 = 3;
+const REPETITIVE_AFTER: u32 = 3;
 /// Bytes of the first word that make a kind.
 const WORD_BYTES: usize = 12;
 /// Number of lines after which it is decided whether the output is repetitive.
@@ -51,7 +51,7 @@ impl Density {
             *slot = (kind, 0);
         }
         slot.1 += 1;
-        if slot.1 > USUAL_KIND {
+        if slot.1 > REPETITIVE_AFTER {
             self.repetitive += 1;
         }
     }

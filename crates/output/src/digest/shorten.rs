@@ -14,7 +14,7 @@ use super::select::{Budget, Counts, Selector};
 use super::view::{self, FindingCache, ViewLine};
 
 /// Limit for which the numbers of lines below are meant. They grow with a higher limit.
-const USUAL_CHARS: usize = 10_000;
+const SCALE_CHARS: usize = 10_000;
 const HEAD_LINES: usize = 20;
 const TAIL_LINES: usize = 60;
 const HEAD_LINES_MIN: usize = 4;
@@ -22,7 +22,7 @@ const TAIL_LINES_MIN: usize = 6;
 const HEAD_PERCENT: usize = 12;
 const TAIL_PERCENT: usize = 36;
 /// Head and tail end at so many lines in a row that are like many others.
-const USUAL_RUN: usize = 3;
+const COMMON_RUN: usize = 3;
 /// Number of lines within which the tail may be moved to the start of a block.
 const BLOCK_START_WITHIN: usize = 6;
 /// A line that is too long for the rest of the head is truncated to fit, if at least this many characters
@@ -123,7 +123,7 @@ impl Shortener {
 
     /// Number of lines, scaled with a higher limit.
     fn scaled(&self, lines: usize) -> usize {
-        lines * self.limit.max(USUAL_CHARS) / USUAL_CHARS
+        lines * self.limit.max(SCALE_CHARS) / SCALE_CHARS
     }
 
     /// End of the head and start of the tail. Both are short where the lines are like many others.
@@ -140,7 +140,7 @@ impl Shortener {
             let entry = &entries[head];
             run = if usual[head] { run + 1 } else { 0 };
             if (entry.chars > left && left < BEGIN_CHARS)
-                || (run > USUAL_RUN && head >= HEAD_LINES_MIN)
+                || (run > COMMON_RUN && head >= HEAD_LINES_MIN)
             {
                 break;
             }
@@ -155,7 +155,7 @@ impl Shortener {
             let is_last = tail == entries.len();
             let count = entries.len() - tail;
             if (chars + entry.chars > self.tail_room() && !is_last)
-                || (run > USUAL_RUN && count >= TAIL_LINES_MIN)
+                || (run > COMMON_RUN && count >= TAIL_LINES_MIN)
             {
                 break;
             }
