@@ -5,7 +5,7 @@ use std::path::Path;
 use super::Finding;
 use crate::cli::doctor::system::{self, ProcessLimit};
 use crate::cli::show;
-use abide_core::{Gap, SandboxedBy};
+use abide_core::SandboxedBy;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths, SandboxConfig};
 use abide_engine::peer::can_name_callers;
@@ -103,10 +103,7 @@ fn sandbox(config: &SandboxConfig) -> Finding {
 /// Finding about the mechanisms that were tried.
 fn judge_sandbox(config: &SandboxConfig, probed: &[Probed]) -> Finding {
     let topic = "sandbox";
-    let works: Vec<String> = probed
-        .iter()
-        .filter_map(|(by, made)| said(*by, made))
-        .collect();
+    let works: Vec<String> = probed.iter().filter_map(said).collect();
     let works = match works.is_empty() {
         true => "no mechanism works".to_owned(),
         false => works.join("; "),
@@ -148,7 +145,7 @@ fn judge_sandbox(config: &SandboxConfig, probed: &[Probed]) -> Finding {
 }
 
 /// A mechanism that works, with its gaps.
-fn said(by: SandboxedBy, made: &Result<Vec<Gap>, String>) -> Option<String> {
+fn said((by, made): &Probed) -> Option<String> {
     let gaps = made.as_ref().ok()?;
     let gaps: Vec<&str> = gaps.iter().map(|gap| gap.as_str()).collect();
     Some(match gaps.is_empty() {

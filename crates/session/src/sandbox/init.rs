@@ -62,12 +62,30 @@ pub(crate) fn cannot(mode: Option<Mode>, why: &str, errno: i32) -> Failure {
 }
 
 /// Sandbox that could not be built by one mechanism.
-pub(crate) struct NotBuilt {
+#[derive(Debug)]
+pub struct NotBuilt {
     /// The step that failed and its cause.
-    pub why: String,
+    why: String,
     errno: i32,
     /// True if this mechanism is not available here, whatever the plan is.
     is_unavailable: bool,
+}
+
+impl NotBuilt {
+    /// A mechanism that is not available here, whatever the plan is.
+    pub(super) fn unavailable(why: impl Into<String>) -> Self {
+        NotBuilt {
+            why: why.into(),
+            errno: 0,
+            is_unavailable: true,
+        }
+    }
+}
+
+impl std::fmt::Display for NotBuilt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.why)
+    }
 }
 
 impl Sandbox {
@@ -108,11 +126,8 @@ impl Sandbox {
         cgroup: Option<&SessionCgroup>,
     ) -> Result<Self, NotBuilt> {
         if accelerator::is_off(by.as_str()) {
-            return Err(NotBuilt {
-                why: format!("{} is switched off by ABIDE_OFF", by.as_str()),
-                errno: 0,
-                is_unavailable: true,
-            });
+            let why = format!("{} is switched off by ABIDE_OFF", by.as_str());
+            return Err(NotBuilt::unavailable(why));
         }
         match by {
             SandboxedBy::Namespaces => Sandbox::by_namespaces(plan, session, cgroup, None),
@@ -124,13 +139,7 @@ impl Sandbox {
                 })?;
                 Sandbox::by_namespaces(plan, session, cgroup, Some(user))
             }
-            SandboxedBy::Landlock | SandboxedBy::Off => {
-                only_landlock::make(plan).map_err(|why| NotBuilt {
-                    why,
-                    errno: 0,
-                    is_unavailable: true,
-                })
-            }
+            SandboxedBy::Landlock | SandboxedBy::Off => only_landlock::make(plan),
         }
     }
 

@@ -32,6 +32,7 @@ pub(crate) use filter::compile_ahead as compile_filters_ahead;
 pub use gate::{
     LIST as GATE_LIST, READY as GATE_READY, REFUSED as GATE_REFUSED, SOCKET as GATE_SOCKET,
 };
+pub use init::NotBuilt;
 pub(crate) use init::{Sandbox, cannot, clean_up};
 pub(crate) use of_run::RunSandbox;
 pub(crate) use only_landlock::temporary_folder;

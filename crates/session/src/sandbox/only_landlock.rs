@@ -7,7 +7,7 @@ use abide_core::{Gap, Sandboxed, SandboxedBy};
 use super::entry::Entry;
 use super::filter::Filters;
 use super::git::Protected;
-use super::init::Sandbox;
+use super::init::{NotBuilt, Sandbox};
 use super::layers::make_private_folder;
 use super::paths;
 use super::plan::{Mode, Network, Plan};
@@ -33,31 +33,35 @@ pub fn temporary_folder(plan: &Plan) -> PathBuf {
     plan.layers.join("tmp").join("private")
 }
 
-/// Makes the sandbox. The error says why it cannot.
-pub fn make(plan: &Plan) -> Result<Sandbox, String> {
+/// Makes the sandbox.
+pub fn make(plan: &Plan) -> Result<Sandbox, NotBuilt> {
+    let not = |why: &str| NotBuilt::unavailable(why);
+    let failed = |what: &str, fault: &dyn std::fmt::Display| {
+        NotBuilt::unavailable(format!("{what}: {fault}"))
+    };
     let version = rules::version();
     if version < OLDEST {
-        return Err(format!(
+        return Err(NotBuilt::unavailable(format!(
             "Landlock is too old here (version {version} of at least {OLDEST})"
-        ));
+        )));
     }
     // Unix sockets of other programs cannot be told apart from its own ones, so it can make none.
     let families: &[libc::c_int] = match plan.network {
         Network::Allowlist(_) => {
-            return Err(
-                "a network allowlist needs namespaces; set `sandbox.network` to \"off\" or \"on\""
-                    .into(),
-            );
+            return Err(not(
+                "a network allowlist needs namespaces; set `sandbox.network` to \"off\" or \"on\"",
+            ));
         }
         Network::Off => &[libc::AF_NETLINK],
         Network::On => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
     };
-    let filters = Filters::compile(families).ok_or("no system call filter for this processor")?;
+    let filters = Filters::compile(families)
+        .ok_or_else(|| not("no system call filter for this processor"))?;
     let temporary = temporary_folder(plan);
-    make_private_folder(&temporary).map_err(|fault| format!("make a temporary folder: {fault}"))?;
+    make_private_folder(&temporary).map_err(|fault| failed("make a temporary folder", &fault))?;
     let ruleset = rules::strict_ruleset(&hidden(plan), &writable(plan))
-        .map_err(|fault| format!("make the Landlock rules: {fault}"))?;
-    let ruleset = ruleset.ok_or("Landlock is switched off here")?;
+        .map_err(|fault| failed("make the Landlock rules", &fault))?;
+    let ruleset = ruleset.ok_or_else(|| not("Landlock is switched off here"))?;
     let gaps = match plan.mode {
         Mode::ReadOnly => vec![Gap::Layers, Gap::Metadata, Gap::Processes],
         Mode::WorkspaceWrite => {

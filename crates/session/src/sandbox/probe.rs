@@ -4,11 +4,11 @@ use std::path::Path;
 
 use abide_core::{Gap, SandboxedBy};
 
-use super::init::{Sandbox, clean_up};
+use super::init::{NotBuilt, Sandbox, clean_up};
 use super::plan::{Folder, Mode, Network, Plan};
 
 /// A mechanism, and its gaps or the reason why it does not work here.
-pub type Probed = (SandboxedBy, Result<Vec<Gap>, String>);
+pub type Probed = (SandboxedBy, Result<Vec<Gap>, NotBuilt>);
 
 /// Name of the session that a probe pretends to be.
 const SESSION: &str = "probe";
@@ -44,7 +44,7 @@ pub fn probe(layers: &Path) -> Option<Vec<Probed>> {
             clean_up(&plan, SESSION);
             made.sandboxed.gaps
         });
-        (by, made.map_err(|not| not.why))
+        (by, made)
     });
     Some(probed.into())
 }
