@@ -487,7 +487,7 @@ fn first_and_rest(text: &[u8]) -> (&[u8], &[u8]) {
 pub fn write_ending(folder: &Path, ending: &EndingFile) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(folder, flags, Mode::empty())?;
-    put(&create(&folder, ENDING)?, &ending.to_text())
+    append(&create(&folder, ENDING)?, &ending.to_text())
 }
 
 /// Flags with which every file of a session is opened: a symbolic link or a FIFO in its place must not
@@ -533,7 +533,7 @@ pub(super) fn share(file: &OwnedFd) -> io::Result<()> {
 }
 
 /// Appends text in one write.
-pub(super) fn put(file: &OwnedFd, text: &str) -> io::Result<()> {
+pub(super) fn append(file: &OwnedFd, text: &str) -> io::Result<()> {
     let wrote = rustix::io::write(file, text.as_bytes())?;
     if wrote < text.len() {
         return Err(io::ErrorKind::StorageFull.into());
@@ -547,8 +547,8 @@ const ENDING_ROOM: usize = 512;
 
 /// Writes the first text into the file that [`create`] made, and allocates room for the ending: the disk
 /// may be full by then. Mostly the first page is enough.
-pub(super) fn put_first(file: &OwnedFd, text: &str) -> io::Result<()> {
-    put(file, text)?;
+pub(super) fn write_first(file: &OwnedFd, text: &str) -> io::Result<()> {
+    append(file, text)?;
     let last_page = (text.len() + ENDING_ROOM) / PAGE;
     if last_page > text.len().saturating_sub(1) / PAGE {
         rustix::io::pwrite(file, b"\n", (last_page * PAGE) as u64)?;

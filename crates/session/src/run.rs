@@ -583,7 +583,7 @@ impl Run {
             crash_point("exit.pre_record");
             self.sandbox.iter_mut().for_each(RunSandbox::record);
             let text = EndingFile::Ended(ending).to_text();
-            let _ = folder::put(&self.record, &text);
+            let _ = folder::append(&self.record, &text);
             // The daemon appends to the same file when the ending was received.
             let _ = folder::share(&self.record);
             crash_point("exit.post_record");
@@ -617,13 +617,13 @@ impl Run {
         }
         if self.empty && !self.said.emptied {
             self.said.emptied = true;
-            let _ = folder::put(&self.record, folder::EMPTIED);
+            let _ = folder::append(&self.record, folder::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
         if self.closed() && !self.said.closed {
             self.said.closed = true;
             let line = folder::closed_line(self.log.end(), self.log.dropped());
-            let _ = folder::put(&self.record, &line);
+            let _ = folder::append(&self.record, &line);
             frames.push(FromKeeper::Closed);
         }
     }

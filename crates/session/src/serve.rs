@@ -434,7 +434,7 @@ impl Keeper {
                     at_wall_ms,
                 };
                 // The connection carries the failure too; the disk may be what failed.
-                let _ = folder::put(&self.resources.record, &ending.to_text());
+                let _ = folder::append(&self.resources.record, &ending.to_text());
                 let failed = failure.at(at_wall_ms);
                 send(&mut self.connection, &failed);
                 self.stage = Stage::Failed(failed);
@@ -518,7 +518,7 @@ impl Keeper {
             umask: self.resources.umask,
             oom_score: self.resources.oom_score,
         };
-        let spawned = folder::put_first(&self.resources.record, &meta.to_text())
+        let spawned = folder::write_first(&self.resources.record, &meta.to_text())
             .map_err(|fault| Failure::new("cannot write the session's folder", &fault))
             .and_then(|()| spawn::spawn(launch, pipes, &context));
         let (spawned, unneeded) = match spawned {
