@@ -21,7 +21,7 @@ pub fn read(
         Some(reader) => reader,
         None => restored(log, from, max_lines)?,
     };
-    let mut pieces = log.pieces(from.offset(), None).known_to(known);
+    let mut pieces = log.pieces(from.offset(), None).up_to(known);
     while !reader.is_full()
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {
@@ -47,7 +47,7 @@ pub fn cursor_at(log: &Log, from: Cursor, end: u64) -> io::Result<Cursor> {
         from
     };
     let mut reader = restored(log, from, usize::MAX)?;
-    let mut pieces = log.pieces(from.offset(), None).known_to(end);
+    let mut pieces = log.pieces(from.offset(), None).up_to(end);
     while pieces.at() < end
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {

@@ -105,7 +105,7 @@ impl LogTail {
         let progress = follower.wait_beyond(at).await;
         self.known = progress.bytes;
         if let Some(pieces) = &mut self.pieces {
-            pieces.count(progress.bytes);
+            pieces.raise_written(progress.bytes);
         }
         if progress.ended {
             self.follower = None;
@@ -116,7 +116,7 @@ impl LogTail {
 
 /// Log of a session, which has written at least as many bytes as its view says.
 pub fn session_log(view: &SessionView) -> Log {
-    Log::open(&view.folder).counting(view.bytes())
+    Log::open(&view.folder).with_written(view.bytes())
 }
 
 fn read(pieces: &mut Pieces, to: u64) -> io::Result<Page> {

@@ -122,7 +122,7 @@ fn search_sessions(
             max_lines: most - matches.len(),
             after,
         };
-        let log = Log::open(&view.folder).counting(view.bytes());
+        let log = Log::open(&view.folder).with_written(view.bytes());
         let found = match search::search(&log, &search, late) {
             Ok(found) => found,
             Err(fault) => {

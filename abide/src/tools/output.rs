@@ -67,7 +67,7 @@ pub(super) struct Part {
 impl Part {
     /// Output behind the cursor.
     pub fn since(view: &SessionView, from: Cursor) -> Self {
-        let log = Log::open(&view.folder).counting(view.bytes());
+        let log = Log::open(&view.folder).with_written(view.bytes());
         let ending = view.ending();
         let end = ending.map_or_else(|| Ok(log.extent()?.0), |ending| Ok(ending.bytes));
         let (end, fault) = end.map_or_else(|fault| (0, Some(fault)), |end| (end, None));
@@ -278,7 +278,7 @@ impl Reading {
         part: Range<u64>,
         until: Option<Mono>,
     ) -> u64 {
-        let mut pieces = self.log.pieces(part.start, only).known_to(part.end);
+        let mut pieces = self.log.pieces(part.start, only).up_to(part.end);
         let mut bytes = Vec::new();
         loop {
             let next = match pieces.next_into(READ_AT_ONCE, &mut bytes) {

@@ -173,7 +173,7 @@ pub(crate) fn recount_output(view: &SessionView, summary: &mut SessionSummary) {
 /// Bytes written so far, and how many of them are missing from the log. If the log cannot be read, the counts
 /// that the view has.
 fn written_and_missing(view: &SessionView) -> (u64, u64) {
-    let log = Log::open(&view.folder).counting(view.bytes());
+    let log = Log::open(&view.folder).with_written(view.bytes());
     let dropped = view.ending().map_or(0, |ending| ending.dropped);
     log.extent().unwrap_or((view.bytes(), dropped))
 }

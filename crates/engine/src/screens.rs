@@ -328,7 +328,7 @@ impl SessionScreen {
             return Ok(self.at);
         }
         let painted_from = end.saturating_sub(MAX_PAINTED);
-        let mut pieces = Log::open(&self.folder).pieces(self.at, None).known_to(end);
+        let mut pieces = Log::open(&self.folder).pieces(self.at, None).up_to(end);
         while let Some(piece) = pieces.next_within(usize::MAX)? {
             if let Piece::Chunk(chunk) = piece {
                 let to = chunk.offset + chunk.bytes.len() as u64;

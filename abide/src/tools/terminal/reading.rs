@@ -67,7 +67,7 @@ impl Reading {
     pub fn new(view: &SessionView, follower: Option<Follower>) -> Self {
         Reading {
             folder: view.folder.clone(),
-            log: Log::open(&view.folder).counting(view.bytes()),
+            log: Log::open(&view.folder).with_written(view.bytes()),
             lossy: false,
             quota: folder::read_meta(&view.folder)
                 .ok()
@@ -281,7 +281,7 @@ impl Reading {
     /// the last bytes may have been written without a report.
     fn progress_reported(&mut self, progress: LogProgress, ended: bool) {
         self.ended |= ended;
-        self.log = self.log.clone().counting(progress.bytes);
+        self.log = self.log.clone().with_written(progress.bytes);
         self.known = match self.ended {
             true => None,
             false => self.known.max(Some(progress.bytes)),
@@ -300,7 +300,7 @@ impl Reading {
             known.max(read)
         };
         if self.lossy || known > quota {
-            return self.log.clone().counting(known).extent().ok();
+            return self.log.clone().with_written(known).extent().ok();
         }
         Some((known, 0))
     }

@@ -39,7 +39,7 @@ impl ActionRunner {
     pub(super) async fn search(&self, session_ref: &SessionRef, search: Search) -> ActionOutcome {
         let view = self.session(session_ref)?;
         let guard = self.attend(&view).await;
-        let log = Log::open(&view.folder).counting(view.bytes());
+        let log = Log::open(&view.folder).with_written(view.bytes());
         let wanted = search::Search {
             pattern: search.pattern,
             context: search.context,

@@ -76,7 +76,7 @@ impl ActionRunner {
         }
         let mut guard = self.attend(&view).await;
         let Input { bytes, end } = self.input(&view, &send).await?;
-        let log = Log::open(&view.folder).counting(view.bytes());
+        let log = Log::open(&view.folder).with_written(view.bytes());
         let (sent_at, _) = log.extent().map_err(unreadable)?;
         if runs {
             self.send_paced(&view, &bytes).await?;

@@ -19,7 +19,7 @@ pub const CHUNK_LIMIT: usize = 64 << 10;
 pub struct Log {
     folder: Arc<Path>,
     last: Arc<Mutex<Option<Arc<Segment>>>>,
-    counted: u64,
+    written: u64,
 }
 
 /// Part of a log: output or a gap.
@@ -85,15 +85,15 @@ impl Log {
         Log {
             folder: session_folder.join(LOG_FOLDER).into(),
             last: Arc::default(),
-            counted: 0,
+            written: 0,
         }
     }
 
     /// Sets the number of bytes that the session is known to have written. The keeper counts bytes after they are in
     /// the log, or after the disk refused them, so a byte below this number that is not in the log will never arrive.
-    pub fn counting(self, bytes: u64) -> Self {
+    pub fn with_written(self, bytes: u64) -> Self {
         Log {
-            counted: self.counted.max(bytes),
+            written: self.written.max(bytes),
             ..self
         }
     }
@@ -112,7 +112,7 @@ impl Log {
     pub fn extent(&self) -> io::Result<(u64, u64)> {
         let last = self.last_entry()?;
         let (end, dropped) = last.map_or((0, 0), |last| (last.end(), last.dropped));
-        let total = end.max(self.counted);
+        let total = end.max(self.written);
         Ok((total, dropped + (total - end)))
     }
 
@@ -179,8 +179,8 @@ impl Log {
         Pieces {
             log: self.clone(),
             at: from,
-            known: u64::MAX,
-            counted: self.counted,
+            end: u64::MAX,
+            written: self.written,
             only,
             segment: None,
             line: 0,
@@ -365,8 +365,8 @@ impl Segment {
 pub struct Pieces {
     log: Log,
     at: u64,
-    known: u64,
-    counted: u64,
+    end: u64,
+    written: u64,
     only: Option<Stream>,
     segment: Option<Arc<Segment>>,
     line: u64,
@@ -380,19 +380,19 @@ impl Pieces {
 
     /// Sets the number of bytes that were written. The iterator ends there, and bytes before it that are not in the
     /// log are a gap.
-    pub fn known_to(self, known: u64) -> Self {
-        let counted = self.counted.max(known);
+    pub fn up_to(self, end: u64) -> Self {
+        let written = self.written.max(end);
         Pieces {
-            known,
-            counted,
+            end,
+            written,
             ..self
         }
     }
 
     /// Raises the number of bytes that are known to have been written. Bytes below it that are not in the log are a
     /// gap.
-    pub fn count(&mut self, bytes: u64) {
-        self.counted = self.counted.max(bytes);
+    pub fn raise_written(&mut self, bytes: u64) {
+        self.written = self.written.max(bytes);
     }
 
     /// Next piece, with at most `max` bytes; `None`: there is nothing more yet.
@@ -418,10 +418,10 @@ impl Pieces {
             let found = self.find()?;
             let offset = self.at;
             let Some(entry) = found else {
-                if offset >= self.counted {
+                if offset >= self.written {
                     return Ok(None);
                 }
-                self.at = self.counted;
+                self.at = self.written;
                 return Ok(Some(Next::Gap {
                     from: offset,
                     to: self.at,
@@ -459,7 +459,7 @@ impl Pieces {
 
     /// First entry that has bytes at or beyond the current offset; its segment stays open.
     fn find(&mut self) -> io::Result<Option<IndexEntry>> {
-        if self.at >= self.known {
+        if self.at >= self.end {
             return Ok(None);
         }
         if let Some(entry) = self.take_up()? {
