@@ -374,9 +374,9 @@ fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> 
     let mut wanted = None;
     let (outcome_word, error) = match outcome {
         // The processes cannot be killed, so the client would wait for ever.
-        Outcome::Running(session, WhyRunning::Undying) => {
+        Outcome::Running(session, WhyRunning::SurvivesKill) => {
             wanted = Some(view.and_then(wanted_end).map(Into::into));
-            ("undying", Some(crate::tools::undying(*session)))
+            ("undying", Some(crate::tools::survives_kill(*session)))
         }
         Outcome::Declined(_, idle) => {
             let error = format!("command execution timeout: no output for {idle}");

@@ -44,7 +44,7 @@ pub async fn kill(
     let ended = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
     match ended {
         true => Ok(JsonResponse(session_from(&view))),
-        false => Err(Problem::conflict(tools::undying(session))),
+        false => Err(Problem::conflict(tools::survives_kill(session))),
     }
 }
 

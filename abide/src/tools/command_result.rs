@@ -52,7 +52,7 @@ pub(super) async fn result(
         Some(_) => report::current_activity(facts.handle, view),
         None => None,
     };
-    let was_cut = !matches!(why, None | Some(WhyRunning::Undying));
+    let was_cut = !matches!(why, None | Some(WhyRunning::SurvivesKill));
     let effective_timeout = facts.standby.filter(|_| was_cut).map(report::in_seconds);
     report::mask_processes(&mut session, |text| facts.mask.apply(text));
     let (failed, text, output) = match command.kind {
@@ -117,7 +117,7 @@ async fn written(
     notes.extend(command.ignored_limit().map(str::to_owned));
     let continues = match why {
         None => None,
-        Some(WhyRunning::Undying) => report::undying(view, session),
+        Some(WhyRunning::SurvivesKill) => report::survives_kill(view, session),
         Some(why) => Some(continues(command, facts, part, why)),
     };
     Written {
@@ -152,7 +152,7 @@ fn shell_status(
 ) -> (ShellStatus, Option<i32>) {
     if let Some(why) = why {
         let is_over = session.duration >= report::in_seconds(deadline(command, view));
-        return match why == WhyRunning::Undying && is_over {
+        return match why == WhyRunning::SurvivesKill && is_over {
             true => (ShellStatus::TimeoutError, Some(-1)),
             false => (ShellStatus::Running, None),
         };
@@ -236,7 +236,7 @@ fn execute_text(facts: &ResultFacts<'_>, written: Written, error: Option<&str>) 
     let unread = written.unread.filter(|unread| error != Some(unread));
     let notes = written.notes.into_iter().chain(unread);
     let last = match &facts.outcome {
-        Outcome::Running(_, WhyRunning::Undying) => written.continues,
+        Outcome::Running(_, WhyRunning::SurvivesKill) => written.continues,
         Outcome::Running(..) => written.continues.map(|text| format!("[{text}]")),
         Outcome::Declined(..) | Outcome::Cancelled(_) => None,
         _ if report::fault(facts.view).is_some() => None,

@@ -52,7 +52,7 @@ pub use question::{question_fields, question_text};
 pub(crate) use report::{
     in_seconds, leftovers, recount_output, status as session_status, summary as session_summary,
 };
-pub(crate) use terminal::{OWN_LIMITS, is_process_of, session_of_limit_change, undying};
+pub(crate) use terminal::{OWN_LIMITS, is_process_of, session_of_limit_change, survives_kill};
 pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};
 
 use abide_engine::probe::{Condition, Fingerprint};

@@ -293,7 +293,7 @@ pub(crate) fn leftovers(view: &SessionView, summary: &mut SessionSummary) -> Opt
         return None;
     };
     if ending.end.is_kill() {
-        return undying(view, summary);
+        return survives_kill(view, summary);
     }
     let names = processes(view, summary)?;
     Some(format!(
@@ -303,9 +303,9 @@ pub(crate) fn leftovers(view: &SessionView, summary: &mut SessionSummary) -> Opt
 }
 
 /// Lists processes that should have been killed and are still alive.
-pub(super) fn undying(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
+pub(super) fn survives_kill(view: &SessionView, summary: &mut SessionSummary) -> Option<String> {
     let names = processes(view, summary)?;
-    let sentence = super::undying(view.id);
+    let sentence = super::survives_kill(view.id);
     Some(format!("{sentence}: {names}"))
 }
 

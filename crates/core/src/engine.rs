@@ -214,7 +214,7 @@ impl Engine {
             }
             Event::PortsChanged { session } => self.ports_changed(step, session),
             Event::Emptied { session } => self.emptied(step, session),
-            Event::Undying { session } => self.undying(step, session),
+            Event::SurvivesKill { session } => self.survives_kill(step, session),
             Event::SessionFound {
                 session,
                 state,

@@ -117,7 +117,7 @@ pub enum Event {
         session: SessionId,
     },
     /// Processes of the tree survive SIGKILL. The keeper continues to try, but no call waits for that.
-    Undying {
+    SurvivesKill {
         /// The session.
         session: SessionId,
     },

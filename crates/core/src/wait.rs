@@ -151,7 +151,7 @@ pub enum WhyRunning {
     /// The session was idle, and no person can be reached.
     NobodyToAsk,
     /// The session should be killed and does not die.
-    Undying,
+    SurvivesKill,
 }
 
 /// Update to a waiting call before its answer.

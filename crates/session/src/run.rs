@@ -221,7 +221,7 @@ impl Run {
                 }
             }
         }
-        frames.extend(self.undying());
+        frames.extend(self.kill_pending());
         frames
     }
 
@@ -419,8 +419,8 @@ impl Run {
         match &mut self.killing {
             // The daemon that asks now may not have received the report.
             Killing::Hard { .. } => {
-                let undying = self.undying();
-                self.notices.extend(undying);
+                let pending = self.kill_pending();
+                self.notices.extend(pending);
             }
             _ if grace_ms == 0 => self.kill_hard(),
             Killing::Asked { until: before } => *before = until.min(*before),
@@ -447,7 +447,7 @@ impl Run {
     }
 
     /// Frame that reports a tree that does not die, if that is known.
-    fn undying(&self) -> Option<FromKeeper> {
+    fn kill_pending(&self) -> Option<FromKeeper> {
         if self.empty || !matches!(self.killing, Killing::Hard { told: true, .. }) {
             return None;
         }

@@ -162,7 +162,7 @@ impl ActionRunner {
         let left = matches!(view.state.phase, Phase::Leftover { .. });
         let view = self.newest(&view);
         if view.is_running() {
-            return Err(ActionError::conflict(undying(view.id)));
+            return Err(ActionError::conflict(survives_kill(view.id)));
         }
         let gone = !matches!(view.state.phase, Phase::Leftover { .. });
         let mut text = format!("Session '{}' killed", view.id);
@@ -186,7 +186,7 @@ impl ActionRunner {
         }
         if !gone {
             text.push('\n');
-            text.push_str(&undying(view.id));
+            text.push_str(&survives_kill(view.id));
         }
         let result = self.result(&view, text, ActionResult::Kill { gone });
         Ok(FinishedCall::from(result).reporting_end_of(Some(view.id)))
@@ -219,7 +219,7 @@ pub(crate) async fn is_process_of(view: &SessionView, caller: Peer) -> bool {
 }
 
 /// Sentence about processes that SIGKILL does not end.
-pub(crate) fn undying(session: SessionId) -> String {
+pub(crate) fn survives_kill(session: SessionId) -> String {
     format!(
         "some processes of session '{session}' cannot be ended: they belong to another user, or the \
          kernel holds them; it is tried again until they are gone"

@@ -167,7 +167,7 @@ fn shortened(text: &str) -> String {
     shorten(&one_line(text), SHOWN_ID)
 }
 
-pub(crate) use control::{OWN_LIMITS, is_process_of, session_of_limit_change, undying};
+pub(crate) use control::{OWN_LIMITS, is_process_of, session_of_limit_change, survives_kill};
 
 /// Performs an action. `None`: the daemon is stopping.
 pub(super) async fn perform(action: Action, runner: ActionRunner) -> Option<FinishedCall> {

@@ -211,7 +211,7 @@ impl Engine {
             entry.kill_reason = Some(end);
             entry.killed = Some(step.now.mono);
             step.push(Effect::Publish { session: id });
-        } else if entry.undying {
+        } else if entry.survives_kill {
             // The keeper tries again and reports that the tree does not die, which answers the new call.
             step.push(Effect::Kill { session: id, end });
         }

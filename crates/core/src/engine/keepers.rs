@@ -144,15 +144,15 @@ impl Engine {
 
     /// Answers the calls that wait for a process tree that does not die. Calls that arrive later wait again: the tree
     /// may have died by then, and if not, the keeper reports it again.
-    pub(super) fn undying(&mut self, step: &mut Step<'_>, id: SessionId) {
+    pub(super) fn survives_kill(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        entry.undying = true;
+        entry.survives_kill = true;
         let entry = &*entry;
         let answers: Vec<_> = (entry.waits.iter())
             .filter_map(|call| Some((*call, self.waits.get(call)?)))
-            .filter_map(|(call, wait)| Some((call, entry.outcome_if_undying(wait)?)))
+            .filter_map(|(call, wait)| Some((call, entry.outcome_if_tree_survives(wait)?)))
             .collect();
         for (call, outcome) in answers {
             self.reply(step, call, outcome);

@@ -13,7 +13,7 @@ impl SessionState {
     /// Latest time at which the session should have ended, and the reason.
     fn due(&self) -> Option<(Mono, End)> {
         let killed = self.killed.map(|at| at + limit::FORCE_AFTER_KILL);
-        let killed = killed.zip(self.kill_reason).filter(|_| !self.undying);
+        let killed = killed.zip(self.kill_reason).filter(|_| !self.survives_kill);
         let limit = self
             .deadline
             .map(|at| (at + limit::FORCE_AFTER_DEADLINE, End::Deadline));

@@ -34,7 +34,7 @@ pub(super) struct SessionState {
     /// kill; again only if the tree did not die.
     pub kill_reason: Option<End>,
     /// The tree was killed and did not die.
-    pub undying: bool,
+    pub survives_kill: bool,
     /// The session was started by an earlier daemon: its waits may come back.
     pub found: bool,
     /// The session has ended, and no call or message has reported that yet.
@@ -108,7 +108,7 @@ impl SessionState {
             attended: Mono::default(),
             declined_idle: None,
             kill_reason: None,
-            undying: false,
+            survives_kill: false,
             found: false,
             ending_undelivered: false,
             answers_to_owner: 0,
@@ -227,12 +227,12 @@ impl SessionState {
     }
 
     /// Answer to this wait if the tree should be killed and does not die.
-    pub fn outcome_if_undying(&self, wait: &Wait) -> Option<Outcome> {
+    pub fn outcome_if_tree_survives(&self, wait: &Wait) -> Option<Outcome> {
         let id = wait.session;
         match (&self.session.phase, wait.goal) {
             (Phase::Leftover { .. }, Goal::Interrupted) => Some(Outcome::Cancelled(id)),
             (Phase::Leftover { .. }, _) => Some(Outcome::Ended(id)),
-            (Phase::Running { .. }, _) => Some(Outcome::Running(id, WhyRunning::Undying)),
+            (Phase::Running { .. }, _) => Some(Outcome::Running(id, WhyRunning::SurvivesKill)),
             (Phase::Starting | Phase::Ended { .. } | Phase::Failed { .. }, _) => None,
         }
     }

@@ -30,7 +30,7 @@ impl Sim {
                 self.check_own(&call, *id);
                 self.check_nobody(&call, *id, event)
             }
-            Outcome::Running(_, WhyRunning::Undying) => {
+            Outcome::Running(_, WhyRunning::SurvivesKill) => {
                 unreachable!("everything here dies when it is killed")
             }
             Outcome::Failed(id) => {

@@ -106,7 +106,7 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
         "emptied" => Event::Emptied {
             session: words.session()?,
         },
-        "undying" => Event::Undying {
+        "survives_kill" => Event::SurvivesKill {
             session: words.session()?,
         },
         "found" => found(words, stage)?,

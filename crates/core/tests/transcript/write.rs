@@ -211,7 +211,7 @@ fn answered(outcome: &Outcome, stage: &mut Stage) -> String {
         Outcome::Running(session, WhyRunning::NobodyToAsk) => {
             format!("running {}: nobody to ask", name(*session))
         }
-        Outcome::Running(session, WhyRunning::Undying) => {
+        Outcome::Running(session, WhyRunning::SurvivesKill) => {
             format!("running {}: it does not die", name(*session))
         }
         Outcome::Declined(session, idle) => format!("declined {} idle={idle}", name(*session)),

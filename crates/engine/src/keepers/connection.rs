@@ -574,7 +574,7 @@ fn to_event(
             tracing::warn!(
                 "{left} processes of {session} survive SIGKILL; its keeper keeps trying"
             );
-            Some(Event::Undying { session })
+            Some(Event::SurvivesKill { session })
         }
     }
 }

@@ -83,7 +83,7 @@ async fn end_tree(keepers: &Keepers, id: SessionId) -> bool {
 async fn end_without_keeper(keepers: &Keepers, session: SessionId) {
     let event = match end_tree(keepers, session).await {
         true => Event::Emptied { session },
-        false => Event::Undying { session },
+        false => Event::SurvivesKill { session },
     };
     let _ = keepers.events.send(event).await;
 }
