@@ -291,7 +291,7 @@ impl Engine {
             if let Some(entry) = self.sessions.get_mut(&session) {
                 entry.session.inactivity = (limit != Millis(0)).then_some(limit);
             }
-            self.attended(step, session);
+            self.note_use(step, session);
         }
         if let Some(idle) = limits.idle {
             self.withdraw(step, session);

@@ -59,9 +59,9 @@ impl Engine {
     }
 
     /// Notes that a call waited, read or wrote until now.
-    pub(super) fn attended(&mut self, step: &Step<'_>, id: SessionId) {
+    pub(super) fn note_use(&mut self, step: &Step<'_>, id: SessionId) {
         if let Some(entry) = self.sessions.get_mut(&id) {
-            entry.attended = step.now.mono;
+            entry.last_use = step.now.mono;
         }
         self.rearm_inactivity_timer(step, id);
     }

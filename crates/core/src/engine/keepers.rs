@@ -112,17 +112,17 @@ impl Engine {
         let agent = entry.session.agent.clone();
         let conversation = entry.session.conversation.clone();
         let is_try = entry.session.started_by.is_try();
-        let attended = is_try || self.has_owner_waiting(id);
+        let is_awaited = is_try || self.has_owner_waiting(id);
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
-        entry.session.unattended = !attended;
-        if !attended && entry.found && step.now.mono < self.take_up_until {
+        entry.session.unattended = !is_awaited;
+        if !is_awaited && entry.found && step.now.mono < self.take_up_until {
             self.ending_undelivered(step, id);
         }
         self.phase_changed(step, id);
         self.ending_awaited(id);
-        if !attended && !self.is_ending_undelivered(id) {
+        if !is_awaited && !self.is_ending_undelivered(id) {
             self.post_session_ended(step, agent, conversation, id);
         }
         self.try_exited(step, id);

@@ -25,7 +25,7 @@ impl Engine {
         entry.deadline = deadline;
         entry.found = true;
         entry.idle_counts_from = step.now.mono;
-        entry.attended = step.now.mono;
+        entry.last_use = step.now.mono;
         if let Phase::Running { ending, .. } = entry.session.phase {
             entry.kill_reason = ending;
         }

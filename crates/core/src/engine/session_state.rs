@@ -27,7 +27,7 @@ pub(super) struct SessionState {
     pub idle_counts_from: Mono,
     pub inactivity_timer: InactivityTimer,
     /// Time of the last call that waited, read or wrote.
-    pub attended: Mono,
+    pub last_use: Mono,
     /// Idle time in the question that a person answered with no.
     pub declined_idle: Option<Millis>,
     /// Reason of the kill, once it is decided. The kill is sent once, and only when there is something to
@@ -105,7 +105,7 @@ impl SessionState {
             idle_timer: IdleTimer::Off,
             idle_counts_from: Mono::default(),
             inactivity_timer: InactivityTimer::Off,
-            attended: Mono::default(),
+            last_use: Mono::default(),
             declined_idle: None,
             kill_reason: None,
             survives_kill: false,
@@ -177,7 +177,7 @@ impl SessionState {
                 quiet_since,
                 ending: None,
             } if self.waits.is_empty() => {
-                Some(quiet_since.max(self.attended) + self.session.inactivity?)
+                Some(quiet_since.max(self.last_use) + self.session.inactivity?)
             }
             Phase::Starting
             | Phase::Running { .. }

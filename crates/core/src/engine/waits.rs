@@ -71,7 +71,7 @@ impl Engine {
         let wait = self.waits.remove(&call)?;
         if let Some(entry) = self.sessions.get_mut(&wait.session) {
             entry.leave(&wait);
-            entry.attended = step.now.mono;
+            entry.last_use = step.now.mono;
         }
         if let Some(until) = wait.until {
             self.alarms.remove(&(until, Alarm::Standby(call)));
