@@ -151,8 +151,8 @@ fn shell_status(
     session: &SessionSummary,
 ) -> (ShellStatus, Option<i32>) {
     if let Some(why) = why {
-        let is_over = session.duration >= report::in_seconds(deadline(command, view));
-        return match why == WhyRunning::SurvivesKill && is_over {
+        let is_past_deadline = session.duration >= report::in_seconds(deadline(command, view));
+        return match why == WhyRunning::SurvivesKill && is_past_deadline {
             true => (ShellStatus::TimeoutError, Some(-1)),
             false => (ShellStatus::Running, None),
         };

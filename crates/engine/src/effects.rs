@@ -498,7 +498,7 @@ impl Performer {
                 damage,
                 name,
                 started_here: false,
-                ending_delivered: is_over(state) && !engine.is_ending_undelivered(id),
+                ending_delivered: leader_has_ended(state) && !engine.is_ending_undelivered(id),
             }
         });
         self.handle.published().publish(SessionView {
@@ -531,7 +531,8 @@ impl Performer {
         let (Some(state), Some(detail)) = (engine.session(id), self.details.get_mut(&id)) else {
             return;
         };
-        if is_over(state) && !detail.ending_delivered && !engine.is_ending_undelivered(id) {
+        if leader_has_ended(state) && !detail.ending_delivered && !engine.is_ending_undelivered(id)
+        {
             tracing::debug!(session = %id, "its ending was reported");
             detail.ending_delivered = true;
             self.delivered_endings.push(id);
@@ -555,7 +556,7 @@ impl Performer {
     }
 }
 
-fn is_over(session: &Session) -> bool {
+fn leader_has_ended(session: &Session) -> bool {
     matches!(session.phase, Phase::Leftover { .. } | Phase::Ended { .. })
 }
 

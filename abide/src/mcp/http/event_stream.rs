@@ -115,7 +115,7 @@ impl Drop for PendingAnswer {
             && let Some(replay) = position.replay.upgrade()
         {
             replay.trim();
-            if self.0.is_over() {
+            if self.0.is_complete() {
                 let (stream, bytes) = (Arc::downgrade(&self.0), self.0.recording().bytes);
                 (replay.retained).add(position.replay.clone(), stream, position.number, bytes);
             }
@@ -165,7 +165,7 @@ impl EventStream {
         self.recording().readers > 0
     }
 
-    fn is_over(&self) -> bool {
+    fn is_complete(&self) -> bool {
         !self.is_common() && self.recording().pending == 0
     }
 
@@ -405,7 +405,7 @@ impl ReplayBuffer {
         let (mut left, mut bytes) = (STREAM_LIMIT, BYTE_LIMIT);
         let mut newest_first: Vec<Arc<EventStream>> = streams.all.drain(..).rev().collect();
         newest_first.retain(|stream| {
-            if !stream.is_over() {
+            if !stream.is_complete() {
                 return true;
             }
             let size = stream.recording().bytes;

@@ -36,7 +36,7 @@ impl Engine {
         let agent = caller.unwrap_or_else(|| self.unnamed.clone());
         let name = (agent.clone(), once.key.clone());
         let earlier = self.keys.get(&name).copied();
-        let over = |id: &SessionId| self.sessions.get(id).is_none_or(is_over);
+        let over = |id: &SessionId| self.sessions.get(id).is_none_or(has_ended);
         let running = earlier.filter(|id| !over(id));
         let wait = Wait {
             call,
@@ -138,7 +138,7 @@ impl Engine {
                 continue;
             };
             let name = (session.agent.clone(), key);
-            let rank = (!is_over(entry), session.created, *id);
+            let rank = (!has_ended(entry), session.created, *id);
             let best = latest.entry(name.clone()).or_insert(rank);
             *best = rank.max(*best);
             tries.push((name, *id));
@@ -151,7 +151,7 @@ impl Engine {
         }
         for (name, id) in tries {
             let earlier = latest.get(&name).is_some_and(|(_, _, last)| *last != id);
-            if earlier && self.sessions.get(&id).is_some_and(is_over) {
+            if earlier && self.sessions.get(&id).is_some_and(has_ended) {
                 self.remove(step, id);
             }
         }
@@ -177,7 +177,7 @@ impl Engine {
     }
 }
 
-fn is_over(entry: &SessionState) -> bool {
+fn has_ended(entry: &SessionState) -> bool {
     match entry.session.phase {
         Phase::Ended { .. } | Phase::Failed { .. } => true,
         Phase::Starting | Phase::Running { .. } | Phase::Leftover { .. } => false,

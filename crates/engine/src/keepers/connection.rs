@@ -327,9 +327,9 @@ impl Follower {
         self.until(offset, |progress| progress.closed).await
     }
 
-    async fn until(&mut self, offset: u64, is_over: fn(&LogProgress) -> bool) -> LogProgress {
+    async fn until(&mut self, offset: u64, has_ended: fn(&LogProgress) -> bool) -> LogProgress {
         let now = *self.progress.borrow_and_update();
-        if now.bytes > offset || is_over(&now) {
+        if now.bytes > offset || has_ended(&now) {
             return now;
         }
         loop {
@@ -343,7 +343,7 @@ impl Follower {
                 };
             }
             let now = *self.progress.borrow_and_update();
-            if now.bytes > offset || is_over(&now) {
+            if now.bytes > offset || has_ended(&now) {
                 return now;
             }
         }
