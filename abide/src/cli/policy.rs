@@ -10,7 +10,7 @@ use abide_core::policy::{Action, Choice, Rule, Source};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::Paths;
 use abide_engine::policy::audit::AuditLog;
-use abide_engine::policy::{Judgement, PolicyStore};
+use abide_engine::policy::{PolicyEvaluation, PolicyStore};
 use abide_engine::timestamp;
 use abide_output::printable::one_line;
 use abide_session::folder;
@@ -151,7 +151,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-fn print_judged(judged: &Judgement) {
+fn print_judged(judged: &PolicyEvaluation) {
     let decision = &judged.decision;
     match &decision.reason {
         Some(reason) if !reason.rule.is_empty() => {

@@ -8,7 +8,9 @@ use abide_api::{
 use abide_core::Agent;
 use abide_core::policy::{Action, Rule, Source};
 use abide_engine::policy::audit::{AuditEntry, AuditLog};
-use abide_engine::policy::{AllowedHost, BrokenPolicy, JudgedCommand, Judgement, PolicyStore};
+use abide_engine::policy::{
+    AllowedHost, BrokenPolicy, JudgedCommand, PolicyEvaluation, PolicyStore,
+};
 
 /// Rules in force, or the reason why they cannot be used.
 pub(crate) fn rules(store: &PolicyStore) -> PolicyRules {
@@ -79,7 +81,7 @@ pub(crate) fn test(
     agent: &Agent,
     folder: &Path,
     command: &str,
-) -> Result<Judgement, BrokenPolicy> {
+) -> Result<PolicyEvaluation, BrokenPolicy> {
     store.judge(JudgedCommand {
         agent,
         conversation: None,
@@ -89,8 +91,8 @@ pub(crate) fn test(
     })
 }
 
-/// Judgement about a command line that was not run.
-pub(crate) fn tested(command: &str, judged: &Judgement) -> PolicyTested {
+/// Result of the rules for a command line that was not run.
+pub(crate) fn tested(command: &str, judged: &PolicyEvaluation) -> PolicyTested {
     let reason = judged.decision.reason.as_ref();
     let parts = judged.decision.parts.iter().map(|part| PolicyPart {
         command: part.command.clone(),

@@ -74,9 +74,9 @@ pub struct JudgedCommand<'a> {
     pub command: &'a str,
 }
 
-/// Judgement about a command.
+/// Result of the rules for a command.
 #[derive(Clone, Debug)]
-pub struct Judgement {
+pub struct PolicyEvaluation {
     /// Decision with its reason.
     pub decision: Decision,
     /// Commands in the command line.
@@ -161,7 +161,7 @@ impl PolicyStore {
     }
 
     /// Judges a command of an agent.
-    pub fn judge(&self, command: JudgedCommand<'_>) -> Result<Judgement, BrokenPolicy> {
+    pub fn judge(&self, command: JudgedCommand<'_>) -> Result<PolicyEvaluation, BrokenPolicy> {
         let mut policy = self.policy()?;
         let granted = self.granted(command);
         if !granted.is_empty() {
@@ -274,7 +274,7 @@ impl PolicyStore {
 }
 
 /// Judges a command by these rules.
-pub fn judge_by(policy: &Policy, home: &Path, command: JudgedCommand<'_>) -> Judgement {
+pub fn judge_by(policy: &Policy, home: &Path, command: JudgedCommand<'_>) -> PolicyEvaluation {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     // Only rules about paths need to know where symbolic links lead.
     let by_path = policy.rules.iter().any(|rule| !rule.folders.is_empty());
@@ -295,14 +295,14 @@ pub fn judge_by(policy: &Policy, home: &Path, command: JudgedCommand<'_>) -> Jud
         Action::Ask => policy::offers(policy, &line, &place),
         Action::Allow | Action::Deny => Vec::new(),
     };
-    Judgement {
+    PolicyEvaluation {
         decision,
         line,
         offers,
     }
 }
 
-impl Judgement {
+impl PolicyEvaluation {
     /// Commands in the command line, for people. Empty if it could not be parsed.
     pub fn commands(&self) -> Vec<String> {
         match &self.line.parsed {
