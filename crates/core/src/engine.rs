@@ -264,7 +264,7 @@ impl Engine {
             } => self.conversations.resumable(agent, conversations),
             Event::Tick => self.tick(step),
         }
-        self.announce(step);
+        self.deliver_posted(step);
         effects[first..].sort_by_key(Effect::rank);
     }
 
@@ -338,8 +338,8 @@ impl Engine {
         self.timers_due(step);
         // Before the standby of readers is checked: a call whose standby ends now still gets the messages of this
         // step.
-        self.announce(step);
-        self.released(step);
+        self.deliver_posted(step);
+        self.deliver_released(step);
         self.readers_due(step);
     }
 }

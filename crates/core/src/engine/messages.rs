@@ -79,13 +79,13 @@ impl Engine {
         }
     }
 
-    /// Posts a message. If `teller` is given, the answer of that call reports the subject and delivers the message.
+    /// Posts a message. If `reporting_call` is given, the answer of that call reports the subject and delivers the message.
     pub(super) fn post(
         &mut self,
         step: &mut Step<'_>,
         agent: &Agent,
         content: MessageContent,
-        teller: Option<&CallId>,
+        reporting_call: Option<&CallId>,
     ) {
         let now = self.timers.steady(step.now);
         let Some((id, number)) = self.outbox.post(now, agent, &content) else {
@@ -98,10 +98,10 @@ impl Engine {
             id,
             agent: agent.clone(),
             content,
-            reported_by_call: teller.is_some(),
+            reported_by_call: reporting_call.is_some(),
             at: step.now.wall,
         })));
-        match teller {
+        match reporting_call {
             Some(call) => self.outbox.tell(agent, &[number], *call),
             None => self.posted.push((agent.clone(), number)),
         }
@@ -109,7 +109,7 @@ impl Engine {
 
     /// Hands the messages of this step to calls that wait for messages, and reports the remaining ones with
     /// [`Effect::Posted`], so that wakers and other subscribers can deliver them.
-    pub(super) fn announce(&mut self, step: &mut Step<'_>) {
+    pub(super) fn deliver_posted(&mut self, step: &mut Step<'_>) {
         for (agent, number) in core::mem::take(&mut self.posted) {
             if !self.tell_readers(step, &agent, number) {
                 let message = self.outbox.id(number);
@@ -131,7 +131,7 @@ impl Engine {
     }
 
     /// Answers waiting calls with messages of conversations that have ended.
-    pub(super) fn released(&mut self, step: &mut Step<'_>) {
+    pub(super) fn deliver_released(&mut self, step: &mut Step<'_>) {
         let now = self.timers.steady(step.now);
         while let Some(agent) = self.conversations.pop_released(now) {
             while let Some(call) = self.outbox.reader_with_unread(&agent, self.rule(step.now)) {
