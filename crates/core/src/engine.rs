@@ -227,7 +227,7 @@ impl Engine {
                 session,
                 held,
             } => self.approved_before(step, question, session, held),
-            Event::EndingUndelivered { session } => self.ending_undelivered(step, session),
+            Event::EndingUndelivered { session } => self.schedule_ending_message(step, session),
             Event::Forgotten { sessions } => self.forgotten(&sessions),
             Event::StateLoaded(stored) => self.state_loaded(step, *stored),
             Event::ShardLoaded(loaded) => self.shard_loaded(step, *loaded),
@@ -330,7 +330,7 @@ impl Engine {
                 Alarm::Standby(call) => self.standby_over(step, call),
                 Alarm::Idle(session) => self.idle_due(step, session),
                 Alarm::Inactive(session) => self.inactivity_due(step, session),
-                Alarm::EndingUndelivered(session) => self.ending_undelivered_due(step, session),
+                Alarm::EndingUndelivered(session) => self.ending_message_due(step, session),
                 Alarm::Overdue(session) => self.overdue(step, session),
                 Alarm::Expired(question) => self.held_expired(step, question),
             }

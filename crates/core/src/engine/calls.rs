@@ -365,7 +365,7 @@ impl Engine {
         self.reader_gone(step, call);
         self.held_caller_gone(step, call);
         if let Some(wait) = self.end_wait(step, call) {
-            self.ending_left(step, wait.session);
+            self.owner_stopped_waiting(step, wait.session);
             self.release_stranded(step, wait.session);
             self.rearm_idle_timer(step, wait.session);
             self.try_left(step, &wait);

@@ -118,10 +118,10 @@ impl Engine {
         };
         entry.session.unattended = !is_awaited;
         if !is_awaited && entry.found && step.now.mono < self.take_up_until {
-            self.ending_undelivered(step, id);
+            self.schedule_ending_message(step, id);
         }
         self.phase_changed(step, id);
-        self.ending_awaited(id);
+        self.mark_awaited_ending(id);
         if !is_awaited && !self.is_ending_undelivered(id) {
             self.post_session_ended(step, agent, conversation, id);
         }

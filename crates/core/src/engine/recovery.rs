@@ -87,7 +87,7 @@ impl Engine {
 
     /// Marks a session whose ending was not delivered. A call that waited for it before the restart has
     /// [`limit::TAKE_UP`] to come back; then the agent gets a message.
-    pub(super) fn ending_undelivered(&mut self, step: &Step<'_>, id: SessionId) {
+    pub(super) fn schedule_ending_message(&mut self, step: &Step<'_>, id: SessionId) {
         let over = |entry: &&mut SessionState| {
             let phase = &entry.session.phase;
             matches!(phase, Phase::Leftover { .. } | Phase::Ended { .. })
@@ -113,12 +113,12 @@ impl Engine {
             return;
         }
         entry.session.unattended = true;
-        self.ending_undelivered(step, id);
+        self.schedule_ending_message(step, id);
         step.push(Effect::Publish { session: id });
     }
 
     /// Posts a message about an ending for which no call came back.
-    pub(super) fn ending_undelivered_due(&mut self, step: &mut Step<'_>, id: SessionId) {
+    pub(super) fn ending_message_due(&mut self, step: &mut Step<'_>, id: SessionId) {
         let Some(entry) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -146,7 +146,7 @@ impl Engine {
 
     /// Marks the ending of a session as undelivered if its owner still waits: the rest of the tree is being killed,
     /// and the answer comes when it is gone.
-    pub(super) fn ending_awaited(&mut self, id: SessionId) {
+    pub(super) fn mark_awaited_ending(&mut self, id: SessionId) {
         let awaited = self.has_owner_waiting(id);
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.ending_undelivered |= awaited && !entry.session.started_by.is_try();
@@ -155,14 +155,14 @@ impl Engine {
 
     /// Handles that a wait has ended without the ending of its session: if no owner waits any more, the agent gets a
     /// message.
-    pub(super) fn ending_left(&mut self, step: &mut Step<'_>, id: SessionId) {
+    pub(super) fn owner_stopped_waiting(&mut self, step: &mut Step<'_>, id: SessionId) {
         if self.has_owner_waiting(id) {
             return;
         }
         let undelivered = |entry: &&mut SessionState| entry.ending_undelivered;
         if let Some(entry) = self.sessions.get_mut(&id).filter(undelivered) {
             entry.session.unattended = true;
-            self.ending_undelivered(step, id);
+            self.schedule_ending_message(step, id);
             step.push(Effect::Publish { session: id });
         }
     }

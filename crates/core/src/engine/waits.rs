@@ -92,7 +92,7 @@ impl Engine {
         if tells_owner {
             self.ending_delivered(step, wait.session);
         } else if !outcome.reports_ending() {
-            self.ending_left(step, wait.session);
+            self.owner_stopped_waiting(step, wait.session);
         }
         step.push(Effect::Reply {
             call: wait.call,
