@@ -78,7 +78,7 @@ fn mission(total: Millis) -> Create {
         until: None,
         total,
         standby: None,
-        patience: None,
+        client_limit: None,
         detach: true,
         key: None,
     }

@@ -244,12 +244,12 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
         return Ok(match given.trim().parse() {
             Err(_) => no_such(given),
             Ok(timer) => {
-                let patience = context.standby;
+                let client_limit = context.standby;
                 let request = Request::Continue {
                     timer,
                     remaining: total,
                     standby,
-                    patience,
+                    client_limit,
                 };
                 (request, TimerCall::Timer)
             }
@@ -297,7 +297,7 @@ fn wait(args: TimerArgs, context: &Context, handle: &Handle) -> Read {
         until,
         total,
         standby,
-        patience: context.standby,
+        client_limit: context.standby,
         detach: false,
         key,
     };

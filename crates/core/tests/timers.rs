@@ -346,7 +346,7 @@ fn request(words: &mut Words) -> Request {
             timer: words.timer(),
             remaining: words.time("remaining"),
             standby: words.time("standby"),
-            patience: words.time("patience"),
+            client_limit: words.time("client_limit"),
         }),
         "stop" => words.act(Act::Stop),
         "cancel" => words.act(Act::Cancel),
@@ -390,7 +390,7 @@ fn create(words: &mut Words, kind: Kind) -> Create {
         until: words.value("until").map(Into::into),
         total: words.time("total").expect("total="),
         standby: words.time("standby"),
-        patience: words.time("patience"),
+        client_limit: words.time("client_limit"),
         detach: words.flag("detach"),
         key: words.value("key").map(|key| Key(key.into())),
     }

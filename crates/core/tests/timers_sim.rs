@@ -268,7 +268,7 @@ impl World {
                 until: self.dice.one_in(4).then(|| "port".into()),
                 total: self.dice.time(),
                 standby: maybe(&mut self.dice),
-                patience: maybe(&mut self.dice),
+                client_limit: maybe(&mut self.dice),
                 detach: self.dice.one_in(4),
                 key: None,
             }),
@@ -276,7 +276,7 @@ impl World {
                 timer: self.some_timer(),
                 remaining: maybe(&mut self.dice),
                 standby: maybe(&mut self.dice),
-                patience: maybe(&mut self.dice),
+                client_limit: maybe(&mut self.dice),
             },
             5..=7 => timer::Request::Act {
                 timer: self.some_timer(),

@@ -89,8 +89,8 @@ fn open() -> Option<OwnedFd> {
     let protocol = Some(netlink::SOCK_DIAG);
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, kind, flags, protocol).ok()?;
     // The kernel answers within the call; the timeout is for one that does not.
-    let patience = Some(std::time::Duration::from_secs(1));
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, patience).ok()?;
+    let timeout = Some(std::time::Duration::from_secs(1));
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, timeout).ok()?;
     Some(socket)
 }
 

@@ -307,7 +307,7 @@ impl Reading {
 
     /// Waits for more than `seen` bytes until the given time.
     async fn wait(&mut self, seen: u64, until: Mono) -> Woken {
-        let patience = Duration::from_millis(until.since(SystemClock.mono()).0);
+        let time_left = Duration::from_millis(until.since(SystemClock.mono()).0);
         let Some(follower) = &mut self.follower else {
             self.ended = true;
             return Woken::More(seen);
@@ -331,7 +331,7 @@ impl Reading {
                 self.progress_reported(progress, ended);
                 Woken::More(progress.bytes)
             }
-            () = pause(patience) => Woken::TimeUp,
+            () = pause(time_left) => Woken::TimeUp,
         }
     }
 }

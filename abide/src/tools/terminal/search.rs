@@ -12,7 +12,7 @@ use abide_engine::search::{self, Line, Pattern, SearchResult};
 use abide_session::log::Log;
 
 /// Time limit of a search. The rest of the log is left unsearched, and the result says so.
-const PATIENCE: Millis = Millis(20_000);
+const TIME_LIMIT: Millis = Millis(20_000);
 /// Characters of a line that are shown.
 const CHARS: usize = 1_000;
 
@@ -48,7 +48,7 @@ impl ActionRunner {
             fold_equal: true,
         };
         let work = move || {
-            let stop = SystemClock.mono() + PATIENCE;
+            let stop = SystemClock.mono() + TIME_LIMIT;
             search::search(&log, &wanted, || SystemClock.mono() >= stop)
         };
         let found = tokio::task::spawn_blocking(work).await;
@@ -103,7 +103,7 @@ fn text(found: &SearchResult) -> String {
     }
     if found.stopped {
         lines.push(format!(
-            "[stopped after {PATIENCE}: only the first {} bytes were searched; use a simpler pattern]",
+            "[stopped after {TIME_LIMIT}: only the first {} bytes were searched; use a simpler pattern]",
             found.searched
         ));
     }

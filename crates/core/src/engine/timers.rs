@@ -49,10 +49,10 @@ impl Engine {
                 timer,
                 remaining,
                 standby,
-                patience,
+                client_limit,
             } => {
                 let found = self.timers.find(&caller, timer)?;
-                self.continue_with(step, call, found, remaining, standby, patience)
+                self.continue_with(step, call, found, remaining, standby, client_limit)
             }
             Request::Act {
                 timer,
@@ -135,14 +135,14 @@ impl Engine {
         if !stays(&new) {
             self.has_room_to_wait()?;
         }
-        let (standby, patience, stays) = (new.standby, new.patience, stays(&new));
+        let (standby, client_limit, stays) = (new.standby, new.client_limit, stays(&new));
         let slot = self.make(step, &maker, new)?;
         let id = self.timers.id(slot);
         let timer = self.view(step.now, slot, id)?;
         if stays {
             answer(step, call, timer, Why::Made);
         } else {
-            self.stand_by(step.now, call, &timer, standby, patience);
+            self.stand_by(step.now, call, &timer, standby, client_limit);
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl Engine {
             return Ok(());
         }
         self.has_room_to_wait()?;
-        self.stand_by(step.now, call, &timer, new.standby, new.patience);
+        self.stand_by(step.now, call, &timer, new.standby, new.client_limit);
         Ok(())
     }
 
@@ -247,7 +247,7 @@ impl Engine {
         found: Found,
         remaining: Option<Millis>,
         standby: Option<Millis>,
-        patience: Option<Millis>,
+        client_limit: Option<Millis>,
     ) -> Result<(), Refusal> {
         let slot = match found {
             Found::Ended(timer) => {
@@ -272,7 +272,7 @@ impl Engine {
         if stays {
             answer(step, call, timer, Why::Made);
         } else {
-            self.stand_by(step.now, call, &timer, standby, patience);
+            self.stand_by(step.now, call, &timer, standby, client_limit);
         }
         Ok(())
     }
@@ -285,9 +285,9 @@ impl Engine {
         call: CallId,
         timer: &Timer,
         standby: Option<Millis>,
-        patience: Option<Millis>,
+        client_limit: Option<Millis>,
     ) {
-        let for_this_long = standby.into_iter().chain(patience).min();
+        let for_this_long = standby.into_iter().chain(client_limit).min();
         let until = for_this_long.map(|time| self.timers.steady(now) + time);
         let number = timer.number;
         self.standby_calls.enter(call, Standby { number, until });

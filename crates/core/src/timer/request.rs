@@ -23,7 +23,7 @@ pub enum Request {
         /// Standby of the call. `None`: until the end.
         standby: Option<Millis>,
         /// Time limit of the client: the call is answered before it.
-        patience: Option<Millis>,
+        client_limit: Option<Millis>,
     },
     /// Stop, cancel, pause or resume a timer.
     Act {
@@ -97,7 +97,7 @@ pub struct Create {
     /// Standby of the call. `None`: until the end.
     pub standby: Option<Millis>,
     /// Time limit of the client: the call is answered before it.
-    pub patience: Option<Millis>,
+    pub client_limit: Option<Millis>,
     /// Answer as soon as the timer is created.
     pub detach: bool,
     /// Idempotency key: the same key never creates a second timer.

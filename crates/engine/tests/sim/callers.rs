@@ -34,7 +34,7 @@ pub struct Plan {
     /// Text of the timer that the call creates.
     text: Option<String>,
     /// Longest time until the answer, in milliseconds.
-    patience: Option<u64>,
+    answered_within: Option<u64>,
 }
 
 pub fn caller(agent: &str) -> Caller {
@@ -180,7 +180,7 @@ impl World {
         let dice = &self.dice;
         let text = format!("t{}", self.next());
         let total = 1 + dice.below(60_000);
-        let (standby, patience) = (self.standby(), self.standby());
+        let (standby, client_limit) = (self.standby(), self.standby());
         let create = Create {
             kind: match dice.chance(50) {
                 true => Kind::Mission,
@@ -190,13 +190,13 @@ impl World {
             until: dice.chance(30).then(|| "port".into()),
             total: Millis(total),
             standby,
-            patience,
+            client_limit,
             detach: dice.chance(30),
             key: dice
                 .chance(15)
                 .then(|| Key(format!("k{}", dice.below(4)).into())),
         };
-        let first = standby.into_iter().chain(patience).min();
+        let first = standby.into_iter().chain(client_limit).min();
         // A timer that is paused or continued by another caller may take longer than its total.
         let bound = first.map(|first| first.0);
         Plan {
@@ -231,12 +231,12 @@ impl World {
                 (act, Some(0))
             }
             4 => {
-                let patience = Some(Millis(dice.below(10_000)));
+                let client_limit = Some(Millis(dice.below(10_000)));
                 let go_on = timer::Request::Continue {
                     timer,
                     remaining: Some(Millis(dice.below(30_000))),
                     standby: None,
-                    patience,
+                    client_limit,
                 };
                 (go_on, Some(10_000))
             }
@@ -288,9 +288,9 @@ impl World {
         let Some(outcome) = outcome else { return };
         self.tell(|| format!("answer to {:?}: {outcome:?}", plan.request));
         let took = self.mono().since(mono).0;
-        if let Some(patience) = plan.patience {
+        if let Some(limit) = plan.answered_within {
             assert!(
-                took <= patience,
+                took <= limit,
                 "{took} ms for {:?}: {outcome:?}",
                 plan.request
             );
@@ -417,7 +417,7 @@ fn session_plan(caller: Caller, request: Request, standby: Option<Millis>) -> Pl
         request,
         launch: None,
         text: None,
-        patience: standby.map(|standby| standby.0 + LATE + 2),
+        answered_within: standby.map(|standby| standby.0 + LATE + 2),
     }
 }
 
@@ -428,6 +428,6 @@ fn record_plan(caller: Caller, request: Request, bound: Option<u64>) -> Plan {
         request,
         launch: None,
         text: None,
-        patience: bound.map(|bound| bound + COMMITS),
+        answered_within: bound.map(|bound| bound + COMMITS),
     }
 }

@@ -93,7 +93,7 @@ fn create(text: &str) -> Create {
         until: None,
         total: Millis::from_secs(3_600),
         standby: None,
-        patience: None,
+        client_limit: None,
         detach: true,
         key: None,
     }
