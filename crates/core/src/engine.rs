@@ -5,6 +5,7 @@
 
 mod calls;
 mod connections;
+mod ending_reports;
 mod generations;
 mod held;
 mod idle;
