@@ -11,6 +11,7 @@ mod held;
 mod idle;
 mod inactivity;
 mod keepers;
+mod kill;
 mod messages;
 mod overdue;
 mod people;
