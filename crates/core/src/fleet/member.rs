@@ -162,12 +162,6 @@ impl Member {
         self.timeline
     }
 
-    /// Machines that are looked at, the nearest first, without those that are dead and own nothing.
-    pub fn neighbours(&self) -> Vec<MachineId> {
-        let living = self.ring().filter(|known| !known.is_gone() || known.owns);
-        living.take(NEIGHBOURS).map(|known| known.row.id).collect()
-    }
-
     /// True if a machine counts as dead; `None` if it was never seen.
     pub fn is_dead(&self, machine: MachineId) -> Option<bool> {
         self.known.get(&machine).map(Known::is_gone)
