@@ -83,10 +83,12 @@ impl EndSignals {
     }
 }
 
-/// Result of an action, or the lines of a log that was read.
-struct RequestDone {
-    notice: Result<String, String>,
-    log: Option<(String, Vec<String>)>,
+/// End of a request to the daemon.
+enum RequestDone {
+    /// Sentence about an action that was carried out or failed.
+    Notice(String),
+    /// Lines of a session's log.
+    Log { session: String, lines: Vec<String> },
 }
 
 struct TopView {
@@ -181,13 +183,13 @@ impl TopView {
     }
 
     fn done(&mut self, done: RequestDone) {
-        if let Some((session, lines)) = done.log {
-            self.model.set_log(&session, lines);
-            return;
+        match done {
+            RequestDone::Log { session, lines } => self.model.set_log(&session, lines),
+            RequestDone::Notice(notice) => {
+                self.model.notice = Some(notice);
+                self.feed.request_reload();
+            }
         }
-        let (Ok(notice) | Err(notice)) = done.notice;
-        self.model.notice = Some(notice);
-        self.feed.request_reload();
     }
 
     /// Reads the log that is shown again, once per tick.
@@ -201,44 +203,32 @@ impl TopView {
 }
 
 async fn perform(client: &Client, request: TopRequest) -> RequestDone {
-    let (path, body, notice) = match &request {
+    let notice = match request {
         TopRequest::Log { session, pty } => {
-            let lines = feed::log(client, session, *pty).await;
+            let lines = feed::log(client, &session, pty).await;
             let lines = lines.unwrap_or_else(|error| vec![sentence(error)]);
-            return RequestDone {
-                notice: Ok(String::new()),
-                log: Some((session.clone(), lines)),
-            };
+            return RequestDone::Log { session, lines };
         }
         TopRequest::Answer { question, answer } => {
-            let notice = match client.answer(question, answer).await {
-                Ok(answered) => Ok(answer::done(&answered).to_owned()),
-                Err(error) => Err(sentence(error)),
-            };
-            return RequestDone { notice, log: None };
+            let answered = client.answer(&question, &answer).await;
+            answered.map(|answered| answer::done(&answered).to_owned())
         }
         TopRequest::Kill { session } => {
             let path = format!("/v1/sessions/{session}/kill");
-            let notice = match client.post(&path, &json!({})).await {
-                Ok(ended) => Ok(killed(session, &ended)),
-                Err(error) => Err(sentence(error)),
-            };
-            return RequestDone { notice, log: None };
+            let ended = client.post(&path, &json!({})).await;
+            ended.map(|ended| killed(&session, &ended))
         }
         TopRequest::Timer {
             timer,
             action,
             body,
         } => {
-            let notice = format!("{timer}: {}", done_word(action));
-            (format!("/v1/timers/{timer}/{action}"), body.clone(), notice)
+            let path = format!("/v1/timers/{timer}/{action}");
+            let done = client.post(&path, &body).await;
+            done.map(|_| format!("{timer}: {}", done_word(action)))
         }
     };
-    let notice = match client.post(&path, &body).await {
-        Ok(_) => Ok(notice),
-        Err(error) => Err(sentence(error)),
-    };
-    RequestDone { notice, log: None }
+    RequestDone::Notice(notice.unwrap_or_else(sentence))
 }
 
 fn done_word(action: &str) -> &'static str {
