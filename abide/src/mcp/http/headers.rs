@@ -207,8 +207,11 @@ pub fn match_message(
     };
     named
         .check(headers)
-        .map_err(|sentence| mismatch(id, sentence))
+        .map_err(|HeaderMismatch(sentence)| mismatch(id, sentence))
 }
+
+/// Sentence about a header that does not repeat what the body says.
+struct HeaderMismatch(String);
 
 /// Fields of a message that its headers repeat.
 #[derive(Deserialize)]
@@ -219,22 +222,26 @@ struct NamedParams {
 }
 
 impl NamedParams {
-    fn check(&self, headers: &HeaderMap) -> Result<(), String> {
+    fn check(&self, headers: &HeaderMap) -> Result<(), HeaderMismatch> {
+        let wrong = |sentence: String| Err(HeaderMismatch(sentence));
         let method = &self.method;
         match single_header(headers, METHOD)? {
             Some(named) if named == method => {}
-            Some(named) => return Err(format!("Mcp-Method says {named}, the body says {method}")),
-            None => return Err("the Mcp-Method header is missing".to_owned()),
+            Some(named) => {
+                return wrong(format!("Mcp-Method says {named}, the body says {method}"));
+            }
+            None => return wrong("the Mcp-Method header is missing".to_owned()),
         }
         let Some(name) = self.name() else {
             return Ok(());
         };
-        let named = single_header(headers, NAME)?;
-        let named = named.ok_or_else(|| format!("{method} needs the Mcp-Name header"))?;
+        let Some(named) = single_header(headers, NAME)? else {
+            return wrong(format!("{method} needs the Mcp-Name header"));
+        };
         match decoded(named) {
             Some(named) if named == name => Ok(()),
-            Some(named) => Err(format!("Mcp-Name says {named}, the body says {name}")),
-            None => Err("the Mcp-Name header is not Base64".to_owned()),
+            Some(named) => wrong(format!("Mcp-Name says {named}, the body says {name}")),
+            None => wrong("the Mcp-Name header is not Base64".to_owned()),
         }
     }
 
@@ -250,11 +257,14 @@ impl NamedParams {
 }
 
 /// Value of a header that must not be given twice.
-fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, String> {
+fn single_header<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+) -> Result<Option<&'a str>, HeaderMismatch> {
     let mut values = headers.get_all(name).iter();
     let value = values.next();
     if values.next().is_some() {
-        return Err(format!("the {name} header is given twice"));
+        return Err(HeaderMismatch(format!("the {name} header is given twice")));
     }
     Ok(value.and_then(|value| value.to_str().ok()))
 }
