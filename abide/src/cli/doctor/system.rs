@@ -82,15 +82,24 @@ fn cgroup_v1_folder(controller: &str) -> Option<PathBuf> {
     Some(root.join(path.trim_start_matches('/')))
 }
 
-/// Tries to make a cgroup for a session; the error says why that is impossible.
-pub fn control_group() -> Result<PathBuf, String> {
-    let base = cgroup::own_folder().ok_or("no control groups of the second version are mounted")?;
+/// Reason why a session gets no cgroup.
+#[derive(Debug, thiserror::Error)]
+pub enum NoCgroup {
+    #[error("no control groups of the second version are mounted")]
+    NotMounted,
+    #[error("none can be made in {}: {fault}", base.display())]
+    NotMade { base: PathBuf, fault: io::Error },
+}
+
+/// Tries to make a cgroup for a session. Returns the folder in which it was made.
+pub fn control_group() -> Result<PathBuf, NoCgroup> {
+    let base = cgroup::own_folder().ok_or(NoCgroup::NotMounted)?;
     match SessionCgroup::make(&base, &format!("doctor-{}", std::process::id())) {
-        Ok(leaf) => {
-            leaf.remove();
+        Ok(made) => {
+            made.remove();
             Ok(base)
         }
-        Err(fault) => Err(format!("none can be made in {}: {fault}", base.display())),
+        Err(fault) => Err(NoCgroup::NotMade { base, fault }),
     }
 }
 
