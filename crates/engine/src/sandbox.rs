@@ -108,7 +108,7 @@ impl SandboxSubject<'_> {
         let own = self.own_folders();
         let workspace = match workspace(self.root, &home, &own) {
             Ok(workspace) => workspace,
-            Err(why) => return impossible(why),
+            Err(why) => return impossible(why.to_string()),
         };
         if let Some(path) = settings.write.iter().find(|path| touches_own(path, &own)) {
             let shown = path.display();
@@ -220,34 +220,44 @@ fn too_much(field: &str, asked: &str, allowed: SandboxMode) -> TooMuch {
     ))
 }
 
+/// Reason why a folder cannot be a workspace.
+#[derive(Debug, thiserror::Error)]
+enum BadWorkspace {
+    #[error("the workspace '{}' cannot be opened: {fault}", path.display())]
+    NotOpened {
+        path: PathBuf,
+        fault: std::io::Error,
+    },
+    #[error("the workspace '{}' holds the whole home folder; start abide in a project folder", .0.display())]
+    HoldsHome(PathBuf),
+    #[error("the workspace '{}' belongs to the system; start abide in a project folder", .0.display())]
+    OfSystem(PathBuf),
+    #[error("the workspace '{}' holds a folder of abide itself, '{}'; start abide in another folder", path.display(), own.display())]
+    HoldsOwn { path: PathBuf, own: PathBuf },
+}
+
 /// Workspace of an agent: its root folder, unless too much would become writable.
-fn workspace(root: &Path, home: &Path, own: &[PathBuf]) -> Result<Folder, String> {
-    let shown = root.display();
-    let folder = Folder::resolve(root)
-        .map_err(|fault| format!("the workspace '{shown}' cannot be opened: {fault}"))?;
+fn workspace(root: &Path, home: &Path, own: &[PathBuf]) -> Result<Folder, BadWorkspace> {
+    let folder = Folder::resolve(root).map_err(|fault| BadWorkspace::NotOpened {
+        path: root.to_owned(),
+        fault,
+    })?;
     let path = &folder.path;
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     if home.starts_with(path) {
-        return Err(format!(
-            "the workspace '{}' holds the whole home folder; start abide in a project folder",
-            path.display()
-        ));
+        return Err(BadWorkspace::HoldsHome(path.clone()));
     }
     let system = [
         "/tmp", "/var/tmp", "/etc", "/usr", "/var", "/proc", "/dev", "/run", "/sys",
     ];
     if path.parent().is_none() || system.iter().any(|whole| path == Path::new(whole)) {
-        return Err(format!(
-            "the workspace '{}' belongs to the system; start abide in a project folder",
-            path.display()
-        ));
+        return Err(BadWorkspace::OfSystem(path.clone()));
     }
-    if let Some(held) = own.iter().find(|own| touches(path, own)) {
-        return Err(format!(
-            "the workspace '{}' holds a folder of abide itself, '{}'; start abide in another folder",
-            path.display(),
-            held.display()
-        ));
+    if let Some(own) = own.iter().find(|own| touches(path, own)) {
+        return Err(BadWorkspace::HoldsOwn {
+            path: path.clone(),
+            own: own.clone(),
+        });
     }
     Ok(folder)
 }
