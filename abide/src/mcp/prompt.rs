@@ -75,13 +75,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn prompt_text(arguments: Value) -> Result<String, String> {
+    fn prompt_text(arguments: Value) -> Result<String, ErrorData> {
         let mut request = GetPromptRequestParams::new(NAME);
         request.arguments = arguments.as_object().cloned();
-        match get(&request) {
-            Ok(result) => Ok(serde_json::to_string(&result).unwrap_or_default()),
-            Err(error) => Err(error.message.into_owned()),
-        }
+        let result = get(&request)?;
+        Ok(serde_json::to_string(&result).unwrap_or_default())
     }
 
     #[test]
@@ -92,11 +90,11 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            prompt_text(json!({"command": 5})).unwrap_err(),
+            prompt_text(json!({"command": 5})).unwrap_err().message,
             "`command` is required and must be text; got 5."
         );
         assert_eq!(
-            prompt_text(json!({})).unwrap_err(),
+            prompt_text(json!({})).unwrap_err().message,
             "`command` is required and must be text; got nothing."
         );
         assert!(get(&GetPromptRequestParams::new("other")).is_err());
