@@ -2,7 +2,8 @@
 //!
 //! The text is not cut at the limit. Some lines of its begin, some of its end and the important lines between them are
 //! kept. Lines are held until the end, because importance depends on what the others are like. When they are more than
-//! [`HOLD_BYTES`], those that would not be shown now are dropped.
+//! [`HOLD_BYTES`], those that would not be shown now are dropped; then again whenever they have doubled, because a high
+//! limit keeps most of them.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ const BLOCK_START_WITHIN: usize = 6;
 /// A line that is too long for the rest of the head is truncated to fit, if at least this many characters
 /// are left.
 const BEGIN_CHARS: usize = 200;
-/// Bytes of lines that are held.
+/// Bytes of lines that are held before some are dropped for the first time.
 const HOLD_BYTES: usize = 2 << 20;
 /// Important lines that are held when others are dropped, as a multiple of the limit.
 const KEEP_TIMES: usize = 4;
@@ -42,6 +43,8 @@ pub struct Shortener {
     /// Number of characters and of bytes of these.
     chars: usize,
     held: usize,
+    /// Number of bytes from which lines are dropped.
+    prune_at: usize,
     crowded: bool,
     density: Density,
     findings: FindingCache,
@@ -60,6 +63,7 @@ impl Shortener {
             entries: Vec::new(),
             chars: 0,
             held: 0,
+            prune_at: HOLD_BYTES,
             crowded: false,
             density: Density::default(),
             findings: FindingCache::default(),
@@ -211,6 +215,7 @@ impl Shortener {
                 self.dropped.add(entry.stands_for());
             }
         }
+        self.prune_at = HOLD_BYTES.max(2 * self.held);
     }
 
     /// Counts lines that are left out without having been decoded.
@@ -256,7 +261,7 @@ impl FoldSink for Shortener {
         self.hold(entry);
         // The last line has no newline.
         self.crowded |= self.chars > self.limit + 1;
-        if self.held > HOLD_BYTES {
+        if self.held > self.prune_at {
             self.prune();
         }
     }

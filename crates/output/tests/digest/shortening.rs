@@ -92,6 +92,29 @@ fn dense_output_fills_the_limit() {
     }
 }
 
+/// More lines fit the limit than are held before some are dropped. Looking for lines to drop at each further line would
+/// take hours.
+#[test]
+fn highest_limit_is_filled_and_smaller_output_is_complete() {
+    let mut state = 1_u32;
+    let mut letter = |n: u32| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        match n % 9 {
+            0 => ' ',
+            _ => char::from(b'a' + (state >> 27) as u8 % 26),
+        }
+    };
+    let lines = (0..35_000).map(|_| (1..60).map(&mut letter).chain(['\n']).collect::<String>());
+    let input: String = lines.collect();
+    let max = 1_000_000;
+    assert!(input.len() > 2 * max, "{}", input.len());
+    let shown = digest(input.as_bytes(), &limits(max)).text.chars().count();
+    assert!((max - 100..=max).contains(&shown), "{shown}");
+    let part = &input[..input[..max].rfind('\n').unwrap_or(0)];
+    let whole = digest(part.as_bytes(), &limits(max));
+    assert!(!whole.shortened && whole.text == part);
+}
+
 #[test]
 fn error_in_dense_output_is_shown_once_at_any_position() {
     let all = code(3_000);
