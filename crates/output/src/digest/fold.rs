@@ -13,7 +13,7 @@ use std::fmt;
 
 use super::columns::{self, Columns, Numbers};
 use super::line_shape::{LINES_TO_FOLD_MAX, LineContent, LineShape};
-use super::row::Omission;
+use super::row::{Omission, output_bytes};
 use super::signals::levels;
 
 /// Maximum number of lines of a cycle.
@@ -423,10 +423,10 @@ impl Line {
         self.numbers.get_or_init(|| Numbers::of(&self.text))
     }
 
-    /// Number of bytes that this line stands for, including newlines.
+    /// Number of bytes of the output that this line stands for, including newlines.
     pub fn bytes(&self) -> u64 {
-        let omission = self.omission.map_or(0, |omission| omission.bytes);
-        (self.text.len() as u64 + omission + 1) * self.count
+        let omission = self.omission.unwrap_or_default().output_bytes;
+        (output_bytes(&self.text) + omission + 1) * self.count
     }
 }
 

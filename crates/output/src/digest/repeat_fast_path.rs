@@ -7,6 +7,7 @@
 //! the fast path.
 
 use super::fold::Fold;
+use super::row::output_bytes;
 use super::screen::Screen;
 use super::signals::levels;
 
@@ -71,7 +72,7 @@ impl RepeatFastPath {
         Some(RepeatFastPath {
             line: [text.as_bytes(), newline].concat(),
             free,
-            counted: text.len() as u64 + 1,
+            counted: output_bytes(text) + 1,
             held: Vec::new(),
             begun: 0,
             keep: screen.height() + HELD_BY_FOLD,

@@ -8,12 +8,24 @@ const MAX_COLUMNS: usize = 512;
 const MAX_CELL_BYTES: usize = 8 * MAX_COLUMNS;
 
 /// Omitted middle of a long line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Omission {
     /// Byte offset in the kept text.
     pub at: usize,
     pub chars: u64,
-    pub bytes: u64,
+    /// Number of bytes of the omitted text.
+    bytes: u64,
+    /// Number of bytes of the output that it stands for.
+    pub output_bytes: u64,
+}
+
+/// Number of bytes of the output that a text stands for. An invalid byte was replaced by U+FFFD, which has three bytes.
+pub fn output_bytes(text: &str) -> u64 {
+    let replaced = match text.is_ascii() {
+        true => 0,
+        false => text.matches(char::REPLACEMENT_CHARACTER).count(),
+    };
+    (text.len() - 2 * replaced) as u64
 }
 
 /// Text of a row and its width.
@@ -150,17 +162,15 @@ impl Row {
         if self.anchor.1 > from {
             self.anchor = (0, 0);
         }
-        let chars = self.text[from..to].chars().count() as u64;
-        let bytes = (to - from) as u64;
-        self.text.replace_range(from..to, "");
-        let before = self
-            .omission
-            .map_or((0, 0), |omission| (omission.chars, omission.bytes));
+        let dropped = &self.text[from..to];
+        let before = self.omission.unwrap_or_default();
         self.omission = Some(Omission {
             at: from,
-            chars: before.0 + chars,
-            bytes: before.1 + bytes,
+            chars: before.chars + dropped.chars().count() as u64,
+            bytes: before.bytes + dropped.len() as u64,
+            output_bytes: before.output_bytes + output_bytes(dropped),
         });
+        self.text.replace_range(from..to, "");
     }
 
     /// Ends the row at a column.

@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use super::fold::{Line, LineNumber};
 use super::line_shape::{Fnv1a, HashKeyMap, hash};
+use super::row::output_bytes;
 use super::signals::levels::{Finding, Importance};
 use super::signals::{blocks, rarity, traces};
 use super::truncate;
@@ -78,8 +79,8 @@ impl Quote {
     fn new(line: &Line, at: usize) -> Self {
         let trimmed = line.text.trim();
         let cut = truncate::around(trimmed, at, LINE_CHARS);
-        let omission = line.omission.map_or(0, |omission| omission.bytes);
-        let left_out = trimmed.len() as u64 - cut.bytes + omission;
+        let omission = line.omission.unwrap_or_default().output_bytes;
+        let left_out = output_bytes(trimmed) - cut.bytes + omission;
         Quote {
             text: format!("{}: {}", line.number, cut.text),
             bytes: (line.bytes() / line.count.max(1)).saturating_sub(left_out),

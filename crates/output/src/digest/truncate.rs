@@ -1,12 +1,12 @@
 //! Truncation of a text to a number of characters, with a mark that counts what is left out.
 
-use super::row::{Omission, floor};
+use super::row::{Omission, floor, output_bytes};
 
 /// Truncated text.
 pub struct Truncated {
     /// Text with marks.
     pub text: String,
-    /// Number of bytes of the original text in it, without marks.
+    /// Number of bytes of the output in it, without marks.
     pub bytes: u64,
 }
 
@@ -14,7 +14,7 @@ impl Truncated {
     fn whole(text: &str) -> Self {
         Truncated {
             text: text.to_owned(),
-            bytes: text.len() as u64,
+            bytes: output_bytes(text),
         }
     }
 }
@@ -33,7 +33,7 @@ pub fn middle(text: &str, omission: Option<Omission>, max_chars: usize) -> Trunc
     let begin: String = text.chars().take(head).collect();
     let end: String = text.chars().skip(held - tail).collect();
     Truncated {
-        bytes: (begin.len() + end.len()) as u64,
+        bytes: output_bytes(&begin) + output_bytes(&end),
         text: format!("{begin}{}{end}", mark(total - (head + tail) as u64)),
     }
 }

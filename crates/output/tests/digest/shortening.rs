@@ -92,6 +92,22 @@ fn dense_output_fills_the_limit() {
     }
 }
 
+#[test]
+fn invalid_bytes_are_counted_as_bytes_of_the_output() {
+    let lines = (0..4_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 8).to_le_bytes());
+    let lines =
+        lines.flat_map(|word| [word.map(|byte| byte | 0x80).repeat(20), vec![b'\n']].concat());
+    for input in [b"\xff".repeat(3_000_000), lines.collect()] {
+        let digested = digest(&input, &limits(1_000));
+        let shown = digested.text.chars().filter(|c| *c == '\u{FFFD}').count() as u64;
+        let all = input.len() as u64;
+        let counted = digested.bytes_left_out + shown;
+        assert!(counted <= all, "{counted} of {all}: {}", digested.text);
+        let note = format!("{} bytes left out", digested.bytes_left_out);
+        assert!(digested.text.contains(&note), "{}", digested.text);
+    }
+}
+
 /// More lines fit the limit than are held before some are dropped. Looking for lines to drop at each further line would
 /// take hours.
 #[test]
