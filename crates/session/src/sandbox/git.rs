@@ -36,6 +36,10 @@ pub struct Worktree {
 impl Protected {
     /// Protected paths of the workspace of a plan: those that exist, and that the plan does not permit to write.
     pub fn of(plan: &Plan) -> Self {
+        // The search looks at thousands of folders.
+        if !plan.writes_in_workspace() {
+            return Protected::default();
+        }
         let mut found = Protected::find(&plan.workspace.path);
         found.paths.retain(|path| !plan.permits(path));
         found
@@ -138,6 +142,8 @@ fn worktree(workspace: &Path) -> Option<Worktree> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::plan::{Folder, Mode, Network};
+    use abide_core::SandboxedBy;
 
     fn touch(path: &Path) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -170,6 +176,30 @@ mod tests {
             "sub/.git",
         ];
         assert_eq!(found, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn workspace_that_cannot_be_written_is_not_searched() {
+        let folder = tempfile::tempdir().unwrap();
+        touch(&folder.path().join(".git/config"));
+        let workspace = Folder::resolve(folder.path()).unwrap();
+        let mut plan = Plan {
+            at_least: SandboxedBy::Namespaces,
+            mode: Mode::ReadOnly,
+            network: Network::Off,
+            write: Vec::new(),
+            home: "/nonexistent".into(),
+            layers: "/nonexistent".into(),
+            hide: Vec::new(),
+            own: Vec::new(),
+            workspace,
+        };
+        assert_eq!(Protected::of(&plan), Protected::default());
+        plan.write = vec![plan.workspace.path.clone()];
+        let config = [PathBuf::from(".git/config")];
+        assert_eq!(Protected::of(&plan).paths, config);
+        plan.write = vec![plan.workspace.path.join(".git")];
+        assert_eq!(Protected::of(&plan).paths, [] as [PathBuf; 0]);
     }
 
     #[test]

@@ -157,6 +157,13 @@ impl Mode {
 }
 
 impl Plan {
+    /// True if something in the workspace can be written.
+    pub fn writes_in_workspace(&self) -> bool {
+        let root = &self.workspace.path;
+        let touches = |named: &PathBuf| named.starts_with(root) || root.starts_with(named);
+        self.mode == Mode::WorkspaceWrite || self.write.iter().any(touches)
+    }
+
     /// True if a path of the workspace, relative to it, is or is below one that the plan names as writable. The workspace
     /// itself, or a folder around it, does not count: its protected paths stay protected.
     pub fn permits(&self, path: &Path) -> bool {
