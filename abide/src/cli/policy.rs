@@ -84,7 +84,7 @@ fn list_rules(store: &PolicyStore, json: super::args::JsonArg) -> Result<u8, Cli
             rule.why
         );
     }
-    for allowed in store.remembered_hosts() {
+    for allowed in store.remembered_hosts().iter() {
         outln!(
             "allow connections to {} in {}  ({}, always)",
             one_line(&allowed.host),

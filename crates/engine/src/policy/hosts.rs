@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use abide_core::policy::Choice;
 use abide_core::{Agent, Conversation, Mono};
@@ -50,11 +51,10 @@ impl PolicyStore {
         conversation: Option<&Conversation>,
         workspace: &Path,
     ) -> Vec<String> {
-        let remembered = self.remembered().unwrap_or_default();
         let here = workspace.to_string_lossy();
-        let hosts = remembered.hosts.into_iter();
-        let hosts = hosts.filter(|host| host.folder == here);
-        let mut found: Vec<String> = hosts.map(|host| host.host).collect();
+        let remembered = self.remembered_hosts();
+        let hosts = remembered.iter().filter(|host| host.folder == here);
+        let mut found: Vec<String> = hosts.map(|host| host.host.clone()).collect();
         let now = SystemClock.mono();
         let mut grants = self.host_grants.lock().expect("no holder panics");
         grants.retain(|grant| now.since(grant.used) < GRANT_TIME);
@@ -68,8 +68,8 @@ impl PolicyStore {
     }
 
     /// Host names that `always here` has allowed, for people.
-    pub fn remembered_hosts(&self) -> Vec<AllowedHost> {
-        self.remembered().unwrap_or_default().hosts
+    pub fn remembered_hosts(&self) -> Arc<[AllowedHost]> {
+        self.loaded().hosts.clone()
     }
 
     /// Keeps the answer of a person about a host name. `Once` and `No` add nothing.

@@ -12,7 +12,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::policy::{
     self, Action, Choice, CommandLine, Decision, Offer, Parsed, Place, Policy, Rule, Source,
@@ -57,6 +57,8 @@ struct Loaded {
     stamps: [FileStamp; 2],
     /// The rules, or the reason why there are none.
     policy: Result<Arc<Policy>, Arc<str>>,
+    /// Host names that `always here` has allowed.
+    hosts: Arc<[AllowedHost]>,
 }
 
 /// Command of an agent that is to be judged.
@@ -118,6 +120,7 @@ impl PolicyStore {
             loaded: Mutex::new(Loaded {
                 stamps: [FileStamp::Unread; 2],
                 policy: Err("".into()),
+                hosts: Arc::default(),
             }),
             grants: Mutex::default(),
             host_grants: Mutex::default(),
@@ -131,11 +134,18 @@ impl PolicyStore {
 
     /// Rules as the files have them now.
     pub fn policy(&self) -> Result<Arc<Policy>, BrokenPolicy> {
+        self.loaded().policy.clone().map_err(BrokenPolicy)
+    }
+
+    /// Contents of the files as they are now.
+    fn loaded(&self) -> MutexGuard<'_, Loaded> {
         let stamps = [FileStamp::of(&self.config), FileStamp::of(&self.remembered)];
         let mut loaded = self.loaded.lock().expect("no holder panics");
         if loaded.stamps != stamps {
-            let policy = self.read().map(Arc::new);
-            let policy = policy.map_err(|broken| Arc::from(broken.to_string()));
+            let (policy, hosts) = match self.read() {
+                Ok((policy, hosts)) => (Ok(Arc::new(policy)), hosts.into()),
+                Err(broken) => (Err(Arc::from(broken.to_string())), Arc::default()),
+            };
             let mut stamps = stamps;
             if let Err(why) = &policy {
                 if loaded.policy != policy {
@@ -144,15 +154,20 @@ impl PolicyStore {
                 // The fault may be of the moment, such as too many open files: the files are read again.
                 stamps = [FileStamp::Unread; 2];
             }
-            *loaded = Loaded { stamps, policy };
+            *loaded = Loaded {
+                stamps,
+                policy,
+                hosts,
+            };
         }
-        loaded.policy.clone().map_err(BrokenPolicy)
+        loaded
     }
 
-    fn read(&self) -> Result<Policy, RuleFileError> {
+    fn read(&self) -> Result<(Policy, Vec<AllowedHost>), RuleFileError> {
         let mut policy = read_rules(&self.config, &self.home, settings::read_configured)?;
-        policy.rules.extend(self.remembered()?.rules);
-        Ok(policy)
+        let remembered = self.remembered()?;
+        policy.rules.extend(remembered.rules);
+        Ok((policy, remembered.hosts))
     }
 
     /// Rules and host names that "always" has written.
