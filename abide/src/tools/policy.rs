@@ -483,13 +483,17 @@ fn audit_answer(
     let state = &question.state;
     let held = state.held();
     let connection = state.connection();
+    let secrets = match held {
+        Some(held) => LaunchOptions::secrets_of_held(held),
+        None => handle.secrets(state.session()),
+    };
     handle.audit().append(AuditEntry {
         event: "answered".into(),
         agent: question.agent.0.to_string(),
         folder: (held.map(|held| held.approval.folder.to_string()))
             .or_else(|| connection.map(|connection| connection.folder.to_string()))
             .unwrap_or_default(),
-        command: Mask::default().apply(question.command.to_string()),
+        command: Mask::of(secrets).apply(question.command.to_string()),
         commands: (connection.iter())
             .map(|connection| format!("connect to {}:{}", connection.name, connection.port))
             .collect(),

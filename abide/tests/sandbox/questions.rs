@@ -99,6 +99,26 @@ fn refused_command_is_told_once_in_a_result() {
 }
 
 #[test]
+fn secret_of_a_held_command_is_masked_in_every_line_of_the_audit_log() {
+    as_each_user(|user| {
+        user.write("state/config.toml", SANDBOXED);
+        let env = json!({"MY_TOKEN": "horsebattery99"});
+        let wanted = json!({"command": "touch horsebattery99", "env": env});
+        let held = call(user, "shell", &wanted);
+        let question = id(&held, "question_id");
+        let answered = user.abide(&["answer", &question, "no"]);
+        assert_eq!(answered.code, 0, "{answered:?}");
+        let log = user.abide(&["audit", "--json"]).text;
+        assert_eq!(
+            log.matches("\"touch [masked:MY_TOKEN]\"").count(),
+            3,
+            "{log}"
+        );
+        assert!(!log.contains("horsebattery99"), "{log}");
+    });
+}
+
+#[test]
 fn p187_workspace_that_was_replaced_before_the_yes_runs_nothing() {
     as_each_user(|user| {
         user.write("state/config.toml", SANDBOXED);

@@ -457,7 +457,8 @@ impl Performer {
                 .as_ref()
                 .map_or_else(String::new, |view| view.agent.0.to_string()),
             command: view.map_or_else(String::new, |view| {
-                Mask::default().apply(view.command.to_string())
+                let secrets = (view.state.held()).map(|held| LaunchOptions::secrets_of_held(held));
+                Mask::of(secrets.unwrap_or_default()).apply(view.command.to_string())
             }),
             question_id: Some(question.to_string()),
             ..AuditEntry::default()

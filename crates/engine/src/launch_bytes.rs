@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
 use abide_core::SessionName;
+use abide_core::held::HeldCommand;
 use abide_output::secret_fingerprints::SecretFingerprints;
 use abide_session::frame::{InheritedLimits, ResourceLimit};
 use base64::Engine;
@@ -94,6 +95,12 @@ impl LaunchOptions {
             name: self.name.as_ref().map(|name| name.as_str().to_owned()),
         };
         serde_json::to_vec(&encoded).unwrap_or_default()
+    }
+
+    /// Fingerprints of the secrets of a command that is held. None if its bytes are damaged.
+    pub fn secrets_of_held(held: &HeldCommand) -> Arc<SecretFingerprints> {
+        let launch = LaunchOptions::from_bytes(&held.approval.launch);
+        launch.map_or_else(Arc::default, |launch| launch.secrets)
     }
 
     /// Launch data from bytes. `None`: they are damaged, or another version wrote them.
