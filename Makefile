@@ -124,6 +124,7 @@ soak: ## hours of simulation, kills and power cuts, by hand
 	ABIDE_SEEDS=$${ABIDE_SEEDS:-1000000} $(CARGO) test --locked --release -p abide-engine --lib sim:: -- --nocapture
 	PROPTEST_CASES=$${PROPTEST_CASES:-100000} $(CARGO) test --locked --release --workspace --lib -- random tokenizer terminal_filter
 	$(CARGO) test --locked -p abide --test timers -- --ignored --nocapture
+	ABIDE_LOSSES=$${ABIDE_MACHINE_LOSSES:-200} $(CARGO) test --locked -p abide --test postgres losses::f4 -- --nocapture
 
 deny: ## licences, sources and banned crates (installs cargo-deny into target/ if it is missing)
 	@export PATH="target/tools/bin:$$PATH"

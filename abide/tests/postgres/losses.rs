@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::fleet::{joined, machine, make_due, messages_about, over, owner_of};
 use super::proxy::{Mode, Proxy};
-use super::{at, commands_run, harness, made_at_last};
+use super::{at, commands_run, harness, made, made_at_last, make};
 
 /// Losses of [`f4_each_of_some_losses_delays_a_timer_and_doubles_nothing`]; `ABIDE_LOSSES` sets the number.
 const LOSSES: usize = 3;
@@ -17,6 +17,31 @@ const LOSSES: usize = 3;
 fn completed_once(server: &Server, id: &str) {
     assert_eq!(over(server, id).0, "completed");
     assert_eq!(messages_about(server, id), "1");
+}
+
+#[test]
+fn f4_timer_that_is_due_soon_is_stored_together_with_the_fast_pace() {
+    let server = Server::start();
+    let (one, _two) = (machine(&server, "one"), machine(&server, "two"));
+    look_for("the other machine", || {
+        let known = one.get("/v1/machines");
+        (known["machines"].as_array()?.len() == 2).then_some(())
+    });
+    // No heartbeat is written from now on.
+    server.sql(
+        "CREATE FUNCTION silence() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'silent'; END $$; \
+         CREATE TRIGGER silence BEFORE UPDATE ON abide.machine FOR EACH ROW \
+         WHEN (NEW.name = 'one' AND NEW.heartbeat <> OLD.heartbeat) EXECUTE FUNCTION silence()",
+    );
+    let pace = "SELECT pace FROM abide.machine WHERE name = 'one'";
+    assert_eq!(server.sql(pace), "slow");
+    made(&make(&one, "later"));
+    assert_eq!(server.sql(pace), "slow");
+    let id = make_due(&one, 3.0, None);
+    assert_eq!(server.sql(pace), "fast");
+    one.kill_daemon();
+    completed_once(&server, &id);
+    assert_eq!(owner_of(&server, "one"), "two");
 }
 
 #[test]
