@@ -307,6 +307,8 @@ connection of its sandbox waits, may it go on? */
   about: string;
   /** Agent that owns the session. */
   agent: string;
+  /** Time at which that machine said so, in Unix milliseconds. */
+  as_of?: number;
   /** Time of the question, in Unix milliseconds. */
   asked_at: number;
   /** Command of the session. */
@@ -327,6 +329,8 @@ connection of its sandbox waits, may it go on? */
   idle_for: number | null;
   /** Last line of output. */
   last_line: string;
+  /** Machine of the fleet that asks, if it is another one. */
+  machine?: string;
   /** The question. */
   question: string;
   /** Id of the question. */

@@ -192,6 +192,8 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
             Some(view) => session_activity::tail(handle, view).await,
             None => Vec::new(),
         },
+        machine: None,
+        as_of: None,
     }
 }
 

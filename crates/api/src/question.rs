@@ -57,6 +57,12 @@ pub struct QuestionDetails {
     pub idle_for: Option<f64>,
     /// Last lines of output.
     pub tail: Vec<String>,
+    /// Machine of the fleet that asks, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Time at which that machine said so, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
 }
 
 /// Open questions, oldest first.

@@ -73,6 +73,7 @@ export const QuestionCard = memo(function QuestionCard({ id }: { id: string }) {
             , limit {duration(question.idle)}
           </span>
           <span>agent {question.agent}</span>
+          {question.machine && <span>on {question.machine}</span>}
           <Link href={`/sessions/${question.session_id}`}>Open session</Link>
         </div>
         <div className="quoted">
@@ -138,6 +139,7 @@ function CommandQuestion({
           {held.part && held.part !== question.command && <span>because of {held.part}</span>}
           <span>in {held.folder}</span>
           <span>agent {question.agent}</span>
+          {question.machine && <span>on {question.machine}</span>}
         </div>
         {adding.map((offer) => (
           <details key={offer.answer}>

@@ -294,7 +294,10 @@ fn question(model: &Model, value: &Value) -> Vec<StyledLine> {
     let asked = value["asked_at"].as_u64().unwrap_or(model.now);
     let before = value["running_for"].as_f64().unwrap_or(0.0) * 1_000.0;
     let ran = show::short(Millis(before as u64 + model.now.saturating_sub(asked)));
-    let (doing, agent) = (text(value, "doing"), text(value, "agent"));
+    let (doing, mut agent) = (text(value, "doing"), text(value, "agent"));
+    if let Some(machine) = value["machine"].as_str() {
+        agent = format!("{agent} on {}", one_line(machine));
+    }
     let second = match needs_words(value) {
         true => {
             let words = answers(value).join(" · ");
