@@ -362,6 +362,7 @@ fn size(bytes: u64) -> String {
 mod tests {
     use super::super::Severity;
     use super::*;
+    use abide_session::sandbox::NotBuilt;
 
     #[test]
     fn sizes_have_a_unit() {
@@ -378,7 +379,7 @@ mod tests {
         ];
         let made = |works| match works {
             true => Ok(Vec::new()),
-            false => Err("not here".to_owned()),
+            false => Err(NotBuilt::unavailable("not here")),
         };
         ladder.into_iter().zip(mechanisms.map(made)).collect()
     }

@@ -73,7 +73,7 @@ pub struct NotBuilt {
 
 impl NotBuilt {
     /// A mechanism that is not available here, whatever the plan is.
-    pub(super) fn unavailable(why: impl Into<String>) -> Self {
+    pub fn unavailable(why: impl Into<String>) -> Self {
         NotBuilt {
             why: why.into(),
             errno: 0,
