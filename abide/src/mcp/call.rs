@@ -16,6 +16,7 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value};
 
+use super::client_quirks::ClientQuirks;
 use super::elicitation::{self, ElicitationReply, FormAnswer};
 use super::front_writer::RenderPermit;
 use super::in_flight::InFlight;
@@ -267,7 +268,7 @@ impl CallClient {
     /// client must remove the question when the call ends, however it ends.
     fn can_show_others(&self) -> bool {
         self.ask_method == Some(AskMethod::Elicitation)
-            && !elicitation::shows_cancelled_requests(&self.name)
+            && !ClientQuirks::of(&self.name).shows_cancelled_requests
     }
 }
 
@@ -617,7 +618,7 @@ impl ShownElicitation {
     fn send(peer: &Peer, question: Arc<QuestionView>, client: &str) -> Option<Self> {
         let sent = peer.elicit(elicitation::request(&question))?;
         let at = SystemClock.mono();
-        let outlives = elicitation::shows_cancelled_requests(client);
+        let outlives = ClientQuirks::of(client).shows_cancelled_requests;
         let client = client.to_owned();
         let reply = Box::pin(async move {
             match sent.answer.await {

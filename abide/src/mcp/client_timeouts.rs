@@ -4,38 +4,12 @@ use std::ffi::OsStr;
 
 use abide_core::Millis;
 
+use super::client_quirks::{ClientQuirks, ClientTimeout};
 use super::server::Transport;
 
 /// `ABIDE_CALL_LIMIT`: the client's timeout for a tool call in seconds, if it differs from the usual one
 /// (`0`: no timeout). Set it in the client's configuration of this server.
 const OVERRIDE: &str = "ABIDE_CALL_LIMIT";
-/// Claude Code's own setting, in milliseconds, which the servers that it starts inherit.
-const CLAUDE_CODE: &str = "MCP_TOOL_TIMEOUT";
-
-/// Timeout of a client for a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ClientTimeout {
-    /// Seconds from the start of the call.
-    Total(u64),
-    /// Seconds without a message; a progress notification restarts the timeout.
-    SinceProgress(u64),
-}
-
-/// Known timeouts, by prefix of the client's name in lower case.
-const CLIENTS: [(&str, ClientTimeout); 7] = [
-    ("claude-code", ClientTimeout::SinceProgress(30 * 60)),
-    ("codex-mcp-client", ClientTimeout::Total(300)),
-    ("gemini-cli", ClientTimeout::Total(600)),
-    ("goose", ClientTimeout::Total(300)),
-    ("opencode", ClientTimeout::SinceProgress(60)),
-    ("visual studio code", ClientTimeout::Total(300)),
-    ("visual-studio-code", ClientTimeout::Total(300)),
-];
-
-/// Claude Code has a shorter timeout for HTTP servers than for those that it starts itself.
-const CLAUDE_CODE_HTTP: ClientTimeout = ClientTimeout::SinceProgress(5 * 60);
-/// Timeout of most other clients, and default of the official libraries.
-const DEFAULT: ClientTimeout = ClientTimeout::Total(60);
 /// Limit on the margin. A call is answered before the timeout by a sixth of it, but by no more than this.
 const MARGIN_LIMIT: Millis = Millis::from_secs(20);
 
@@ -51,15 +25,14 @@ pub fn standby<'a>(
     if let Some(secs) = number(OVERRIDE).filter(|secs| secs.is_finite() && *secs >= 0.0) {
         return (secs > 0.0).then(|| with_margin(Millis((secs * 1_000.0) as u64)));
     }
-    let name = client.to_lowercase();
-    let known = CLIENTS.iter().find(|(known, _)| name.starts_with(known));
-    let claude_code = known.is_some_and(|(known, _)| *known == "claude-code");
-    if claude_code && let Some(millis) = number(CLAUDE_CODE).filter(|millis| *millis >= 1.0) {
+    let quirks = ClientQuirks::of(client);
+    let set = quirks.timeout_variable.and_then(number);
+    if let Some(millis) = set.filter(|millis| *millis >= 1.0) {
         return Some(with_margin(Millis(millis as u64)));
     }
     let limit = match transport {
-        Transport::Http if claude_code => CLAUDE_CODE_HTTP,
-        Transport::Http | Transport::Front(_) => known.map_or(DEFAULT, |(_, limit)| *limit),
+        Transport::Http => quirks.http_timeout,
+        Transport::Front(_) => quirks.timeout,
     };
     match limit {
         ClientTimeout::SinceProgress(_) if progress => None,
@@ -143,7 +116,7 @@ mod tests {
 
     #[test]
     fn claude_code_timeout_is_read_from_the_environment() {
-        let variable = |name: &str| (name == CLAUDE_CODE).then_some(OsStr::new("120000"));
+        let variable = |name: &str| (name == "MCP_TOOL_TIMEOUT").then_some(OsStr::new("120000"));
         assert_eq!(
             standby("claude-code", &front(), true, variable),
             Some(Millis(100_000))

@@ -8,6 +8,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
+use super::client_quirks::ClientQuirks;
 use crate::tools::{GivenAnswer, question_text};
 use abide_engine::QuestionView;
 
@@ -100,21 +101,15 @@ fn form_answer(result: &ElicitResult, answer: Answer) -> FormAnswer {
     }
 }
 
-/// True if this client keeps showing a request that was cancelled. Codex does, and discards the person's answer.
-pub fn shows_cancelled_requests(client: &str) -> bool {
-    client.starts_with("codex")
-}
-
 /// Interprets the reply to a request that a call returned. `None`: the value is no reply.
 pub fn interpret_json(answer: &Value) -> Option<ElicitationReply> {
     let answer: ElicitResult = serde_json::from_value(answer.clone()).ok()?;
     Some(interpret(&answer, "", Millis::MAX))
 }
 
-/// True if the client replied without asking a person. Under an approval policy of "never", Codex accepts or
-/// declines at once; no person reads and answers a question this fast.
+/// True if the client replied without asking a person: no person reads and answers a question this fast.
 fn is_automatic(client: &str, after: Millis) -> bool {
-    client.starts_with("codex") && after < Millis(400)
+    ClientQuirks::of(client).answers_without_a_person && after < Millis(400)
 }
 
 #[cfg(test)]

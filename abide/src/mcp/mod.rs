@@ -18,6 +18,7 @@ mod call;
 mod cancellation;
 pub(crate) mod client;
 mod client_output;
+mod client_quirks;
 mod client_timeouts;
 mod control;
 mod decode;

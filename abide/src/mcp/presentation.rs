@@ -4,11 +4,9 @@ use abide_api::ToolResult;
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value};
 
-/// Clients, by prefix of their name, that show a model the fields of a result and not its text. All fields would cost
-/// a model up to nine times the tokens of the text.
-const FIELDS_ONLY_CLIENTS: [&str; 2] = ["claude-code", "codex"];
+use super::client_quirks::ClientQuirks;
 
-/// Fields that such a client gets: the text, what the text does not say, and ids that later calls need. It also gets
+/// Fields that a client gets which shows a model nothing else: the text, what the text does not say, and ids that later calls need. It also gets
 /// `session_id` while the command runs, and `sandboxed_by` if there is a sandbox.
 const NEEDED_BY_MODELS: [&str; 4] = ["text", "waiting_for_input", "timer_id", "sandbox_gaps"];
 
@@ -36,11 +34,7 @@ pub enum Presentation {
 impl Presentation {
     /// Form for the client of this name. `names_session`: the call has a session id as argument.
     pub fn of(client: &str, names_session: bool) -> Self {
-        let name = client.to_lowercase();
-        match FIELDS_ONLY_CLIENTS
-            .iter()
-            .any(|known| name.starts_with(known))
-        {
+        match ClientQuirks::of(client).shows_fields_only {
             true => Presentation::ForModels { names_session },
             false => Presentation::Lean,
         }

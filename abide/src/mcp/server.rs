@@ -15,6 +15,7 @@ use rmcp::model::{
 };
 use serde_json::Value;
 
+use super::client_quirks::ClientQuirks;
 use super::front_hello::FrontHello;
 use super::message_notifications::{self, CHANNEL, CHANNEL_CAPABILITY, Listener, LogLevelFilter};
 use super::other_questions::ShownQuestions;
@@ -208,7 +209,8 @@ impl Server {
 
     /// Answers `server/discover` for the client of this name.
     pub(super) fn discover_result(client: &str) -> DiscoverResult {
-        let versions = ProtocolVersion::known_up_to(&newest_for(client)).to_vec();
+        let versions =
+            ProtocolVersion::known_up_to(&ClientQuirks::of(client).newest_version()).to_vec();
         DiscoverResult::from_server_info(versions, Server::config())
     }
 
@@ -287,18 +289,6 @@ fn invalid_params(method: &str, params: &Value) -> String {
 const METHODS: [&str; 4] = ["tools/list", "tools/call", "prompts/list", "prompts/get"];
 /// Methods that do not exist in the versions without a handshake.
 const OLDER_METHODS: [&str; 2] = ["initialize", "logging/setLevel"];
-
-/// Newest version that a client is offered.
-///
-/// From 2026-07-28 on a call can ask only by returning. Claude Code then shows the question until it is
-/// answered, even if the command ended long ago, and its agent is blocked meanwhile: the server cannot
-/// withdraw the question. In the version before, Claude Code honours a withdrawal, and the call continues.
-fn newest_for(client: &str) -> ProtocolVersion {
-    match client {
-        "claude-code" => ProtocolVersion::V_2025_11_25,
-        _ => ProtocolVersion::V_2026_07_28,
-    }
-}
 
 /// True if a version has no handshake (from 2026-07-28 on).
 pub fn is_modern(version: Option<&ProtocolVersion>) -> bool {
