@@ -180,6 +180,14 @@ function Open() {
   );
 }
 
+function TimerLink({ timer, tabIndex }: { timer: Timer; tabIndex: number }) {
+  return (
+    <Link className="name one-line block" href={`/timers/${timer.timer_id}`} tabIndex={tabIndex} data-main title={visible(purpose(timer))}>
+      <OneLine text={purpose(timer)} prose />
+    </Link>
+  );
+}
+
 const openRow = (id: string, tabIndex: number) => <Row id={id} tabIndex={tabIndex} />;
 
 function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
@@ -192,15 +200,7 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
         <TimerState status={timer.status} />
       </span>
       <span>
-        <Link
-          className="name one-line block"
-          href={`/timers/${timer.timer_id}`}
-          tabIndex={tabIndex}
-          data-main
-          title={visible(purpose(timer))}
-        >
-          <OneLine text={purpose(timer)} prose />
-        </Link>
+        <TimerLink timer={timer} tabIndex={tabIndex} />
         <span className="soft small one-line block" title={visible(condition)}>
           {timer.mission ? 'mission' : 'waiting'}, total {length(timer.total_duration)}
           {!timer.mission && `, standby ${length(timer.timeout_duration)}`}
@@ -305,15 +305,7 @@ function PastRow({ timer, tabIndex }: { timer: Timer | undefined; tabIndex: numb
         <TimerState status={timer.status} />
       </span>
       <span>
-        <Link
-          className="name one-line block"
-          href={`/timers/${timer.timer_id}`}
-          tabIndex={tabIndex}
-          data-main
-          title={visible(purpose(timer))}
-        >
-          <OneLine text={purpose(timer)} prose />
-        </Link>
+        <TimerLink timer={timer} tabIndex={tabIndex} />
         {why && (
           <span className="soft small one-line block">
             <OneLine text={why} prose />
