@@ -116,12 +116,12 @@ impl Conversations {
         }
         let (_, agent) = self.look_again.pop_first()?;
         // A conversation whose time for reconnecting is over is treated like an unknown one.
-        let stays = |presence: &Presence| match presence {
+        let is_present = |presence: &Presence| match presence {
             Presence::Connected(_) => true,
             Presence::Left(at) => now <= *at + limit::RECONNECT,
         };
         self.present
-            .retain(|(whose, _), presence| *whose != agent || stays(presence));
+            .retain(|(whose, _), presence| *whose != agent || is_present(presence));
         Some(agent)
     }
 

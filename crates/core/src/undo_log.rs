@@ -71,10 +71,10 @@ impl<T> UndoLog<T> {
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let (mut at, mut in_flight) = (0, self.in_flight);
         self.steps.retain(|step| {
-            let stays = keep(step);
-            in_flight -= usize::from(!stays && at < self.in_flight);
+            let is_kept = keep(step);
+            in_flight -= usize::from(!is_kept && at < self.in_flight);
             at += 1;
-            stays
+            is_kept
         });
         self.in_flight = in_flight;
     }

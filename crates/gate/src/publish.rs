@@ -68,14 +68,14 @@ impl Listeners {
     fn update(&mut self, gate: &Arc<Gate>, ports: &BTreeMap<u16, IpAddr>) {
         let mut publications = gate.publications.borrow().clone();
         self.0.retain(|port, (address, task)| {
-            let stays = ports.get(port) == Some(&address.ip());
-            if !stays {
+            let is_open = ports.get(port) == Some(&address.ip());
+            if !is_open {
                 publications.remove(port);
                 if let Some(task) = task {
                     task.abort();
                 }
             }
-            stays
+            is_open
         });
         for (port, ip) in ports {
             if self.0.contains_key(port)

@@ -132,14 +132,15 @@ impl Engine {
         {
             return self.join(step, call, first, &new);
         }
-        if !stays(&new) {
+        if !returns_at_once(&new) {
             self.has_room_to_wait()?;
         }
-        let (standby, client_limit, stays) = (new.standby, new.client_limit, stays(&new));
+        let (standby, client_limit, returns_at_once) =
+            (new.standby, new.client_limit, returns_at_once(&new));
         let slot = self.make(step, &maker, new)?;
         let id = self.timers.id(slot);
         let timer = self.view(step.now, slot, id)?;
-        if stays {
+        if returns_at_once {
             answer(step, call, timer, Why::Made);
         } else {
             self.stand_by(step.now, call, &timer, standby, client_limit);
@@ -166,7 +167,7 @@ impl Engine {
             let key = new.key.clone().ok_or(Refusal::NotRecorded)?;
             return Err(timer::Refusal::KeyReused(key).into());
         }
-        if stays(new) || !matches!(timer.status, Status::Running(_)) {
+        if returns_at_once(new) || !matches!(timer.status, Status::Running(_)) {
             answer(step, call, timer, Why::Made);
             return Ok(());
         }
@@ -259,17 +260,17 @@ impl Engine {
         self.has_room_to_wait()?;
         self.timers.continue_with(step.now, slot, remaining)?;
         let timer = self.view(step.now, slot, self.timers.id(slot))?;
-        let stays = timer.kind == Kind::Mission && standby.is_none();
+        let returns_at_once = timer.kind == Kind::Mission && standby.is_none();
         // The record states a standby of at most the remaining time, which is also the default.
         let fitted = standby.unwrap_or(timer.remaining).min(timer.remaining);
         self.changed(
             step,
             slot,
-            (!stays).then_some(fitted),
+            (!returns_at_once).then_some(fitted),
             Change::Continued,
             None,
         );
-        if stays {
+        if returns_at_once {
             answer(step, call, timer, Why::Made);
         } else {
             self.stand_by(step.now, call, &timer, standby, client_limit);
@@ -528,7 +529,7 @@ impl Engine {
 type Maker = (Agent, Option<Conversation>);
 
 /// Returns whether the call that creates a timer is answered at once instead of standing by.
-fn stays(new: &Create) -> bool {
+fn returns_at_once(new: &Create) -> bool {
     new.detach || new.kind == Kind::Mission
 }
 
