@@ -14,22 +14,14 @@ pub struct StrictJson(pub Value);
 /// Beginning and end of the error sentence about a duplicate field.
 const PREFIX: &str = "the field '";
 const SUFFIX: &str = "' is given twice";
-/// Beginning of the error sentence by which serde reports a duplicate field of a struct.
-const SERDE_PREFIX: &str = "duplicate field `";
-
-/// Error sentence about a duplicate field.
-pub fn duplicate_field_message(field: &str) -> String {
-    format!("{PREFIX}{}{SUFFIX}", field.escape_debug())
-}
 
 /// Sentence of an error that reports a duplicate field; `None` for other errors.
 pub fn duplicate_field(fault: &serde_json::Error) -> Option<String> {
     let message = fault.to_string();
-    if let Some(end) = message.find(SUFFIX).filter(|_| message.starts_with(PREFIX)) {
-        return Some(message[..end + SUFFIX.len()].to_owned());
-    }
-    let (field, _) = message.strip_prefix(SERDE_PREFIX)?.split_once('`')?;
-    Some(format!("{PREFIX}{field}{SUFFIX}"))
+    let end = message
+        .find(SUFFIX)
+        .filter(|_| message.starts_with(PREFIX))?;
+    Some(message[..end + SUFFIX.len()].to_owned())
 }
 
 impl<'de> Deserialize<'de> for StrictJson {
@@ -91,7 +83,8 @@ impl<'de> Visitor<'de> for StrictVisitor {
                     field.insert(value);
                 }
                 Entry::Occupied(field) => {
-                    return Err(A::Error::custom(duplicate_field_message(field.key())));
+                    let name = field.key().escape_debug();
+                    return Err(A::Error::custom(format_args!("{PREFIX}{name}{SUFFIX}")));
                 }
             }
         }
