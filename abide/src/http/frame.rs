@@ -51,12 +51,12 @@ impl Frame {
     /// Encodes the frame.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
-        self.put(&mut out);
+        self.encode_to(&mut out);
         out.freeze()
     }
 
     /// Appends the encoded frame to `out`.
-    pub fn put(&self, out: &mut BytesMut) {
+    pub fn encode_to(&self, out: &mut BytesMut) {
         match self {
             Frame::Accepted(facts) => write_frame(out, 1, facts.to_string().as_bytes()),
             Frame::Output(Stream::Stdout, bytes) => write_frame(out, 2, bytes),

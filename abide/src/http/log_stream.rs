@@ -150,27 +150,27 @@ pub fn frames(page: Page, next: &mut u64, mut last_time: Option<&mut u64>) -> By
     for piece in page {
         let chunk = match piece {
             Piece::Gap { from, to } => {
-                Frame::Gap(to - from).put(&mut out);
+                Frame::Gap(to - from).encode_to(&mut out);
                 continue;
             }
             Piece::Chunk(chunk) => chunk,
         };
         if chunk.offset != *next {
-            Frame::Offset(chunk.offset).put(&mut out);
+            Frame::Offset(chunk.offset).encode_to(&mut out);
         }
         *next = chunk.offset + chunk.bytes.len() as u64;
         if let Some(last_time) = &mut last_time
             && chunk.at_wall_ms != **last_time
         {
             **last_time = chunk.at_wall_ms;
-            Frame::Time(chunk.at_wall_ms).put(&mut out);
+            Frame::Time(chunk.at_wall_ms).encode_to(&mut out);
         }
         let stream = match chunk.stream {
             Stream::Stdout => frame::Stream::Stdout,
             Stream::Stderr => frame::Stream::Stderr,
             Stream::Pty => frame::Stream::Pty,
         };
-        Frame::Output(stream, chunk.bytes.into()).put(&mut out);
+        Frame::Output(stream, chunk.bytes.into()).encode_to(&mut out);
     }
     out.freeze()
 }
