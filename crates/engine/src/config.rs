@@ -486,8 +486,27 @@ fn without_excerpt(message: &str) -> String {
             .is_some_and(|(number, _)| number.trim().chars().all(|c| c.is_ascii_digit()))
     };
     let words: Vec<&str> = message.lines().filter(|line| !is_drawn(line)).collect();
-    words.join(": ")
+    let message = words.join(": ");
+    let known = (EXPECTED.iter()).find_map(|(kind, words)| {
+        let rest = message.strip_suffix(kind)?;
+        rest.ends_with(", expected ")
+            .then(|| format!("{rest}{words}"))
+    });
+    known.unwrap_or(message)
 }
+
+/// Kinds of values in the words of the parser, and in those of people.
+const EXPECTED: [(&str, &str); 9] = [
+    ("u16", "a whole number"),
+    ("u32", "a whole number"),
+    ("u64", "a whole number, not negative"),
+    ("usize", "a whole number, not negative"),
+    ("f64", "a number"),
+    ("a sequence", "a list, such as [\"a\", \"b\"]"),
+    ("a string", "text in quotes"),
+    ("path string", "a path in quotes"),
+    ("a boolean", "true or false"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -497,6 +516,27 @@ mod tests {
         let config: Config = toml::from_str(text).map_err(|e| e.to_string())?;
         config.check().map_err(|e| e.to_string())?;
         Ok(config)
+    }
+
+    #[test]
+    fn value_of_a_wrong_kind_is_refused_in_words_of_people() {
+        for (text, end) in [
+            (
+                "keep_days = -1",
+                "`-1`, expected a whole number, not negative",
+            ),
+            ("kill_grace = \"x\"", "\"x\", expected a number"),
+            (
+                "shell = \"bash\"",
+                "expected a list, such as [\"a\", \"b\"]",
+            ),
+            ("ca_file = 1", "`1`, expected a path in quotes"),
+            ("machine = 1", "`1`, expected text in quotes"),
+            ("http_beyond_loopback = 1", "`1`, expected true or false"),
+        ] {
+            let refused = Config::parse(Path::new("f"), text).unwrap_err().to_string();
+            assert!(refused.ends_with(end), "{text}: {refused}");
+        }
     }
 
     #[test]
