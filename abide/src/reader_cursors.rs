@@ -2,12 +2,12 @@
 //!
 //! A connected client is a reader of its own: what other connected clients have read is still unread for it. A client
 //! that connects later continues where clients that are gone had read to, because it may be the same program, started
-//! again. All other callers of an agent share one cursor.
+//! again. An MCP session over HTTP is a reader too. All other callers of an agent share one cursor.
 //!
 //! A cursor is stored when the answer has left the daemon, and the daemon may die before the client has the answer. So
 //! the starting position of each client's last request is stored too: a replayed request reads the same output again.
 
-use super::mcp::front_of;
+use super::mcp::{HTTP_SESSION, front_of};
 use super::unread_lines::Cursor;
 use abide_session::read_cursors::Cursors;
 
@@ -21,6 +21,8 @@ const READER_LIMIT: usize = 32;
 pub struct SessionReader<'a> {
     /// Connection of the client, if the caller has one.
     pub client: Option<&'a str>,
+    /// HTTP session of the caller, if it has one instead of a connection.
+    pub session: Option<&'a str>,
     /// Open connections of the agent.
     pub connected: &'a [String],
     /// Idempotency key of the reading request, if the request may be replayed.
@@ -72,7 +74,7 @@ impl SessionReader<'_> {
     }
 
     fn name(&self) -> &str {
-        self.client.unwrap_or(CALLERS)
+        self.client.or(self.session).unwrap_or(CALLERS)
     }
 }
 
@@ -99,10 +101,10 @@ impl Positions {
 
     /// Furthest cursor of the clients that are no longer connected.
     fn furthest_of_gone(&self, connected: &[String]) -> Option<Cursor> {
-        let gone = self
-            .0
-            .iter()
-            .filter(|(name, _)| is_client(name) && !connected.contains(name));
+        // The end of an HTTP session is not always told.
+        let gone = self.0.iter().filter(|(name, _)| {
+            is_client(name) && !name.starts_with(HTTP_SESSION) && !connected.contains(name)
+        });
         gone.map(|(_, cursor)| *cursor)
             .max_by_key(|cursor| cursor.offset())
     }
@@ -120,7 +122,7 @@ impl Positions {
     }
 }
 
-/// True for the name of a client, which is neither that of all other callers nor a request.
+/// True for the name of a client or HTTP session, which is neither that of all other callers nor a request.
 fn is_client(name: &str) -> bool {
     name != CALLERS && front_of(name).is_none()
 }
@@ -132,6 +134,7 @@ mod tests {
     fn client<'a>(name: &'a str, connected: &'a [String]) -> SessionReader<'a> {
         SessionReader {
             client: Some(name),
+            session: None,
             connected,
             request: None,
         }
@@ -144,8 +147,13 @@ mod tests {
         let (a, b) = (client("a", &both), client("b", &both));
         let caller = SessionReader {
             client: None,
+            session: None,
             connected: &both,
             request: None,
+        };
+        let over_http = SessionReader {
+            session: Some("http:1"),
+            ..caller
         };
         a.store(cursors, Cursor::at(5));
         assert_eq!(a.position(cursors), Cursor::at(5));
@@ -154,6 +162,9 @@ mod tests {
         caller.store(cursors, Cursor::at(3));
         a.store(cursors, Cursor::at(9));
         assert_eq!(b.position(cursors), Cursor::at(0));
+        assert_eq!(caller.position(cursors), Cursor::at(3));
+        over_http.store(cursors, Cursor::at(12));
+        assert_eq!(over_http.position(cursors), Cursor::at(12));
         assert_eq!(caller.position(cursors), Cursor::at(3));
         // A client that connects later starts at the beginning if the readers are still there,
         let all = ["a", "b", "c"].map(str::to_owned);

@@ -54,6 +54,9 @@ pub struct Http {
     sessions: Arc<HttpSessions>,
 }
 
+/// Beginning of the name of a conversation that is an HTTP session.
+pub(crate) const HTTP_SESSION: &str = "http:";
+
 impl Http {
     /// Daemon that answers.
     pub fn handle(&self) -> &Handle {
@@ -73,7 +76,7 @@ impl Http {
     pub fn conversation(headers: &HeaderMap) -> Option<Conversation> {
         let session = headers.get(SESSION)?.to_str().ok()?;
         let fits = session.len() <= SESSION_ID_LIMIT;
-        fits.then(|| Conversation(format!("http:{session}").into()))
+        fits.then(|| Conversation(format!("{HTTP_SESSION}{session}").into()))
     }
 
     /// Answers one request from `origin`.

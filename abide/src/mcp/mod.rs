@@ -48,6 +48,7 @@ mod stdio;
 
 pub(crate) use client::front_of;
 pub use front::front;
+pub(crate) use http::HTTP_SESSION;
 pub use http::Http;
 pub use seal::Seal;
 pub use server::{Origin, Transport};

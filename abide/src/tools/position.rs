@@ -4,6 +4,7 @@ use abide_engine::{Handle, SessionView};
 use abide_session::read_cursors::ReadCursors;
 
 use super::Context;
+use crate::mcp::HTTP_SESSION;
 use crate::reader_cursors::SessionReader;
 use crate::unread_lines::Cursor;
 
@@ -11,13 +12,18 @@ use crate::unread_lines::Cursor;
 #[derive(Clone)]
 pub(super) struct CallerPosition {
     client: Option<String>,
+    /// HTTP session of an MCP client, which has no connection.
+    session: Option<String>,
     request: Option<String>,
 }
 
 impl CallerPosition {
     pub fn of(context: &Context) -> Self {
+        let conversation = context.conversation.as_ref();
+        let session = conversation.filter(|name| name.0.starts_with(HTTP_SESSION));
         CallerPosition {
             client: context.client.clone(),
+            session: session.map(|name| name.0.to_string()),
             request: context.request_key.clone(),
         }
     }
@@ -47,6 +53,7 @@ impl CallerPosition {
     fn reader<'a>(&'a self, connected: &'a [String]) -> SessionReader<'a> {
         SessionReader {
             client: self.client.as_deref(),
+            session: self.session.as_deref(),
             connected,
             request: self.request.as_deref(),
         }

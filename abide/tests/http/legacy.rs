@@ -77,6 +77,30 @@ fn tool_call_returns_its_result() {
 }
 
 #[test]
+fn two_sessions_read_the_same_output() {
+    let abide = Abide::new();
+    let clients = [0, 1].map(|_| Client::new(&abide, json!({})));
+    let start = json!({"action": "start", "command": "echo one; echo two; cat", "pty": false});
+    let started = clients[0].call(1, "terminal_session", &start).event();
+    let facts = &started["result"]["structuredContent"];
+    let session = facts["session_id"].as_str().expect("an id");
+    let read = json!({"action": "read_output", "session_id": session});
+    // The start has returned both lines to the first session.
+    let text = facts["text"].as_str().expect("a text");
+    assert!(text.ends_with("[stdout] one\n[stdout] two"), "{text}");
+    for (id, client, expected) in [
+        (2, &clients[1], "[stdout] one\n[stdout] two\n[cursor: 8]"),
+        (3, &clients[1], "No output available"),
+        (2, &clients[0], "No output available"),
+    ] {
+        let result = client.call(id, "terminal_session", &read).event();
+        assert_eq!(result["result"]["structuredContent"]["text"], expected);
+    }
+    let kill = json!({"action": "kill", "session_id": session});
+    clients[0].call(3, "terminal_session", &kill).event();
+}
+
+#[test]
 fn question_is_an_elicitation_within_the_call() {
     let abide = Abide::new();
     let client = Client::new(&abide, json!({"elicitation": {}}));
