@@ -208,7 +208,8 @@ impl Http {
     fn end_session(&self, headers: &HeaderMap) -> Result<Response, ErrorResponse> {
         headers::has_sessions(headers)?;
         self.sessions.close(headers::session(headers)?);
-        Ok(StatusCode::ACCEPTED.into_response())
+        // Clients warn of any other status than 200 and 204.
+        Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     fn session_of(&self, headers: &HeaderMap) -> Result<Arc<HttpSession>, ErrorResponse> {

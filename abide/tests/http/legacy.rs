@@ -71,7 +71,7 @@ fn tool_call_returns_its_result() {
     assert_eq!(facts["status"], "SUCCESS", "{result}");
     assert!(!answer.rest().contains("data:"), "nothing follows");
     let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
-    assert_eq!(ended.0, 202, "{ended:?}");
+    assert_eq!(ended.0, 204, "{ended:?}");
     let gone = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     assert_eq!(abide.ask("POST /mcp", &client.headers, &gone).0, 404);
 }
@@ -277,7 +277,7 @@ fn batch_of_notifications_is_accepted_and_an_invalid_one_refused() {
     }
     // As for every other message: a client that has lost its session starts a new one.
     let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
-    assert_eq!(ended.0, 202, "{ended:?}");
+    assert_eq!(ended.0, 204, "{ended:?}");
     let lost = abide.ask("POST /mcp", &client.headers, &json!([told]));
     assert_eq!(lost.0, 404, "{lost:?}");
 }
@@ -383,7 +383,7 @@ fn open_stream_gets_message_notifications() {
     let text = told["params"]["data"]["text"].as_str().expect("a text");
     assert!(text.contains("Mission: listen"), "{told}");
     let ended = abide.ask("DELETE /mcp", &client.headers, &Value::Null);
-    assert_eq!(ended.0, 202, "{ended:?}");
+    assert_eq!(ended.0, 204, "{ended:?}");
     assert!(
         !heard.rest().contains("data: {"),
         "it ends with the session"
@@ -435,7 +435,7 @@ fn message_moves_to_another_session_only_after_delete() {
     let none = messages(&two, 1, 0);
     assert_eq!(none["messages"], json!([]), "{none}");
     let ended = abide.ask("DELETE /mcp", &one.headers, &Value::Null);
-    assert_eq!(ended.0, 202, "{ended:?}");
+    assert_eq!(ended.0, 204, "{ended:?}");
     let told = messages(&two, 2, 40);
     let text = told["text"].as_str().expect("a text");
     assert!(text.contains("Mission: over http"), "{told}");
