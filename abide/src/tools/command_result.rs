@@ -52,7 +52,7 @@ pub(super) async fn result(
         Some(_) => report::current_activity(facts.handle, view),
         None => None,
     };
-    let was_cut = !matches!(why, None | Some(WhyRunning::SurvivesKill));
+    let was_cut = why == Some(WhyRunning::Standby);
     let effective_timeout = facts.standby.filter(|_| was_cut).map(report::in_seconds);
     report::mask_processes(&mut session, |text| facts.mask.apply(text));
     let (failed, text, output) = match command.kind {

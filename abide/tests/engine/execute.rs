@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use abide::tools::{self, Context, ToolCall, ToolStep};
 use abide_core::request::Caller;
-use abide_core::{Answer, Asking, Outcome, Request};
+use abide_core::{Answer, Asking, Millis, Outcome, Request};
 use abide_engine::QuestionView;
 use serde_json::{Value, json};
 
@@ -126,7 +126,8 @@ fn idle_command_is_handed_over_without_a_person() {
         let mark = format!("5{}", std::process::id());
         let line = format!("sleep {mark}");
         let arguments = json!({"command": format!("echo so far; exec {line}"), "timeout": 600});
-        let context = engine.context();
+        let mut context = engine.context();
+        context.standby = Some(Millis::from_secs(600));
         let (call, session) = engine.begin("execute_command", arguments, context).await;
         engine.wrote(&session, "so far").await;
         comes_to_life(&line);
@@ -138,6 +139,8 @@ fn idle_command_is_handed_over_without_a_person() {
         assert!(result.text.starts_with("so far\n"), "{}", result.text);
         assert_eq!(result.to_fields()["waiting_for_input"], false);
         assert!(result.to_fields().contains_key("cpu"));
+        // The client's limit did not end the call.
+        assert!(!result.to_fields().contains_key("effective_timeout"));
         assert_eq!(result.to_fields()["session_id"], session);
         assert!(result.text.contains(&session));
         assert_eq!(living(&line).len(), 1);
