@@ -5,6 +5,9 @@ use std::path::Path;
 use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 
+/// Folders that the hint about `needs` names.
+const MOST_ASKED: usize = 5;
+
 /// Refusals in a record, and names that the command has made and other programs obey.
 pub(super) fn refused_text(record: &str) -> Option<String> {
     let (head, lines) = record.split_once('\n')?;
@@ -72,13 +75,16 @@ pub(super) fn refused_text(record: &str) -> Option<String> {
 /// Permissions to ask for. `None`: no permission would help.
 fn needs<'a>(writes: &[String], names: impl Iterator<Item = &'a String>) -> Option<Value> {
     let mut needs = Map::new();
-    if let Some(first) = writes.first() {
-        let path = Path::new(first);
-        let wanted = match path.exists() {
-            true => path,
-            false => path.parent().unwrap_or(Path::new("/")),
-        };
-        needs.insert("write".into(), vec![wanted.to_string_lossy()].into());
+    let mut folders: Vec<&str> = Vec::new();
+    for path in writes {
+        // What does not exist is made in the nearest folder that does. The root folder is never granted.
+        let there = Path::new(path).ancestors().find(|path| path.exists());
+        let there = there.and_then(Path::to_str).filter(|path| *path != "/");
+        folders.extend(there.filter(|path| !folders.contains(path)));
+    }
+    folders.truncate(MOST_ASKED);
+    if !folders.is_empty() {
+        needs.insert("write".into(), folders.into());
     }
     let mut wanted: Vec<&str> = names
         .filter_map(|line| line.split(' ').next())
@@ -99,11 +105,13 @@ mod tests {
     fn refusals_are_counted_and_listed_with_how_to_ask_for_more() {
         let record = "workspace-write off 2\nwrite /etc/x\nwrite /opt/y\nplanted .vscode\n";
         let expected = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/x\n  write  /opt/y\n\
-                        To ask for more, call again with needs={\"write\":[\"/etc\"]} and a justification (one sentence \
-                        for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
+                        To ask for more, call again with needs={\"write\":[\"/etc\",\"/opt\"]} and a justification (one \
+                        sentence for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
         assert_eq!(refused_text(record).as_deref(), Some(expected));
         let full = refused_text("workspace-write off 0\nfull /state/layers\n").unwrap();
         assert!(full.starts_with("SANDBOX: the disk is full; "), "{full}");
+        let deep = refused_text("read-only off 2\nwrite /etc/new/deep/x\nwrite /new\n").unwrap();
+        assert!(deep.contains("needs={\"write\":[\"/etc\"]}"), "{deep}");
         assert_eq!(refused_text("nonsense"), None);
         assert_eq!(refused_text("read-only on 0\n"), None);
     }
