@@ -137,5 +137,9 @@ impl Follower {
                 known.insert(id, agent);
             }
         }
+        // A row that its machine does not list is not asked for again.
+        for id in open {
+            known.entry(id).or_default();
+        }
     }
 }
