@@ -5,6 +5,7 @@ mod agents;
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
 mod events;
+mod faults;
 #[path = "../faults/harness.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod harness;
