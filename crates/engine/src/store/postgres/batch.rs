@@ -362,7 +362,7 @@ impl Group {
                 // The clock of a machine that was paused is behind, so the later of the two times counts.
                 ("due_ms", Some((_, total))) if !again => {
                     format!(
-                        "greatest({value}, {total} + {NOW} - (SELECT clock_ahead_ms FROM fleet))"
+                        "greatest({value}, {total} + {NOW} - (SELECT clock_ahead_ms FROM fleet WHERE one = 1))"
                     )
                 }
                 _ => value.clone(),

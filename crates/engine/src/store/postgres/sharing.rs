@@ -52,7 +52,7 @@ fn compare_time(decided: impl Display) -> String {
     );
     format!(
         "SELECT CASE WHEN off BETWEEN -{ahead} AND {behind} THEN 0 ELSE ('time ' || off)::bigint END \
-         FROM (SELECT {NOW} - clock_ahead_ms - {decided} AS off FROM fleet) AS clocks"
+         FROM (SELECT {NOW} - clock_ahead_ms - {decided} AS off FROM fleet WHERE one = 1) AS clocks"
     )
 }
 
