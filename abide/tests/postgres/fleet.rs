@@ -9,11 +9,17 @@ use super::{commands_run, harness, made, made_at_last, make, stored};
 
 /// Daemon with this name, started and joined.
 pub fn machine(server: &Server, name: &str) -> Abide {
+    let abide = named(server, name);
+    abide.start();
+    joined(server, name);
+    abide
+}
+
+/// Daemon with this name, not started yet.
+fn named(server: &Server, name: &str) -> Abide {
     let abide = Abide::on(None);
     let config = format!("store = {:?}\nmachine = {name:?}\n", server.url());
     std::fs::write(abide.path("config.toml"), config).expect("a configuration");
-    abide.start();
-    joined(server, name);
     abide
 }
 
@@ -86,6 +92,26 @@ fn f4_timer_of_a_killed_machine_completes_once_on_another() {
         1,
         "{read}"
     );
+}
+
+#[test]
+fn machine_that_dies_after_a_commit_has_promised_fast_heartbeats_in_it() {
+    let server = Server::start();
+    let (two, one) = (machine(&server, "two"), named(&server, "one"));
+    one.start_to_crash_at("timer.create.post");
+    joined(&server, "one");
+    let body = json!({"total_duration": 3.0, "mission": "due soon"});
+    look_for("a daemon that dies", || {
+        one.post("/v1/timers", &body).is_none().then_some(())
+    });
+    let pace = "SELECT pace FROM abide.machine WHERE name = 'one'";
+    assert_eq!(server.sql(pace), "fast");
+    let [id] = &stored(&server)[..] else {
+        panic!("one timer");
+    };
+    assert_eq!(over(&server, id).0, "completed");
+    assert_eq!(owner_of(&server, "one"), "two");
+    drop(two);
 }
 
 #[test]

@@ -417,7 +417,7 @@ impl Member {
     /// Pace that the others may rely on. A batch that makes a timer writes it into the row of the machine, if it is fast
     /// and the timer is due within [`DUE_SOON`].
     pub fn own_pace(&self, now: Boot) -> Pace {
-        if self.fenced.is_some_and(|at| since(now, at) < FLAPPING) {
+        if !self.may_beat_fast(now) {
             return Pace::Slow;
         }
         let is_due = (self.soonest.zip(self.clock.now(now)))
@@ -427,6 +427,11 @@ impl Member {
         } else {
             Pace::Slow
         }
+    }
+
+    /// False for some time after this machine was fenced though it lived.
+    pub fn may_beat_fast(&self, now: Boot) -> bool {
+        !self.fenced.is_some_and(|at| since(now, at) < FLAPPING)
     }
 
     /// Time between looks: that of the own heartbeats, or that of the next living machine if it is shorter.

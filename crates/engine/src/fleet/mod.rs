@@ -58,6 +58,8 @@ pub struct FleetState {
     pub machines: BTreeMap<MachineId, Machine>,
     /// Owner of each shard that was seen, where it is not the machine that made the shard.
     pub adopted: BTreeMap<ShardId, MachineId>,
+    /// True if a batch may say that this machine beats fast.
+    pub may_beat_fast: bool,
     /// Fleet time minus boot time, once it is known.
     pub line: Option<i64>,
     /// Sentence about a membership that does not work.

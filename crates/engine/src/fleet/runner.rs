@@ -9,7 +9,7 @@ use abide_core::fleet::effect::{Effect, Event, Statement};
 use abide_core::fleet::version::{Program, WriteRefusal};
 use abide_core::fleet::{Answer, Identity, MachineId, Member, Standing};
 use abide_core::time::Boot;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::identity::{read_line, write_line};
 use super::statements::{self, Read};
@@ -29,8 +29,11 @@ pub(crate) struct RunnerParts {
     pub ownership: mpsc::Sender<Ownership>,
 }
 
-/// Statement that is being carried out. The connection comes back with the answer.
-type Flight = Pin<Box<dyn Future<Output = (u64, Statement, Option<Link>, Option<Read>)> + Send>>;
+/// Statement that is being carried out.
+type Flight = Pin<Box<dyn Future<Output = Landed> + Send>>;
+
+/// Statement that was carried out or has failed, its connection if that is usable, and the answer.
+type Landed = (u64, Statement, Option<Arc<Link>>, Option<Read>);
 
 /// Membership of this daemon and its connection.
 pub(crate) struct Runner {
@@ -39,8 +42,10 @@ pub(crate) struct Runner {
     events: mpsc::Receiver<Event>,
     due: watch::Receiver<Due>,
     published: watch::Sender<Arc<FleetState>>,
-    link: Option<Link>,
+    link: Option<Arc<Link>>,
     flight: Option<Flight>,
+    /// Notified when another machine has begun to beat fast.
+    rung: Arc<Notify>,
     /// SQL to send before the next statement.
     extra: VecDeque<String>,
     line: Option<i64>,
@@ -74,6 +79,7 @@ impl Runner {
             published,
             link: None,
             flight: None,
+            rung: Arc::default(),
             extra: VecDeque::new(),
             line,
             told_due: None,
@@ -105,6 +111,7 @@ impl Runner {
                     let event = self.due_event();
                     self.step(event).await;
                 }
+                () = self.rung.notified() => self.step(Event::Rung).await,
                 () = alarm.until(at) => self.step(Event::Tick).await,
             }
         }
@@ -121,8 +128,8 @@ impl Runner {
     }
 
     /// Handles a statement that was carried out, or failed.
-    async fn answered(&mut self, answered: (u64, Statement, Option<Link>, Option<Read>)) {
-        let (request, statement, link, read) = answered;
+    async fn answered(&mut self, landed: Landed) {
+        let (request, statement, link, read) = landed;
         (self.flight, self.link) = (None, link);
         let Some(read) = read else {
             return self.step(Event::Failed { request }).await;
@@ -149,6 +156,7 @@ impl Runner {
             self.avoid_taken_name(read);
         }
         let own = self.parts.identity.id;
+        let may_beat_fast = self.member.may_beat_fast(SystemClock.now().boot);
         self.publish(|state| {
             if look.wide {
                 let listed = |id: &_| read.machines.iter().any(|machine| machine.row.id == *id);
@@ -169,6 +177,7 @@ impl Runner {
                 };
             }
             state.own = Some(own);
+            state.may_beat_fast = may_beat_fast;
         });
     }
 
@@ -211,16 +220,16 @@ impl Runner {
                 return true;
             };
             // A flight that has not come back when the next one begins has taken too long: its connection is dropped.
-            let link = match self.flight.take() {
-                Some(_) => None,
-                None => self.link.take(),
-            };
-            let extra = std::mem::take(&mut self.extra);
-            let sql = statements::sql(&self.parts.identity, &self.parts.introduction, statement);
+            if self.flight.take().is_some() {
+                self.link = None;
+            }
+            let mut sql = std::mem::take(&mut self.extra);
+            let (identity, own) = (&self.parts.identity, &self.parts.introduction);
+            sql.push_back(statements::sql(identity, own, statement));
             self.flight = Some(Box::pin(carry_out(
                 self.parts.address.clone(),
-                link,
-                extra,
+                self.link.clone(),
+                self.rung.clone(),
                 self.parts.identity.id,
                 *request,
                 statement.clone(),
@@ -250,8 +259,7 @@ impl Runner {
                 self.extra
                     .push_back(statements::request_hand_back(shard, owner));
             }
-            // Observers see the pace at their next look.
-            Effect::Ring { .. } => {}
+            Effect::Ring { machine } => self.ring(machine),
             Effect::MachineSilent { machine, since } => {
                 tracing::warn!("machine {} does not answer", self.name(machine));
                 self.publish(|state| {
@@ -291,6 +299,14 @@ impl Runner {
                     "a person has revoked this machine; it can join with a new identity".into(),
                 );
             }
+        }
+    }
+
+    /// Has another machine look soon. The notification is sent beside the statements: transactions that notify commit
+    /// one after the other in the whole server. A fault is ignored, because the machine looks later by itself.
+    fn ring(&self, machine: MachineId) {
+        if let Some(link) = self.link.clone() {
+            tokio::spawn(async move { drop(link.notify(&statements::bell(machine)).await) });
         }
     }
 
@@ -370,38 +386,41 @@ fn member(parts: &RunnerParts, line: Option<i64>) -> Member {
 }
 
 /// Waits for the statement under way; for ever if there is none.
-async fn flight(flight: &mut Option<Flight>) -> (u64, Statement, Option<Link>, Option<Read>) {
+async fn flight(flight: &mut Option<Flight>) -> Landed {
     match flight {
         Some(flight) => flight.await,
         None => std::future::pending().await,
     }
 }
 
-/// Carries out a statement, on a new connection if there is none.
+/// Carries out a statement, which is the last of `sql`, on a new connection if there is none.
 async fn carry_out(
     address: PostgresAddress,
-    link: Option<Link>,
-    extra: VecDeque<String>,
+    link: Option<Arc<Link>>,
+    rung: Arc<Notify>,
     me: MachineId,
     request: u64,
     statement: Statement,
-    sql: String,
-) -> (u64, Statement, Option<Link>, Option<Read>) {
+    sql: VecDeque<String>,
+) -> Landed {
     let link = match link.filter(|link| !link.is_closed()) {
         Some(link) => link,
-        None => match address.connect().await {
-            Ok(link) => link,
+        None => match address.connect_notified(Some(rung)).await {
+            Ok(link) => {
+                // A database that does not notify is looked at as often as without.
+                let _ = link.listen(&statements::bell(me)).await;
+                Arc::new(link)
+            }
             Err(_) => return (request, statement, None, None),
         },
     };
-    for sql in extra {
-        if link.transact(&sql, &[]).await.is_err() {
-            return (request, statement, None, None);
+    let mut answer = Vec::new();
+    for sql in sql {
+        match link.transact(&sql, &[]).await {
+            Ok(last) => answer = last,
+            Err(_) => return (request, statement, None, None),
         }
     }
-    let Ok(answer) = link.transact(&sql, &[]).await else {
-        return (request, statement, None, None);
-    };
     let now: Boot = SystemClock.now().boot;
     match statements::read(me, &statement, &answer, now) {
         Ok(read) => (request, statement, Some(link), Some(read)),

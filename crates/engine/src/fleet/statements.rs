@@ -124,6 +124,11 @@ pub(super) fn request_hand_back(shard: ShardId, owner: MachineId) -> String {
     )
 }
 
+/// Channel on which a machine is told that another one has begun to beat fast.
+pub(super) fn bell(machine: MachineId) -> String {
+    format!("abide_look_{:016x}", machine.0)
+}
+
 fn heartbeat(id: i64, beat: &Beat) -> String {
     format!(
         "UPDATE machine SET heartbeat = {}, pace = '{}', standing = '{}', fleet_time = {}, written = {CLOCK} \

@@ -115,7 +115,7 @@ impl Address {
     }
 
     /// Connects. `rung` is notified of every notification that the server sends.
-    pub(super) async fn connect_notified(
+    pub(crate) async fn connect_notified(
         &self,
         rung: Option<Arc<Notify>>,
     ) -> Result<Link, LinkFault> {

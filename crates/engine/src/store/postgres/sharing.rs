@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use abide_core::fleet::{Event as FleetEvent, STATEMENT_DEADLINE};
+use abide_core::fleet::{DUE_SOON, Event as FleetEvent, Pace, STATEMENT_DEADLINE};
 use abide_core::limit::CLOCK_DISAGREEMENT;
 use abide_core::time::Steady;
 
@@ -23,18 +23,25 @@ const TIME: &str = "\"time ";
 pub(super) struct TimeCheck {
     /// Fleet time minus boot time.
     line: i64,
+    /// Id and claim of this machine, if it begins to beat fast.
+    fast: Option<[i64; 2]>,
 }
 
 impl TimeCheck {
     /// SQL of the statements.
     pub fn sql(&self) -> String {
-        compare_time(self.decided())
+        let fast = self.fast.map(|[id, claim]| beat_fast(id, claim));
+        let all = [Some(compare_time(self.decided())), fast];
+        all.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 
     /// The same as prepared statements.
     pub fn prepared(&self) -> impl Iterator<Item = Prepared> {
         let compared = Prepared::with_numbers(&compare_time("$1"), &[self.decided()]);
-        std::iter::once(compared)
+        let fast = self
+            .fast
+            .map(|of| Prepared::with_numbers(&beat_fast("$1", "$2"), &of));
+        [Some(compared), fast].into_iter().flatten()
     }
 
     /// Fleet time, as this machine has it.
@@ -56,12 +63,29 @@ fn compare_time(decided: impl Display) -> String {
     )
 }
 
+/// Says that this machine beats fast. The next heartbeat follows at once.
+fn beat_fast(id: impl Display, claim: impl Display) -> String {
+    format!("UPDATE machine SET pace = 'fast' WHERE id = {id} AND claim = {claim}")
+}
+
 impl Writer {
     /// Statements beside the rows of a transaction, if it makes timers.
     pub(super) fn time_check(&self, transaction: &Transaction) -> Option<TimeCheck> {
-        transaction.soonest().map(|_| TimeCheck {
+        let soonest = transaction.soonest()?;
+        Some(TimeCheck {
             line: self.line.unwrap_or_default(),
+            fast: self.becomes_fast(soonest),
         })
+    }
+
+    /// Id and claim of this machine, if a timer is due so soon that the loss of this machine must be noticed sooner.
+    fn becomes_fast(&self, soonest: Steady) -> Option<[i64; 2]> {
+        let state = self.fleet().state();
+        let row = &state.machines.get(&state.own?)?.row;
+        let is_soon = soonest.since(state.now()?) <= DUE_SOON;
+        let is_needed = is_soon && row.pace == Pace::Slow && state.has_others();
+        let facts = [row.id.0.cast_signed(), row.claim.0.cast_signed()];
+        (is_needed && state.may_beat_fast).then_some(facts)
     }
 
     /// Fault of a transaction that a check in it has refused.
