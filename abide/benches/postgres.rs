@@ -1,5 +1,6 @@
 //! Timers in PostgreSQL beside bare statements, on the same server with fsync on: one caller and `INSERT`, bulk and
-//! `COPY`, completions. `cargo bench -p abide --bench postgres`. Prints numbers and judges none.
+//! `COPY`, completions, and many daemons beside as many connections. `cargo bench -p abide --bench postgres`. Prints
+//! numbers and judges none. `ABIDE_OFF=prepared_statements` shows what these save.
 
 #[path = "../tests/common/postgres.rs"]
 #[expect(dead_code, reason = "the bench uses a part")]
@@ -14,6 +15,7 @@ use abide_core::timer::{self, Create, Kind};
 use abide_core::{Agent, Millis, Outcome, Request};
 use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime};
+use futures_util::future::join_all;
 use postgres::Server;
 use tokio_postgres::{Client, NoTls};
 
@@ -21,6 +23,9 @@ use tokio_postgres::{Client, NoTls};
 const ROUNDS: usize = 3;
 const SINGLE: usize = 1_000;
 const BULK: usize = 20_000;
+/// Daemons that share the server, and the timers that each makes one after the other.
+const DAEMONS: usize = 32;
+const EACH: usize = 100;
 
 const TABLE: &str = "CREATE TABLE bare (number BIGINT PRIMARY KEY, id TEXT, agent TEXT, kind TEXT, purpose TEXT, \
     created_ms BIGINT, total_ms BIGINT, status TEXT, due_ms BIGINT)";
@@ -31,28 +36,20 @@ fn now() -> Instant {
 }
 
 fn main() {
-    let server = Server::with_settings(&["fsync=on"]);
+    let server = Server::with_settings(&["fsync=on", "max_connections=300"]);
     let dir = tempfile::tempdir().expect("a folder");
-    let paths = Paths::under(dir.path());
-    std::fs::create_dir_all(paths.sessions()).expect("folders");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     runtime.expect("a runtime").block_on(async {
-        let config = Config {
-            idle_keepers: 0,
-            store: Some(server.url()),
-            ..Config::default()
-        };
-        let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
-        let engine = Runtime::start(&paths, config, program).expect("an engine");
+        let engine = start(&server, &dir.path().join("first"));
         let handle = engine.handle.clone();
         let client = connect(&server).await;
         client.batch_execute(TABLE).await.expect("a table");
         for round in 0..ROUNDS {
             let first = i64::try_from(round * (SINGLE + BULK)).expect("a number");
-            let bare = rate(SINGLE, insert(&client, first)).await;
-            let ours = rate(SINGLE, create(&handle)).await;
+            let bare = rate(SINGLE, insert(&client, first, SINGLE)).await;
+            let ours = rate(SINGLE, create(&handle, SINGLE)).await;
             print("one caller, INSERT", ours, bare);
             let bare = rate(BULK, copy(&client, first + SINGLE as i64)).await;
             let ours = rate(BULK, create_many(&handle)).await;
@@ -60,9 +57,50 @@ fn main() {
         }
         let took = complete(&handle).await;
         println!("completions     {took:.0} a second");
-        handle.stop().await;
-        engine.stopped().await.expect("it stops well");
+        let mut engines = vec![engine];
+        for number in 1..DAEMONS {
+            engines.push(start(&server, &dir.path().join(number.to_string())));
+        }
+        let handles: Vec<&Handle> = engines.iter().map(|engine| &engine.handle).collect();
+        for handle in &handles {
+            wait_until_joined(handle).await;
+        }
+        let clients = join_all((0..DAEMONS).map(|_| connect(&server))).await;
+        for round in 0..ROUNDS {
+            let first = |at: usize| ((ROUNDS + round) * (SINGLE + BULK) + at * EACH) as i64;
+            let all = clients.iter().enumerate();
+            let all = join_all(all.map(|(at, client)| insert(client, first(at), EACH)));
+            let bare = rate(DAEMONS * EACH, async { drop(all.await) }).await;
+            let all = join_all(handles.iter().map(|handle| create(handle, EACH)));
+            let ours = rate(DAEMONS * EACH, async { drop(all.await) }).await;
+            print(&format!("{DAEMONS} daemons, INSERT"), ours, bare);
+        }
+        for engine in engines {
+            engine.handle.stop().await;
+            engine.stopped().await.expect("it stops well");
+        }
     });
+}
+
+/// Starts an engine with its state in this folder.
+fn start(server: &Server, folder: &Path) -> Runtime {
+    let paths = Paths::under(folder);
+    std::fs::create_dir_all(paths.sessions()).expect("folders");
+    let config = Config {
+        idle_keepers: 0,
+        store: Some(server.url()),
+        ..Config::default()
+    };
+    let program: PathBuf = Path::new(env!("CARGO_BIN_EXE_abide")).into();
+    Runtime::start(&paths, config, program).expect("an engine")
+}
+
+/// Makes timers until one is made: a machine of a fleet needs some seconds to join.
+async fn wait_until_joined(handle: &Handle) {
+    let new = || timer::Request::Create(mission(Millis::from_secs(36_000)));
+    while let Outcome::Refused(_) = call(handle, new()).await {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn print(what: &str, ours: f64, bare: f64) {
@@ -84,11 +122,11 @@ async fn connect(server: &Server) -> Client {
     client
 }
 
-async fn insert(client: &Client, first: i64) {
+async fn insert(client: &Client, first: i64, count: usize) {
     let sql = "INSERT INTO bare VALUES ($1, 'timer_k3v9x2bc', 'bench', 'mission', 'look at the logs of the build', \
                1, 3600000, 'running', 3600000)";
     let insert = client.prepare(sql).await.expect("a statement");
-    for number in first..first + SINGLE as i64 {
+    for number in first..first + count as i64 {
         client.execute(&insert, &[&number]).await.expect("a row");
     }
 }
@@ -132,10 +170,11 @@ async fn call(handle: &Handle, request: timer::Request) -> Outcome {
     pending.done().await.expect("an answer")
 }
 
-async fn create(handle: &Handle) {
-    for _ in 0..SINGLE {
+async fn create(handle: &Handle, count: usize) {
+    for _ in 0..count {
         let new = mission(Millis::from_secs(36_000));
-        call(handle, timer::Request::Create(new)).await;
+        let made = call(handle, timer::Request::Create(new)).await;
+        assert!(!matches!(made, Outcome::Refused(_)), "{made:?}");
     }
 }
 

@@ -431,7 +431,7 @@ impl Member {
 
     /// False for some time after this machine was fenced though it lived.
     pub fn may_beat_fast(&self, now: Boot) -> bool {
-        !self.fenced.is_some_and(|at| since(now, at) < FLAPPING)
+        self.fenced.is_none_or(|at| since(now, at) >= FLAPPING)
     }
 
     /// Time between looks: that of the own heartbeats, or that of the next living machine if it is shorter.
