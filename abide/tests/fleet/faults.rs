@@ -30,7 +30,18 @@ fn f57_answer_while_the_machine_is_away_is_not_taken() {
     // Nothing was decided without the machine of the session.
     let taken = "SELECT count(*) FROM abide.question WHERE closing IS NOT NULL";
     assert_eq!(pair.server().sql(taken), "0");
+    // The question is either asked again there under its id, or closed because another one has replaced it.
     pair.build.start();
+    let open = format!(
+        "SELECT count(*) FROM abide.question WHERE closing IS NULL AND id = {}",
+        question.to_string().replace('"', "'")
+    );
+    look_for("the question at home, or its end", || {
+        let listed = pair.build.get("/v1/questions");
+        let mut listed = listed["questions"].as_array()?.iter();
+        let is_asked = listed.any(|listed| listed["question_id"] == question);
+        (is_asked || pair.server().sql(&open) == "0").then_some(())
+    });
 }
 
 #[test]

@@ -224,6 +224,9 @@ impl Engine {
             } => self.session_found(step, session, state, deadline),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(step),
+            Event::QuestionLoaded { question, state } => {
+                self.question_loaded(step, question, state);
+            }
             Event::Approved {
                 question,
                 session,

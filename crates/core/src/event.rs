@@ -137,6 +137,13 @@ pub enum Event {
         /// Content of the question.
         state: Question,
     },
+    /// After the start: a question of this machine that was open when another machine had its shard.
+    QuestionLoaded {
+        /// The question.
+        question: QuestionId,
+        /// Content of the question.
+        state: Question,
+    },
     /// At start, after [`Recovered`](Event::Recovered): a person has approved this command, and it may not have been
     /// started.
     Approved {

@@ -58,30 +58,49 @@ impl Engine {
             .map(|(question, state)| (question, state.clone()))
             .collect();
         for (question, state) in open {
-            let id = state.session();
-            if let Some(held) = state.held() {
-                self.held_recovered(step, question, id, held);
-                continue;
+            self.take_up(step, question, &state);
+        }
+    }
+
+    /// Takes up a question that was stored and is not known here, unless it was closed meanwhile.
+    pub(super) fn question_loaded(
+        &mut self,
+        step: &mut Step<'_>,
+        question: QuestionId,
+        state: Question,
+    ) {
+        let is_known = self.questions.get(question).is_some();
+        if is_known || self.questions.closed(question).is_some() {
+            return;
+        }
+        self.questions.reopen(question, state.clone());
+        self.take_up(step, question, &state);
+    }
+
+    /// Asks a question again if it still applies, and withdraws it otherwise.
+    fn take_up(&mut self, step: &mut Step<'_>, question: QuestionId, state: &Question) {
+        let id = state.session();
+        if let Some(held) = state.held() {
+            return self.held_recovered(step, question, id, held);
+        }
+        match self.sessions.get(&id) {
+            Some(entry) if still_idle(entry, state, step) => {
+                let beyond = entry.session.bytes;
+                let hand_over_at = None;
+                self.set_idle_timer(
+                    id,
+                    IdleTimer::Asked {
+                        question,
+                        hand_over_at,
+                    },
+                );
+                step.push(Effect::WatchOutput {
+                    session: id,
+                    beyond,
+                });
+                step.push(Effect::Ask { question });
             }
-            match self.sessions.get(&id) {
-                Some(entry) if still_idle(entry, &state, step) => {
-                    let beyond = entry.session.bytes;
-                    let hand_over_at = None;
-                    self.set_idle_timer(
-                        id,
-                        IdleTimer::Asked {
-                            question,
-                            hand_over_at,
-                        },
-                    );
-                    step.push(Effect::WatchOutput {
-                        session: id,
-                        beyond,
-                    });
-                    step.push(Effect::Ask { question });
-                }
-                Some(_) | None => self.close(step, question, Closing::Withdrawn),
-            }
+            Some(_) | None => self.close(step, question, Closing::Withdrawn),
         }
     }
 

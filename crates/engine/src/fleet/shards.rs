@@ -59,6 +59,11 @@ async fn loaded(rows: ShardRows, handle: &Handle) {
     handle
         .send_event(Event::ShardLoaded(Box::new(loaded)))
         .await;
+    for (question, state) in rows.questions {
+        handle
+            .send_event(Event::QuestionLoaded { question, state })
+            .await;
+    }
     for (question, session, held) in rows.approved {
         let held = Arc::new(held);
         handle
