@@ -141,8 +141,8 @@ impl Address {
             closed,
             prepares: AtomicBool::new(Accelerator::PreparedStatements.is_on()),
             known_names: Mutex::default(),
-            begin: format!(
-                "BEGIN; SET LOCAL search_path TO {}; SET LOCAL statement_timeout = {STATEMENT_MS}; \
+            limits: format!(
+                "SET LOCAL search_path TO {}; SET LOCAL statement_timeout = {STATEMENT_MS}; \
                  SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL idle_in_transaction_session_timeout = {STATEMENT_MS}",
                 self.schema
             ),
@@ -155,7 +155,8 @@ pub(crate) struct Link {
     client: Client,
     /// Closed when the connection is.
     closed: oneshot::Receiver<()>,
-    begin: String,
+    /// Settings of every transaction.
+    limits: String,
     /// False if the names of prepared statements change too often.
     prepares: AtomicBool,
     known_names: Mutex<KnownNames>,
@@ -255,7 +256,7 @@ impl Link {
         if self.client.is_closed() {
             return Err(LinkFault::NotSent("the connection is closed".into()));
         }
-        let begin = format!("{}; {first}", self.begin);
+        let begin = format!("BEGIN; {}; {first}", self.limits);
         let begin = self.client.simple_query(&begin);
         let written = statements
             .iter()
@@ -273,6 +274,17 @@ impl Link {
         Ok(begun)
     }
 
+    /// Runs statements in one message, which the server takes as one transaction.
+    async fn run(&self, sql: &str) -> Result<(), LinkFault> {
+        if self.client.is_closed() {
+            return Err(LinkFault::NotSent("the connection is closed".into()));
+        }
+        let sql = format!("{}; {sql}", self.limits);
+        let done = self.answered(self.client.batch_execute(&sql)).await?;
+        // The commit is part of it.
+        done.map_err(|e| LinkFault::of(&e, true))
+    }
+
     /// True if [`execute`](Self::execute) can be used.
     pub(super) fn prepares(&self) -> bool {
         self.prepares.load(Ordering::Relaxed)
@@ -285,8 +297,8 @@ impl Link {
         let mut renames = 0;
         loop {
             let sql = known().sql(statements);
-            match self.transact(&sql, &[]).await {
-                Ok(_) => {
+            match self.run(&sql).await {
+                Ok(()) => {
                     known().add(statements);
                     return Ok(());
                 }
@@ -305,7 +317,8 @@ impl Link {
 
     /// Reads rows, in one transaction and one network flight.
     pub async fn read(&self, statement: &Statement<'_>) -> Result<Vec<Row>, LinkFault> {
-        let begin = self.client.batch_execute(&self.begin);
+        let begin = format!("BEGIN; {}", self.limits);
+        let begin = self.client.batch_execute(&begin);
         let rows = self.client.query_typed(&statement.sql, &statement.params);
         let commit = self.client.batch_execute("COMMIT");
         let flight = async { tokio::join!(biased; begin, rows, commit) };
