@@ -231,8 +231,10 @@ fn decode_error(outline: &Outline, why: DecodeError) -> ErrorResponse {
             json(StatusCode::OK, line)
         }
         DecodeError::Invalid(fault) => {
+            let code = if fault.is_data() { -32600 } else { -32700 };
             let sentence = format!("not a message of MCP: {fault}");
-            text(StatusCode::UNSUPPORTED_MEDIA_TYPE, &sentence)
+            let line = error_line(outline.id.as_deref(), code, &sentence);
+            json(StatusCode::BAD_REQUEST, line)
         }
     }
 }
