@@ -226,7 +226,7 @@ fn abide_wait_says_why_and_exits_with_1() {
         "--output",
         "up",
     ];
-    let out = abide.output(&args);
+    let out = abide.output(args);
     assert_eq!(out.status.code(), Some(1), "{out:?}");
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(

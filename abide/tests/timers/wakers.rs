@@ -195,7 +195,7 @@ fn message_waits_behind_any_number_of_others() {
         "--agent",
         "woken",
     ];
-    assert!(abide.output(&old).status.success());
+    assert!(abide.output(old).status.success());
     newest(&abide, |message| message["agent"] == "woken");
     for _ in 0..2 {
         let timers = vec![json!({"mission": "another's", "total_duration": 0.001}); 500];
