@@ -16,7 +16,7 @@ fn hurried(home: &Home, era: Era) -> Client {
 
 /// Starts a command that prints its pid and nothing more. Returns the call that waits for it.
 fn begun(home: &Home, client: &mut Client, idle: f64) -> (u64, Process) {
-    let ear = Ear::new(&home, &format!("ear{}", client.front()));
+    let ear = Ear::new(home, &format!("ear{}", client.front()));
     let say = "printf '\\033[32mgreen\\033[0m\\n'";
     let command = format!("{say}; echo $$ > {}; exec sleep 1000", ear.path());
     let arguments = json!({"command": command, "timeout": idle});

@@ -12,7 +12,7 @@ const HANDED_OVER_AFTER: f64 = 0.5;
 
 /// A named pipe whose lines the command prints, and the command.
 fn printer(home: &Home, name: &str) -> (std::fs::File, String) {
-    let path = Ear::new(&home, name).path().to_string();
+    let path = Ear::new(home, name).path().to_string();
     let command = format!("while read line; do echo \"$line\"; done < {path}");
     // Opened for reading too, so that opening does not block until the command opens it.
     let pipe = std::fs::File::options().read(true).write(true).open(&path);
