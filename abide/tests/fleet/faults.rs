@@ -5,16 +5,8 @@ use super::*;
 #[test]
 fn f57_answer_while_the_machine_is_away_is_not_taken() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
-    let begun = pair.build.begin(
-        "/v1/tools/execute_command",
-        &json!({"command": "sleep 600", "timeout": 1}),
-    );
-    let question = look_for("a question", || {
-        let listed = pair.desk.get("/v1/questions");
-        let question = &listed["questions"][0];
-        (question["machine"] == "build").then(|| question["question_id"].clone())
-    });
-    let path = format!("/v1/questions/{}/answer", question.as_str().expect("an id"));
+    let (begun, question) = pair.asked_on_build();
+    let path = answer_path(&question);
     pair.build.kill_daemon();
     drop(begun);
     let refused = pair.desk.post(&path, &json!({"answer": "no"}));
@@ -47,16 +39,8 @@ fn f57_answer_while_the_machine_is_away_is_not_taken() {
 #[test]
 fn f56_of_two_answers_at_once_one_counts() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
-    let begun = pair.build.begin(
-        "/v1/tools/execute_command",
-        &json!({"command": "sleep 600", "timeout": 1}),
-    );
-    let question = look_for("a question", || {
-        let listed = pair.desk.get("/v1/questions");
-        let question = &listed["questions"][0];
-        (question["machine"] == "build").then(|| question["question_id"].clone())
-    });
-    let path = format!("/v1/questions/{}/answer", question.as_str().expect("an id"));
+    let (begun, question) = pair.asked_on_build();
+    let path = answer_path(&question);
     let statuses = std::thread::scope(|scope| {
         let answers = [(&pair.desk, "yes"), (&pair.build, "no")].map(|(machine, word)| {
             let path = &path;

@@ -112,16 +112,8 @@ fn command_with_on_runs_there_only_with_the_right() {
 #[test]
 fn question_of_the_other_machine_is_in_the_list_and_the_first_answer_counts() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
-    let begun = pair.build.begin(
-        "/v1/tools/execute_command",
-        &json!({"command": "sleep 600", "timeout": 1}),
-    );
-    let question = look_for("a question", || {
-        let listed = pair.desk.get("/v1/questions");
-        let question = &listed["questions"][0];
-        (question["machine"] == "build").then(|| question["question_id"].clone())
-    });
-    let path = format!("/v1/questions/{}/answer", question.as_str().expect("an id"));
+    let (begun, question) = pair.asked_on_build();
+    let path = answer_path(&question);
     let answered = pair.desk.post(&path, &json!({"answer": "no"}));
     let answered = answered.expect("an answer");
     assert_eq!(answered.status, 200, "{}", answered.body);

@@ -12,6 +12,8 @@ mod harness;
 mod links;
 mod membership;
 
+use std::os::unix::net::UnixStream;
+
 use harness::postgres::Server;
 use harness::{Abide, Answer, look_for};
 use serde_json::{Value, json};
@@ -73,6 +75,20 @@ impl Pair {
         id
     }
 
+    /// Call of a quiet command on `build`, and the id of its question, once `desk` lists it.
+    fn asked_on_build(&self) -> (UnixStream, Value) {
+        let begun = self.build.begin(
+            "/v1/tools/execute_command",
+            &json!({"command": "sleep 600", "timeout": 1}),
+        );
+        let question = look_for("a question", || {
+            let listed = self.desk.get("/v1/questions");
+            let question = &listed["questions"][0];
+            (question["machine"] == "build").then(|| question["question_id"].clone())
+        });
+        (begun, question)
+    }
+
     fn wait_listed(&self, id: &str) {
         let sql = format!("SELECT count(*) FROM abide.session WHERE id = '{id}'");
         look_for("a row of the directory", || {
@@ -114,6 +130,11 @@ fn give_secret(machine: &Abide, secret: &str) {
     let path = machine.path("fleet-secret");
     std::fs::write(&path, secret).expect("a secret");
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("permissions");
+}
+
+/// Path to which an answer to this question is posted.
+fn answer_path(question: &Value) -> String {
+    format!("/v1/questions/{}/answer", question.as_str().expect("an id"))
 }
 
 /// Calls `terminal_session`.
