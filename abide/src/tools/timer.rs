@@ -510,13 +510,7 @@ impl TimerTool {
             list.push(fields(timer, row.as_ref()));
         }
         for row in elsewhere::timers(handle, self.agent.as_ref(), &ids).await {
-            lines.push(format!(
-                "{} {} {}: {}",
-                row.id,
-                row.kind.as_str(),
-                row.status,
-                one_line(&row.purpose)
-            ));
+            lines.push(row_line(&row));
             list.push(row_fields(&row));
         }
         if let TimerCall::List { ended: true } = self.call {
@@ -531,13 +525,7 @@ impl TimerTool {
                 ));
             }
             for row in ended {
-                lines.push(format!(
-                    "{} {} {}: {}",
-                    row.id,
-                    row.kind.as_str(),
-                    row.status,
-                    one_line(&row.purpose)
-                ));
+                lines.push(row_line(&row));
                 list.push(row_fields(&row));
             }
         }
@@ -682,4 +670,9 @@ pub(super) fn many(
         }
     }
     Ok(Request::CreateMany(new))
+}
+/// Line of a list about a timer that only the database knows.
+fn row_line(row: &TimerRow) -> String {
+    let (kind, status) = (row.kind.as_str(), &row.status);
+    format!("{} {kind} {status}: {}", row.id, one_line(&row.purpose))
 }
