@@ -9,7 +9,7 @@
 
 use super::mcp::{HTTP_SESSION, front_of};
 use super::unread_lines::Cursor;
-use abide_session::read_cursors::Cursors;
+use abide_session::daemon_record::Cursors;
 
 /// Name of the cursor that all callers without a connection share.
 const CALLERS: &str = "-";

@@ -23,8 +23,8 @@ use crate::signals;
 use crate::tools::{self, BadInput, escape_invisible};
 use abide_engine::SessionView;
 use abide_engine::screen::Size;
+use abide_session::daemon_record::RequestName;
 use abide_session::frame::{InputKey, ToKeeper};
-use abide_session::idempotency_log::IdempotentRequest;
 
 type SessionResponse = Result<JsonResponse<Session>, Problem>;
 
@@ -165,12 +165,13 @@ pub async fn signal(
     })?;
     let once = body.get("key").and_then(Value::as_str);
     let once = once.map(checked_key).transpose()?;
-    let request_entry = IdempotentRequest::of(&view.folder, "signal", once.as_deref());
+    let request = RequestName::new("signal", once.as_deref());
+    let record = state.handle.daemon_record(view.id);
     if view.is_running() {
-        request_entry.begin();
+        record.begin_request(&request);
         let keepers = state.handle.keepers();
         keepers.send(view.id, &ToKeeper::Signal { number, once });
-    } else if !request_entry.has_begun() {
+    } else if !record.has_begun(&request) {
         return Err(session_ended(view.id));
     }
     Ok(JsonResponse(session_from(&view)))

@@ -8,7 +8,7 @@ use abide_core::{Millis, Outcome, Request, Run, SessionId, limit};
 use abide_engine::config::NetworkMode;
 use abide_engine::{Handle, LaunchOptions, SessionView};
 use abide_output::mask::Mask;
-use abide_session::read_cursors::ReadCursors;
+use abide_session::daemon_record::OpenRecord;
 use serde_json::{Map, Value};
 
 use super::command_result::{self, ResultFacts};
@@ -227,23 +227,22 @@ impl Command {
         }
     }
 
-    /// Result of a call, and the read cursors that it moves.
+    /// Result of a call, and the record of the session if the call moves read cursors.
     pub async fn result(
         &self,
         handle: &Handle,
         outcome: Outcome,
         standby: Option<Millis>,
-    ) -> (ToolResult, Option<ReadCursors>) {
+    ) -> (ToolResult, Option<OpenRecord>) {
         let Some(view) = report::session_of(handle, &outcome) else {
             return (report::vanished(), None);
         };
         let returns_early = matches!(outcome, Outcome::Running(..));
-        // A call that starts a command and sees its end returns everything. The files of the read cursors are
+        // A call that starts a command and sees its end returns everything. The record is
         // opened only for calls that share the output with others.
-        let cursors =
-            (self.joined || returns_early).then(|| handle.read_cursors().of(&view.folder));
-        let from = cursors.as_ref().filter(|_| self.joined);
-        let from = from.map(|cursors| self.position.read(handle, &view, cursors));
+        let record = (self.joined || returns_early).then(|| handle.daemon_record(view.id));
+        let from = record.as_ref().filter(|_| self.joined);
+        let from = from.map(|record| self.position.read(handle, &view, record));
         let mut part = Part::since(&view, from.unwrap_or_default());
         let facts = ResultFacts {
             handle,
@@ -255,10 +254,10 @@ impl Command {
         let result = command_result::result(self, facts, &mut part).await;
         // Nothing is awaited from here on. A result that is made a second time, because its first maker was dropped,
         // begins at the same cursor.
-        if let Some(cursors) = &cursors {
-            self.position.store(handle, &view, cursors, part.cursor());
+        if let Some(record) = &record {
+            self.position.store(handle, &view, record, part.cursor());
         }
-        (result, cursors)
+        (result, record)
     }
 
     /// Next steps for an agent whose call returns while the session runs on.

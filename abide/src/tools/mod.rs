@@ -58,8 +58,8 @@ pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};
 use abide_engine::probe::{Condition, Fingerprint};
 use abide_engine::text::refusal_sentence;
 use abide_engine::{CallStep, CallUpdate, Handle, PendingCall, QuestionView};
+use abide_session::daemon_record::OpenRecord;
 use abide_session::frame::InheritedLimits;
-use abide_session::read_cursors::ReadCursors;
 use std::sync::Arc;
 use tokio::sync::{Notify, mpsc};
 
@@ -256,8 +256,8 @@ struct EngineCall {
     outcome: Option<Outcome>,
     /// Subjects that the outcome reports.
     reports: Vec<About>,
-    /// Read cursors that the result moves, which are written after it has been sent.
-    cursors: Option<ReadCursors>,
+    /// Record of the session, if the result moves read cursors: they are written after it has been sent.
+    record: Option<OpenRecord>,
 }
 
 /// Confirmation that a result was sent. If it is dropped, the messages in the result are delivered again.
@@ -590,7 +590,7 @@ impl EngineCall {
             standby,
             outcome: None,
             reports: Vec::new(),
-            cursors: None,
+            record: None,
         })
     }
 
@@ -612,14 +612,14 @@ impl EngineCall {
                 }
             }
         }
-        let (result, cursors) = self.result(self.outcome.clone()?).await;
+        let (result, record) = self.result(self.outcome.clone()?).await;
         self.reports = subjects_reported_by(&self.handle, self.outcome.as_ref()).await;
         self.outcome = None;
-        self.cursors = cursors;
+        self.record = record;
         Some(ToolStep::Done(result))
     }
 
-    async fn result(&self, outcome: Outcome) -> (ToolResult, Option<ReadCursors>) {
+    async fn result(&self, outcome: Outcome) -> (ToolResult, Option<OpenRecord>) {
         let result = match (&self.tool, outcome) {
             (Tool::Timer(timer), outcome) => timer.result(&self.handle, outcome).await,
             (_, Outcome::Refused(refusal)) => refused(&refusal),

@@ -1,7 +1,7 @@
 //! Read position of a caller in the output of a session.
 
 use abide_engine::{Handle, SessionView};
-use abide_session::read_cursors::ReadCursors;
+use abide_session::daemon_record::OpenRecord;
 
 use super::Context;
 use crate::mcp::HTTP_SESSION;
@@ -29,22 +29,16 @@ impl CallerPosition {
     }
 
     /// Cursor behind everything that the caller has read.
-    pub fn read(&self, handle: &Handle, view: &SessionView, cursors: &ReadCursors) -> Cursor {
+    pub fn read(&self, handle: &Handle, view: &SessionView, record: &OpenRecord) -> Cursor {
         let connected = handle.clients().connections_of(&view.state.agent.0);
-        cursors.with(|all| self.reader(&connected).position(all))
+        record.with_cursors(|all| self.reader(&connected).position(all))
     }
 
     /// Stores the caller's cursor, after the answer has been sent.
-    pub fn store(
-        &self,
-        handle: &Handle,
-        view: &SessionView,
-        cursors: &ReadCursors,
-        cursor: Cursor,
-    ) {
+    pub fn store(&self, handle: &Handle, view: &SessionView, record: &OpenRecord, cursor: Cursor) {
         let (clients, agent) = (handle.clients().clone(), view.state.agent.clone());
         let this = self.clone();
-        cursors.defer(move |all| {
+        record.defer(move |all| {
             let connected = clients.connections_of(&agent.0);
             this.reader(&connected).store(all, cursor);
         });

@@ -271,7 +271,7 @@ fn fifo_in_place_of_a_session_file_does_not_block() {
         std::fs::remove_file(name.path()).expect("a segment");
         mkfifo(&name.path());
     }
-    for name in ["size", "limits", "read", "requests", "ending"] {
+    for name in ["daemon", "ending"] {
         let _ = std::fs::remove_file(folder.join(name));
         mkfifo(&folder.join(name));
     }

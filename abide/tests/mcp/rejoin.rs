@@ -94,7 +94,7 @@ fn call_that_rejoined_is_replayed_to_the_next_daemon_without_repeating_output() 
     // The read cursor is stored after the answer was sent: a daemon that dies before that repeats output.
     let name = session(&first);
     let stored = home.path(&format!(
-        "abide/sessions/{}/read",
+        "abide/sessions/{}/daemon",
         name.as_str().expect("an id")
     ));
     while std::fs::read(&stored).unwrap_or_default().is_empty() {

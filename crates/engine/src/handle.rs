@@ -32,8 +32,8 @@ use crate::probe::Prober;
 use crate::published_state::{PublishedState, QuestionView};
 use crate::screens::Screens;
 use crate::store::{Store, StoreReader, WakerRecord};
+use abide_session::daemon_record::OpenRecord;
 use abide_session::facts::{CpuSamples, Facts};
-use abide_session::read_cursors::CursorFiles;
 
 pub use launch_options::{LaunchOptions, Stdin};
 
@@ -98,7 +98,6 @@ struct Shared {
     store_reader: StoreReader,
     prober: Arc<Prober>,
     screens: Arc<Screens>,
-    read_cursors: Arc<CursorFiles>,
     clients: Arc<Clients>,
     store: Arc<dyn Store>,
     resend: mpsc::Sender<ResendRequest>,
@@ -147,7 +146,6 @@ impl Handle {
         let shared = Shared {
             published: PublishedState::default(),
             screens: Screens::new(parts.keepers.clone()),
-            read_cursors: Arc::default(),
             keepers: parts.keepers,
             store_reader: parts.store_reader,
             prober: parts.prober,
@@ -342,9 +340,9 @@ impl Handle {
         &self.shared.screens
     }
 
-    /// Read cursors of the sessions.
-    pub fn read_cursors(&self) -> &Arc<CursorFiles> {
-        &self.shared.read_cursors
+    /// Name, read cursors and the like of a session, which this daemon records.
+    pub fn daemon_record(&self, id: SessionId) -> OpenRecord {
+        self.shared.keepers.record(id)
     }
 
     /// Fingerprints of the secrets in the environment of a session.

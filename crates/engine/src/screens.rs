@@ -16,8 +16,9 @@ use tokio::sync::broadcast;
 use super::clock::pause;
 use super::keepers::Keepers;
 use super::screen::{CompactScreen, ModeScanner, Modes, Screen, Size, Snapshot};
-use super::secret;
+use abide_session::daemon_record::DaemonRecord;
 use abide_session::folder;
+use abide_session::frame;
 use abide_session::log::{Log, Piece};
 use abide_session::pts;
 
@@ -37,8 +38,6 @@ const DEFAULT_SIZE: Size = Size {
 const PAINT_DELAY: Duration = Duration::from_millis(2);
 /// Changes of size that a receiver may lag behind.
 const RESIZE_QUEUE: usize = 64;
-/// File with the last size, in the directory of a session.
-const SIZE_FILE: &str = "size";
 
 /// All screens of one daemon.
 pub struct Screens {
@@ -118,6 +117,7 @@ impl Screens {
         id: SessionId,
         (cols, rows): (Option<u16>, Option<u16>),
     ) -> io::Result<Size> {
+        let record = self.keepers.record(id);
         let (size, changed) = self
             .with_screen(id, move |session| {
                 let size = Size {
@@ -128,8 +128,8 @@ impl Screens {
                 let changed = session.size != size;
                 session.size = size;
                 session.screen().resize(size);
-                let words = format!("{} {}", size.cols, size.rows);
-                secret::write(&session.folder.join(SIZE_FILE), &words)?;
+                let Size { cols, rows } = size;
+                record.set_size(frame::Size { cols, rows })?;
                 Ok::<_, io::Error>((size, changed))
             })
             .await??;
@@ -360,23 +360,13 @@ impl SessionScreen {
 
 /// Size of a session's terminal, from its directory.
 fn size_of(folder: &Path) -> Size {
-    let resized = folder::read(&folder.join(SIZE_FILE)).ok().flatten();
-    let resized = resized.and_then(|text| {
-        let text = String::from_utf8(text).ok()?;
-        let (cols, rows) = text.split_once(' ')?;
-        Some(Size {
-            cols: cols.parse().ok()?,
-            rows: rows.parse().ok()?,
-        })
+    let resized = DaemonRecord::read(folder).size;
+    let first = || folder::read_meta(folder).ok().flatten()?.pty;
+    let size = resized.or_else(first).map(|size| Size {
+        cols: size.cols,
+        rows: size.rows,
     });
-    let first = || {
-        let meta = folder::read_meta(folder).ok().flatten()?;
-        meta.pty.map(|size| Size {
-            cols: size.cols,
-            rows: size.rows,
-        })
-    };
-    resized.or_else(first).unwrap_or(DEFAULT_SIZE).clamped()
+    size.unwrap_or(DEFAULT_SIZE).clamped()
 }
 
 #[cfg(test)]

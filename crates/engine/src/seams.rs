@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use abide_core::timer::Until;
 use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId, TimerId};
-use abide_session::changed_limits::ChangedLimits;
+use abide_session::daemon_record::ChangedLimits;
 use abide_session::frame::{Launch, ToKeeper};
 
 use crate::keepers::{PortState, RecoveredDetails};

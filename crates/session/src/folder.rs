@@ -24,8 +24,6 @@ use super::launch::{Launch, Size};
 pub const META: &str = "meta";
 /// Name of the file that records the ending if the keeper could not.
 pub const ENDING: &str = "ending";
-/// Name of the file with the name that the session was given after its start. Empty: it has none.
-pub const NAME: &str = "name";
 /// Name of the keeper's socket.
 pub const CTL: &str = "ctl";
 
@@ -61,7 +59,7 @@ pub struct Meta {
     pub conversation: Option<String>,
     /// The timer or waker that started the session, if no call did.
     pub started_by: Option<String>,
-    /// Name of the session at its start; the file `name` has a later one.
+    /// Name of the session at its start; the daemon's record has a later one.
     pub name: Option<String>,
     /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
@@ -494,7 +492,7 @@ pub fn write_ending(folder: &Path, ending: &EndingFile) -> io::Result<()> {
 /// redirect or block the reader.
 pub const PLAIN: i32 = libc::O_NONBLOCK | libc::O_NOFOLLOW;
 /// Limit of a file's size, except the log: a command has at most 1 MiB, and each byte takes up to three.
-const LONGEST: u64 = 8 << 20;
+pub(super) const LONGEST: u64 = 8 << 20;
 
 /// Reads a file of a session, other than its log; `None` if there is none. A file that is not regular or
 /// too long is an error.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use abide_core::{Containment, End, Exit, Sandboxed};
 
+use crate::daemon_record::DaemonRecord;
 use crate::folder::{self, EndingFile, KeeperIdentity, Meta, MetaState};
 use crate::frame::{Exited, FromKeeper, Size, ToKeeper};
 use crate::log::{self, ENTRY_SIZE, IndexEntry, LOG_FOLDER, Log, Stream};
@@ -105,6 +106,22 @@ proptest! {
     #[test]
     fn random_ending_is_read_back(ending in ending()) {
         prop_assert_eq!(EndingFile::from_text(ending.to_text().as_bytes()), Some(ending));
+    }
+
+    #[test]
+    fn random_daemon_record_is_read_and_read_back(
+        lines in prop::collection::vec(
+            prop_oneof![
+                "(name|size|limits|request|cursor|cursor_removed)=[a-z0-9 ]{0,12}",
+                "size=[0-9]{1,6} [0-9]{1,6}",
+                "limits=([0-9]{1,22}|none) none [0-9]{1,4} [0-9]{1,4}",
+                ".{0,12}",
+            ],
+            0..90,
+        ),
+    ) {
+        let record = DaemonRecord::decode(lines.join("\n").as_bytes());
+        prop_assert_eq!(DaemonRecord::decode(record.encode().as_bytes()), record);
     }
 
     #[test]

@@ -131,14 +131,15 @@ impl ActionRunner {
 
     pub(super) async fn signal(&self, session_ref: &SessionRef, number: i32) -> ActionOutcome {
         let view = self.session(session_ref)?;
-        let request_entry = self.request_entry(&view, "signal");
+        let record = self.handle.daemon_record(view.id);
+        let request = self.request_name("signal");
         if view.is_running() {
-            request_entry.begin();
+            record.begin_request(&request);
             let _guard = self.attend(&view).await;
             let keepers = self.handle.keepers();
             let once = self.context.request_key.clone().map(String::into_bytes);
             keepers.send(view.id, &ToKeeper::Signal { number, once });
-        } else if !request_entry.has_begun() {
+        } else if !record.has_begun(&request) {
             return Err(ended(view.id));
         }
         let text = format!("Signal {number} sent to session '{}'", view.id);

@@ -33,7 +33,7 @@ use super::{
     refused_text, report,
 };
 use abide_engine::{Handle, PendingCall, SessionView};
-use abide_session::idempotency_log::IdempotentRequest;
+use abide_session::daemon_record::RequestName;
 
 /// Characters of an unknown id that an error message repeats.
 const SHOWN_ID: usize = 80;
@@ -262,10 +262,9 @@ impl ActionRunner {
         self.handle.keep_active(self.caller(), view.id).await
     }
 
-    /// Entry of this request in the session's idempotency log: an earlier daemon may already have begun the request.
-    fn request_entry(&self, view: &SessionView, what: &str) -> IdempotentRequest {
-        let name = self.context.request_key.as_deref().map(str::as_bytes);
-        IdempotentRequest::of(&view.folder, what, name)
+    /// Name of this request in the session's record: an earlier daemon may already have begun the request.
+    fn request_name(&self, what: &str) -> RequestName {
+        RequestName::new(what, self.context.request_key.as_deref().map(str::as_bytes))
     }
 
     /// Sends a request to the engine and waits for its outcome.

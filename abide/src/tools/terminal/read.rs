@@ -9,7 +9,7 @@ use abide_core::{Millis, limit};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::Pattern;
 use abide_engine::{PendingCall, SessionView};
-use abide_session::read_cursors::ReadCursors;
+use abide_session::daemon_record::OpenRecord;
 
 use super::reading::Reading;
 use super::tail::Found;
@@ -57,8 +57,8 @@ impl ActionRunner {
             .context
             .standby
             .map_or(read.timeout, |standby| read.timeout.min(standby));
-        let cursors = self.handle.read_cursors().of(&view.folder);
-        let position = self.position(&view, &cursors);
+        let record = self.handle.daemon_record(view.id);
+        let position = self.position(&view, &record);
         let from = read.since.unwrap_or(position);
         let mut reading = self.reading(&view);
         let now = SystemClock.mono();
@@ -76,7 +76,7 @@ impl ActionRunner {
         // Lines that were skipped with `since` stay unread, and lines that are read again do not become unread.
         let reads_on = from.offset() <= position.offset();
         if read.since.is_none() || (reads_on && found.cursor.offset() > position.offset()) {
-            self.has_read(&view, &cursors, found.cursor);
+            self.has_read(&view, &record, found.cursor);
         }
         let view = self.settled(&view, &reading, &mut guard).await;
         found.cut = (timeout < read.timeout).then_some(timeout);
@@ -88,18 +88,18 @@ impl ActionRunner {
         };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, SentInput::default());
-        let finished = self.finished(result, guard, cursors, reading);
+        let finished = self.finished(result, guard, record, reading);
         Ok(finished.reporting_end_of(ended))
     }
 
     /// Read cursor of the caller.
-    pub(super) fn position(&self, view: &SessionView, cursors: &ReadCursors) -> Cursor {
-        CallerPosition::of(&self.context).read(&self.handle, view, cursors)
+    pub(super) fn position(&self, view: &SessionView, record: &OpenRecord) -> Cursor {
+        CallerPosition::of(&self.context).read(&self.handle, view, record)
     }
 
     /// Stores the caller's read cursor, after the answer has been sent.
-    pub(super) fn has_read(&self, view: &SessionView, cursors: &ReadCursors, cursor: Cursor) {
-        CallerPosition::of(&self.context).store(&self.handle, view, cursors, cursor);
+    pub(super) fn has_read(&self, view: &SessionView, record: &OpenRecord, cursor: Cursor) {
+        CallerPosition::of(&self.context).store(&self.handle, view, record, cursor);
     }
 
     /// Result with the resources that are released after it has been sent.
@@ -107,14 +107,14 @@ impl ActionRunner {
         &self,
         result: super::ToolResult,
         guard: PendingCall,
-        cursors: ReadCursors,
+        record: OpenRecord,
         reading: Reading,
     ) -> FinishedCall {
         // Over HTTP the command may end before the server knows that the result was received. The guard is
         // dropped now, so that this end does not count as reported.
         let guard = self.context.client.is_some().then_some(guard);
         // Dropped in this order: cursors are written first, files are closed last.
-        let held = HeldResources::of((cursors, guard, reading));
+        let held = HeldResources::of((record, guard, reading));
         FinishedCall {
             result,
             reports: None,

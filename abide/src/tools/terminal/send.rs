@@ -67,11 +67,12 @@ fn shown(typed: &[u8]) -> u64 {
 impl ActionRunner {
     pub(super) async fn send(&self, session_ref: &SessionRef, send: Send) -> FinishedAction {
         let view = self.session(session_ref)?;
-        let request_entry = self.request_entry(&view, "input");
+        let record = self.handle.daemon_record(view.id);
+        let request = self.request_name("input");
         let runs = view.is_running();
         match runs {
-            true => request_entry.begin(),
-            false if request_entry.has_begun() => {}
+            true => record.begin_request(&request),
+            false if record.has_begun(&request) => {}
             false => return Err(ended(view.id)),
         }
         let mut guard = self.attend(&view).await;
@@ -84,8 +85,7 @@ impl ActionRunner {
                 self.handle.keepers().send(view.id, &ToKeeper::CloseInput);
             }
         }
-        let cursors = self.handle.read_cursors().of(&view.folder);
-        let from = self.position(&view, &cursors);
+        let from = self.position(&view, &record);
         let mut reading = self.reading(&view);
         let echo = if view.pty { shown(&bytes) } else { 0 };
         let wait = TerminalWait::input(SystemClock.mono());
@@ -93,7 +93,7 @@ impl ActionRunner {
             .response(from, LINES, wait, (sent_at, echo))
             .await
             .map_err(unreadable)?;
-        self.has_read(&view, &cursors, found.cursor);
+        self.has_read(&view, &record, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let runs = view.is_running();
         let typed = SentInput {
@@ -106,7 +106,7 @@ impl ActionRunner {
         };
         let ended = (!found.full && !view.is_running()).then_some(view.id);
         let result = self.lines_read(&view, &reading, found, activity, typed);
-        let finished = self.finished(result, guard, cursors, reading);
+        let finished = self.finished(result, guard, record, reading);
         Ok(finished.reporting_end_of(ended))
     }
 

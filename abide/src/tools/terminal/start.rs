@@ -197,15 +197,15 @@ impl ActionRunner {
 
     async fn first_output(&self, view: Arc<SessionView>) -> FinishedAction {
         let mut guard = self.attend(&view).await;
-        let cursors = self.handle.read_cursors().of(&view.folder);
-        let from = self.position(&view, &cursors);
+        let record = self.handle.daemon_record(view.id);
+        let from = self.position(&view, &record);
         let mut reading = self.reading(&view);
         let wait = TerminalWait::start(SystemClock.mono(), self.context.standby);
         let found = reading
             .response(from, LINES, wait, (0, 0))
             .await
             .map_err(unreadable)?;
-        self.has_read(&view, &cursors, found.cursor);
+        self.has_read(&view, &record, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         // The screen of a program that writes lines is not built: it takes memory for as long as the session runs.
         let screen = match reading.has_full_screen_program() {
@@ -236,7 +236,7 @@ impl ActionRunner {
         let text = self.mask(&view, text);
         let result = self.result_of(&view, summary, text, activity, action);
         let ended = (!view.is_running()).then_some(view.id);
-        let finished = self.finished(result, guard, cursors, reading);
+        let finished = self.finished(result, guard, record, reading);
         Ok(finished.reporting_end_of(ended))
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use abide_core::{ConnectionAnswer, Containment, End, Sandboxed, SessionId};
-use abide_session::changed_limits::{self, ChangedLimits};
+use abide_session::daemon_record::ChangedLimits;
 use abide_session::folder;
 use abide_session::frame::{Launch, ToKeeper};
 
@@ -80,7 +80,7 @@ impl KeeperControl for Arc<Keepers> {
     }
 
     fn write_limits(&self, id: SessionId, limits: ChangedLimits) {
-        if let Err(fault) = changed_limits::write(&Keepers::folder(self, id), limits) {
+        if let Err(fault) = self.record(id).set_limits(limits) {
             tracing::warn!(
                 "cannot store the new limits of {id}, so the next daemon will not know them: {fault}"
             );

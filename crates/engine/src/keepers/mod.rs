@@ -30,9 +30,9 @@ use crate::clock::{Clock, SystemClock, pause};
 use crate::stream::Stream;
 use crate::{entropy, socket};
 use abide_session::crash_point;
+use abide_session::daemon_record::{DaemonRecords, OpenRecord};
 use abide_session::folder;
 use abide_session::frame::{InputKey, ToKeeper};
-use abide_session::private_file;
 use connection::KeeperConnection;
 use fork_server::ForkServer;
 use starting::PendingStarts;
@@ -83,6 +83,7 @@ pub struct Keepers {
     keeper_fault: Mutex<Option<String>>,
     /// Details of recovered sessions, until they are published.
     recovered: Mutex<HashMap<SessionId, RecoveredDetails>>,
+    records: Arc<DaemonRecords>,
     starting: PendingStarts,
     /// Time at which plenty was free on the disk.
     plenty_free_at: Mutex<Option<Mono>>,
@@ -140,6 +141,7 @@ impl Keepers {
             gates: gate::Gates::default(),
             keeper_fault: Mutex::default(),
             recovered: Mutex::default(),
+            records: Arc::default(),
             starting: PendingStarts::default(),
             plenty_free_at: Mutex::default(),
             shutdown: CancellationToken::new(),
@@ -292,8 +294,13 @@ impl Keepers {
 
     /// Stores a name that a session was given after its start.
     pub(super) fn store_name(&self, id: SessionId, name: Option<&SessionName>) -> io::Result<()> {
-        let path = self.folder(id).join(folder::NAME);
-        private_file::write(&path, name.map_or("", SessionName::as_str))
+        self.record(id)
+            .set_name(name.map_or("", SessionName::as_str))
+    }
+
+    /// What the daemon records about a session.
+    pub fn record(&self, id: SessionId) -> OpenRecord {
+        self.records.open(&self.folder(id))
     }
 
     /// Removes the directory of an ended session.

@@ -14,7 +14,7 @@ use abide_output::secret_fingerprints::SecretFingerprints;
 
 use super::{Keepers, RecoveredDetails, RecoveredSession, hello};
 use crate::socket;
-use abide_session::changed_limits::{self, ChangedLimits};
+use abide_session::daemon_record::{ChangedLimits, DaemonRecord};
 use abide_session::folder::{self, EndingFile, Meta, MetaState};
 use abide_session::frame::Exited;
 use abide_session::log::Log;
@@ -234,7 +234,8 @@ fn recovered_session(
     bytes: u64,
     damage: Option<Arc<str>>,
 ) -> Session {
-    let limits = changed_limits::read(&keepers.folder(id)).unwrap_or(ChangedLimits {
+    let changed = DaemonRecord::read(&keepers.folder(id));
+    let limits = changed.limits.unwrap_or(ChangedLimits {
         idle: meta.idle_ms.map(Millis),
         inactivity: meta.inactivity_ms.map(Millis),
         deadline: meta.deadline_ms.map(Millis),
@@ -246,7 +247,8 @@ fn recovered_session(
         deadline: limits.deadline,
         secrets: SecretFingerprints::from_bytes(&meta.secret_fingerprints),
         damage,
-        name: name(&keepers.folder(id), meta.name.as_deref()),
+        name: (changed.name.as_deref().or(meta.name.as_deref()))
+            .and_then(|name| SessionName::parse(name).ok()),
     };
     keepers.set_recovered_details(id, details);
     Session {
@@ -263,12 +265,6 @@ fn recovered_session(
         unattended: false,
         phase,
     }
-}
-
-/// Name of a session: the one that it was given last, else the one of its start.
-fn name(folder: &Path, at_start: Option<&str>) -> Option<SessionName> {
-    let later = std::fs::read_to_string(folder.join(folder::NAME)).ok();
-    SessionName::parse(later.as_deref().or(at_start)?).ok()
 }
 
 /// Phase of an ended session; `empty`: none of its processes is left.

@@ -9,7 +9,7 @@ use abide_core::session::{Phase, StartedBy};
 use abide_core::{
     Agent, Containment, End, Event, Exit, Key, Millis, Mono, Session, SessionId, Wall,
 };
-use abide_session::changed_limits::ChangedLimits;
+use abide_session::daemon_record::ChangedLimits;
 use abide_session::frame::{Launch, ToKeeper};
 use tokio::sync::{Notify, mpsc};
 
