@@ -295,8 +295,10 @@ fn confirmation_defaults_to_no() {
         }
         seat.wait_for("Write this? [y/N]");
         seat.type_in(answer.as_bytes());
-        let (status, _) = seat.end();
+        let (status, shown) = seat.end();
         assert_eq!(status.success(), written);
+        let refused = shown.contains("Claude Code: nothing was changed.");
+        assert_eq!(refused, !written, "{shown}");
         assert_eq!(path.exists(), written, "{answer:?}");
         // Neither the sandbox nor the permission is written without a yes.
         assert!(!read(&abide.path("abide/config.toml")).contains("sandbox"));
@@ -416,6 +418,32 @@ fn client_that_is_not_installed_and_a_change_that_was_not_written_are_said() {
     let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(facts["installed"], true, "{facts}");
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn person_chooses_among_several_installed_clients() {
+    let abide = Abide::new();
+    put(&home(&abide, ".claude.json"), "{}");
+    put(&home(&abide, ".codex/config.toml"), "");
+    let mut bare = command(&abide, &[]);
+    bare.env("PATH", "/nonexistent");
+    let mut seat = Seat::at(bare);
+    seat.wait_for("Set up Claude Code?");
+    seat.type_in(b"n\n");
+    for (question, answer) in [
+        ("Set up Codex?", "y\n"),
+        ("in a sandbox", "\n"),
+        ("without asking you each time", "\n"),
+        ("Write this? [y/N]", "y\n"),
+    ] {
+        seat.wait_for(question);
+        seat.type_in(answer.as_bytes());
+    }
+    let (status, _) = seat.end();
+    assert!(status.success());
+    assert_eq!(read(&home(&abide, ".claude.json")), "{}");
+    let codex = read(&home(&abide, ".codex/config.toml"));
+    assert!(codex.contains("[mcp_servers.abide]"), "{codex}");
 }
 
 #[test]

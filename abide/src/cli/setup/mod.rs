@@ -37,10 +37,14 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
         .next("`abide setup CLIENT` sets one up before it is installed"));
     }
     let mut code = 0;
+    let is_choice = found.len() > 1 && is_asked(args);
     for (n, client) in found.into_iter().enumerate() {
         if !args.json.json {
             let (heading, gap) = (show::HEADING, if n == 0 { "" } else { "\n" });
             outln!("{gap}{heading}{}{heading:#}", client.title());
+        }
+        if is_choice && !ask(&format!("Set up {}?", client.title()))? {
+            continue;
         }
         // A file of one client that cannot be changed does not keep the others from being set up.
         code = code.max(setup_client(client, args, paths).unwrap_or_else(|error| {
@@ -116,8 +120,7 @@ impl Choices {
             sandbox: args.sandbox,
             without_approval: args.approve,
         };
-        let is_asked = !(args.yes || args.print || args.undo || args.json.json);
-        if !is_asked || !has_person() {
+        if !is_asked(args) {
             return Ok(choices);
         }
         let config = Config::load(&paths.config).unwrap_or_default();
@@ -304,6 +307,11 @@ fn program() -> Result<String, CliError> {
     })
 }
 
+/// Returns `true` if the choices are left to a person at the terminal.
+fn is_asked(args: &SetupArgs) -> bool {
+    !(args.yes || args.print || args.undo || args.json.json) && has_person()
+}
+
 /// Returns `true` if a person at a terminal can be asked.
 fn has_person() -> bool {
     std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
@@ -359,11 +367,12 @@ fn print_result(
         return;
     }
     let Some(choices) = written else {
-        let why = match has_person() {
-            true => "",
-            false => "There is no terminal to ask at. ",
-        };
-        outln!("\n{why}Nothing was written; --yes writes it without asking.");
+        match has_person() {
+            true => outln!("\n{title}: nothing was changed."),
+            false => outln!(
+                "\nThere is no terminal to ask at. Nothing was written; --yes writes it without asking."
+            ),
+        }
         return;
     };
     if args.undo {
