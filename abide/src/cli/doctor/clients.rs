@@ -63,13 +63,19 @@ fn check_client(client: ClientName, path: &OsString) -> Option<Finding> {
         let sentence = format!("{shown} starts {named}, which does not exist");
         return Some(Finding::trouble(topic, sentence, again));
     };
+    let asks = match client.asks_before_calls(&text) {
+        Ok(true) => format!(
+            "; it asks you before each call (`abide setup {topic} --approve` allows the tools)"
+        ),
+        Ok(false) | Err(_) => String::new(),
+    };
     if is_this(&program) || launcher::is_package_runner(&command) {
-        return Some(Finding::good(topic, format!("set up in {shown}")));
+        return Some(Finding::good(topic, format!("set up in {shown}{asks}")));
     }
     let ours = concat!("abide ", env!("CARGO_PKG_VERSION"));
     Some(match system::version_of(&program) {
         Ok(version) if version == ours => {
-            Finding::good(topic, format!("set up in {shown}, with {named}"))
+            Finding::good(topic, format!("set up in {shown}, with {named}{asks}"))
         }
         Ok(version) => Finding::warning(
             topic,

@@ -9,6 +9,7 @@ use super::launcher::Launcher;
 use super::toml;
 use crate::cli::args::ClientName;
 use crate::cli::doctor::system;
+use crate::cli::replace_file;
 use abide_engine::config::{clients, home};
 
 /// Name of the entry for abide in the clients' files.
@@ -256,6 +257,19 @@ impl ClientName {
         })
     }
 
+    /// Returns `true` if the client asks its user before each call of a tool that can run a command. `servers` is the
+    /// text of its file with the entry for abide.
+    pub fn asks_before_calls(self, servers: &str) -> Result<bool, EditError> {
+        if self.approval_question().is_none() {
+            return Ok(false);
+        }
+        let Some(file) = self.permission_file(None) else {
+            return Ok(!self.format().is_approved(servers)?);
+        };
+        let permissions = replace_file::read(&file).ok().flatten();
+        Ok(!has_permission(&permissions.unwrap_or_default())?)
+    }
+
     /// File with the permissions of the client, if it is another one than that of its servers.
     pub fn permission_file(self, project: Option<&Path>) -> Option<PathBuf> {
         let folder = match (self, project) {
@@ -335,6 +349,16 @@ impl ConfigFormat {
                 Ok(command.and_then(|command| Some(command.as_str()?.to_owned())))
             }
             ConfigFormat::Codex => toml::command_of(text, NAME),
+        }
+    }
+
+    /// Returns `true` if the entry for abide says that the client calls the tools without asking each time.
+    fn is_approved(self, text: &str) -> Result<bool, EditError> {
+        match self {
+            ConfigFormat::Json { key, .. } => {
+                Ok(jsonc::get(text, &[key, NAME, "trust"])? == Some(true.into()))
+            }
+            ConfigFormat::Codex => toml::is_approved(text, NAME),
         }
     }
 

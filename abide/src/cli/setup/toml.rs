@@ -52,6 +52,13 @@ pub fn command_of(text: &str, name: &str) -> Result<Option<String>> {
     Ok(command.map(str::to_owned))
 }
 
+/// Returns `true` if the client calls all tools of a server without asking.
+pub fn is_approved(text: &str, name: &str) -> Result<bool> {
+    let document = parse(text)?;
+    let mode = setting(&document, name, "default_tools_approval_mode").and_then(Item::as_str);
+    Ok(mode == Some("approve"))
+}
+
 /// Arguments of a server; `None` if one of them is not a string.
 pub fn args_of(text: &str, name: &str) -> Result<Option<Vec<String>>> {
     let document = parse(text)?;
