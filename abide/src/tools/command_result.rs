@@ -133,7 +133,9 @@ fn continues(command: &Command, facts: &ResultFacts<'_>, part: &Part, why: WhyRu
     if command.kind == Kind::Execute && why == WhyRunning::NobodyToAsk {
         // `extend` may have moved the idle limit since the call was made.
         let idle = facts.view.state.idle.unwrap_or(command.limit);
-        return format!("still running: no output for {idle} and nobody can be asked. {next}");
+        return format!(
+            "still running: no output for {idle}, and no person is there to answer the question about it. {next}"
+        );
     }
     let cut = report::cut_call(facts.standby, part);
     format!("still running; {cut}. {next}")
