@@ -21,7 +21,7 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
             }
         ),
         Refusal::QuestionClosed(id, Closing::Withdrawn) => {
-            format!("Question '{id}' was withdrawn: it no longer matters")
+            format!("Question '{id}' was withdrawn: the command it is about has ended or gone on since")
         }
         Refusal::QuestionClosed(id, Closing::Expired) => {
             format!("Question '{id}' has expired: nobody answered it within a day")
