@@ -11,7 +11,7 @@ const DEMO = resolve(import.meta.dirname, '../../demo');
 const PROGRAMS = {
   'test.sh': 'n=0; while sleep 0.3; do n=$((n + 1)); printf "test orchard::row_%03d ... ok\\n" $n; done',
   'serve.sh': 'echo "Listening on http://localhost:3000"; echo "GET / 200 3ms"; echo "GET /trees 200 11ms"; exec sleep 900',
-  'migrate.sh': 'echo "Applying 0042_orchards"; echo "Applying 0043_trees"; printf "Drop table old_trees? [y/N] "; exec sleep 900',
+  'migrate.sh': 'echo "Applying 0042_orchards"; echo "Applying 0043_trees"; echo "Rebuilding the index of trees"; exec sleep 900',
 };
 
 function write(abide: Abide): string {
@@ -33,7 +33,7 @@ async function furnish(abide: Abide, cwd: string): Promise<void> {
 }
 
 function ask(abide: Abide): void {
-  abide.start('run', '--idle', '2s', '--', './migrate.sh --plan --drop-unused');
+  abide.start('run', '--idle', '2s', '--', './migrate.sh --to 0043');
 }
 
 test('what happens now, light', async ({ abide, inside: page }) => {
