@@ -197,13 +197,9 @@ impl Outbox {
         self.load(kept, made);
     }
 
-    /// Adds stored messages.
+    /// Adds stored messages. One that is here already may have been told by another machine meanwhile.
     pub fn load(&mut self, kept: Vec<StoredMessage>, made: impl Fn(Wall) -> Steady) {
         for message in kept {
-            let known = self.boxes.get(&message.agent);
-            if known.is_some_and(|all| all.contains_key(&message.number)) {
-                continue;
-            }
             let entry = Entry {
                 about: message.about,
                 conversation: message.conversation,
@@ -211,26 +207,60 @@ impl Outbox {
                 repeated: message.delivery_begun,
                 with: None,
             };
-            self.numbers.skip(message.number);
-            self.restore(&message.agent, message.number, Some(entry));
+            let known = self.boxes.get(&message.agent);
+            match known.and_then(|all| all.get(&message.number)) {
+                None => {
+                    self.numbers.skip(message.number);
+                    self.restore(&message.agent, message.number, Some(entry));
+                }
+                Some(known) if known.with.is_some() => {
+                    self.set_before(message.number, Some(entry));
+                }
+                Some(known) => {
+                    let repeated = known.repeated || entry.repeated;
+                    let entry = Entry {
+                        repeated,
+                        ..known.clone()
+                    };
+                    self.restore(&message.agent, message.number, Some(entry));
+                }
+            }
         }
     }
 
-    /// Forgets the messages whose numbers are of a shard that another machine owns, unless an answer carries them.
+    /// Forgets the messages whose numbers are of a shard that another machine owns. One that an answer carries is
+    /// forgotten if the commit of that answer fails.
     pub fn unload(&mut self, is_of: impl Fn(u64) -> bool) {
-        let unread: Vec<(Agent, u64)> = (self.boxes.iter())
+        let unloaded: Vec<(Agent, u64, bool)> = (self.boxes.iter())
             .flat_map(|(agent, all)| {
                 all.iter()
                     .map(move |(number, entry)| (agent, number, entry))
             })
-            .filter(|(_, number, entry)| entry.with.is_none() && is_of(**number))
-            .map(|(agent, number, _)| (agent.clone(), *number))
+            .filter(|(_, number, _)| is_of(**number))
+            .map(|(agent, number, entry)| (agent.clone(), *number, entry.with.is_some()))
             .collect();
-        for (agent, number) in &unread {
-            self.remove(agent, *number);
+        let mut in_answers = BTreeSet::new();
+        for (agent, number, is_in_answer) in unloaded {
+            if is_in_answer {
+                in_answers.insert(number);
+                self.set_before(number, None);
+            } else {
+                self.remove(&agent, number);
+            }
         }
+        let is_gone = |number: u64| is_of(number) && !in_answers.contains(&number);
         self.undo
-            .retain(|step| !matches!(step, Undo::Entry(_, number, _) if is_of(*number)));
+            .retain(|step| !matches!(step, Undo::Entry(_, number, _) if is_gone(*number)));
+    }
+
+    /// Sets what becomes of a message if the commit of the answer that carries it fails.
+    fn set_before(&mut self, number: u64, entry: Option<Entry>) {
+        let oldest = self
+            .undo
+            .oldest_mut(|step| matches!(step, Undo::Entry(_, of, _) if *of == number));
+        if let Some(Undo::Entry(_, _, before)) = oldest {
+            *before = entry;
+        }
     }
 
     /// Adds numbers for new messages.
@@ -619,3 +649,6 @@ impl Outbox {
         before
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -79,6 +79,11 @@ impl<T> UndoLog<T> {
         self.in_flight = in_flight;
     }
 
+    /// Oldest step for which `is_wanted` is true.
+    pub fn oldest_mut(&mut self, mut is_wanted: impl FnMut(&T) -> bool) -> Option<&mut T> {
+        self.steps.iter_mut().find(|step| is_wanted(step))
+    }
+
     /// Steps of both generations, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.steps.iter()
