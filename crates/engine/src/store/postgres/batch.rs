@@ -279,13 +279,15 @@ impl Batch {
             epoch,
             batch,
         } = self.stamp;
-        let compared = match by {
-            WrittenBy::It => "=",
-            WrittenBy::ItOrLater => ">=",
+        let written = match by {
+            WrittenBy::It => format!("shard = {shard} AND (epoch, batch) = ({epoch}, {batch})"),
+            // A message that another machine has taken was written before.
+            WrittenBy::ItOrLater => {
+                format!("(shard <> {shard} OR (epoch, batch) >= ({epoch}, {batch}))")
+            }
         };
         Some(format!(
-            "SELECT count(*) FROM {} WHERE {column} = '{key}' AND shard = {shard} \
-             AND (epoch, batch) {compared} ({epoch}, {batch})",
+            "SELECT count(*) FROM {} WHERE {column} = '{key}' AND {written}",
             group.kind.table
         ))
     }
