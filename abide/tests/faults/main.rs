@@ -13,8 +13,6 @@ mod harness;
 mod identity;
 mod inside;
 mod memory;
-#[path = "../timers/shim.rs"]
-mod shim;
 mod stopped;
 mod unprivileged;
 
@@ -310,7 +308,7 @@ int chdir(const char *path) {
 fn k14_keeper_that_hangs_before_the_start_is_given_up() {
     let abide = Abide::new();
     std::fs::write(abide.path("config.toml"), "idle_keepers = 1\n").expect("a configuration");
-    let mark = shim::start_on(&abide, DEAD_FOLDER, "DEAD_FOLDER");
+    let mark = common::shim::start_on(&abide, DEAD_FOLDER, "DEAD_FOLDER");
     std::fs::write(mark, "").expect("a mark");
     let dead = abide.path("dead");
     std::fs::create_dir(&dead).expect("a folder");

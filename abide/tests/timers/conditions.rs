@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use rustix::net::{self, AddressFamily, SocketType};
 use serde_json::{Value, json};
 
+use crate::common::shim::start_on;
 use crate::harness::{Abide, look_for, receive};
-use crate::shim::start_on;
 use crate::sink::{Identity, Sink};
 use crate::{call, configured, has_answered, id_of, refused};
 

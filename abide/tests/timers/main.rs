@@ -18,7 +18,6 @@ mod impossible;
 mod messages;
 mod power;
 mod recorded;
-mod shim;
 mod sink;
 mod tools;
 mod tries;

@@ -10,8 +10,8 @@ use abide_engine::store::{Opened, Sqlite, Store};
 use serde_json::json;
 
 use crate::common::process::Process;
+use crate::common::shim::start_on;
 use crate::harness::{Abide, look_for};
-use crate::shim::start_on;
 use crate::{call, id_of, refused};
 
 /// A deterministic sequence of pseudo-random numbers.

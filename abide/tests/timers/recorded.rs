@@ -11,9 +11,9 @@ use abide_engine::store::{Opened, Sqlite};
 use serde_json::{Value, json};
 
 use crate::call;
+use crate::common::shim::start_on;
 use crate::harness::Abide;
 use crate::power::Dice;
-use crate::shim::start_on;
 
 /// Records each write to the database before it is done, and each sync after it is done, with the length of the
 /// record when the sync began: later writes of another thread may not be part of it.

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::harness::Abide;
+use super::home::Home;
 
 /// Builds the library; `None`: it cannot be built on this machine.
-pub fn built(abide: &Abide, name: &str, source: &str) -> Option<PathBuf> {
+pub fn built(abide: &Home, name: &str, source: &str) -> Option<PathBuf> {
     let (written, shim) = (
         abide.path(&format!("{name}.c")),
         abide.path(&format!("{name}.so")),
@@ -24,7 +24,7 @@ pub fn built(abide: &Abide, name: &str, source: &str) -> Option<PathBuf> {
 }
 
 /// Starts a daemon with this library; the variable has the path of the file that controls it.
-pub fn start_on(abide: &Abide, source: &str, variable: &str) -> PathBuf {
+pub fn start_on(abide: &Home, source: &str, variable: &str) -> PathBuf {
     let shim = built(abide, "shim", source).expect("it can be built");
     let mark = abide.path("mark");
     let started = abide
