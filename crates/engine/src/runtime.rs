@@ -293,6 +293,7 @@ fn open_postgres(
     let introduction = Introduction {
         labels: config.labels.clone(),
         lost_after: config.lost_after.map(Millis::from_secs),
+        return_after: config.fleet.return_after.map(Millis::from_secs),
         ..machine_link::proof(paths, &identity)
     };
     let machine = OwnMachine {

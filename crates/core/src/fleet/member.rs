@@ -29,6 +29,8 @@ pub struct Identity {
     pub program: Program,
     /// Silence after which the sessions of this machine are lost.
     pub lost_after: Option<Millis>,
+    /// Time without a failed look after which a machine that was fenced though it lived asks for its shard.
+    pub return_after: Millis,
     /// Random bits.
     pub random: u64,
     /// Line of the fleet clock of the former daemon, if that ran in the same boot.

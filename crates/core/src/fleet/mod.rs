@@ -69,7 +69,7 @@ pub const ARC: usize = 16;
 pub const WIDE: Millis = Millis(60_000);
 /// Time for which a machine that was fenced though it lived publishes the slow pace.
 pub const FLAPPING: Millis = Millis(3_600_000);
-/// Time without a failed look after which such a machine asks for its shard.
+/// Time without a failed look after which such a machine asks for its shard, unless it is configured.
 pub const STABLE: Millis = Millis(60_000);
 /// Time after which a request for a hand-back is repeated.
 pub const REQUEST_AGAIN: Millis = Millis(5_000);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use abide_core::Millis;
 use abide_core::fleet::version::{Program, Version};
-use abide_core::fleet::{Event, Identity, MachineId, ShardId, Statement};
+use abide_core::fleet::{Event, Identity, MachineId, STABLE, ShardId, Statement};
 use abide_core::time::Boot;
 
 use crate::checks::{Answer, Sabotage, Truths};
@@ -248,6 +248,7 @@ impl World {
                 schema: 1,
             },
             lost_after: None,
+            return_after: STABLE,
             random,
             line: machine.line,
         };

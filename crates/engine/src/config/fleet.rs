@@ -1,5 +1,7 @@
 //! Settings of a machine in a fleet: its name, its labels, and the rights of other machines on it.
 
+use std::ops::RangeInclusive;
+
 use abide_core::fleet::rights::{Machines, Rights};
 use serde::Deserialize;
 
@@ -11,6 +13,8 @@ const MAX_NAME: usize = 63;
 const MAX_LABELS: usize = 32;
 /// Shortest time after which sessions count as lost: longer than a restart of the daemon takes.
 const SHORTEST_LOST_AFTER: u64 = 30;
+/// Times after which a machine that was taken for dead may ask for its timers, in seconds.
+const RETURN_AFTER: RangeInclusive<u64> = 1..=3_600;
 /// Word for all machines.
 const ALL: &str = "*";
 
@@ -23,6 +27,9 @@ pub struct FleetConfig {
     pub type_: Vec<String>,
     /// Machines that may start sessions here, by name; `*`: all.
     pub run: Vec<String>,
+    /// Seconds without a failed heartbeat after which this machine asks for its timers, if the others took it for dead
+    /// though it lived. Default: 60.
+    pub return_after: Option<u64>,
 }
 
 impl FleetConfig {
@@ -83,6 +90,14 @@ impl Config {
                 )));
             }
         }
+        let return_after = self.fleet.return_after;
+        if let Some(seconds) = return_after.filter(|time| !RETURN_AFTER.contains(time)) {
+            return Err(InvalidSetting(format!(
+                "`fleet.return_after` must be {} to {} seconds; got {seconds}",
+                RETURN_AFTER.start(),
+                RETURN_AFTER.end()
+            )));
+        }
         if let Some(seconds) = self.lost_after.filter(|time| *time < SHORTEST_LOST_AFTER) {
             return Err(InvalidSetting(format!(
                 "`lost_after` must be at least {SHORTEST_LOST_AFTER} seconds; got {seconds}"
@@ -125,6 +140,7 @@ mod tests {
             ("labels = [\"a'b\"]", "`labels`"),
             ("lost_after = 1", "`lost_after`"),
             ("[fleet]\nrun = [\"a/b\"]", "`fleet.run`"),
+            ("[fleet]\nreturn_after = 0", "`fleet.return_after`"),
             ("[fleet]\nsee = [\"a\"]", "see"),
         ] {
             let refused = read(text).expect_err(text);

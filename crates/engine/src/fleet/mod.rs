@@ -126,6 +126,8 @@ pub struct Introduction {
     pub labels: Vec<String>,
     /// Silence after which the sessions of this machine are lost.
     pub lost_after: Option<Millis>,
+    /// Time without trouble after which this machine asks for timers that others took over though it lived.
+    pub return_after: Option<Millis>,
     /// Public key.
     pub public_key: Option<[u8; 32]>,
     /// Message authentication code over id, name and key under the fleet secret.

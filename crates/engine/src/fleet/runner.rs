@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use abide_core::fleet::effect::{Effect, Event, Statement};
 use abide_core::fleet::version::{Program, WriteRefusal};
-use abide_core::fleet::{Answer, Identity, MachineId, Member, Standing};
+use abide_core::fleet::{Answer, Identity, MachineId, Member, STABLE, Standing};
 use abide_core::time::Boot;
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -380,6 +380,7 @@ fn member(parts: &RunnerParts, line: Option<i64>) -> Member {
             schema: SCHEMA_VERSION,
         },
         lost_after: parts.introduction.lost_after,
+        return_after: parts.introduction.return_after.unwrap_or(STABLE),
         random: entropy::bits(),
         line,
     })

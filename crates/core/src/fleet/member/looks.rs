@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use super::{Known, Member, Phase, later, next};
+use crate::fleet::WIDE;
 use crate::fleet::clock::{Advice, Peer, by_database};
 use crate::fleet::effect::Effect;
 use crate::fleet::row::{Look, MachineId, Pace, ShardId, Standing};
 use crate::fleet::version::may_write;
 use crate::fleet::watch::{Watch, since};
-use crate::fleet::{STABLE, WIDE};
 use crate::time::Boot;
 
 impl Member {
@@ -221,7 +221,8 @@ impl Member {
                 self.stable_since = Some(now);
             }
             let is_away = row.id.0 == me && row.owner != me && !is_gone;
-            let is_stable = (self.stable_since).is_some_and(|from| since(now, from) >= STABLE);
+            let stable = self.identity.return_after;
+            let is_stable = (self.stable_since).is_some_and(|from| since(now, from) >= stable);
             let may_ask = self.fenced.is_none() || is_stable;
             if is_away && may_ask && self.shards.may_ask(now) {
                 effects.push(Effect::RequestHandBack {
