@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::file_stamp::FileStamp;
+use crate::store::PostgresAddress;
 
 /// Compares one setting of two configurations.
 type IsSame = fn(&Config, &Config) -> bool;
@@ -23,8 +24,16 @@ const AT_START: [(&str, IsSame); 5] = [
     }),
     ("idle_keepers", |a, b| a.idle_keepers == b.idle_keepers),
     ("ca_file", |a, b| a.ca_file == b.ca_file),
-    ("store", |a, b| a.store == b.store),
+    ("store", |a, b| is_same_place(&a.store, &b.store)),
 ];
+
+/// True if both are in one place. A changed password is taken by the next connection.
+fn is_same_place(one: &Option<String>, other: &Option<String>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => PostgresAddress::is_same_place(one, other),
+        (one, other) => one == other,
+    }
+}
 
 /// Configuration that follows its file.
 pub struct LiveConfig {

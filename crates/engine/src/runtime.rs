@@ -290,6 +290,7 @@ fn open_postgres(
 ) -> Result<OpenedPostgres, RuntimeFault> {
     let address = PostgresAddress::parse(url, config.ca_file.clone());
     let address = address.map_err(StoreFault::Unopenable)?;
+    let address = address.following(paths.config.clone());
     let introduction = Introduction {
         labels: config.labels.clone(),
         lost_after: config.lost_after.map(Millis::from_secs),

@@ -158,6 +158,7 @@ impl OtherMachines {
         let Some(address) = address else {
             return Ok(None);
         };
+        let address = address.following(paths.config.clone());
         let (carrier, called) = Carrier::start(address, fleet.clone());
         let (flushes, flush_requests) = mpsc::channel(MAX_FLUSHES);
         let machines = Arc::new(OtherMachines {

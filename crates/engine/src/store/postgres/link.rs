@@ -25,6 +25,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::batch::Statement;
 use super::prepared::{KnownNames, Prepared};
 use crate::clock::pause;
+use crate::config::Config as FileConfig;
 use crate::store::StoreFault;
 use crate::web;
 
@@ -47,6 +48,8 @@ pub(crate) struct Address {
     config: Config,
     pub schema: String,
     ca_file: Option<PathBuf>,
+    /// Configuration file, from which a changed password is read.
+    file: Option<PathBuf>,
 }
 
 impl Address {
@@ -95,7 +98,49 @@ impl Address {
             config,
             schema,
             ca_file,
+            file: None,
         })
+    }
+
+    /// The same address. Every connection takes the password that `store` of this file has then.
+    pub fn following(self, file: PathBuf) -> Self {
+        Address {
+            file: Some(file),
+            ..self
+        }
+    }
+
+    /// True if two addresses differ in nothing but the password.
+    pub fn is_same_place(one: &str, other: &str) -> bool {
+        let parsed = [one, other].map(|url| Address::parse(url, None));
+        let [Ok(one), Ok(other)] = parsed else {
+            return one == other;
+        };
+        one.schema == other.schema && other.with_password_of(&one).config == one.config
+    }
+
+    fn with_password_of(&self, other: &Address) -> Self {
+        let mut same = self.clone();
+        if let Some(password) = other.config.get_password() {
+            same.config.password(password);
+        }
+        same
+    }
+
+    /// Settings of the next connection.
+    fn current(&self) -> Config {
+        let loaded = self
+            .file
+            .as_ref()
+            .and_then(|file| FileConfig::load(file).ok());
+        let url = loaded.and_then(|loaded| loaded.store);
+        let renewed = url.and_then(|url| Address::parse(&url, None).ok());
+        match renewed {
+            Some(renewed) if self.with_password_of(&renewed).config == renewed.config => {
+                renewed.config
+            }
+            _ => self.config.clone(),
+        }
     }
 
     /// Server and database, without the password.
@@ -122,8 +167,9 @@ impl Address {
         let tls = Tls {
             ca_file: self.ca_file.clone(),
         };
+        let config = self.current();
         let connected = tokio::select! {
-            connected = self.config.connect(tls) => connected.map_err(|e| LinkFault::of(&e, false))?,
+            connected = config.connect(tls) => connected.map_err(|e| LinkFault::of(&e, false))?,
             () = pause(CONNECT) => return Err(LinkFault::NotSent("no answer to a connection".into())),
         };
         let (client, mut connection) = connected;
