@@ -257,10 +257,27 @@ impl From<LinkFault> for StoreFault {
     }
 }
 
-/// Fault with its cause, in one line.
+/// Next step of a person, for faults that do not pass by themselves.
+fn advice(code: &SqlState) -> Option<&'static str> {
+    if *code == SqlState::TOO_MANY_CONNECTIONS {
+        return Some("raise `max_connections` at the server, or use a pooler in transaction mode");
+    }
+    if *code == SqlState::INVALID_PASSWORD {
+        return Some("correct the password in `store`, which is read again by itself");
+    }
+    (*code == SqlState::DISK_FULL).then_some("make room on the disk of the server")
+}
+
+/// Fault with its cause and the next step, in one line.
 pub(super) fn described(fault: &Error) -> String {
     if let Some(fault) = fault.as_db_error() {
-        return format!("{} ({})", fault.message(), fault.code().code());
+        let advice = advice(fault.code()).map(|advice| format!("; {advice}"));
+        return format!(
+            "{} ({}){}",
+            fault.message(),
+            fault.code().code(),
+            advice.unwrap_or_default()
+        );
     }
     let cause = std::error::Error::source(fault);
     cause.map_or_else(|| fault.to_string(), |cause| format!("{fault}: {cause}"))

@@ -95,6 +95,8 @@ pub(super) struct Writer {
     failures: u32,
     /// Time of the next attempt, if there is no connection.
     retry_at: Mono,
+    /// Time since when there is none, as text.
+    lost_since: Option<String>,
 }
 
 impl Writer {
@@ -110,6 +112,7 @@ impl Writer {
             line: None,
             failures: 0,
             retry_at: Mono(0),
+            lost_since: None,
             parts,
         }
     }
@@ -178,7 +181,7 @@ impl Writer {
         match self.parts.address.connect().await {
             Ok(link) => {
                 self.link = Some(link);
-                self.failures = 0;
+                (self.failures, self.lost_since) = (0, None);
                 *self.parts.trouble.lock().expect("no holder panics") = None;
                 self.settle().await;
             }
@@ -186,20 +189,22 @@ impl Writer {
         }
     }
 
-    /// Notes that the connection is lost.
+    /// Notes that the connection is lost. The sentence has the newest reason: a server that is back may refuse the
+    /// password.
     pub(super) fn lost(&mut self, why: &str) {
         self.link = None;
         let doubled = FIRST_RETRY.0 << self.failures.min(8);
         let jitter = entropy::bits() % FIRST_RETRY.0;
         self.retry_at = SystemClock.mono() + Millis(doubled.min(LAST_RETRY.0) + jitter);
         self.failures = self.failures.saturating_add(1);
+        let now = || timestamp::rfc3339(SystemClock.now().wall.0);
+        let since = self.lost_since.get_or_insert_with(now);
+        let sentence = format!(
+            "the database at {} cannot be reached since {since}: {why}",
+            self.parts.address.shown()
+        );
         let mut trouble = self.parts.trouble.lock().expect("no holder panics");
-        if trouble.is_none() {
-            let since = timestamp::rfc3339(SystemClock.now().wall.0);
-            let sentence = format!(
-                "the database at {} cannot be reached since {since}: {why}",
-                self.parts.address.shown()
-            );
+        if trouble.as_ref() != Some(&sentence) {
             tracing::error!("{sentence}");
             *trouble = Some(sentence);
         }
