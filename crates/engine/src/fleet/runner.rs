@@ -417,7 +417,7 @@ async fn carry_out(
     };
     let mut answer = Vec::new();
     for sql in sql {
-        match link.transact(&sql, &[]).await {
+        match link.transact_again(&sql).await {
             Ok(last) => answer = last,
             Err(_) => return (request, statement, None, None),
         }

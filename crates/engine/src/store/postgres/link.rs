@@ -27,7 +27,7 @@ use super::prepared::{KnownNames, Prepared};
 use crate::clock::pause;
 use crate::config::Config as FileConfig;
 use crate::store::StoreFault;
-use crate::web;
+use crate::{entropy, web};
 
 /// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -37,6 +37,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Limits of a statement and of waiting for a lock at the server, in milliseconds.
 const STATEMENT_MS: u64 = 5_000;
 const LOCK_MS: u64 = 2_000;
+/// Times that a transaction is sent that collided with another.
+pub(super) const ATTEMPTS: usize = 5;
 /// Times that a transaction is sent because of other names, before the connection is used without names.
 const RENAMES: usize = 8;
 /// Schema, unless the address names one.
@@ -257,6 +259,11 @@ impl From<LinkFault> for StoreFault {
     }
 }
 
+/// Time until a transaction that collided is sent again. It is random, so that the same two do not meet again.
+pub(super) fn collision_pause() -> Duration {
+    Duration::from_millis(5 + entropy::bits() % 20)
+}
+
 /// Next step of a person, for faults that do not pass by themselves.
 fn advice(code: &SqlState) -> Option<&'static str> {
     if *code == SqlState::TOO_MANY_CONNECTIONS {
@@ -335,6 +342,20 @@ impl Link {
         }
         committed.map_err(|e| LinkFault::of(&e, true))?;
         Ok(begun)
+    }
+
+    /// Runs one transaction; again if it collided with another transaction.
+    pub async fn transact_again(&self, sql: &str) -> Result<Vec<SimpleQueryMessage>, LinkFault> {
+        let mut attempt = 1;
+        loop {
+            match self.transact(sql, &[]).await {
+                Err(fault) if fault.is_transient() && attempt < ATTEMPTS => {
+                    attempt += 1;
+                    pause(collision_pause()).await;
+                }
+                result => return result,
+            }
+        }
     }
 
     /// Runs statements in one message, which the server takes as one transaction.

@@ -214,7 +214,7 @@ pub(super) async fn migrate(link: &Link, schema: &str) -> Result<u64, StoreFault
              UPDATE fleet SET version = {known}",
             MIGRATIONS[version..].join(";")
         );
-        match link.transact(&sql, &[]).await {
+        match link.transact_again(&sql).await {
             Ok(_) => {}
             Err(LinkFault::Refused(code, _)) if code == SqlState::DIVISION_BY_ZERO => {}
             Err(fault) => return Err(fault.into()),
@@ -231,7 +231,8 @@ const BLOCK: u64 = 1 << 18;
 /// Reserves numbers for timers and messages.
 pub(super) async fn reserve_numbers(link: &Link) -> Result<Range<u64>, StoreFault> {
     let sql = format!("UPDATE fleet SET next_number = next_number + {BLOCK} RETURNING next_number");
-    let answer = link.transact(&sql, &[]).await.map_err(super::unreachable)?;
+    let answer = link.transact_again(&sql).await;
+    let answer = answer.map_err(super::unreachable)?;
     let end = first_value(&answer).and_then(|number| number.parse::<u64>().ok());
     let end = end.filter(|end| *end <= 1 << NUMBER_BITS);
     let end = end.ok_or_else(|| StoreFault::Damaged("`fleet` has no numbers".into()))?;
@@ -255,7 +256,7 @@ async fn create(link: &Link, schema: &str) -> Result<(), StoreFault> {
             next_number BIGINT NOT NULL
         ); INSERT INTO fleet SELECT 1, 0, {key}, 1, '0.1.0', 0, 0, 0, {TIMELINE}, 0, 0 ON CONFLICT DO NOTHING"
     );
-    let mut result = link.transact(&sql, &[]).await;
+    let mut result = link.transact_again(&sql).await;
     for _ in 1..ATTEMPTS {
         // Two that create at once collide in the server's own tables.
         let collided = |code: &SqlState| {
@@ -270,7 +271,7 @@ async fn create(link: &Link, schema: &str) -> Result<(), StoreFault> {
         };
         match &result {
             Err(LinkFault::Refused(code, _)) if collided(code) => {
-                result = link.transact(&sql, &[]).await;
+                result = link.transact_again(&sql).await;
             }
             _ => break,
         }

@@ -10,7 +10,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use abide_core::fleet::{Event as FleetEvent, MachineId, ShardId};
 use abide_core::id::IdPermutation;
@@ -20,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::SqlState;
 
-use super::link::{Address, Link, LinkFault};
+use super::link::{ATTEMPTS, Address, Link, LinkFault, collision_pause};
 use super::ownership::{Owned, column};
 use super::reads::Reads;
 use super::schema;
@@ -34,8 +33,6 @@ use crate::store::deliveries::WakerRecord;
 use crate::store::write::{PRUNE_BATCH, TOLD_BY_CALL, crash_points};
 use crate::{entropy, timestamp};
 
-/// Times that a transaction is sent again that collided with another.
-const ATTEMPTS: usize = 5;
 /// Time between two attempts to connect: doubled from the first to the last.
 const FIRST_RETRY: Millis = Millis(200);
 const LAST_RETRY: Millis = Millis::from_secs(5);
@@ -600,7 +597,7 @@ pub(super) async fn send_transaction(
         match sent {
             Err(fault) if fault.is_transient() && attempt < ATTEMPTS => {
                 attempt += 1;
-                pause(Duration::from_millis(5 + entropy::bits() % 20)).await;
+                pause(collision_pause()).await;
             }
             result => return result,
         }
