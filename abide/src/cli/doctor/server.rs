@@ -1,4 +1,5 @@
-//! Checks of the PostgreSQL server that `store` names: version, pooler, replication that can lose commits, clock.
+//! Checks of the PostgreSQL server that `store` names: version, pooler, replication that can lose commits, a second
+//! server that accepts writes, connections, old versions of rows, clock.
 
 use abide_core::Millis;
 use abide_engine::clock::{Clock, SystemClock};
@@ -10,6 +11,9 @@ use super::Finding;
 
 /// Difference of the clocks that is worth a word, in milliseconds.
 const CLOCK_TOLERANCE: u64 = 5_000;
+
+/// Age of a transaction that is worth a word, in milliseconds.
+const LONG_TRANSACTION: u64 = 3_600_000;
 
 /// Findings about the server; none if the state is in a file. A server that cannot be used is reported by the check of
 /// the daemon.
@@ -50,6 +54,46 @@ fn findings(facts: &ServerFacts, now: u64) -> Vec<Finding> {
             "set `synchronous_standby_names` at the server, or accept that",
         ));
     }
+    if facts.writers > 1 {
+        findings.push(Finding::warning(
+            "server",
+            format!(
+                "{} hosts of `store` accept writes, so machines may write to different ones, and what one of them has is \
+                 lost when it goes",
+                facts.writers
+            ),
+            "stop the server that was replaced, or make it a standby of the other",
+        ));
+    }
+    if facts.connections * 5 >= facts.max_connections * 4 {
+        findings.push(Finding::warning(
+            "server",
+            format!(
+                "{} of {} connections are used; a daemon needs up to four",
+                facts.connections, facts.max_connections
+            ),
+            "use a pooler in transaction mode, or raise `max_connections`",
+        ));
+    }
+    let old_transaction = facts.oldest_transaction;
+    if let Some(age) = old_transaction.filter(|age| *age > LONG_TRANSACTION) {
+        findings.push(Finding::warning(
+            "server",
+            format!(
+                "a transaction is open for {}, and the server keeps every version of a row that it may still read; \
+                 heartbeats add one every few seconds",
+                Millis(age / 60_000 * 60_000)
+            ),
+            "end it: `SELECT pid, query FROM pg_stat_activity ORDER BY xact_start` shows it",
+        ));
+    }
+    if !facts.vacuums {
+        findings.push(Finding::warning(
+            "server",
+            "`autovacuum` is off, so its tables grow with every heartbeat and every removed timer",
+            "turn it on, or run `VACUUM` regularly",
+        ));
+    }
     if !facts.notifies {
         findings.push(Finding::good(
             "server",
@@ -82,6 +126,11 @@ mod tests {
             is_durable: true,
             notifies: true,
             clock: 1_000_000,
+            vacuums: true,
+            oldest_transaction: Some(60_000),
+            connections: 20,
+            max_connections: 100,
+            writers: 1,
         }
     }
 
@@ -103,6 +152,22 @@ mod tests {
             },
             ServerFacts {
                 notifies: false,
+                ..facts()
+            },
+            ServerFacts {
+                vacuums: false,
+                ..facts()
+            },
+            ServerFacts {
+                oldest_transaction: Some(7_200_000),
+                ..facts()
+            },
+            ServerFacts {
+                connections: 80,
+                ..facts()
+            },
+            ServerFacts {
+                writers: 2,
                 ..facts()
             },
             ServerFacts {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use abide_core::fleet::MachineId;
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tokio_postgres::SimpleQueryMessage;
 
@@ -68,6 +69,16 @@ pub struct ServerFacts {
     pub notifies: bool,
     /// Clock of the server, in Unix milliseconds.
     pub clock: u64,
+    /// True if the server removes old versions of rows by itself.
+    pub vacuums: bool,
+    /// Age of the oldest transaction that keeps old versions of rows, in milliseconds, as far as this user may see it.
+    pub oldest_transaction: Option<u64>,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Connections that the server allows.
+    pub max_connections: u64,
+    /// Hosts of the address that accept writes.
+    pub writers: usize,
 }
 
 /// Reads the settings of a server.
@@ -79,7 +90,11 @@ pub(crate) async fn inspect(address: &Address) -> Result<ServerFacts, StoreFault
             "SELECT current_setting('server_version'), (SELECT count(*) FROM pg_stat_replication), \
              current_setting('synchronous_standby_names') <> '' AND current_setting('synchronous_commit') \
              IN ('on', 'remote_apply', 'remote_write'), current_setting('fsync') = 'on' \
-             AND current_setting('synchronous_commit') <> 'off', {NOW_MS}"
+             AND current_setting('synchronous_commit') <> 'off', {NOW_MS}, current_setting('autovacuum') = 'on', \
+             (SELECT (extract(epoch FROM clock_timestamp() - min(xact_start)) * 1000)::bigint FROM pg_stat_activity \
+             WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()), \
+             (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), \
+             current_setting('max_connections')::bigint"
         ),
         params: Vec::new(),
     };
@@ -89,20 +104,36 @@ pub(crate) async fn inspect(address: &Address) -> Result<ServerFacts, StoreFault
     let row = rows
         .first()
         .ok_or_else(|| StoreFault::Damaged("the server has answered nothing".into()))?;
+    let number = |at: usize| match row.try_get::<_, i64>(at) {
+        Ok(number) => Ok(number.cast_unsigned()),
+        Err(fault) => Err(unreadable(fault)),
+    };
     let own = MachineId(entropy::bits());
     let notifies = notified(&link, own, &rung).await;
     Ok(ServerFacts {
         version: row.try_get(0).map_err(unreadable)?,
-        replicas: row
-            .try_get::<_, i64>(1)
-            .map_err(unreadable)?
-            .cast_unsigned(),
+        replicas: number(1)?,
         is_synchronous: row.try_get(2).map_err(unreadable)?,
         is_durable: row.try_get(3).map_err(unreadable)?,
-        clock: row
-            .try_get::<_, i64>(4)
+        clock: number(4)?,
+        vacuums: row.try_get(5).map_err(unreadable)?,
+        oldest_transaction: row
+            .try_get::<_, Option<i64>>(6)
             .map_err(unreadable)?
-            .cast_unsigned(),
+            .map(i64::cast_unsigned),
+        connections: number(7)?,
+        max_connections: number(8)?,
         notifies,
+        writers: writers(address).await,
     })
+}
+
+/// Number of hosts of an address that accept writes.
+async fn writers(address: &Address) -> usize {
+    let hosts = address.hosts();
+    if hosts.len() < 2 {
+        return 1;
+    }
+    let connected = join_all(hosts.iter().map(Address::connect)).await;
+    connected.iter().filter(|link| link.is_ok()).count()
 }

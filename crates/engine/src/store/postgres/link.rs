@@ -156,6 +156,39 @@ impl Address {
         format!("{}/{}", hosts.join(","), database.unwrap_or_default())
     }
 
+    /// One address for each of its hosts.
+    pub(super) fn hosts(&self) -> Vec<Address> {
+        let (hosts, ports) = (self.config.get_hosts(), self.config.get_ports());
+        let each = hosts.iter().enumerate().map(|(at, host)| {
+            let mut config = Config::new();
+            match host {
+                Host::Tcp(name) => config.host(name),
+                Host::Unix(path) => config.host_path(path),
+            };
+            if let Some(port) = ports.get(at).or(ports.first()) {
+                config.port(*port);
+            }
+            if let Some(user) = self.config.get_user() {
+                config.user(user);
+            }
+            if let Some(password) = self.config.get_password() {
+                config.password(password);
+            }
+            if let Some(name) = self.config.get_dbname() {
+                config.dbname(name);
+            }
+            config.ssl_mode(self.config.get_ssl_mode());
+            config.connect_timeout(CONNECT);
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+            Address {
+                config,
+                file: None,
+                ..self.clone()
+            }
+        });
+        each.collect()
+    }
+
     /// Connects. The connection runs as a task of the current runtime.
     pub(crate) async fn connect(&self) -> Result<Link, LinkFault> {
         self.connect_notified(None).await
