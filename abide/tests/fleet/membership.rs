@@ -76,13 +76,20 @@ fn init_and_join_make_a_fleet_and_another_secret_is_refused() {
 }
 
 #[test]
-fn fault_60_forged_machine_row_gives_no_right() {
+fn f60_forged_machine_row_gives_no_right() {
     let pair = Pair::with("[fleet]\ntype = [\"*\"]\nrun = [\"*\"]\n");
     // A machine with another secret, whose row says that it is the desk.
     let thief = Abide::on(None);
     let url = pair.server().url();
     let config = format!("store = {url:?}\nmachine = \"thief\"\n");
     std::fs::write(thief.path("config.toml"), config).expect("a configuration");
+    // A new machine with another secret would not join, so it gets that later.
+    thief.start();
+    look_for("the thief as a member", || {
+        let rows = "SELECT count(*) FROM abide.machine WHERE name = 'thief'";
+        (pair.server().sql(rows) == "1").then_some(())
+    });
+    thief.output(["stop"]);
     give_secret(&thief, &SECRET.replace('3', "4"));
     thief.start();
     let id = pair.cat();
@@ -117,6 +124,46 @@ fn fault_62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
         .sql("UPDATE abide.machine SET standing = 'member' WHERE name = 'desk'");
     let refused = call(&pair.desk, &read);
     assert_eq!(refused.body["is_error"], true, "{}", refused.body);
+}
+
+#[test]
+fn f68_daemon_with_another_secret_does_not_join_and_another_schema_is_another_fleet() {
+    let pair = Pair::with("");
+    let url = pair.server().url();
+    let other = Abide::on(None);
+    give_secret(&other, &SECRET.replace('3', "4"));
+    let configure = |url: &str| {
+        let config = format!("store = {url:?}\nmachine = \"other\"\n");
+        std::fs::write(other.path("config.toml"), config).expect("a configuration");
+    };
+    configure(&url);
+    other.start();
+    let timer = json!({"total_duration": 3600, "mission": "by mistake"});
+    let refused = look_for("a refusal that names the secret", || {
+        let refused = other.post("/v1/timers", &timer)?;
+        let says = refused.body["detail"].as_str()?.to_owned();
+        (refused.status != 200 && says.contains("secret")).then_some(says)
+    });
+    assert!(refused.contains("is not the one of the fleet"), "{refused}");
+    assert!(refused.contains("another schema"), "{refused}");
+    let members = "SELECT count(*) FROM abide.machine";
+    assert_eq!(pair.server().sql(members), "2");
+    let ran = other.post("/v1/tools/shell", &json!({"command": "true"}));
+    assert_eq!(ran.expect("an answer").body["status"], "SUCCESS");
+    other.output(["stop"]);
+    configure(&url.replace("schema=abide", "schema=other"));
+    other.start();
+    look_for("a timer that can be made", || {
+        (other.post("/v1/timers", &timer)?.status == 200).then_some(())
+    });
+    let count = |schema: &str| {
+        let sql = format!(
+            "SELECT count(*) FROM {schema}.machine UNION ALL SELECT count(*) FROM {schema}.timer"
+        );
+        pair.server().sql(&sql)
+    };
+    assert_eq!(count("other"), "1\n1");
+    assert_eq!(count("abide"), "2\n0");
 }
 
 #[test]

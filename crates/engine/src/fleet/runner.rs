@@ -17,6 +17,7 @@ use super::{Due, Fleet, FleetState, Introduction, MAX_EVENTS, MachineIdentity, O
 use crate::clock::{Clock, SystemClock, TimerFd, boot_id};
 use crate::config::Paths;
 use crate::entropy;
+use crate::machine_link::FleetSecret;
 use crate::store::{Link, PostgresAddress, SCHEMA_VERSION};
 
 /// Parts that a runner needs.
@@ -134,6 +135,14 @@ impl Runner {
         let Some(read) = read else {
             return self.step(Event::Failed { request }).await;
         };
+        if statement == Statement::Look && self.has_other_secret(&read) {
+            self.member = member(&self.parts, self.line);
+            return self.cannot_join(format!(
+                "the fleet secret of this machine is not the one of the fleet at {}; join with that secret (`abide fleet join`), or name another \
+                 schema in `store`",
+                self.parts.address.shown()
+            ));
+        }
         self.note(&statement, &read);
         let answer = read.answer;
         self.step(Event::Answered { request, answer }).await;
@@ -144,6 +153,26 @@ impl Runner {
         }
         for shard in read.requested {
             self.step(Event::HandBackRequested { shard }).await;
+        }
+    }
+
+    /// True if this machine is new and its secret vouches for no member of the fleet, though they have keys: two fleets
+    /// use one schema by mistake.
+    fn has_other_secret(&self, read: &Read) -> bool {
+        let own = self.parts.identity.id;
+        let is_new = !read.machines.iter().any(|machine| machine.row.id == own);
+        let mut members = read
+            .machines
+            .iter()
+            .filter(|machine| machine.row.standing == Standing::Member && machine.mac.is_some());
+        let Some(first) = members.next().filter(|_| is_new) else {
+            return false;
+        };
+        match FleetSecret::load(&self.parts.paths.fleet_secret()) {
+            Ok(Some(secret)) => !members
+                .chain([first])
+                .any(|other| secret.vouches_for(other)),
+            Ok(None) | Err(_) => false,
         }
     }
 

@@ -18,6 +18,7 @@ use tokio_rustls::rustls::crypto::ring::sign::any_eddsa_type;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::sign::SigningKey;
 
+use crate::fleet::Machine;
 use crate::{entropy, secret};
 
 /// PKCS #8 head of an Ed25519 private key; its 32 bytes follow.
@@ -142,6 +143,20 @@ impl FleetSecret {
         rights::introduce(introduction, standing, |bytes, code| {
             secret::constant_time_eq(&self.code(bytes), code)
         })
+    }
+
+    /// True if the row of a machine has a code under this secret.
+    pub fn vouches_for(&self, machine: &Machine) -> bool {
+        let (Some(key), Some(mac)) = (machine.public_key, machine.mac) else {
+            return false;
+        };
+        let introduction = Introduction {
+            id: machine.row.id,
+            name: machine.name.clone(),
+            key,
+            mac,
+        };
+        self.check(&introduction, machine.row.standing) != Caller::Unknown
     }
 
     fn code(&self, bytes: &[u8]) -> [u8; BYTES] {

@@ -392,17 +392,7 @@ impl OtherMachines {
 
     /// True if the row of a machine is vouched for, as it was read last.
     pub fn is_vouched_for(&self, machine: &Machine) -> bool {
-        let (Some(key), Some(mac)) = (machine.public_key, machine.mac) else {
-            return false;
-        };
-        let introduction = Introduction {
-            id: machine.row.id,
-            name: machine.name.clone(),
-            key,
-            mac,
-        };
-        let caller = self.secret.check(&introduction, machine.row.standing);
-        caller != Caller::Unknown
+        self.secret.vouches_for(machine)
     }
 
     /// Waits until the directory has what has changed here, so that another machine finds it there. If the database is
