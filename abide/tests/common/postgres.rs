@@ -1,5 +1,6 @@
 //! A real PostgreSQL server for one test, in a folder of its own, reached over its unix socket.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,14 @@ pub struct Server {
     folder: TempDir,
     process: Option<Child>,
     settings: Vec<String>,
+    /// Port of the socket, and of TCP if the settings have `listen_addresses`.
+    port: u16,
+    /// Size of the disk with the data in MiB, if it has one of its own.
+    disk: Option<u32>,
 }
+
+/// Port of a server without TCP.
+const PORT: u16 = 5_432;
 
 impl Server {
     /// Server, if the tests run on PostgreSQL.
@@ -30,22 +38,49 @@ impl Server {
 
     /// Server with settings such as `max_connections=5`.
     pub fn with_settings(settings: &[&str]) -> Self {
+        Server::made(settings, PORT, None)
+    }
+
+    /// Server that also listens on a port of the loopback interface.
+    pub fn on_loopback(settings: &[&str]) -> Self {
+        // Below the ports that the kernel gives to other sockets, and another one for each test process.
+        let first = 20_000 + (std::process::id() % 10_000) as u16;
+        let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        let port = (first..32_000).find(is_free).expect("a free port");
+        let settings = [settings, &["listen_addresses=127.0.0.1"]].concat();
+        Server::made(&settings, port, None)
+    }
+
+    /// Server whose data is on a disk of this many MiB, which is gone when the server ends. `None`: mounting is not
+    /// possible here.
+    pub fn on_small_disk(mebibytes: u32) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: nothing can be mounted here");
+            return None;
+        }
+        let settings = ["min_wal_size=32MB", "max_wal_size=48MB"];
+        Some(Server::made(&settings, PORT, Some(mebibytes)))
+    }
+
+    fn made(settings: &[&str], port: u16, disk: Option<u32>) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let copied = run(plain("cp")
             .arg("-a")
             .arg(template())
             .arg(folder.path().join("data")));
         assert!(copied.status.success(), "{copied:?}");
-        Server::in_folder(folder, settings)
+        Server::in_folder(folder, settings, port, disk)
     }
 
-    fn in_folder(folder: TempDir, settings: &[&str]) -> Self {
+    fn in_folder(folder: TempDir, settings: &[&str], port: u16, disk: Option<u32>) -> Self {
         let everybody = PermissionsExt::from_mode(0o777);
         std::fs::set_permissions(folder.path(), everybody).expect("permissions");
         let mut server = Server {
             folder,
             process: None,
             settings: settings.iter().map(|text| (*text).to_owned()).collect(),
+            port,
+            disk,
         };
         server.resume();
         server
@@ -63,7 +98,7 @@ impl Server {
             .arg(folder.path().join("data"));
         let copied = run(&mut copy);
         assert!(copied.status.success(), "{copied:?}");
-        Server::in_folder(folder, &[])
+        Server::in_folder(folder, &[], PORT, None)
     }
 
     /// Starts the server again.
@@ -71,14 +106,18 @@ impl Server {
         assert!(self.process.is_none(), "it runs");
         // A server that was killed leaves these.
         let _ = std::fs::remove_file(self.path("data/postmaster.pid"));
-        let _ = std::fs::remove_file(self.path(".s.PGSQL.5432.lock"));
-        let mut command = as_server("postgres");
+        let _ = std::fs::remove_file(self.path(&format!(".s.PGSQL.{}.lock", self.port)));
+        let mut command = match self.disk {
+            None => as_server("postgres"),
+            Some(size) => on_own_disk(as_server("postgres"), &self.path("data"), size),
+        };
         command
             .arg("-D")
             .arg(self.path("data"))
             .arg("-k")
             .arg(self.folder.path());
-        for setting in ["listen_addresses=", "fsync=off", "max_wal_senders=4"] {
+        let port = format!("port={}", self.port);
+        for setting in ["listen_addresses=", "fsync=off", "max_wal_senders=4", &port] {
             command.args(["-c", setting]);
         }
         for setting in &self.settings {
@@ -93,10 +132,8 @@ impl Server {
         self.process = Some(command.process_group(0).spawn().expect("the server starts"));
         loop {
             let mut ready = plain(program("pg_isready"));
-            if run(ready.arg("-q").arg("-h").arg(self.folder.path()))
-                .status
-                .success()
-            {
+            ready.args(["-q", "-p", &self.port.to_string(), "-h"]);
+            if run(ready.arg(self.folder.path())).status.success() {
                 return;
             }
             let process = self.process.as_mut().expect("the server");
@@ -116,13 +153,39 @@ impl Server {
 
     /// Socket of the server.
     pub fn socket(&self) -> PathBuf {
-        self.path(".s.PGSQL.5432")
+        self.path(&format!(".s.PGSQL.{}", self.port))
     }
 
     /// Address for `store`.
     pub fn url(&self) -> String {
+        self.url_as("postgres")
+    }
+
+    /// Address for a user, who may have a password: `user:password`.
+    pub fn url_as(&self, user: &str) -> String {
         let host = self.folder.path().display().to_string().replace('/', "%2F");
-        format!("postgres://postgres@{host}/postgres?schema=abide")
+        format!(
+            "postgres://{user}@{host}:{}/postgres?schema=abide",
+            self.port
+        )
+    }
+
+    /// Address over TCP and TLS, of a server [on the loopback interface](Self::on_loopback).
+    pub fn tls_url(&self) -> String {
+        format!(
+            "postgres://postgres@127.0.0.1:{}/postgres?schema=abide&sslmode=require",
+            self.port
+        )
+    }
+
+    /// Writes a private file of the server into its data folder.
+    pub fn write(&self, name: &str, text: &str) {
+        use std::os::unix::fs::MetadataExt;
+        let path = self.path("data").join(name);
+        std::fs::write(&path, text).expect("a file");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("permissions");
+        let owner = std::fs::metadata(self.path("data")).expect("a folder");
+        std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).expect("an owner");
     }
 
     /// Runs SQL. Returns what `psql` prints.
@@ -146,21 +209,14 @@ impl Server {
         psql.spawn().expect("psql runs")
     }
 
+    /// Opens a connection that does nothing until it is killed. `sql` is run first.
+    pub fn idle_session(&self, sql: &str) -> Child {
+        idle_psql(self.folder.path(), self.port, sql)
+    }
+
     fn psql(&self, text: &str) -> Command {
-        let mut psql = plain(program("psql"));
-        psql.args([
-            "-X",
-            "-A",
-            "-t",
-            "-q",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-U",
-            "postgres",
-            "-h",
-        ])
-        .arg(self.folder.path())
-        .args(["-c", text]);
+        let mut psql = psql_at(self.folder.path(), self.port);
+        psql.args(["-c", text]);
         psql
     }
 
@@ -197,6 +253,52 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end(Signal::KILL);
     }
+}
+
+/// `psql` on the server or pooler whose socket is in this folder.
+fn psql_at(folder: &Path, port: u16) -> Command {
+    let mut psql = plain(program("psql"));
+    psql.args([
+        "-X",
+        "-A",
+        "-t",
+        "-q",
+        "-v",
+        "ON_ERROR_STOP=1",
+        "-U",
+        "postgres",
+        "-p",
+        &port.to_string(),
+        "-h",
+    ]);
+    psql.arg(folder);
+    psql
+}
+
+/// Connection that runs SQL and then does nothing until it is killed.
+pub fn idle_psql(folder: &Path, port: u16, sql: &str) -> Child {
+    let mut psql = psql_at(folder, port);
+    psql.stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = psql.spawn().expect("psql runs");
+    let stdin = child.stdin.as_mut().expect("its input");
+    // A server without free connections has refused it already.
+    let _ = writeln!(stdin, "{sql}");
+    child
+}
+
+/// The same command, with the folder on a disk of its own that has a copy of it.
+fn on_own_disk(command: Command, folder: &Path, mebibytes: u32) -> Command {
+    let script = format!(
+        "cp -a \"$1\" \"$1.kept\" && mount -t tmpfs -o size={mebibytes}m tmpfs \"$1\" && cp -a \"$1.kept/.\" \"$1\" \
+         && chown --reference=\"$1.kept\" \"$1\" && chmod 700 \"$1\" && shift && exec \"$@\""
+    );
+    let mut outer = plain("unshare");
+    outer.args(["-m", "sh", "-c", &script, "_"]).arg(folder);
+    outer.arg(command.get_program()).args(command.get_args());
+    outer.current_dir("/");
+    outer
 }
 
 fn children_of(pid: Pid) -> Vec<Pid> {

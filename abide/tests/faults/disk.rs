@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::home::private_folder;
+use crate::harness::postgres::Server;
 use crate::harness::{end_all, look_for, said_to};
 
 /// A disk of 8 MiB with the directory of a daemon.
@@ -256,4 +257,39 @@ fn m5_read_only_disk_refuses_the_start_with_one_line() {
     assert_eq!(out.status.code(), Some(125), "{out:?}");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.contains("Read-only file system"), "{said}");
+}
+
+#[test]
+fn f46_full_disk_here_leaves_timers_in_postgres_unaffected() {
+    let server = Server::start();
+    let Some(disk) = disk("true") else {
+        return;
+    };
+    disk.shell(&format!(
+        "echo 'store = \"{}\"' > config.toml",
+        server.url()
+    ));
+    let made = |text: &str| {
+        look_for("a timer that can be made", || {
+            let made = disk.call(text);
+            made["timer_id"].as_str().map(str::to_owned)
+        })
+    };
+    let first = made(TIMER);
+    disk.shell("head -c 100000000 /dev/zero > ballast");
+    let second = made(TIMER);
+    let soon =
+        "<tool name=\"timer\"><total_duration>0.2</total_duration><mission>soon</mission></tool>";
+    let third = made(soon);
+    look_for("its completion", || {
+        let ended = "SELECT id FROM abide.timer WHERE status = 'completed'";
+        (server.sql(ended) == third).then_some(())
+    });
+    let mut known = [first, second, third];
+    known.sort();
+    let stored = server.sql("SELECT id FROM abide.timer ORDER BY id");
+    assert_eq!(stored.lines().collect::<Vec<_>>(), known);
+    disk.shell("rm ballast");
+    let ran = disk.call(SHELL);
+    assert_eq!(ran["status"], "SUCCESS", "{ran}");
 }

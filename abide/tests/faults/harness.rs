@@ -80,6 +80,14 @@ impl Abide {
             .body
     }
 
+    /// Calls a tool for an agent. The caller reads the answer from the returned stream.
+    pub fn begin_for(&self, agent: &str, tool: &str, arguments: &Value) -> UnixStream {
+        let mut stream = self.connect();
+        let head = format!("POST /v1/tools/{tool} HTTP/1.1\r\nabide-agent: {agent}");
+        write_request(&mut stream, &head, arguments).expect("the request is sent");
+        stream
+    }
+
     /// Sends a request. The caller reads the answer from the returned stream.
     pub fn begin(&self, path: &str, body: &Value) -> UnixStream {
         let mut stream = self.connect();
@@ -175,6 +183,10 @@ fn try_send(
     path: &str,
     body: &Value,
 ) -> std::io::Result<()> {
+    write_request(stream, &format!("{method} {path} HTTP/1.1"), body)
+}
+
+fn write_request(stream: &mut UnixStream, head: &str, body: &Value) -> std::io::Result<()> {
     let body = if body.is_null() {
         String::new()
     } else {
@@ -182,7 +194,7 @@ fn try_send(
     };
     // One write, because the daemon may answer and close the connection before it has read the body.
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: abide\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "{head}\r\nhost: abide\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );

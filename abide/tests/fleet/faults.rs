@@ -1,5 +1,6 @@
 //! Faults of links, and of questions that travel over them. Tests have the numbers of the list of faults of fleets.
 
+use super::proxy::{Mode, Proxy};
 use super::*;
 
 #[test]
@@ -57,13 +58,8 @@ fn f56_of_two_answers_at_once_one_counts() {
     drop(begun);
 }
 
-#[test]
-fn f61_altered_frame_ends_the_link_and_the_next_call_has_a_new_one() {
-    let pair = Pair::with("");
-    let id = pair.cat();
-    let read = json!({"action": "read_output", "session_id": id, "since": "0"});
-    assert_eq!(call(&pair.desk, &read).body["machine"], "build");
-    // Every frame of the links that are open now is changed on its way.
+/// Has every frame of the links that are open now changed on its way.
+fn alter_open_links(pair: &Pair) {
     pair.server().sql(
         "CREATE TABLE fresh AS SELECT ''::text AS link WHERE false; \
          CREATE FUNCTION alter_frame() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
@@ -73,7 +69,163 @@ fn f61_altered_frame_ends_the_link_and_the_next_call_has_a_new_one() {
          END IF; RETURN NEW; END $$; \
          CREATE TRIGGER alter_frame BEFORE INSERT ON abide.frame FOR EACH ROW EXECUTE FUNCTION alter_frame()",
     );
+}
+
+#[test]
+fn f61_altered_frame_ends_the_link_and_the_next_call_has_a_new_one() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    let read = json!({"action": "read_output", "session_id": id, "since": "0"});
+    assert_eq!(call(&pair.desk, &read).body["machine"], "build");
+    alter_open_links(&pair);
     let answer = call(&pair.desk, &read);
     assert_eq!(answer.body["machine"], "build", "{}", answer.body);
     assert_eq!(answer.body["is_error"], false, "{}", answer.body);
+}
+
+/// Starts a daemon in a network of its own, without an address.
+fn start_without_network(machine: &Abide) {
+    let status = machine.command(["status"]);
+    #[expect(clippy::disallowed_methods, reason = "a tool of the system")]
+    let mut command = std::process::Command::new("unshare");
+    command.arg(match rustix::process::geteuid().is_root() {
+        true => "-n",
+        false => "-rn",
+    });
+    command.arg(status.get_program()).args(status.get_args());
+    for (name, value) in status.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let started = command.output().expect("unshare runs");
+    assert!(started.status.success(), "{started:?}");
+}
+
+fn network(machine: &Abide) -> std::path::PathBuf {
+    let pid = machine.daemon_pid().expect("a daemon");
+    std::fs::read_link(format!("/proc/{pid}/ns/net")).expect("a namespace")
+}
+
+#[test]
+fn f17_machines_without_a_network_between_them_call_each_other_through_the_database() {
+    let server = Server::start();
+    let url = server.url();
+    let pair = Pair::started_by(server, &url, "", start_without_network);
+    assert_ne!(network(&pair.desk), network(&pair.build));
+    let id = pair.cat();
+    let read = json!({"action": "read_output", "session_id": id, "since": "0"});
+    let answer = call(&pair.desk, &read);
+    assert_eq!(answer.body["machine"], "build", "{}", answer.body);
+    assert_eq!(answer.body["is_error"], false, "{}", answer.body);
+}
+
+#[test]
+fn f17_machine_that_is_alive_but_gets_no_frames_cannot_be_reached() {
+    let pair = Pair::with("");
+    let id = pair.cat();
+    pair.server().sql(
+        "CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$; \
+         CREATE TRIGGER swallow BEFORE INSERT ON abide.frame FOR EACH ROW EXECUTE FUNCTION swallow()",
+    );
+    let read = json!({"action": "read_output", "session_id": id, "since": "0"});
+    let refused = call(&pair.desk, &read);
+    let said = text(&refused);
+    assert!(said.contains("build cannot be reached"), "{}", refused.body);
+    let listed = pair.desk.get("/v1/sessions");
+    assert_eq!(listed["sessions"][0]["session_id"], json!(id), "{listed}");
+    assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
+    pair.server().sql("DROP TRIGGER swallow ON abide.frame");
+    let answer = call(&pair.desk, &read);
+    assert_eq!(answer.body["machine"], "build", "{}", answer.body);
+}
+
+#[test]
+fn f50_calls_and_timers_go_on_while_every_notification_fails() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.socket());
+    let pair = Pair::started_by(server, &proxy.url(), "", |machine| machine.start());
+    let id = pair.cat();
+    proxy.set(Mode::RefuseNotify);
+    let read = json!({"action": "read_output", "session_id": id, "since": "0"});
+    let answer = call(&pair.desk, &read);
+    assert_eq!(answer.body["machine"], "build", "{}", answer.body);
+    let soon = json!({"total_duration": 0.2, "reason": "soon"});
+    for machine in [&pair.desk, &pair.build] {
+        let waited = machine.post("/v1/tools/timer", &soon).expect("an answer");
+        assert_eq!(waited.body["status"], "completed", "{}", waited.body);
+    }
+    let refused = pair.server().log().matches("NOTIFX").count();
+    assert!(refused > 0, "no notification was sent");
+}
+
+#[test]
+fn f58_command_whose_link_breaks_after_it_began_runs_once_and_is_answered() {
+    let pair = Pair::with("[fleet]\nrun = [\"desk\"]\n");
+    let (file, go) = (pair.build.path("ran"), pair.build.fifo("go"));
+    let command = format!(
+        "echo once >> {}; read line < {}; echo finished",
+        file.display(),
+        go.display()
+    );
+    let body = json!({"command": command, "on": "build"});
+    let begun = pair.desk.begin("/v1/tools/shell", &body);
+    look_for("the command", || file.exists().then_some(()));
+    // The answer is changed on its way, so the link ends.
+    alter_open_links(&pair);
+    std::fs::write(&go, "go\n").expect("the command reads");
+    let answer = harness::receive(begun).expect("an answer");
+    assert_eq!(answer.body["status"], "SUCCESS", "{}", answer.body);
+    assert!(text(&answer).contains("finished"), "{}", answer.body);
+    assert_eq!(pair.build.lines("ran"), 1);
+}
+
+#[test]
+fn f53_timer_that_is_stopped_elsewhere_while_it_completes_has_one_end() {
+    const TIMERS: usize = 12;
+    let pair = Pair::with("");
+    let make = |seconds: f64| {
+        let body = json!({"total_duration": seconds, "mission": "due"});
+        look_for("a timer that can be made", || {
+            let answer = pair.build.post("/v1/timers", &body)?;
+            answer.body["timer_id"].as_str().map(str::to_owned)
+        })
+    };
+    // They become due while the calls that stop them are on their way; the first before, the last never.
+    let mut ids = vec![make(0.1)];
+    ids.extend((0..TIMERS).map(|n| make(1.0 + n as f64 * 0.03)));
+    ids.push(make(3_600.0));
+    let facts = |id: &str| {
+        pair.server().sql(&format!(
+            "SELECT status, (SELECT count(*) FROM abide.message WHERE about = '{id}') FROM abide.timer WHERE id = '{id}'"
+        ))
+    };
+    for completed in &ids[..2] {
+        look_for("a completed timer", || {
+            facts(completed).starts_with("completed").then_some(())
+        });
+    }
+    let stop = json!({"reason": "enough"});
+    let told: Vec<(u16, Value)> = (ids.iter())
+        .map(|id| {
+            let stopped = pair.desk.post(&format!("/v1/timers/{id}/stop"), &stop);
+            let stopped = stopped.expect("an answer");
+            (stopped.status, stopped.body)
+        })
+        .collect();
+    for (id, (status, body)) in ids.iter().zip(&told) {
+        let expected = match *status {
+            200 => "stopped|0",
+            _ => "completed|1",
+        };
+        let found = look_for("its end", || {
+            let found = facts(id);
+            (found != "running|0").then_some(found)
+        });
+        assert_eq!(found, expected, "{status} {body}");
+    }
+    assert_ne!(told[0].0, 200, "{}", told[0].1);
+    assert!(told[0].1.to_string().contains("completed"), "{}", told[0].1);
+    assert_eq!(told[TIMERS + 1].0, 200, "{}", told[TIMERS + 1].1);
 }

@@ -39,7 +39,7 @@ fn session_of_the_other_machine_is_listed_with_its_machine() {
 }
 
 #[test]
-fn input_without_the_right_is_refused_with_the_line_to_add() {
+fn f59_input_without_the_right_is_refused_with_the_line_to_add() {
     let pair = Pair::with("");
     let id = pair.cat();
     let input = json!({"action": "send_input", "session_id": id, "input": "x\n"});
@@ -79,7 +79,7 @@ fn input_and_kill_with_the_right_are_carried_out() {
 }
 
 #[test]
-fn command_with_on_runs_there_only_with_the_right() {
+fn f59_command_with_on_runs_there_only_with_the_right() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
     let file = pair.build.path("ran");
     let command = format!("echo once >> {}; cat {}", file.display(), file.display());

@@ -11,6 +11,9 @@ mod faults;
 mod harness;
 mod links;
 mod membership;
+#[path = "../postgres/proxy.rs"]
+#[expect(dead_code, reason = "each test program uses a part")]
+mod proxy;
 
 use std::os::unix::net::UnixStream;
 
@@ -30,15 +33,22 @@ struct Pair {
 impl Pair {
     /// Both machines, which know each other. `rights` is the configuration of `build` below its first lines.
     fn with(rights: &str) -> Self {
-        let desk = Abide::on(Some(Server::start()));
-        let url = desk.server.as_ref().expect("a server").url();
-        desk.configure("machine = \"desk\"\n");
-        let build = Abide::on(None);
-        let config = format!("store = {url:?}\nmachine = \"build\"\nlabels = [\"gpu\"]\n{rights}");
+        let server = Server::start();
+        let url = server.url();
+        Pair::started_by(server, &url, rights, |machine| machine.start())
+    }
+
+    /// The same, with a database that both reach at this address, and daemons that `start` starts.
+    fn started_by(server: Server, url: &str, rights: &str, start: impl Fn(&Abide)) -> Self {
+        let (desk, build) = (Abide::on(Some(server)), Abide::on(None));
+        let store = format!("store = {url:?}\n");
+        let config = format!("{store}machine = \"desk\"\n");
+        std::fs::write(desk.path("config.toml"), config).expect("a configuration");
+        let config = format!("{store}machine = \"build\"\nlabels = [\"gpu\"]\n{rights}");
         std::fs::write(build.path("config.toml"), config).expect("a configuration");
         for machine in [&desk, &build] {
             give_secret(machine, SECRET);
-            machine.start();
+            start(machine);
         }
         let pair = Pair { build, desk };
         pair.wait_known();

@@ -111,7 +111,7 @@ fn f60_forged_machine_row_gives_no_right() {
 }
 
 #[test]
-fn fault_62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
+fn f62_revoked_machine_has_no_right_also_if_the_row_is_changed_back() {
     let pair = Pair::with("");
     let id = pair.cat();
     let read = json!({"action": "screen", "session_id": id});

@@ -16,7 +16,7 @@ pub fn machine(server: &Server, name: &str) -> Abide {
 }
 
 /// Daemon with this name, not started yet.
-fn named(server: &Server, name: &str) -> Abide {
+pub fn named(server: &Server, name: &str) -> Abide {
     let abide = Abide::on(None);
     let config = format!("store = {:?}\nmachine = {name:?}\n", server.url());
     std::fs::write(abide.path("config.toml"), config).expect("a configuration");

@@ -8,10 +8,10 @@ use rustix::process::Signal;
 
 use super::fleet::{joined, machine, make_due, messages_about, over, owner_of};
 use super::proxy::{Mode, Proxy};
-use super::{at, commands_run, harness, made, made_at_last, make};
+use super::{at, commands_run, harness, made, made_at_last, make, stored};
 
 /// Losses of [`f4_each_of_some_losses_delays_a_timer_and_doubles_nothing`]; `ABIDE_LOSSES` sets the number.
-const LOSSES: usize = 3;
+const LOSSES: usize = 1;
 
 /// Waits for the end of a timer, which must be one completion with one message.
 fn completed_once(server: &Server, id: &str) {
@@ -47,7 +47,7 @@ fn f4_timer_that_is_due_soon_is_stored_together_with_the_fast_pace() {
 #[test]
 fn f21_machine_that_is_stopped_past_its_death_and_goes_on_completes_nothing_twice() {
     let server = Server::start();
-    let (one, _two) = (machine(&server, "one"), machine(&server, "two"));
+    let (one, _two) = (soon_back(&server.url(), "one"), machine(&server, "two"));
     let id = make_due(&one, 3.0, None);
     let daemon = Process::on(one.pid());
     daemon.send(Signal::STOP);
@@ -73,13 +73,19 @@ fn f16_timer_of_a_machine_that_hears_no_answers_completes_once() {
     timer_of_a_cut_machine_completes_once(Mode::DropAnswers);
 }
 
+/// Daemon with this name at this address, started. It asks for its timers soon after it was taken for dead.
+fn soon_back(url: &str, name: &str) -> Abide {
+    let abide = at(url);
+    let config = format!("store = {url:?}\nmachine = {name:?}\n[fleet]\nreturn_after = 1\n");
+    std::fs::write(abide.path("config.toml"), config).expect("a configuration");
+    abide.start();
+    abide
+}
+
 fn timer_of_a_cut_machine_completes_once(mode: Mode) {
     let server = Server::start();
     let proxy = Proxy::to(server.socket());
-    let one = at(&proxy.url());
-    let config = format!("store = {:?}\nmachine = \"one\"\n", proxy.url());
-    std::fs::write(one.path("config.toml"), config).expect("a configuration");
-    one.start();
+    let one = soon_back(&proxy.url(), "one");
     joined(&server, "one");
     let _two = machine(&server, "two");
     let id = make_due(&one, 3.0, None);
@@ -137,4 +143,46 @@ fn f4_each_of_some_losses_delays_a_timer_and_doubles_nothing() {
     assert_eq!(server.sql(early), "0");
     let twice = "SELECT count(*) FROM (SELECT about FROM abide.message GROUP BY about HAVING count(*) > 1) AS twice";
     assert_eq!(server.sql(twice), "0");
+}
+
+#[test]
+fn f12_timers_of_a_second_primary_are_written_to_the_one_that_stays() {
+    let mut old = Server::start();
+    let new = old.standby();
+    let (left, right) = (Proxy::to(old.socket()), Proxy::to(old.socket()));
+    let one = soon_back(&left.url(), "one");
+    let two = soon_back(&right.url(), "two");
+    joined(&old, "one");
+    joined(&old, "two");
+    let mut known = vec![
+        made_at_last(&one, "of one, before"),
+        made_at_last(&two, "of two, before"),
+    ];
+    look_for("both timers on the standby", || {
+        let out = new.try_sql("SELECT count(*) FROM abide.timer");
+        (String::from_utf8_lossy(&out.stdout).trim() == "2").then_some(())
+    });
+    // Both servers accept writes from now on, and each machine uses another one.
+    new.sql("SELECT pg_promote()");
+    right.redirect(new.socket());
+    for n in 0..5 {
+        known.push(made(&make(&one, &format!("of one, {n}"))));
+        known.push(made_at_last(&two, &format!("of two, {n}")));
+    }
+    assert!(stored(&old).len() < known.len() && stored(&new).len() < known.len());
+    let both = [&old, &new].map(|server| server.path("").display().to_string().replace('/', "%2F"));
+    let person = at(&format!(
+        "postgres://postgres@{}/postgres?schema=abide",
+        both.join(",")
+    ));
+    let said = String::from_utf8_lossy(&person.output(["doctor"]).stdout).into_owned();
+    assert!(said.contains("2 hosts of `store` accept writes"), "{said}");
+    old.kill();
+    left.redirect(new.socket());
+    known.push(made_at_last(&one, "of one, after"));
+    known.push(made_at_last(&two, "of two, after"));
+    known.sort();
+    assert_eq!(stored(&new), known);
+    joined(&new, "one");
+    joined(&new, "two");
 }

@@ -1,6 +1,8 @@
 //! Faults of a PostgreSQL server under a real daemon. The prefix of a test name is the number of the fault in the list
 //! of faults of fleets.
 
+mod access;
+mod clocks;
 #[path = "../common/mod.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
@@ -11,7 +13,9 @@ mod harness;
 mod losses;
 mod messages;
 mod pooler;
+#[expect(dead_code, reason = "each test program uses a part")]
 mod proxy;
+mod server_faults;
 
 use std::path::Path;
 

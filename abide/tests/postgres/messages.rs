@@ -1,10 +1,10 @@
 //! Messages of agents that are connected to another machine than the one that made them.
 
 use harness::postgres::Server;
-use harness::{Abide, look_for, said_to};
-use serde_json::Value;
+use harness::{Abide, look_for, receive, said_to};
+use serde_json::{Value, json};
 
-use super::fleet::machine;
+use super::fleet::{joined, machine, named};
 use super::harness;
 
 /// Result of a tool for an agent.
@@ -94,6 +94,27 @@ fn f54_one_of_two_machines_tells_a_message() {
     let mut known = ids;
     known.sort();
     assert_eq!(told, known);
+}
+
+#[test]
+fn f55_message_of_a_reader_that_dies_is_told_again_and_marked() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), named(&server, "two"));
+    two.start_to_crash_at("message.told.post");
+    joined(&server, "two");
+    let id = mission(&one, "ann", 0.2);
+    let wait = json!({"timeout_seconds": 60});
+    let read_there = two.begin_for("ann", "read_messages", &wait);
+    // The reader has said that it tells the message, and dies before it does.
+    assert!(receive(read_there).is_none());
+    let read = look_for("the message on the other machine", || {
+        let read = tool(&one, "ann", "read_messages", "");
+        let read = read["messages"].as_array()?.clone();
+        (!read.is_empty()).then_some(read)
+    });
+    assert_eq!(read.len(), 1, "{read:?}");
+    assert_eq!(read[0]["timer_id"], json!(id), "{read:?}");
+    assert_eq!(read[0]["repeated"], true, "{read:?}");
 }
 
 #[test]

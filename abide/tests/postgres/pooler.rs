@@ -5,9 +5,9 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use super::harness::look_for;
-use super::harness::postgres::Server;
-use super::{at, commands_run, made, made_at_last, make, refused, stored};
+use super::harness::postgres::{Server, idle_psql};
+use super::harness::{look_for, receive};
+use super::{at, commands_run, made, made_at_last, make, mission, refused, stored};
 
 struct Pooler {
     folder: TempDir,
@@ -16,6 +16,11 @@ struct Pooler {
 
 impl Pooler {
     fn start(server: &Server, mode: &str) -> Self {
+        Pooler::with_size(server, mode, 4)
+    }
+
+    /// Pooler with this many connections to the server.
+    fn with_size(server: &Server, mode: &str, size: usize) -> Self {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().expect("a folder");
         let everybody = PermissionsExt::from_mode(0o777);
@@ -24,7 +29,7 @@ impl Pooler {
         let config = format!(
             "[databases]\npostgres = host={} dbname=postgres user=postgres\n[pgbouncer]\nlisten_addr =\n\
              unix_socket_dir = {place}\nlisten_port = 5432\nauth_type = any\npool_mode = {mode}\n\
-             default_pool_size = 4\nlogfile = {place}/log\n",
+             default_pool_size = {size}\nlogfile = {place}/log\n",
             target.display()
         );
         let file = folder.path().join("pgbouncer.ini");
@@ -109,5 +114,37 @@ fn f42_pooler_in_statement_mode_is_refused() {
     let sentence = refused(&make(&abide, "not possible"));
     assert!(sentence.contains("statement pooling mode"), "{sentence}");
     commands_run(&abide);
+    drop(abide);
+}
+
+#[test]
+fn f39_exhausted_pool_settles_the_timer_when_it_is_free() {
+    let server = Server::start();
+    let pooler = Pooler::with_size(&server, "transaction", 1);
+    let abide = at(&pooler.url());
+    abide.start();
+    let first = made_at_last(&abide, "before");
+    let mut holder = idle_psql(pooler.folder.path(), 5_432, "BEGIN; SELECT 1;");
+    look_for("a pool that is exhausted", || {
+        let held = "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'";
+        (server.sql(held) == "1").then_some(())
+    });
+    let waiting = abide.begin("/v1/timers", &mission("waits for the pool"));
+    commands_run(&abide);
+    let sentence = look_for("a refusal", || {
+        let answer = make(&abide, "refused");
+        (answer.status != 200).then(|| refused(&answer))
+    });
+    assert!(sentence.contains("cannot be reached since"), "{sentence}");
+    holder.kill().expect("psql runs");
+    holder.wait().expect("psql ends");
+    let second = made(&receive(waiting).expect("an answer"));
+    let mut known = [first, second];
+    known.sort();
+    assert_eq!(
+        stored(&server),
+        known,
+        "once, and nothing of the refused one"
+    );
     drop(abide);
 }

@@ -1,4 +1,4 @@
-//! Proxy between a daemon and its server, which delays, cuts and swallows.
+//! Proxy between a daemon and its server, which delays, cuts, swallows and alters.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -18,6 +18,10 @@ pub enum Mode {
     Silent,
     /// Connections are closed, and new ones too.
     Cut,
+    /// Nothing arrives until the next mode.
+    Hold,
+    /// Every `NOTIFY` fails, as with a full queue of notifications.
+    RefuseNotify,
 }
 
 struct State {
@@ -26,6 +30,8 @@ struct State {
     open: Vec<UnixStream>,
     /// True if something was swallowed.
     swallowed: bool,
+    /// Bytes that are held.
+    held: Vec<u8>,
 }
 
 type Shared = Arc<(Mutex<State>, Condvar)>;
@@ -44,6 +50,7 @@ impl Proxy {
             target,
             open: Vec::new(),
             swallowed: false,
+            held: Vec::new(),
         };
         let shared: Shared = Arc::new((Mutex::new(state), Condvar::new()));
         let serving = shared.clone();
@@ -65,6 +72,7 @@ impl Proxy {
         let mut state = self.shared.0.lock().expect("no panic");
         state.mode = mode;
         state.swallowed = false;
+        state.held.clear();
         if mode == Mode::Cut {
             close(&mut state);
         }
@@ -82,6 +90,17 @@ impl Proxy {
     pub fn wait_for_swallowed(&self) {
         let state = self.shared.0.lock().expect("no panic");
         let waited = self.shared.1.wait_while(state, |state| !state.swallowed);
+        drop(waited.expect("no panic"));
+    }
+
+    /// Waits until a request with this text is held.
+    pub fn wait_for_held(&self, text: &str) {
+        let has_text = |state: &State| {
+            let mut parts = state.held.windows(text.len());
+            parts.any(|part| part == text.as_bytes())
+        };
+        let state = self.shared.0.lock().expect("no panic");
+        let waited = self.shared.1.wait_while(state, |state| !has_text(state));
         drop(waited.expect("no panic"));
     }
 }
@@ -116,10 +135,20 @@ fn copy(shared: &Shared, mut from: UnixStream, mut to: UnixStream, answers: bool
     let mut bytes = [0; 16_384];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         let mut state = shared.0.lock().expect("no panic");
+        if state.mode == Mode::Hold {
+            state.held.extend_from_slice(&bytes[..count]);
+            shared.1.notify_all();
+            let waited = shared.1.wait_while(state, |state| state.mode == Mode::Hold);
+            state = waited.expect("no panic");
+        }
         let drops = match state.mode {
-            Mode::Pass | Mode::Cut => false,
+            Mode::Pass | Mode::Cut | Mode::Hold => false,
             Mode::DropAnswers => answers,
             Mode::Silent => true,
+            Mode::RefuseNotify => {
+                misspell(&mut bytes[..count]);
+                false
+            }
         };
         if drops {
             state.swallowed = true;
@@ -132,4 +161,17 @@ fn copy(shared: &Shared, mut from: UnixStream, mut to: UnixStream, answers: bool
         }
     }
     let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Makes the word `NOTIFY` one that the server refuses.
+fn misspell(bytes: &mut [u8]) {
+    const WORD: &[u8] = b"NOTIFY ";
+    let mut from = 0;
+    while let Some(at) = bytes[from..]
+        .windows(WORD.len())
+        .position(|part| part == WORD)
+    {
+        from += at + WORD.len();
+        bytes[from - 2] = b'X';
+    }
 }

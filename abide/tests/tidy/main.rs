@@ -1,5 +1,6 @@
 //! Rules of this repository that no compiler checks. Each failure says what to do.
 
+mod faults;
 mod guide;
 
 use std::path::{Path, PathBuf};
