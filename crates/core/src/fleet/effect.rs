@@ -104,8 +104,8 @@ pub enum Effect {
         /// Machine that owns it.
         owner: MachineId,
     },
-    /// Notify a machine that looks at this one that it beats fast now, where the database can notify. A machine that
-    /// is not notified sees it at its next look.
+    /// Have another machine look soon, where the database can notify: this one beats fast now, or has handed back its
+    /// shard. A machine that is not notified sees it at its next look.
     Ring {
         /// Machine.
         machine: MachineId,

@@ -305,6 +305,10 @@ impl Member {
                 self.shards.load(self.clock.now(now), effects);
             }
             (Statement::Enter { .. }, Answer::Done(_)) => self.look_again(Phase::Joining, now),
+            (Statement::HandBack { to, .. }, Answer::Done(true)) => {
+                effects.push(Effect::Ring { machine: to });
+                self.next_look = now;
+            }
             (_, Answer::Done(_) | Answer::Looked(_)) => {
                 self.next_look = now;
             }

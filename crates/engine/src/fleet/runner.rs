@@ -45,10 +45,12 @@ pub(crate) struct Runner {
     published: watch::Sender<Arc<FleetState>>,
     link: Option<Arc<Link>>,
     flight: Option<Flight>,
-    /// Notified when another machine has begun to beat fast.
+    /// Notified when another machine has begun to beat fast, or when a shard was requested or handed back.
     rung: Arc<Notify>,
     /// SQL to send before the next statement.
     extra: VecDeque<String>,
+    /// Machines to notify after it: a shard was requested from them.
+    requested: Vec<MachineId>,
     line: Option<i64>,
     told_due: Option<Event>,
     /// True if the daemon stops.
@@ -82,6 +84,7 @@ impl Runner {
             flight: None,
             rung: Arc::default(),
             extra: VecDeque::new(),
+            requested: Vec::new(),
             line,
             told_due: None,
             is_leaving: false,
@@ -142,6 +145,9 @@ impl Runner {
                  schema in `store`",
                 self.parts.address.shown()
             ));
+        }
+        for owner in std::mem::take(&mut self.requested) {
+            self.ring(owner);
         }
         self.note(&statement, &read);
         let answer = read.answer;
@@ -236,6 +242,13 @@ impl Runner {
         self.is_leaving |= event == Event::Leave;
         self.member
             .step(SystemClock.now().boot, event, &mut effects);
+        for effect in &effects {
+            if let Effect::RequestHandBack { shard, owner } = effect {
+                let request = statements::request_hand_back(*shard, *owner);
+                self.extra.push_back(request);
+                self.requested.push(*owner);
+            }
+        }
         self.send(&mut effects);
         for effect in effects {
             self.perform(effect).await;
@@ -270,7 +283,8 @@ impl Runner {
 
     async fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Send { .. } => {}
+            // Done before the others.
+            Effect::Send { .. } | Effect::RequestHandBack { .. } => {}
             // The engine waits for the grace of every adopted timer, and loads all timers of a shard at once.
             Effect::Load { shard, epoch, .. } => {
                 let timeline = self.member.timeline().unwrap_or_default();
@@ -284,10 +298,6 @@ impl Runner {
             }
             Effect::Suspend { shard } => self.tell(Ownership::Suspend(shard)).await,
             Effect::Drop { shard } => self.tell(Ownership::Drop(shard)).await,
-            Effect::RequestHandBack { shard, owner } => {
-                self.extra
-                    .push_back(statements::request_hand_back(shard, owner));
-            }
             Effect::Ring { machine } => self.ring(machine),
             Effect::MachineSilent { machine, since } => {
                 tracing::warn!("machine {} does not answer", self.name(machine));

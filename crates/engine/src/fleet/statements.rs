@@ -124,7 +124,7 @@ pub(super) fn request_hand_back(shard: ShardId, owner: MachineId) -> String {
     )
 }
 
-/// Channel on which a machine is told that another one has begun to beat fast.
+/// Channel on which a machine is told to look soon.
 pub(super) fn bell(machine: MachineId) -> String {
     format!("abide_look_{:016x}", machine.0)
 }

@@ -229,6 +229,8 @@ impl Member {
                     shard: row.id,
                     owner: row.owner,
                 });
+                // The request goes with the next look.
+                self.hurry(now);
             }
         }
         if look.wide && !look.shards.iter().any(|row| row.id.0 == me) {
