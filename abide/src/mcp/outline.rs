@@ -22,8 +22,10 @@ pub const BOM: &[u8] = b"\xef\xbb\xbf";
 pub struct Outline {
     /// Id as JSON in a normalised spelling (`7`, `"a"`), so that ids can be compared.
     pub id: Option<Vec<u8>>,
-    /// The method.
+    /// The method; empty if it is not a string.
     pub method: Option<Vec<u8>>,
+    /// True if there is a `result` or an `error`.
+    pub has_outcome: bool,
 }
 
 /// Kind of a message.
@@ -51,8 +53,11 @@ impl Outline {
     pub fn kind(&self) -> MessageKind {
         match (&self.method, &self.id) {
             (Some(_), Some(_)) => MessageKind::Request,
+            (Some(method), None) if method.is_empty() => MessageKind::Unknown,
             (Some(_), None) => MessageKind::Notification,
-            (None, Some(_)) => MessageKind::Response,
+            (None, Some(_)) if self.has_outcome => MessageKind::Response,
+            // Invalid, and its sender waits for an answer under this id.
+            (None, Some(_)) => MessageKind::Request,
             (None, None) => MessageKind::Unknown,
         }
     }
@@ -89,6 +94,7 @@ enum Position {
 enum Field {
     Id,
     Method,
+    Outcome,
     Other,
 }
 
@@ -179,6 +185,7 @@ impl Scanner {
             b'{' | b'[' => {
                 if self.depth == 1 {
                     self.drop_captured();
+                    self.note_other_method();
                 }
                 self.depth += 1;
             }
@@ -198,9 +205,17 @@ impl Scanner {
                 self.capture = Capture::Id;
                 self.capture(&[byte]);
             }
+            _ if self.depth == 1 => self.note_other_method(),
             _ => {}
         }
         1
+    }
+
+    /// Notes a method that is not a string: its request must be answered.
+    fn note_other_method(&mut self) {
+        if self.position == Position::Value(Field::Method) {
+            self.found.method = Some(Vec::new());
+        }
     }
 
     fn begin_string(&mut self) {
@@ -209,7 +224,9 @@ impl Scanner {
             Position::Key => Capture::Key,
             Position::Value(Field::Id) => Capture::Id,
             Position::Value(Field::Method) => Capture::Method,
-            Position::Before | Position::Value(Field::Other) | Position::After => Capture::Nothing,
+            Position::Before | Position::Value(Field::Outcome | Field::Other) | Position::After => {
+                Capture::Nothing
+            }
         };
     }
 
@@ -220,8 +237,10 @@ impl Scanner {
         self.position = Position::Value(match self.captured.as_slice() {
             b"\"id\"" => Field::Id,
             b"\"method\"" => Field::Method,
+            b"\"result\"" | b"\"error\"" => Field::Outcome,
             _ => Field::Other,
         });
+        self.found.has_outcome |= self.position == Position::Value(Field::Outcome);
         self.drop_captured();
     }
 
@@ -360,6 +379,25 @@ mod tests {
         ] {
             assert_eq!(outline(line), (None, None, MessageKind::Unknown), "{line}");
         }
+    }
+
+    #[test]
+    fn message_with_an_id_that_is_no_response_is_a_request() {
+        for line in [
+            r#"{"id":1,"method":7}"#,
+            r#"{"method":null,"id":1}"#,
+            r#"{"id":1,"method":["m"],"params":{}}"#,
+            r#"{"method":{"result":1},"id":1}"#,
+            r#"{"id":1}"#,
+            r#"{"id":1,"params":{"result":2}}"#,
+        ] {
+            let (id, _, kind) = outline(line);
+            assert_eq!((id, kind), (some("1"), MessageKind::Request), "{line}");
+        }
+        for line in [r#"{"id":1,"error":{}}"#, r#"{"result":null,"id":1}"#] {
+            assert_eq!(outline(line).2, MessageKind::Response, "{line}");
+        }
+        assert_eq!(outline(r#"{"method":7}"#).2, MessageKind::Unknown);
     }
 
     #[test]

@@ -58,6 +58,11 @@ fn s6_undecodable_request_is_answered_under_its_id() {
     assert_eq!(error["error"]["code"], -32601, "{error}");
     client.write(r#"{"jsonrpc":"2.0","method":"tools/list","id":1.5}"#);
     client.heard(|message| message["id"] == 1.5 && message["error"].is_object());
+    for (id, rest) in [("number", r#","method":7"#), ("neither", "")] {
+        client.write(&format!(r#"{{"jsonrpc":"2.0","id":"{id}"{rest}}}"#));
+        let error = client.heard(|message| message["id"] == id);
+        assert_eq!(error["error"]["code"], -32600, "{error}");
+    }
     works(&mut client);
 }
 
