@@ -172,6 +172,25 @@ fn port_wait_ends_when_failed_session_was_last_that_could_open_it() {
 }
 
 #[test]
+fn port_wait_ends_at_once_if_the_failure_of_its_session_is_untold() {
+    let abide = Abide::new();
+    abide.start();
+    let port = Port::closed();
+    let (session, go) = begin(&abide, "go", "echo address in use >&2; exit 3");
+    fs::write(&go, "go\n").expect("a word");
+    newest(&abide, |message| message["session_id"] == session.as_str());
+    let until = json!({"port": port.number()});
+    let text = impossible(&abide, until.clone());
+    let end = "has ended, exited with code 3. Its last output:\naddress in use";
+    assert!(text.ends_with(end), "{text}");
+    // Now it is told, and says nothing about the next wait.
+    let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "server",
+        "until": until});
+    let result = call(&abide, "timer", arguments);
+    assert_eq!(result["status"], "running", "{result}");
+}
+
+#[test]
 fn port_wait_outlasts_launcher_that_exited_with_code_0_and_then_ends() {
     let abide = Abide::new();
     abide.start();

@@ -481,6 +481,19 @@ impl Outbox {
         all.saturating_sub(told.count())
     }
 
+    /// Sessions about which a reader has unread messages.
+    pub fn unread_sessions<'a>(
+        &'a self,
+        recipient: &'a Recipient,
+        rule: ReadRule<'a>,
+    ) -> impl Iterator<Item = SessionId> + 'a {
+        let entries = self.boxes.get(&recipient.agent).into_iter().flatten();
+        entries.filter_map(move |(_, entry)| match entry.about {
+            About::Session(id) if entry.with.is_none() && rule.allows(recipient, entry) => Some(id),
+            About::Session(_) | About::Timer(_) | About::Question(_) => None,
+        })
+    }
+
     pub fn any_unread(&self) -> bool {
         let told: usize = self
             .in_flight

@@ -36,6 +36,22 @@ pub struct Session {
     pub phase: Phase,
 }
 
+impl Session {
+    /// Time at which the whole tree had ended, if its leader did not exit with code 0.
+    pub(crate) fn failed_at(&self) -> Option<Wall> {
+        match &self.phase {
+            Phase::Ended { ending } if ending.exit != Some(Exit::Code(0)) => {
+                Some(Wall(self.created.0.saturating_add(ending.duration.0)))
+            }
+            Phase::Failed { at, .. } => Some(*at),
+            Phase::Starting
+            | Phase::Running { .. }
+            | Phase::Leftover { .. }
+            | Phase::Ended { .. } => None,
+        }
+    }
+}
+
 /// Cause of the start of a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartedBy {

@@ -1,5 +1,5 @@
-//! Sessions of an agent that could open a port for which it waits: those that ran when the wait began, and those that
-//! it has left running since. A command that was started later and whose ending was returned to its call is no
+//! Sessions of an agent that could open a port for which it waits: those that ran when the wait began or of whose failure
+//! it had not been told by then, and those that it has left running since. A command that was started later and whose ending was returned to its call is no
 //! candidate: the agent works on while a timer runs.
 
 use std::collections::BTreeSet;

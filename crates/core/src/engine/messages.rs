@@ -64,7 +64,7 @@ impl Engine {
     }
 
     /// The rule that decides which messages a reader may read at `now`.
-    fn rule(&self, now: Now) -> ReadRule<'_> {
+    pub(super) fn rule(&self, now: Now) -> ReadRule<'_> {
         ReadRule {
             now: self.timers.steady(now),
             conversations: &self.conversations,

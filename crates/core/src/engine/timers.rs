@@ -8,10 +8,10 @@ use super::{Engine, Step};
 use crate::effect::Effect;
 use crate::id::{Agent, CallId, Conversation, TimerId};
 use crate::limit;
-use crate::message::{About, MessageContent};
+use crate::message::{About, MessageContent, Recipient};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
-use crate::time::{Millis, Now};
+use crate::time::{Millis, Now, Wall};
 use crate::timer::{
     self, Act, Change, CompletedBy, Create, Found, Kind, ObservedTimer, Request, Standby, Status,
     Timer, Until, Why,
@@ -233,12 +233,25 @@ impl Engine {
             let until = Some(Until {
                 condition,
                 agent: agent.clone(),
-                since: step.now.wall,
+                since: self.untold_since(step.now, maker),
             });
             step.push(Effect::Probe { timer: id, until });
         }
         step.push(Effect::PublishTimer { timer: id });
         Ok(slot)
+    }
+
+    /// Time just before the first failure of a session that the maker of a timer has not been told of, else now. A
+    /// server can fail between the call that started it and the call that waits for its port.
+    fn untold_since(&self, now: Now, maker: &Maker) -> Wall {
+        let recipient = Recipient {
+            agent: maker.0.clone(),
+            conversation: maker.1.clone(),
+        };
+        let untold = self.outbox.unread_sessions(&recipient, self.rule(now));
+        let failed = untold.filter_map(|id| self.sessions.get(&id)?.session.failed_at());
+        let first = failed.map(|at| Wall(at.0.saturating_sub(1))).min();
+        first.map_or(now.wall, |first| first.min(now.wall))
     }
 
     fn continue_with(

@@ -89,8 +89,8 @@ pub struct Owner {
     pub started_by: StartedBy,
     /// Name of the condition in the idempotency keys of its tries.
     name: String,
-    /// Begin of the wait. Sessions of the agent that have run since then may open a port; `None`: they are not
-    /// considered.
+    /// Begin of the wait, see [`Until::since`]. Sessions of the agent that have run since then may open a port; `None`:
+    /// they are not considered.
     since: Option<Wall>,
 }
 
