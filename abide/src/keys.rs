@@ -13,6 +13,8 @@ pub struct UnknownKey(String);
 
 /// Bytes of the key that ends the input of a terminal (Ctrl-D).
 pub const END_OF_FILE: &[u8] = b"\x04";
+/// Bytes of the key that interrupts the program in a terminal (Ctrl-C).
+pub const INTERRUPT: &[u8] = b"\x03";
 
 /// Bytes of one key.
 pub fn key(name: &str, modes: Modes) -> Result<Vec<u8>, UnknownKey> {

@@ -382,7 +382,9 @@ impl Keeper {
         loop {
             match self.next() {
                 FromKeeper::Grew { bytes, .. } if bytes > beyond => return bytes,
-                FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } => {}
+                FromKeeper::Grew { .. }
+                | FromKeeper::InputTaken { .. }
+                | FromKeeper::InputDropped { .. } => {}
                 other => panic!("expected Grew, heard {other:?}"),
             }
         }
@@ -427,7 +429,10 @@ impl Keeper {
 fn is_by_the_way(frame: &FromKeeper) -> bool {
     matches!(
         frame,
-        FromKeeper::Grew { .. } | FromKeeper::InputTaken { .. } | FromKeeper::KillPending { .. }
+        FromKeeper::Grew { .. }
+            | FromKeeper::InputTaken { .. }
+            | FromKeeper::InputDropped { .. }
+            | FromKeeper::KillPending { .. }
     )
 }
 

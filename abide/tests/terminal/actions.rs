@@ -344,6 +344,36 @@ fn s22_files_of_a_session_are_private_to_their_owner() {
 }
 
 #[test]
+fn input_that_reaches_no_program_is_refused() {
+    with_engine(|engine| async move {
+        let closes = "exec 0<&-; echo up; exec sleep 1000";
+        for command in [closes, "echo up; exec sleep 1000"] {
+            let session = engine.start(command, json!({"pty": false})).await;
+            session.until("up").await;
+            if command != closes {
+                session.keys(&["eof"]).await;
+            }
+            let refused = session.send("x\n").await;
+            let sentence = "takes no input any more: what was sent has reached no program";
+            assert!(refused.text.contains(sentence), "{}", refused.text);
+            assert!(refused.is_error(), "{}", refused.text);
+            session.kill().await;
+        }
+    });
+}
+
+#[test]
+fn interrupt_key_without_a_terminal_is_refused() {
+    with_engine(|engine| async move {
+        let session = engine.start("exec cat", json!({"pty": false})).await;
+        let refused = session.keys(&["ctrl-c"]).await;
+        let sentence = "send the signal INT instead";
+        assert!(refused.text.contains(sentence), "{}", refused.text);
+        session.kill().await;
+    });
+}
+
+#[test]
 fn eof_closes_the_input_of_a_session_without_a_terminal() {
     with_engine(|engine| async move {
         for key in ["eof", "ctrl-d"] {

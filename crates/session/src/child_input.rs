@@ -22,6 +22,8 @@ pub struct ChildInput {
     terminal: bool,
     queue: Vec<u8>,
     closing: bool,
+    /// Bytes that reached no process, until they are reported.
+    dropped: u64,
     /// Bytes received under each of the last keys.
     named: VecDeque<(Vec<u8>, u64)>,
 }
@@ -34,6 +36,7 @@ impl ChildInput {
             terminal,
             queue: Vec::new(),
             closing: false,
+            dropped: 0,
             named: VecDeque::new(),
         }
     }
@@ -42,7 +45,10 @@ impl ChildInput {
     /// end of input, are dropped and count as taken; their number is returned.
     pub fn push(&mut self, mut bytes: Vec<u8>, once: Option<InputKey>) -> u64 {
         if self.to.is_none() || self.closing {
-            return bytes.len() as u64;
+            let length = bytes.len() as u64;
+            let known = once.map_or(0, |once| self.received(&once).min(length));
+            self.dropped += length - known;
+            return length;
         }
         let known = once.map_or(0, |once| self.known(once, bytes.len()));
         bytes.drain(..known);
@@ -59,6 +65,17 @@ impl ChildInput {
     pub fn is_new(&mut self, name: &[u8]) -> bool {
         let key = [b"signal ", name].concat();
         self.known(InputKey { key, from: 0 }, 1) == 0
+    }
+
+    /// Number of bytes from this place on that were received under this key.
+    fn received(&self, once: &InputKey) -> u64 {
+        let came = self.named.iter().find(|(key, _)| *key == once.key);
+        came.map_or(0, |(_, came)| came.saturating_sub(once.from))
+    }
+
+    /// Takes the number of bytes that reached no process.
+    pub fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
     }
 
     /// Number of bytes that were received before under this key. All of them are remembered from now on.
@@ -106,6 +123,7 @@ impl ChildInput {
                 Err(Errno::AGAIN) => break,
                 // No process reads any more.
                 Err(_) => {
+                    self.dropped += (self.queue.len() - taken) as u64;
                     taken = self.queue.len();
                     self.closing = true;
                 }
@@ -144,5 +162,31 @@ mod tests {
         assert_eq!(input.push(b"xy".to_vec(), named()), 0);
         assert!(!input.is_new(b"a"));
         assert_eq!(input.push(b"xy".to_vec(), named()), 2);
+    }
+
+    #[test]
+    fn input_after_the_end_is_dropped_unless_it_was_received_before() {
+        let (_reader, to) = rustix::pipe::pipe().unwrap();
+        let mut input = ChildInput::new(Some(to), false);
+        let named = |from| {
+            let key = b"a".to_vec();
+            Some(InputKey { key, from })
+        };
+        assert_eq!(input.push(b"xy".to_vec(), named(0)), 0);
+        assert_eq!(input.flush(), 2);
+        input.close();
+        assert_eq!(input.push(b"xyz".to_vec(), named(0)), 3);
+        assert_eq!(input.take_dropped(), 1);
+        assert_eq!(input.push(b"w".to_vec(), None), 1);
+        assert_eq!((input.take_dropped(), input.take_dropped()), (1, 0));
+    }
+
+    #[test]
+    fn input_that_no_process_reads_is_dropped() {
+        let (reader, to) = rustix::pipe::pipe().unwrap();
+        drop(reader);
+        let mut input = ChildInput::new(Some(to), false);
+        assert_eq!(input.push(b"xy".to_vec(), None), 0);
+        assert_eq!((input.flush(), input.take_dropped()), (2, 2));
     }
 }

@@ -143,6 +143,12 @@ pub enum FromKeeper {
         /// Number of bytes since the last such frame.
         bytes: u64,
     },
+    /// Input that reached no process: the child has no input, or has closed it. Sent before the
+    /// [`FromKeeper::InputTaken`] that counts these bytes too.
+    InputDropped {
+        /// Number of bytes since the last such frame.
+        bytes: u64,
+    },
     /// Processes outlive SIGKILL (a system call that does not return). Sent once, and again in answer to each
     /// later [`ToKeeper::Kill`]; the keeper keeps trying.
     KillPending {
@@ -343,6 +349,9 @@ impl FromKeeper {
             FromKeeper::KillPending { left } => {
                 to.u8(9).u32(*left);
             }
+            FromKeeper::InputDropped { bytes } => {
+                to.u8(10).u64(*bytes);
+            }
         });
     }
 
@@ -379,6 +388,7 @@ impl FromKeeper {
             7 => FromKeeper::Closed,
             8 => FromKeeper::InputTaken { bytes: from.u64()? },
             9 => FromKeeper::KillPending { left: from.u32()? },
+            10 => FromKeeper::InputDropped { bytes: from.u64()? },
             _ => return Ok(None),
         }))
     }
@@ -609,6 +619,7 @@ mod tests {
             FromKeeper::Emptied,
             FromKeeper::Closed,
             FromKeeper::InputTaken { bytes: 8 },
+            FromKeeper::InputDropped { bytes: 7 },
             FromKeeper::KillPending { left: 1 },
         ]
     }

@@ -342,6 +342,11 @@ impl Run {
     }
 
     fn input_taken(&mut self, bytes: u64) {
+        let dropped = self.input.take_dropped();
+        if dropped > 0 {
+            self.notices
+                .push(FromKeeper::InputDropped { bytes: dropped });
+        }
         if bytes > 0 {
             self.notices.push(FromKeeper::InputTaken { bytes });
         }

@@ -25,6 +25,8 @@ const MOST_KEYS: usize = 1_000;
 const PART: usize = 16 << 10;
 /// Time for which the program may not read its input before the call gives up.
 const STALL: Duration = Duration::from_secs(10);
+/// Time for which a program may leave input unread before the call is answered.
+const TAKEN: Duration = Duration::from_secs(1);
 
 pub(in crate::tools) struct Send {
     input: String,
@@ -79,6 +81,7 @@ impl ActionRunner {
         let Input { bytes, end } = self.input(&view, &send).await?;
         let log = Log::open(&view.folder).with_written(view.bytes());
         let (sent_at, _) = log.extent().map_err(unreadable)?;
+        let dropped = self.handle.keepers().dropped_input(view.id);
         if runs {
             self.send_paced(&view, &bytes).await?;
             if end {
@@ -93,6 +96,12 @@ impl ActionRunner {
             .response(from, LINES, wait, (sent_at, echo))
             .await
             .map_err(unreadable)?;
+        if self.was_dropped(&view, dropped).await && self.session(session_ref)?.is_running() {
+            return Err(ActionError::conflict(format!(
+                "Session '{}' takes no input any more: what was sent has reached no program; signal and kill still work",
+                view.id
+            )));
+        }
         self.has_read(&view, &record, found.cursor);
         let view = self.settled(&view, &reading, &mut guard).await;
         let runs = view.is_running();
@@ -108,6 +117,18 @@ impl ActionRunner {
         let result = self.lines_read(&view, &reading, found, activity, typed);
         let finished = self.finished(result, guard, record, reading);
         Ok(finished.reporting_end_of(ended))
+    }
+
+    /// Returns whether input was dropped since the count was `before`. A terminal takes all input.
+    async fn was_dropped(&self, view: &SessionView, before: u64) -> bool {
+        let keepers = self.handle.keepers();
+        if !view.pty {
+            tokio::select! {
+                () = keepers.input_taken(view.id) => {}
+                () = pause(TAKEN) => {}
+            }
+        }
+        keepers.dropped_input(view.id) > before
     }
 
     /// Terminal modes that the program has set.
@@ -133,6 +154,11 @@ impl ActionRunner {
             if end {
                 return Err(ActionError::conflict(
                     "`keys`: eof closes the input of a session without a terminal, so it must be the last key",
+                ));
+            }
+            if !view.pty && key == keys::INTERRUPT {
+                return Err(ActionError::conflict(
+                    "`keys`: ctrl-c does nothing in a session without a terminal; send the signal INT instead",
                 ));
             }
             if !view.pty && key == keys::END_OF_FILE {

@@ -1,7 +1,7 @@
 //! Connection to one keeper: writes frames without a task in between, and turns received frames into events.
 
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::session::Ending;
@@ -30,6 +30,8 @@ pub(super) struct KeeperConnection {
     watched: Mutex<Option<u64>>,
     progress: watch::Sender<LogProgress>,
     credit: Semaphore,
+    /// Bytes of input that reached no process.
+    dropped_input: AtomicU64,
     /// Pid of the keeper, once it has sent it.
     keeper: AtomicU32,
     /// State of the start: [`START_PENDING`], [`START_REPORTED`] or [`START_ABANDONED`].
@@ -97,6 +99,7 @@ impl KeeperConnection {
             watched: Mutex::default(),
             progress: watch::channel(LogProgress::default()).0,
             credit: Semaphore::new(INPUT_WINDOW),
+            dropped_input: AtomicU64::new(0),
             keeper: AtomicU32::new(0),
             start_state: AtomicU8::new(START_PENDING),
             frame_received: Notify::new(),
@@ -258,6 +261,17 @@ impl KeeperConnection {
             crash_point("input.post_send");
         }
         Ok(())
+    }
+
+    /// Waits until no input is on the way to the command.
+    pub async fn input_taken(&self) {
+        // An error means that the session has ended.
+        let _ = self.credit.acquire_many(INPUT_WINDOW as u32).await;
+    }
+
+    /// Number of bytes of input that reached no process.
+    pub fn dropped_input(&self) -> u64 {
+        self.dropped_input.load(Ordering::Relaxed)
     }
 
     /// Sends input if all of it can be sent at once.
@@ -568,6 +582,10 @@ fn to_event(
             connection
                 .credit
                 .add_permits(usize::try_from(bytes).unwrap_or(0));
+            None
+        }
+        FromKeeper::InputDropped { bytes } => {
+            connection.dropped_input.fetch_add(bytes, Ordering::Relaxed);
             None
         }
         FromKeeper::KillPending { left } => {

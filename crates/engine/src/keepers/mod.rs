@@ -254,6 +254,19 @@ impl Keepers {
         connection.input(bytes, once).await
     }
 
+    /// Bytes of input that reached no process of the session, because it has no input or has closed it.
+    pub fn dropped_input(&self, id: SessionId) -> u64 {
+        let connection = self.connection(id);
+        connection.map_or(0, |connection| connection.dropped_input())
+    }
+
+    /// Waits until no input is on the way to the session.
+    pub async fn input_taken(&self, id: SessionId) {
+        if let Some(connection) = self.connection(id) {
+            connection.input_taken().await;
+        }
+    }
+
     /// Types the reply of the terminal to a query of the command. If the command has too much unread input, the reply
     /// is dropped, because it would come too late.
     pub fn send_reply(&self, id: SessionId, bytes: &[u8]) {
