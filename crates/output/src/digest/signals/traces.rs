@@ -200,7 +200,10 @@ fn trace(lines: &[ViewLine<'_>], frames: &[usize], end: usize) -> Option<Trace> 
     {
         main -= 1;
     }
-    let mut with: Vec<usize> = (main..=message).skip(1).collect();
+    // A message can have several lines.
+    let mut with: Vec<usize> = (main + 1..first)
+        .filter(|at| !lines[*at].is_blank())
+        .collect();
     let mut messages = vec![message];
     messages.extend((message + 1..end).filter(|at| is_cause(lines[*at].text)));
     if messages.len() > MESSAGES_MAX {
@@ -250,12 +253,13 @@ fn python(lines: &[ViewLine<'_>], frames: &[usize], mut end: usize) -> Option<Tr
     Some(finished(start.unwrap_or(first)..end, main, with))
 }
 
-/// The first frames of one's own code, or the first of all if there is none. Some languages write the function on the
-/// line above.
+/// The first frames of one's own code, or the first of all if there is none, each with the line above it if that has
+/// the function.
 fn own_frames<'a>(
     lines: &[ViewLine<'_>],
     frames: impl Iterator<Item = &'a usize> + Clone,
 ) -> Vec<usize> {
+    let frames = frames.filter(|at| !has_function_above(lines, **at + 1));
     let own = frames.clone().filter(|at| !is_foreign(lines[**at].text));
     let mut shown: Vec<usize> = own.take(OWN_FRAMES).copied().collect();
     if shown.is_empty() {
@@ -263,11 +267,20 @@ fn own_frames<'a>(
     }
     let functions: Vec<usize> = shown
         .iter()
-        .filter(|at| lines[**at].line.text.starts_with("\t/"))
-        .filter_map(|at| at.checked_sub(1))
+        .filter(|at| has_function_above(lines, **at))
+        .map(|at| at - 1)
         .collect();
     shown.extend(functions);
     shown
+}
+
+/// Returns whether a frame is the location of the function on the line above, as some languages write it.
+fn has_function_above(lines: &[ViewLine<'_>], at: usize) -> bool {
+    let Some([function, place]) = lines.get(at.saturating_sub(1)..=at) else {
+        return false;
+    };
+    let is_place = place.text.starts_with("at ") && is_frame(function);
+    place.line.text.starts_with("\t/") || (is_place && function.indent < place.indent)
 }
 
 fn finished(range: Range<usize>, main: usize, mut with: Vec<usize>) -> Trace {
