@@ -58,16 +58,21 @@ impl Column {
         }
     }
 
-    /// Number of lines with this value, if that is few and nearly all others agree.
+    /// Number of lines with this value, if that is few and nearly all others agree on one value, or very few and the
+    /// others agree on some.
     fn rare(&self, value: u64) -> Option<u32> {
         if self.has_too_many() || self.lines < LINES_MIN || self.count < 2 {
             return None;
         }
-        let most = self.values().iter().map(|(_, lines)| *lines).max()?;
+        let of_all =
+            |lines: u32, percent: u64| u64::from(lines) * 100 >= u64::from(self.lines) * percent;
+        let counts = self.values().iter().map(|(_, lines)| *lines);
+        let most = counts.clone().max()?;
+        let common: u32 = counts.filter(|lines| of_all(*lines, 5)).sum();
         let (_, lines) = self.values().iter().find(|(known, _)| *known == value)?;
-        let agree = u64::from(most) * 10 >= u64::from(self.lines) * 8;
-        let few = *lines <= 1 || u64::from(*lines) * 25 <= u64::from(self.lines);
-        (agree && few && *lines < most).then_some(*lines)
+        let few = *lines <= 1 || !of_all(*lines, 4);
+        let very_few = of_all(common, 97) && !of_all(*lines, 1);
+        ((of_all(most, 80) && few && *lines < most) || very_few).then_some(*lines)
     }
 }
 
