@@ -369,17 +369,32 @@ fn group_key(line: &str, finding: Finding) -> (u64, u64) {
     }
     let said = &line[super::row::floor(line, finding.at)..];
     let words: Vec<_> = said
-        .split(|c: char| !c.is_alphanumeric())
+        .split_whitespace()
+        .filter(|word| !word.contains(['/', '\\']))
+        .flat_map(|word| word.split(|c: char| !c.is_alphanumeric()))
         .filter(|word| word.len() > 1 && word.contains(char::is_alphabetic))
         .take(3)
         .collect();
     let code = words.iter().find(|word| is_code(word)).copied();
-    let code = hash(code.unwrap_or_default().as_bytes());
-    let first_words = &words[..words.len().min(2)];
+    let code = code.or_else(|| rule_name(line)).unwrap_or_default();
+    let kind = match code {
+        "" => hash(words[..words.len().min(2)].join(" ").as_bytes()),
+        code => hash(code.as_bytes()),
+    };
     (
-        all.0 ^ (finding.importance as u64) ^ code,
-        hash(first_words.join(" ").as_bytes()) ^ code,
+        all.0 ^ (finding.importance as u64) ^ hash(code.as_bytes()),
+        kind,
     )
+}
+
+/// Name of a rule in brackets at the end of a line, such as `[unused-import]`.
+fn rule_name(line: &str) -> Option<&str> {
+    let (_, name) = line.trim_end().strip_suffix(']')?.rsplit_once('[')?;
+    let is_name = name.len() > 2
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_:./".contains(&b));
+    (is_name && name.contains(|c: char| c.is_ascii_alphabetic())).then_some(name)
 }
 
 /// Returns whether a word is the number of a kind of message, such as `E0308` or `TS2322`.
