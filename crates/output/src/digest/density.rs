@@ -5,6 +5,7 @@
 
 use super::fold::{Folded, Line};
 use super::line_shape::hash;
+use super::view::{begin_key, is_counter, without_gutter};
 
 /// Slots for kinds of lines.
 const KINDS: usize = 1_024;
@@ -62,16 +63,20 @@ impl Density {
     }
 }
 
-/// Kind of a line. In a log or in a build, that is its first word. Indented lines, as in source code, and rows of a
-/// table are of one kind only if they differ in nothing but numbers. A line of JSON has no kind.
+/// Kind of a line. In a log or in a build, that is its first word; of indented lines, as in source code, and of
+/// those that begin with a count, the first two. Rows of a table are of one kind only if they differ in nothing but numbers. A line of JSON has no kind.
 fn kind(line: &Line) -> Option<u64> {
     let text = line.text.trim_end();
     let is_indented = text.starts_with([' ', '\t', '+', '-']);
-    if is_indented && text.trim_start().starts_with('"') {
+    let (inner, indent) = without_gutter(text);
+    if is_indented && inner.starts_with('"') {
         return None;
     }
+    if is_indented || is_counter(inner) {
+        return Some(begin_key(inner, indent));
+    }
     let columns = text.as_bytes().windows(2).filter(|pair| *pair == b"  ");
-    if text.is_empty() || is_indented || columns.take(2).count() > 1 {
+    if text.is_empty() || columns.take(2).count() > 1 {
         return Some(line.shape.without_numbers);
     }
     let is_letter = |byte: &u8| byte.is_ascii_alphabetic() || *byte >= 0x80;

@@ -116,7 +116,7 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
 
 /// Text and indentation of a line without its gutter: a column of marks that some tools put before all lines of a
 /// report.
-fn without_gutter(line: &str) -> (&str, usize) {
+pub fn without_gutter(line: &str) -> (&str, usize) {
     let text = line.trim_end();
     let start = text.trim_start();
     let indent = text.len() - start.len();
@@ -136,11 +136,21 @@ fn without_gutter(line: &str) -> (&str, usize) {
     };
     let rest = &start[gutter..];
     let inner = rest.trim_start();
+    if is_counter(inner) {
+        return (inner, 0);
+    }
     (inner, indent + rest.len() - inner.len())
 }
 
+/// Returns whether a line begins with a count such as `7/120`, which is aligned rather than indented.
+pub fn is_counter(text: &str) -> bool {
+    let is_number = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+    let count = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    is_number(text) && count.strip_prefix('/').is_some_and(is_number)
+}
+
 /// Key of the begin of a line: its first words, without numbers, quotes and paths.
-fn begin_key(text: &str, indent: usize) -> u64 {
+pub fn begin_key(text: &str, indent: usize) -> u64 {
     let mut key = [0u8; 40];
     let mut length = 0;
     let mut add = |byte: u8| {
@@ -220,5 +230,6 @@ mod tests {
         assert_eq!(without_gutter("#   Failed"), ("Failed", 3));
         assert_eq!(without_gutter("    plain"), ("plain", 4));
         assert_eq!(without_gutter("#include"), ("#include", 0));
+        assert_eq!(without_gutter("  7/120 adds"), ("7/120 adds", 0));
     }
 }

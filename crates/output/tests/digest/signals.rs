@@ -239,3 +239,58 @@ fn errors_that_are_no_longer_held_count_as_last() {
     let wanted = "2001: error: cannot open 'kkkkkk' [×30, last at 2030]";
     assert!(text.contains(wanted), "{text}");
 }
+
+#[test]
+fn message_of_several_lines_and_own_location_of_a_backtrace_are_shown() {
+    let trace = "\
+thread 'main' panicked at src/tide.rs:20:5:
+gauge thirteen is dry
+  left: 2
+ right: 6
+stack backtrace:
+   0: rust_begin_unwind
+             at /rustc/5980/library/std/src/panicking.rs:689:5
+   1: harbor::tide::level
+             at ./src/tide.rs:20:5
+   2: harbor::main
+             at ./src/main.rs:7:9
+";
+    let wanted = ["gauge thirteen is dry", "right: 6", "./src/main.rs:7:9"];
+    assert_shown(&within(request, trace), &wanted);
+}
+
+#[test]
+fn first_finding_of_each_rule_in_brackets_is_shown() {
+    let rule = |n: usize| ["FinalParameters", "MagicNumber", "DesignForExtension"][n % 3];
+    let usual = |n: usize| {
+        format!(
+            "[ERROR] /home/dev/src/{0}.java:{n}: Parameter {0} of a rather long explanation of what is wrong. [{1}]\n",
+            name(n),
+            rule(n)
+        )
+    };
+    let odd = "[ERROR] /home/dev/src/A.java:3: Parameter x has no hash. [EqualsHashCode]\n\
+               [ERROR] /home/dev/src/B.java:9: Parameter y has no default. [MissingSwitchDefault]\n";
+    let wanted = ["[EqualsHashCode]", "[MissingSwitchDefault]"];
+    assert_shown(&within(usual, odd), &wanted);
+}
+
+#[test]
+fn section_between_ruled_lines_below_a_failed_test_is_shown() {
+    let passed = |n: usize| format!("{:3}/820 harbor:{} OK 0.20s\n", n + 1, name(n));
+    let rule = "―".repeat(40);
+    let odd = format!(
+        " 92/820 harbor:tide FAIL 0.20s exit status 3\n>>> RUN=1 /home/dev/tide\n{rule}\nstdout:\nreading gauge\n\
+         stderr:\nchart says six\n{rule}\n"
+    );
+    assert_shown(&within(passed, &odd), &["reading gauge", "chart says six"]);
+}
+
+#[test]
+fn very_rare_one_of_several_values_is_shown() {
+    let packet =
+        |n: usize, flags: &str| format!("12:00:00.{n:06} IP {} > quay: Flags {flags}\n", name(n));
+    let usual = |n: usize| packet(n, ["[S],", "[P.],", "[.],", "[F.],"][n % 4]);
+    let odd = packet(9_001, "[R.],");
+    assert_shown(&within(usual, &odd), &["Flags [R.]"]);
+}

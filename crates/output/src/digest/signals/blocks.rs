@@ -8,6 +8,7 @@ use regex::Regex;
 
 use crate::digest::view::ViewLine;
 
+use super::levels::{Finding, Importance};
 use super::patterns::compiled;
 use super::traces::{is_foreign, is_frame};
 
@@ -18,6 +19,10 @@ const BELOW_MAX: usize = 24;
 const OUTCOME_ABOVE_MAX: usize = 3;
 /// Number of lines of the same indentation that follow a finding and belong to it.
 const SAME_INDENT_MAX: usize = 3;
+/// Number of lines below a finding among which a ruled line can begin its section.
+const SECTION_WITHIN: usize = 2;
+/// Number of equal characters that make a ruled line.
+const RULE_CHARS: usize = 10;
 /// Number of lines of a block that are shown below its finding.
 const SHOWN_MAX: usize = 8;
 /// Number of frames of a block that are shown.
@@ -104,11 +109,25 @@ pub fn below(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     let mut block = Vec::new();
     let mut same_indent = 0;
     let end = lines.len().min(main + 1 + BELOW_MAX);
+    let mut in_section = false;
     for at in main + 1..end {
         let line = &lines[at];
+        if is_rule(line.text) && (in_section || at - main <= SECTION_WITHIN) {
+            if in_section {
+                break;
+            }
+            in_section = true;
+            continue;
+        }
+        if in_section && !line.is_blank() {
+            block.push(at);
+            continue;
+        }
         if line.is_blank() {
             let next = lines[at..end].iter().find(|line| !line.is_blank());
-            if next.is_some_and(|next| next.indent > own.indent && !is_finding_of(own, next)) {
+            let goes_on =
+                |next: &ViewLine<'_>| next.indent > own.indent && !is_finding_of(own, next);
+            if in_section || next.is_some_and(goes_on) {
                 continue;
             }
             break;
@@ -129,9 +148,18 @@ pub fn below(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     most_important(lines, block)
 }
 
+/// Returns whether a line is drawn across the page, to separate sections.
+fn is_rule(text: &str) -> bool {
+    let Some(first) = text.chars().next().filter(|c| !c.is_alphanumeric()) else {
+        return false;
+    };
+    text.chars().take_while(|c| *c == first).count() >= RULE_CHARS
+}
+
 /// Returns whether a line is a finding of its own beside another.
 fn is_finding_of(own: &ViewLine<'_>, line: &ViewLine<'_>) -> bool {
-    line.finding.is_some() && line.indent <= own.indent
+    let is_certain = |finding: Finding| finding.importance != Importance::Mention;
+    line.finding.is_some_and(is_certain) && line.indent <= own.indent
 }
 
 fn most_important(lines: &[ViewLine<'_>], block: Vec<usize>) -> Vec<usize> {

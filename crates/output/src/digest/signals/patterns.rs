@@ -437,7 +437,7 @@ pattern!(
     r"(?ix)
     (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow|degraded|unavailable|forbidden|unauthorized|expired|exhausted|throttl\w*|not\ (?:allowed|permitted)|giving\ up
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
-    (?:[^\w.\-/=]|$) | Error\b | Exception\b | \*\*\*\ 
+    (?:[^\w.\-/=]|$) | (?-i:Error\b | Exception\b) | \*\*\*\ 
     | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b"
 );
 
