@@ -8,7 +8,7 @@ mod serve;
 mod sessions;
 
 pub use questions::questions;
-pub use sessions::{changed_sessions, listed, sessions};
+pub use sessions::{changed_sessions, known_session, listed, sessions};
 
 use abide_engine::Handle;
 use abide_engine::config::Paths;

@@ -1,8 +1,10 @@
 //! Sessions of other machines in lists, as the directory has them.
 
-use abide_api::{Id, ListedSession, Session, SessionState, SessionStatus, SessionSummary};
-use abide_core::Agent;
+use abide_api::{
+    Id, ListedSession, Session, SessionEnd, SessionState, SessionStatus, SessionSummary,
+};
 use abide_core::fleet::session::{Home, Reach, reach};
+use abide_core::{Agent, SessionId};
 use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::fleet::FleetState;
@@ -19,6 +21,18 @@ pub async fn sessions(handle: &Handle, agent: Option<&Agent>, include_ended: boo
         .map(|known| session(&known, now))
         .filter(|session| include_ended || session.status != SessionStatus::Lost)
         .collect()
+}
+
+/// Session of another machine that an agent may see, as the directory has it.
+pub async fn known_session(
+    handle: &Handle,
+    agent: Option<&Agent>,
+    id: SessionId,
+) -> Option<Session> {
+    let row = handle.other_machines()?.session(id).await.ok()??;
+    let known = known(handle, vec![row]).pop()?;
+    let is_own = agent.is_none_or(|agent| *agent.0 == *known.row.agent);
+    is_own.then(|| session(&known, SystemClock.now().wall.0))
 }
 
 /// Sessions of other machines whose rows were written after `from`, each with the clock of the database at that time.
@@ -99,6 +113,12 @@ fn is_alive(row: &DirectoryRow) -> bool {
     }
 }
 
+/// Cause of its end. A word of a later version is left out.
+fn end(row: &DirectoryRow) -> Option<SessionEnd> {
+    let word = row.facts.end.clone()?;
+    serde_json::from_value(word.into()).ok()
+}
+
 fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }
@@ -122,7 +142,7 @@ fn session(known: &Known, now: u64) -> Session {
             session_id: Id(row.id),
             exit_code: facts.exit_code,
             signal: facts.signal,
-            end: None,
+            end: end(row),
             duration: seconds(duration),
             bytes_total: facts.bytes,
             bytes_dropped: 0,
@@ -179,7 +199,7 @@ fn listed_session(known: &Known, now: u64) -> ListedSession {
         pty: facts.pty,
         exit_code: facts.exit_code,
         signal: facts.signal,
-        end: None,
+        end: end(row),
         started_by: facts.started_by.clone(),
         damaged: None,
         machine: Some(known.machine.clone()),

@@ -2,28 +2,41 @@
 //! machine has identified.
 
 use abide_core::fleet::MachineId;
-use abide_core::{QuestionId, SessionId, TimerId};
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::machine_link::{CannotCall, KnownMachine};
 use abide_engine::peer::Peer;
+use abide_engine::secret;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, FromRequestParts, Request, State as Shared};
 use axum::http::request::{Builder, Parts};
-use axum::http::{HeaderMap, Method, Response as HttpResponse, header};
+use axum::http::{HeaderMap, Method, Response as HttpResponse, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value, json};
 
+use super::body::JsonResponse;
 use super::problem::Problem;
 use super::requester::Requester;
-use super::{BODY_LIMIT, ConnectedPeer, State, headers};
+use super::{BODY_LIMIT, ConnectedPeer, State, headers, login_ends};
+use crate::fleet;
 use crate::fleet::forward::{self, HOST};
 use crate::tools;
 
 /// Headers of a request that are passed on.
 const PASSED: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::ACCEPT, header::RANGE];
+/// Headers of a request that opens a WebSocket.
+const WEBSOCKET: [header::HeaderName; 4] = [
+    header::CONNECTION,
+    header::UPGRADE,
+    header::SEC_WEBSOCKET_KEY,
+    header::SEC_WEBSOCKET_VERSION,
+];
+/// Times that a request is sent if the link breaks and the machine is alive, as after a restart of its daemon.
+const ATTEMPTS: usize = 2;
 
 /// Forwards a request that another machine answers; all others go on.
 pub async fn forward(Shared(state): Shared<State>, request: Request, next: Next) -> Response {
@@ -31,8 +44,10 @@ pub async fn forward(Shared(state): Shared<State>, request: Request, next: Next)
         return next.run(request).await;
     }
     let (mut parts, body) = request.into_parts();
-    let Some(machine) = owner(&state, &parts).await else {
-        return next.run(Request::from_parts(parts, body)).await;
+    let machine = match owner(&state, &parts).await {
+        Ok(Some(machine)) => machine,
+        Ok(None) => return next.run(Request::from_parts(parts, body)).await,
+        Err(fault) => return cannot_call(&fault).into_response(),
     };
     match forwarded(&state, &mut parts, body, machine).await {
         Ok(response) => response,
@@ -41,39 +56,32 @@ pub async fn forward(Shared(state): Shared<State>, request: Request, next: Next)
 }
 
 /// Machine that owns what the path names; `None`: this machine, or nothing is known.
-async fn owner(state: &State, parts: &Parts) -> Option<MachineId> {
-    let machines = state.handle.other_machines()?;
+async fn owner(state: &State, parts: &Parts) -> Result<Option<MachineId>, CannotCall> {
+    let Some(machines) = state.handle.other_machines() else {
+        return Ok(None);
+    };
     let peer = parts.extensions.get::<ConnectInfo<ConnectedPeer>>();
     // What another machine asks for is here or nowhere.
     if peer.is_some_and(|peer| matches!(peer.0.0, Peer::Machine(_))) {
-        return None;
+        return Ok(None);
     }
     let mut path = parts.uri.path().trim_start_matches('/').split('/');
     let (Some("v1"), Some(kind), Some(id)) = (path.next(), path.next(), path.next()) else {
-        return None;
+        return Ok(None);
     };
-    match kind {
-        "sessions" => {
-            let id: SessionId = id.parse().ok()?;
-            if state.handle.published().session(id).is_some() {
-                return None;
-            }
-            machines.session(id).await.map(|row| row.machine)
+    Ok(match (kind, id.parse(), id.parse(), id.parse()) {
+        ("sessions", Ok(id), _, _) if state.handle.published().session(id).is_none() => {
+            machines.session(id).await?.map(|row| row.machine)
         }
-        "questions" => {
-            let id: QuestionId = id.parse().ok()?;
-            if state.handle.published().question(id).is_some() {
-                return None;
-            }
+        ("questions", _, Ok(id), _) if state.handle.published().question(id).is_none() => {
             machines.question_owner(id).await
         }
-        "timers" => {
-            let id: TimerId = id.parse().ok()?;
+        ("timers", _, _, Ok(id)) => {
             let number = state.handle.store_reader().timer_number(id);
             machines.timer_owner(number).await
         }
         _ => None,
-    }
+    })
 }
 
 /// Response about a timer of another machine that was made with the key of this request; `None`: there is none.
@@ -122,26 +130,98 @@ async fn forwarded(
 ) -> Result<Response, Problem> {
     let machines = state.handle.other_machines();
     let machines = machines.ok_or_else(Problem::stopping)?;
-    if parts.headers.contains_key(header::UPGRADE) {
-        let name = machines.shown_name(machine);
-        return Err(Problem::conflict(format!(
-            "a terminal of machine {name} cannot be attached from here; attach on {name}, or use `abide session send`"
-        )));
-    }
     let requester = Requester::from_request_parts(parts, state).await?;
     let body = Limited::new(body, BODY_LIMIT).collect().await;
     let body = body.map_err(|_| Problem::too_large("the body is too large to be forwarded"))?;
-    let request = request(parts, &requester, body.to_bytes())?;
-    let (known, response) = forward::send(machines, machine, request)
-        .await
-        .map_err(|fault| cannot_call(&fault))?;
+    let (path, body) = repeatable(parts, body.to_bytes());
+    let mut attempt = 1;
+    let (known, response) = loop {
+        let request = request(parts, &path, &requester, body.clone())?;
+        match forward::send(machines, machine, request).await {
+            Ok(answered) => break answered,
+            Err(CannotCall::Silent(_)) if attempt < ATTEMPTS && !machines.is_silent(machine) => {
+                attempt += 1;
+            }
+            Err(fault) => {
+                let known = known_session(state, parts, &requester).await;
+                return known.ok_or_else(|| cannot_call(&fault));
+            }
+        }
+    };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let ours = parts.extensions.remove::<OnUpgrade>();
+        let ours = ours.ok_or_else(cannot_forward)?;
+        return Ok(joined_upgrade(state, requester, machine, ours, response));
+    }
     Ok(marked(&known, response).await)
+}
+
+/// Session as this machine knows it, for a request that only reads its facts.
+async fn known_session(state: &State, parts: &Parts, requester: &Requester) -> Option<Response> {
+    let id = parts.uri.path().strip_prefix("/v1/sessions/")?;
+    let id = id.parse().ok().filter(|_| parts.method == Method::GET)?;
+    let session = fleet::known_session(&state.handle, requester.agent.as_ref(), id).await?;
+    Some(JsonResponse(session).into_response())
+}
+
+/// Path and body of a request that does no more if it arrives twice: input and signals get a key if they have none.
+fn repeatable(parts: &Parts, body: Bytes) -> (String, Bytes) {
+    let uri = &parts.uri;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let (path, query) = (path.to_owned(), uri.query().unwrap_or_default());
+    let key = secret::random_hex::<16>;
+    if parts.method != Method::POST {
+        return (path, body);
+    }
+    if uri.path().ends_with("/input") && !query.split('&').any(|part| part.starts_with("key=")) {
+        let joint = if query.is_empty() { '?' } else { '&' };
+        let path = path.trim_end_matches('?');
+        return (format!("{path}{joint}key={}", key()), body);
+    }
+    if uri.path().ends_with("/signal")
+        && let Ok(Value::Object(mut fields)) = serde_json::from_slice(&body)
+    {
+        fields.entry("key").or_insert_with(|| key().into());
+        return (path, Value::Object(fields).to_string().into());
+    }
+    (path, body)
+}
+
+/// Response that opens a WebSocket. Its bytes are copied until one end closes it, the login ends or the machine is silent.
+fn joined_upgrade(
+    state: &State,
+    requester: Requester,
+    machine: MachineId,
+    ours: OnUpgrade,
+    mut response: HttpResponse<Incoming>,
+) -> Response {
+    let theirs = hyper::upgrade::on(&mut response);
+    let state = state.clone();
+    tokio::spawn(async move {
+        let (Ok(ours), Ok(theirs)) = tokio::join!(ours, theirs) else {
+            return;
+        };
+        let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
+        let silent = async {
+            match state.handle.other_machines() {
+                Some(machines) => machines.until_silent(machine).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            // The result does not matter: both ends are closed.
+            _ = tokio::io::copy_bidirectional(&mut ours, &mut theirs) => {}
+            () = login_ends(&state, &requester) => {}
+            () = silent => {}
+        }
+    });
+    response.map(|_| Body::empty())
 }
 
 /// Problem of a machine that cannot be called.
 fn cannot_call(fault: &CannotCall) -> Problem {
     match fault {
-        CannotCall::Database(_) | CannotCall::Silent(_) => {
+        CannotCall::Database(_) | CannotCall::NotFound(_) | CannotCall::Silent(_) => {
             Problem::new(abide_api::ErrorCode::Unreachable, fault.to_string())
         }
         CannotCall::Unknown(_) | CannotCall::Expelled(_) | CannotCall::Refused(..) => {
@@ -152,15 +232,17 @@ fn cannot_call(fault: &CannotCall) -> Problem {
 
 fn request(
     parts: &Parts,
+    path: &str,
     requester: &Requester,
     body: Bytes,
 ) -> Result<hyper::Request<Full<Bytes>>, Problem> {
-    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let mut request = hyper::Request::builder()
         .method(parts.method.clone())
         .uri(path)
         .header(header::HOST, HOST);
-    for name in PASSED {
+    let upgrades = parts.headers.contains_key(header::UPGRADE);
+    let websocket = WEBSOCKET.into_iter().filter(|_| upgrades);
+    for name in PASSED.into_iter().chain(websocket) {
         if let Some(value) = parts.headers.get(&name) {
             request = request.header(name, value);
         }

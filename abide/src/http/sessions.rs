@@ -93,8 +93,8 @@ pub async fn list(
         };
         text.as_ref().is_none_or(is_contained)
     });
-    elsewhere.truncate(limit - sessions.len());
     let total = total + elsewhere.len();
+    elsewhere.truncate(limit - sessions.len());
     sessions.extend(elsewhere);
     Ok(JsonResponse(SessionPage {
         sessions,

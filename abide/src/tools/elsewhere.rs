@@ -87,8 +87,9 @@ async fn session_target(
     match arguments.remove("on") {
         Some(Value::String(on)) => Ok(chosen(machines, &on).await?.map(Ok)),
         None | Some(Value::Null) => match owner(handle, machines, arguments).await {
-            Some(owner) => Ok(Some(machines.known(owner).await)),
-            None => Ok(None),
+            Ok(Some(owner)) => Ok(Some(machines.known(owner).await)),
+            Ok(None) => Ok(None),
+            Err(fault) => Ok(Some(Err(fault))),
         },
         Some(other) => Err(BadInput(format!(
             "`on` must be the name or a label of a machine; got {other}"
@@ -174,12 +175,15 @@ async fn owner(
     handle: &Handle,
     machines: &OtherMachines,
     arguments: &Map<String, Value>,
-) -> Option<MachineId> {
-    let id: SessionId = arguments.get("session_id")?.as_str()?.parse().ok()?;
+) -> Result<Option<MachineId>, CannotCall> {
+    let id = arguments.get("session_id").and_then(Value::as_str);
+    let Some(id) = id.and_then(|id| id.parse::<SessionId>().ok()) else {
+        return Ok(None);
+    };
     if handle.published().session(id).is_some() {
-        return None;
+        return Ok(None);
     }
-    machines.session(id).await.map(|row| row.machine)
+    Ok(machines.session(id).await?.map(|row| row.machine))
 }
 
 /// Call on its way.
@@ -233,7 +237,9 @@ impl ForwardedCall {
 
 fn refused(fault: &CannotCall) -> ToolResult {
     let code = match fault {
-        CannotCall::Database(_) | CannotCall::Silent(_) => ErrorCode::Unreachable,
+        CannotCall::Database(_) | CannotCall::NotFound(_) | CannotCall::Silent(_) => {
+            ErrorCode::Unreachable
+        }
         CannotCall::Unknown(_) | CannotCall::Expelled(_) | CannotCall::Refused(..) => {
             ErrorCode::Forbidden
         }

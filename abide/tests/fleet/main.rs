@@ -11,6 +11,7 @@ mod faults;
 mod harness;
 mod links;
 mod membership;
+mod one_list;
 #[path = "../postgres/proxy.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod proxy;

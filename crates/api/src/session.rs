@@ -2,7 +2,7 @@
 
 use abide_core::SessionId;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Id;
 
@@ -95,7 +95,7 @@ impl SessionState {
 }
 
 /// Cause of the end of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum SessionEnd {

@@ -39,7 +39,9 @@ pub(crate) use postgres::{
     Address as PostgresAddress, Link, OpenedFleet, OwnMachine, SCHEMA_VERSION, ShardChange,
     ShardRows, TIMELINE,
 };
-pub use postgres::{DirectoryFacts, DirectoryRow, DirectoryState, ServerFacts, TimerElsewhere};
+pub use postgres::{
+    DirectoryFacts, DirectoryRow, DirectoryState, ServerFacts, TimerElsewhere, TimerMarks,
+};
 pub(crate) use postgres::{
     FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, inspect, introduced_machines, leave,
 };

@@ -101,7 +101,9 @@ impl ActionRunner {
             });
         }
         let elsewhere = fleet::listed(&self.handle, agent.as_ref(), list.include_ended, now).await;
-        for session in elsewhere.into_iter().take(most.saturating_sub(views.len())) {
+        let room = most.saturating_sub(views.len());
+        let left_out = left_out + elsewhere.len().saturating_sub(room);
+        for session in elsewhere.into_iter().take(room) {
             lines.push(format!(
                 "{}  {}  age {}  on machine {}, as of {} ago  {}",
                 session.session_id.0,

@@ -27,10 +27,10 @@ const MAX_CALLED: usize = 256;
 /// Links that may wait to be served.
 const MAX_WAITING: usize = 16;
 /// Time between looks for frames: while a link is open, and otherwise. A database that notifies is looked at seldom, in
-/// case that a notification was lost.
+/// case that a notification was lost; the handshake of a link waits longer than that.
 const LOOK_OPEN: Duration = Duration::from_millis(100);
 const LOOK_IDLE: Duration = Duration::from_secs(1);
-const LOOK_NOTIFIED: Duration = Duration::from_secs(5);
+const LOOK_NOTIFIED: Duration = Duration::from_secs(10);
 /// Time between two removals of frames that no machine takes.
 const SWEEP: Millis = Millis::from_secs(600);
 /// Time until the next attempt to connect.

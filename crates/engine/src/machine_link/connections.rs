@@ -111,14 +111,14 @@ impl OtherMachines {
         let stream = TokioIo::new(self.open(machine).await?);
         let (mut sender, connection) = http1::handshake(stream).await.map_err(|_| silent())?;
         tokio::spawn(async move {
-            let _ = connection.await;
+            let _ = connection.with_upgrades().await;
         });
         let response = sender.send_request(request).await.map_err(|_| silent())?;
         self.keep(machine.clone(), sender);
         Ok(response)
     }
 
-    /// Keeps a connection once its response was read to the end.
+    /// Keeps a connection once its response was read to the end. One that carries a terminal is never free again.
     fn keep(self: &Arc<Self>, machine: KnownMachine, mut sender: Sender) {
         let machines = self.clone();
         tokio::spawn(async move {

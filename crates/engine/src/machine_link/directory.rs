@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use abide_core::session::Phase;
 use abide_core::{Exit, SessionId};
+use abide_output::mask::Mask;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
@@ -41,7 +42,7 @@ pub async fn run(
                 if !is_compared {
                     changed.extend(stored(&machines).await?);
                 }
-                write(&machines, published, &changed).await
+                write(&machines, &handle, &changed).await
             };
             if written.await.is_ok() {
                 is_compared = true;
@@ -109,17 +110,17 @@ fn away() -> StoreFault {
 
 async fn write(
     machines: &OtherMachines,
-    published: &PublishedState,
+    handle: &Handle,
     changed: &BTreeSet<SessionId>,
 ) -> Result<(), StoreFault> {
     let table = machines.table().await.ok_or_else(away)?;
     let own = machines.state().own.ok_or_else(away)?;
     let (mut rows, mut gone) = (Vec::new(), Vec::new());
     for id in changed {
-        match published.session(*id) {
+        match handle.published().session(*id) {
             Some(view) => rows.push(DirectoryRow {
                 machine: own,
-                ..entry(&view)
+                ..entry(handle, &view)
             }),
             None => gone.push(*id),
         }
@@ -133,14 +134,15 @@ async fn write(
     Ok(())
 }
 
-/// Row of a session, whose machine is filled in by the caller.
-fn entry(view: &SessionView) -> DirectoryRow {
+/// Row of a session, whose machine is filled in by the caller. Secrets in the command do not enter the database.
+fn entry(handle: &Handle, view: &SessionView) -> DirectoryRow {
     let (exit_code, signal) = match view.ending().and_then(|ending| ending.exit) {
         Some(Exit::Code(code)) => (Some(code), None),
         Some(Exit::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
-    let command = &view.state.command;
+    let mask = Mask::of(handle.secrets(view.id));
+    let command = mask.apply(view.state.command.to_string());
     DirectoryRow {
         machine: abide_core::fleet::MachineId(0),
         id: view.id,
@@ -159,6 +161,7 @@ fn entry(view: &SessionView) -> DirectoryRow {
             ended_at: view.ended_at().map(|ended| ended.0),
             exit_code,
             signal,
+            end: view.ending().map(|ending| ending.end.as_str().to_owned()),
             cwd: view.cwd.to_string_lossy().into_owned(),
             pty: view.pty,
             bytes: view.bytes(),

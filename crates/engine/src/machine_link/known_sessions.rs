@@ -46,6 +46,13 @@ impl KnownSessions {
         known.extend(read.iter().map(|row| ((row.machine, row.id), row.clone())));
     }
 
+    /// Row of a session.
+    pub fn find(&self, id: SessionId) -> Option<DirectoryRow> {
+        let known = self.0.lock().expect("no holder panics");
+        let row = known.values().find(|row| row.id == id);
+        row.cloned()
+    }
+
     /// Rows of a choice, newest first.
     pub fn chosen(&self, choice: Choice<'_>) -> Vec<DirectoryRow> {
         let known = self.0.lock().expect("no holder panics");
@@ -75,6 +82,7 @@ mod tests {
                 ended_at: None,
                 exit_code: None,
                 signal: None,
+                end: None,
                 cwd: "/".into(),
                 pty: false,
                 bytes: 0,

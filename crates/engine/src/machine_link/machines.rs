@@ -24,13 +24,13 @@ use crate::clock::pause;
 use crate::config::{Config, Paths};
 use crate::fleet::{Fleet, FleetState, Machine};
 use crate::secret;
-use crate::store::{DirectoryRow, FrameTable, PostgresAddress, TimerElsewhere};
+use crate::store::{DirectoryRow, FrameTable, PostgresAddress, TimerElsewhere, TimerMarks};
 
 /// Time that a machine has to answer the first bytes of a link.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 /// Time that a read of the database may take.
 const DATABASE: Duration = Duration::from_secs(5);
-/// Time that a list waits for the database.
+/// Time that a list, or a search for the owner of an id, waits for the database.
 const LIST: Duration = Duration::from_secs(1);
 /// Time that an answer may wait for the directory.
 const FLUSH: Duration = Duration::from_secs(2);
@@ -45,6 +45,11 @@ pub enum CannotCall {
         "the database cannot be reached, so machine {0} cannot be called; sessions here are not affected"
     )]
     Database(String),
+    /// The database cannot be reached, so it is not known which machine has a session.
+    #[error(
+        "session '{0}' is not on this machine, and the database cannot be reached to find it on another; try again later"
+    )]
+    NotFound(SessionId),
     /// The machine does not answer.
     #[error(
         "machine {0} cannot be reached; its sessions may go on there: try again later, or see `abide machine list`"
@@ -235,6 +240,14 @@ impl OtherMachines {
     pub async fn known(&self, id: MachineId) -> Result<KnownMachine, CannotCall> {
         let shown = self.shown_name(id);
         let rows = self.rows(&shown).await?;
+        // No machine answers one that is out, which would look like silence of all.
+        let own = self.state().own;
+        let own = rows.iter().find(|row| Some(row.introduction.id) == own);
+        if let Some(own) = own
+            && is_out(own.standing)
+        {
+            return Err(CannotCall::Expelled(own.introduction.name.clone()));
+        }
         let row = rows.into_iter().find(|row| row.introduction.id == id);
         row.ok_or(CannotCall::Unknown(shown))
             .and_then(|row| self.check(row))
@@ -257,9 +270,9 @@ impl OtherMachines {
     }
 
     async fn rows(&self, shown: &str) -> Result<Vec<IntroducedMachine>, CannotCall> {
-        let away = || CannotCall::Database(shown.to_owned());
-        let table = self.table().await.ok_or_else(away)?;
-        table.machines().await.map_err(|_| away())
+        let read = async { self.table().await?.machines().await.ok() };
+        let rows = within(DATABASE, read).await;
+        rows.ok_or_else(|| CannotCall::Database(shown.to_owned()))
     }
 
     fn check(&self, row: IntroducedMachine) -> Result<KnownMachine, CannotCall> {
@@ -351,6 +364,38 @@ impl OtherMachines {
         decide(rights, right, &caller)
     }
 
+    /// The same by the rows as they were read last, for input that must not wait for the database.
+    pub fn decide_by_last_look(
+        &self,
+        rights: &rights::Rights,
+        right: Right,
+        machine: &KnownMachine,
+    ) -> Result<(), Denied> {
+        let caller = match self.is_expelled(&self.state(), machine) {
+            true => Caller::Expelled,
+            false => Caller::Known {
+                name: &machine.name,
+            },
+        };
+        decide(rights, right, &caller)
+    }
+
+    /// Waits until a machine that has called is revoked or forgotten.
+    pub async fn until_expelled(&self, machine: &KnownMachine) {
+        let mut states = self.fleet.watch();
+        let is_expelled = |state: &Arc<FleetState>| self.is_expelled(state, machine);
+        if states.wait_for(is_expelled).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// True if the machine was revoked or forgotten. One that has just joined is not in the state yet.
+    fn is_expelled(&self, state: &FleetState, machine: &KnownMachine) -> bool {
+        let row = state.machines.get(&machine.id);
+        let standing = row.map_or(Standing::Member, |row| row.row.standing);
+        is_out(standing) || self.revoked.contains(&machine.key)
+    }
+
     /// True if the machine counts as dead.
     pub fn is_silent(&self, id: MachineId) -> bool {
         let state = self.state();
@@ -410,42 +455,51 @@ impl OtherMachines {
         }
     }
 
-    /// Sessions of other machines with this id. Ids are random, so there is one at most, unless a row is forged.
-    pub async fn session(&self, id: SessionId) -> Option<DirectoryRow> {
-        let table = self.table().await?;
-        let found = table.directory_entry(id).await.ok()?;
-        found.into_iter().next()
+    /// Session of another machine with this id; while the database is away, as it was read last. Ids are random, so
+    /// there is one at most, unless a row is forged.
+    pub async fn session(&self, id: SessionId) -> Result<Option<DirectoryRow>, CannotCall> {
+        let read = async { self.table().await?.directory_entry(id).await.ok() };
+        match within(LIST, read).await {
+            Some(found) => Ok(found.into_iter().next()),
+            None => match self.known_sessions.find(id) {
+                Some(row) => Ok(Some(row)),
+                None => Err(CannotCall::NotFound(id)),
+            },
+        }
     }
 
     /// Machine of an open question that is not here.
     pub async fn question_owner(&self, id: QuestionId) -> Option<MachineId> {
-        let table = self.table().await?;
-        table.question_owner(id).await.ok()?
+        let read = async { self.table().await?.question_owner(id).await.ok() };
+        within(LIST, read).await?
     }
 
     /// Machine that owns a timer which is not here.
     pub async fn timer_owner(&self, number: u64) -> Option<MachineId> {
-        let table = self.table().await?;
-        table.timer_owner(number).await.ok()?
+        let read = async { self.table().await?.timer_owner(number).await.ok() };
+        within(LIST, read).await?
     }
 
     /// Timer of another machine that an agent made with this key.
     pub async fn timer_with_key(&self, agent: &Agent, key: &str) -> Option<TimerElsewhere> {
-        let table = self.table().await?;
-        table.timer_with_key(agent, key).await.ok()?
+        let read = async { self.table().await?.timer_with_key(agent, key).await.ok() };
+        within(LIST, read).await?
     }
 
     /// Other machines that have open questions, as far as the database knows.
     pub async fn question_machines(&self) -> Vec<MachineId> {
-        let Some(table) = self.table().await else {
-            return Vec::new();
-        };
-        table.question_machines().await.unwrap_or_default()
+        let read = async { self.table().await?.question_machines().await.ok() };
+        within(LIST, read).await.unwrap_or_default()
     }
 
     /// Open questions of other machines. `None`: the database cannot be reached.
     pub async fn open_questions(&self) -> Option<Vec<QuestionId>> {
         self.table().await?.open_questions().await.ok()
+    }
+
+    /// Marks that change with the timers of other machines. `None`: the database cannot be reached.
+    pub async fn timer_marks(&self) -> Option<TimerMarks> {
+        self.table().await?.timer_marks().await.ok()?
     }
 
     /// Sessions of other machines whose rows were written after this time of the database. `None`: it cannot be reached.
@@ -464,17 +518,26 @@ impl OtherMachines {
             let table = self.table().await?;
             table.directory(agent, include_ended).await.ok()
         };
-        let read = tokio::select! {
-            read = read => read,
-            () = pause(LIST) => None,
-        };
-        match read {
+        match within(LIST, read).await {
             Some(rows) => {
                 self.known_sessions.note(choice, &rows);
                 rows
             }
             None => self.known_sessions.chosen(choice),
         }
+    }
+}
+
+/// True if a person has expelled the machine.
+fn is_out(standing: Standing) -> bool {
+    matches!(standing, Standing::Revoked | Standing::Forgotten)
+}
+
+/// Value that was read, if it comes within a time.
+async fn within<T>(time: Duration, read: impl Future<Output = Option<T>>) -> Option<T> {
+    tokio::select! {
+        read = read => read,
+        () = pause(time) => None,
     }
 }
 

@@ -16,6 +16,7 @@ mod schema;
 mod settling;
 mod shard_rows;
 mod sharing;
+mod timer_marks;
 mod transaction;
 mod writer;
 
@@ -40,6 +41,7 @@ pub(crate) use link::{Address, Link};
 pub(super) use reads::Reads;
 pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};
 pub(crate) use shard_rows::{ShardChange, ShardRows};
+pub use timer_marks::TimerMarks;
 use writer::{Job, Trouble, Writer, WriterParts, unreachable};
 
 use super::{MAX_JOBS, MAX_WAKER_RECORDS, Opened, Store, StoreFault, StoreReader, WakerRecord};

@@ -78,6 +78,9 @@ pub struct DirectoryFacts {
     pub exit_code: Option<i32>,
     /// Signal.
     pub signal: Option<i32>,
+    /// Word for the cause of the end.
+    #[serde(default)]
+    pub end: Option<String>,
     /// Working directory.
     pub cwd: String,
     /// True if it has a terminal.
