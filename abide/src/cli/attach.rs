@@ -6,7 +6,7 @@ use std::io::Write;
 use abide_core::{Millis, Mono};
 use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
-use hyper::Method;
+use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -57,11 +57,16 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
     }
     let (keys, typed) = mpsc::channel(KEY_QUEUE);
     let raw = terminal.raw()?;
-    tokio::spawn(input::forward(
-        client.clone(),
-        id.clone(),
-        Source::Keys(typed),
-    ));
+    let forwarded = input::forward(client.clone(), id.clone(), Source::Keys(typed));
+    let (refuse, refused) = mpsc::channel(1);
+    tokio::spawn(async move {
+        // The end of the session is shown by its output; a machine that does not allow input says so here.
+        if let Err(error @ ClientError::Refused { status, .. }) = forwarded.await
+            && status == StatusCode::FORBIDDEN
+        {
+            let _ = refuse.send(error).await;
+        }
+    });
     let mut attachment = Attachment {
         client,
         id,
@@ -71,6 +76,7 @@ pub async fn attach(client: Client, attach: AttachArgs) -> Result<u8, CliError> 
         resizes: !attach.keep_size,
         at: 0,
         hint: None,
+        refused,
         _raw: raw,
     };
     let _ = attachment.terminal.write(ENTER);
@@ -144,6 +150,8 @@ struct Attachment {
     at: u64,
     /// Hint in the last line, if it is shown. No output is drawn meanwhile.
     hint: Option<Hint>,
+    /// Refusal of the keys.
+    refused: mpsc::Receiver<ClientError>,
     _raw: RawMode,
 }
 
@@ -219,6 +227,7 @@ impl Attachment {
                 () = sleep_until(&SystemClock, self.hint.as_ref().map(|hint| hint.until)) => {
                     self.remove_hint();
                 }
+                Some(refusal) = self.refused.recv() => return Err(refusal),
                 _ = signals.resized.recv() => self.resize_session().await?,
                 _ = signals.term.recv() => return detached(),
                 _ = signals.hang_up.recv() => return detached(),

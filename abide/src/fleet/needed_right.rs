@@ -12,6 +12,8 @@ pub fn needed(method: &Method, path: &str, arguments: &Map<String, Value>) -> Op
             ["v1", "sessions", _]
             | ["v1", "sessions", _, "lines" | "matches" | "paint" | "log"]
             | ["v1", "sessions", _, "log", "raw"]
+            // Its input needs the right to type, which the terminal checks.
+            | ["v1", "sessions", _, "terminal"]
             | ["v1", "timers", _]
             | ["v1", "questions"]
             | ["v1", "health"] => Some(Right::See),
@@ -152,7 +154,7 @@ mod tests {
             "/v1/events",
             "/v1/status",
             "/metrics",
-            "/v1/sessions/session_a/terminal",
+            "/v1/sessions/session_a/other",
             "/v1/sessions",
             "/",
             "",

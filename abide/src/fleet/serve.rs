@@ -19,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+use super::CallingMachine;
 use super::needed_right::{needed, sentence};
 use crate::http::{self, ConnectedPeer, Problem};
 use crate::strict_json::StrictJson;
@@ -66,14 +67,31 @@ impl Server {
         self,
         stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     ) {
-        let caller = self.caller.name.clone();
+        let calling = self.calling();
         let service = service_fn(move |request| {
             let server = self.clone();
             async move { Ok::<_, Infallible>(server.answer(request).await) }
         });
-        let served = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-        if let Err(fault) = served.await {
-            tracing::debug!("a link of machine {caller} failed: {fault}");
+        let served = http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let caller = &calling.caller.name;
+        tokio::select! {
+            served = served => if let Err(fault) = served {
+                tracing::debug!("a link of machine {caller} failed: {fault}");
+            },
+            // A response that lasts, such as a log that is followed, ends here.
+            () = calling.until_expelled() => {
+                tracing::info!("machine {caller} does not belong to the fleet any more: its link is closed");
+            }
+        }
+    }
+
+    fn calling(&self) -> CallingMachine {
+        CallingMachine {
+            machines: self.machines.clone(),
+            caller: self.caller.clone(),
+            handle: self.state.handle().clone(),
         }
     }
 
@@ -123,6 +141,7 @@ impl Server {
         request
             .extensions_mut()
             .insert(ConnectInfo(ConnectedPeer(peer)));
+        request.extensions_mut().insert(self.calling());
         Ok((request, right))
     }
 }

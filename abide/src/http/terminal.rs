@@ -11,7 +11,7 @@ use abide_output::terminal_filter::TerminalFilter;
 use axum::extract::rejection::PathRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
-use axum::extract::{Path, State as Shared};
+use axum::extract::{Extension, Path, State as Shared};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
@@ -25,6 +25,7 @@ use super::requester::Requester;
 use super::session_actions;
 use super::sessions::session_from;
 use super::{State, login_ends};
+use crate::fleet::CallingMachine;
 use abide_engine::clock::pause;
 use abide_engine::screen::Size;
 use abide_engine::{PendingCall, SessionView};
@@ -50,6 +51,7 @@ const DEFAULT_SIZE: Size = Size {
 pub async fn terminal(
     Shared(state): Shared<State>,
     requester: Requester,
+    calling: Option<Extension<CallingMachine>>,
     id: Result<Path<String>, PathRejection>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -59,14 +61,21 @@ pub async fn terminal(
     let upgrade = upgrade
         .max_message_size(MESSAGE_LIMIT)
         .max_frame_size(MESSAGE_LIMIT);
-    Ok(upgrade.on_upgrade(move |socket| serve(state, requester, view, socket)))
+    let calling = calling.map(|calling| calling.0);
+    Ok(upgrade.on_upgrade(move |socket| serve(state, requester, calling, view, socket)))
 }
 
-async fn serve(state: State, requester: Requester, view: Arc<SessionView>, socket: WebSocket) {
+async fn serve(
+    state: State,
+    requester: Requester,
+    calling: Option<CallingMachine>,
+    view: Arc<SessionView>,
+    socket: WebSocket,
+) {
     let activity = state.handle.keep_active(requester.caller(), view.id).await;
-    let _attached = requester
-        .may_be_a_person()
-        .then(|| state.handle.attach(view.id));
+    let read_only = calling.as_ref().and_then(CallingMachine::input_refusal);
+    let types = requester.may_be_a_person() && read_only.is_none();
+    let _attached = types.then(|| state.handle.attach(view.id));
     let (out, input) = socket.split();
     let output = TerminalOutput {
         resized: state.handle.screens().resized(),
@@ -74,20 +83,42 @@ async fn serve(state: State, requester: Requester, view: Arc<SessionView>, socke
         filter: TerminalFilter::new(false),
         state: state.clone(),
         view: view.clone(),
+        read_only: read_only.clone(),
         out,
     };
     tokio::select! {
         // The result does not matter: the connection is closed either way.
         _ = output.run() => {}
-        () = forward_input(&state, view.id, input) => {}
+        () = forward_input(&state, view.id, calling.as_ref(), read_only, input) => {}
         () = login_ends(&state, &requester) => {}
+        () = expelled(calling.as_ref()) => {}
     }
 }
 
-/// Writes messages of the page to the session's input, and applies its size to the terminal.
-async fn forward_input(state: &State, id: SessionId, mut input: SplitStream<WebSocket>) {
+/// Waits until the machine that is attached does not belong to the fleet any more.
+async fn expelled(calling: Option<&CallingMachine>) {
+    match calling {
+        Some(calling) => calling.until_expelled().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes messages of the page to the session's input, and applies its size to the terminal. Returns if the page was
+/// told something else about the right to type than what holds now: it connects again and is told.
+async fn forward_input(
+    state: &State,
+    id: SessionId,
+    calling: Option<&CallingMachine>,
+    read_only: Option<String>,
+    mut input: SplitStream<WebSocket>,
+) {
     while let Some(Ok(message)) = input.next().await {
+        let is_input = matches!(message, Message::Binary(_) | Message::Text(_));
+        if is_input && calling.and_then(CallingMachine::input_refusal) != read_only {
+            return;
+        }
         match message {
+            Message::Binary(_) | Message::Text(_) if read_only.is_some() => {}
             // Input that an ended session does not accept is dropped; the page learns of the end from `show`.
             Message::Binary(bytes) => {
                 drop(session_actions::write_input(state, id, &bytes, None).await)
@@ -123,6 +154,8 @@ async fn resize(state: &State, id: SessionId, text: &str) {
 struct TerminalOutput {
     state: State,
     view: Arc<SessionView>,
+    /// Reason why no input is taken.
+    read_only: Option<String>,
     out: SplitSink<WebSocket, Message>,
     filter: TerminalFilter,
     activity: PendingCall,
@@ -137,6 +170,7 @@ impl TerminalOutput {
             rows: size.rows,
             pty: self.view.pty,
             running: self.view.is_running(),
+            read_only: self.read_only.clone(),
         };
         self.send_event(&hello).await?;
         self.send_output(&snapshot).await?;

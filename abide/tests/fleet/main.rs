@@ -15,6 +15,7 @@ mod one_list;
 #[path = "../postgres/proxy.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod proxy;
+mod terminals;
 
 use std::os::unix::net::UnixStream;
 

@@ -185,6 +185,9 @@ pub enum TerminalEvent {
         pty: bool,
         /// True if the command runs.
         running: bool,
+        /// Reason why no input is taken, if the machine of the session does not allow it to this one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        read_only: Option<String>,
     },
     /// The terminal has a new size.
     Resized {

@@ -66,6 +66,7 @@ interface Word {
   rows?: number;
   pty?: boolean;
   running?: boolean;
+  read_only?: string;
 }
 
 interface Props {
@@ -80,6 +81,7 @@ export default function Terminal({ id, silent }: Props) {
   const press = useRef<(text: string) => void>(() => undefined);
   const [state, setState] = useState<State>('connecting');
   const [size, setSize] = useState<[number, number] | null>(null);
+  const [readOnly, setReadOnly] = useState('');
 
   useEffect(() => {
     const box = place.current;
@@ -135,7 +137,8 @@ export default function Terminal({ id, silent }: Props) {
         terminal.reset();
         tries = 0;
         resize(word);
-        terminal.options.disableStdin = !(word.pty && word.running);
+        terminal.options.disableStdin = !(word.pty && word.running && !word.read_only);
+        setReadOnly(word.read_only ?? '');
         terminal.options.cursorBlink = word.running ?? false;
         lost = false;
         setState(word.running ? 'live' : 'ended');
@@ -215,7 +218,7 @@ export default function Terminal({ id, silent }: Props) {
   return (
     <section className="section" aria-label="Terminal">
       <div className="screen" ref={place} />
-      {state === 'live' && (
+      {state === 'live' && !readOnly && (
         <div className="touch-keys" role="group" aria-label="Keys">
           {KEYS.map(([face, name, bytes]) => (
             <button
@@ -239,7 +242,8 @@ export default function Terminal({ id, silent }: Props) {
             {size[0]} × {size[1]}
           </span>
         )}
-        {state === 'live' && (
+        {state === 'live' && readOnly && <span>Read-only: {readOnly}</span>}
+        {state === 'live' && !readOnly && (
           <span>
             <kbd>Shift</kbd> <kbd>Esc</kbd> leaves the terminal
           </span>
@@ -250,7 +254,7 @@ export default function Terminal({ id, silent }: Props) {
           type="button"
           className="button compact"
           data-after-terminal
-          disabled={state !== 'live'}
+          disabled={state !== 'live' || readOnly !== ''}
           title="The agent sees the same size"
           onClick={fit}
         >

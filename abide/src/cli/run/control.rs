@@ -110,8 +110,9 @@ impl RunControl {
         };
         self.session = Some(id.to_owned());
         if let Some(source) = self.source.take() {
-            let input_task = input::forward(self.client.clone(), id.to_owned(), source);
-            self.input_task = Some(tokio::spawn(input_task));
+            let forwarded = input::forward(self.client.clone(), id.to_owned(), source);
+            // A session that does not take its input any more has ended, which its output tells.
+            self.input_task = Some(tokio::spawn(async move { drop(forwarded.await) }));
         }
         if self.interrupts > 0 && self.interrupts < 3 {
             self.interrupts -= 1;

@@ -22,11 +22,11 @@ pub enum Source {
 }
 
 /// Forwards input until it ends or the session no longer accepts it.
-pub async fn forward(client: Client, session: String, source: Source) {
-    let _ = match source {
+pub async fn forward(client: Client, session: String, source: Source) -> Result<(), ClientError> {
+    match source {
         Source::Stdin => forward_stdin(&client, &session).await,
         Source::Keys(keys) => forward_keys(&client, &session, keys).await,
-    };
+    }
 }
 
 async fn forward_stdin(client: &Client, session: &str) -> Result<(), ClientError> {
