@@ -184,6 +184,8 @@ export interface Match {
   command: string;
   /** Number of the line, from 1. */
   line: number;
+  /** Machine of the fleet that has the session, if it is another one. */
+  machine?: string;
   /** Session whose log has the line. */
   session_id: string;
   /** The line as plain text. */
@@ -192,12 +194,14 @@ export interface Match {
 
 /** A page of lines that match. */
 export interface Matches {
-  /** Lines, those of the newest session first. */
+  /** Lines, those of the newest session first; those of other machines follow, machine by machine. */
   matches: Match[];
   /** `after` of the next page, if there may be more. */
   next: string | null;
   /** True if there may be more. */
   truncated: boolean;
+  /** Machines of the fleet that could not be searched, and the reason. */
+  unreachable?: Record<string, string>;
   /** Sessions whose logs could not be read, and the reason. */
   unreadable?: Record<string, string>;
 }

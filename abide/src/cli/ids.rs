@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::error::CliError;
+use crate::http::query_text::encoded;
 
 /// Candidates that are listed for an ambiguous word.
 const LISTED: usize = 5;
@@ -127,17 +128,6 @@ fn ambiguous(kind: IdKind, word: &str, several: &[Value], total: u64) -> CliErro
     .code(2)
 }
 
-/// Word as part of a query. Names may have letters beyond ASCII.
-fn encoded(word: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-            char::from(byte).to_string()
-        }
-        byte => format!("%{byte:02X}"),
-    };
-    word.bytes().map(encode).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,11 +144,5 @@ mod tests {
             "{said}"
         );
         assert!(said.contains(", 3 others\n"), "{said}");
-    }
-
-    #[test]
-    fn words_are_encoded_for_a_query() {
-        assert_eq!(encoded("a-b_c.9"), "a-b_c.9");
-        assert_eq!(encoded("ü&"), "%C3%BC%26");
     }
 }

@@ -5,11 +5,13 @@ mod calling_machine;
 pub mod forward;
 mod needed_right;
 mod questions;
+mod search;
 mod serve;
 mod sessions;
 
 pub use calling_machine::CallingMachine;
 pub use questions::questions;
+pub use search::{PlaceElsewhere, SearchElsewhere};
 pub use sessions::{changed_sessions, known_session, listed, sessions};
 
 use abide_engine::Handle;

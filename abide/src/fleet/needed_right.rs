@@ -15,8 +15,7 @@ pub fn needed(method: &Method, path: &str, arguments: &Map<String, Value>) -> Op
             // Its input needs the right to type, which the terminal checks.
             | ["v1", "sessions", _, "terminal"]
             | ["v1", "timers", _]
-            | ["v1", "questions"]
-            | ["v1", "health"] => Some(Right::See),
+            | ["v1", "questions" | "search" | "health"] => Some(Right::See),
             _ => None,
         };
     }

@@ -27,6 +27,7 @@ mod pagination;
 mod policy;
 mod problem;
 mod process_usage;
+pub mod query_text;
 mod questions;
 mod requester;
 mod routes;

@@ -1,4 +1,4 @@
-//! Search for a pattern in the logs of all sessions, newest session first.
+//! Search for a pattern in the logs of all sessions, newest session first. Those of other machines follow.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::problem::Problem;
 use super::requester::Requester;
 use super::sessions::sort_key;
 use super::{State, pagination};
+use crate::fleet::{PlaceElsewhere, SearchElsewhere};
 use abide_engine::clock::SystemClock;
 use abide_engine::search::{self, Pattern};
 use abide_engine::{Handle, SessionView};
@@ -67,14 +68,19 @@ pub async fn search(
     let most = pagination::limit(query.limit)?;
     let pattern = Pattern::new(&query.pattern)
         .map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))?;
+    let elsewhere = query.after.as_deref().and_then(PlaceElsewhere::parse);
+    let elsewhere = elsewhere.filter(|place| place.is_known(&state.handle));
+    let is_elsewhere = elsewhere.is_some();
     let from = match &query.after {
-        Some(after) => Some(SearchCursor::read(&state, &requester, after)?),
-        None => None,
+        Some(after) if !is_elsewhere => Some(SearchCursor::read(&state, &requester, after)?),
+        Some(_) | None => None,
     };
     let mut views = state.handle.published().sessions();
     views.retain(|view| {
         let reached = |from: &SearchCursor| sort_key(view) <= sort_key(&from.view);
-        view.visible_to(requester.agent.as_ref()) && from.as_ref().is_none_or(reached)
+        !is_elsewhere
+            && view.visible_to(requester.agent.as_ref())
+            && from.as_ref().is_none_or(reached)
     });
     views.sort_by_key(|view| std::cmp::Reverse(sort_key(view)));
     let handle = state.handle.clone();
@@ -86,13 +92,22 @@ pub async fn search(
     let ((matches, next), unreadable) = found
         .await
         .map_err(|fault| Problem::fault(fault.to_string()))?;
-    let truncated = next.is_some();
-    Ok(JsonResponse(MatchPage {
+    let mut page = MatchPage {
         matches,
-        truncated,
+        truncated: next.is_some(),
         next,
         unreadable,
-    }))
+        unreachable: BTreeMap::new(),
+    };
+    if page.next.is_none() && !requester.is_another_machine() {
+        let search = SearchElsewhere {
+            pattern: &query.pattern,
+            agent: requester.agent.as_ref(),
+            from: elsewhere,
+        };
+        search.extend(&state.handle, &mut page, most).await;
+    }
+    Ok(JsonResponse(page))
 }
 
 /// Matching lines, and a cursor if there may be more. Logs that cannot be read are added to `unreadable`.
@@ -140,6 +155,7 @@ fn search_sessions(
                 command: view.state.command.to_string(),
                 line: line.number,
                 text: mask.apply(text),
+                machine: None,
             }
         }));
         if found.matches > returned {

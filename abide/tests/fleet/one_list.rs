@@ -2,6 +2,74 @@
 
 use super::*;
 
+/// Session on `build` that writes these lines and waits, once the directory has it.
+fn writes(pair: &Pair, lines: &str) -> String {
+    let command = format!("printf '{lines}'; exec cat");
+    let start = json!({"action": "start", "command": command, "inactivity_timeout": 0});
+    let started = call(&pair.build, &start);
+    let id = started.body["session_id"].as_str().expect("an id");
+    pair.wait_listed(id);
+    id.to_owned()
+}
+
+/// Numbers and machines of the lines of a page.
+fn lines(page: &Value) -> Vec<(u64, Option<&str>)> {
+    let lines = page["matches"].as_array().into_iter().flatten();
+    lines
+        .map(|line| (line["line"].as_u64().unwrap_or(0), line["machine"].as_str()))
+        .collect()
+}
+
+#[test]
+fn search_finds_lines_of_both_machines_page_by_page() {
+    let pair = Pair::with("");
+    let here = json!({"command": "echo needle one"});
+    pair.desk.post("/v1/tools/shell", &here).expect("an answer");
+    let id = writes(&pair, "needle two\\nhay\\nneedle three\\n");
+    look_for("the output", || {
+        let found = pair.build.get("/v1/search?pattern=three");
+        (lines(&found).len() == 1).then_some(())
+    });
+    let (own, other) = (None, Some("build"));
+    let whole = pair.desk.get("/v1/search?pattern=needle");
+    assert_eq!(lines(&whole), [(1, own), (1, other), (3, other)], "{whole}");
+    assert_eq!(whole["matches"][1]["session_id"], json!(id), "{whole}");
+    assert!(whole["next"].is_null(), "{whole}");
+    let mut after = String::new();
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        let page = pair
+            .desk
+            .get(&format!("/v1/search?pattern=needle&limit=1{after}"));
+        found.extend(lines(&page).iter().map(|line| line.0));
+        after = match page["next"].as_str() {
+            Some(next) => format!("&after={next}"),
+            None => break,
+        };
+    }
+    assert_eq!(found, [1, 1, 3]);
+    let wrong = pair.desk.request(
+        "GET",
+        "/v1/search?pattern=x&after=nowhere/x:1",
+        &Value::Null,
+    );
+    assert_eq!(wrong.expect("an answer").status, 400);
+}
+
+#[test]
+fn search_names_a_machine_that_cannot_be_searched() {
+    let pair = Pair::with("");
+    pair.build.kill_daemon();
+    look_for("the machine as unreachable", || {
+        let known = pair.desk.get("/v1/machines").to_string();
+        known.contains("unreachable").then_some(())
+    });
+    let page = pair.desk.get("/v1/search?pattern=needle");
+    let why = page["unreachable"]["build"].as_str().unwrap_or_default();
+    assert!(why.contains("build cannot be reached"), "{page}");
+    pair.build.start();
+}
+
 #[test]
 fn request_to_a_machine_whose_daemon_was_started_again_is_answered() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
+use std::str::FromStr;
 
 use abide_core::Millis;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
 
 /// Id as text.
@@ -15,6 +17,14 @@ pub struct Id<T>(pub T);
 impl<T: Display> Serialize for Id<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
+    }
+}
+
+impl<'de, T: FromStr> Deserialize<'de> for Id<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let id = text.parse().map_err(|_| D::Error::custom("no valid id"))?;
+        Ok(Id(id))
     }
 }
 

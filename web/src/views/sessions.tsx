@@ -214,6 +214,8 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
 interface SearchPage {
   matches: Match[];
   next: string | null;
+  /** Machines that could not be searched, and the reason. */
+  unreachable?: Record<string, string>;
 }
 
 /** Lines per request. */
@@ -254,7 +256,11 @@ function Matches({ pattern }: { pattern: string }) {
   const readOn = useCallback(async (pattern: string, from: SearchPage) => {
     try {
       const page = await find(pattern, from.next);
-      const all = { matches: [...from.matches, ...page.matches], next: page.next };
+      const all = {
+        matches: [...from.matches, ...page.matches],
+        next: page.next,
+        unreachable: { ...from.unreachable, ...page.unreachable },
+      };
       // The pattern may have changed meanwhile.
       setFound((now) => (now?.found === from ? { pattern, found: all } : now));
     } catch (error) {
@@ -284,12 +290,26 @@ function Matches({ pattern }: { pattern: string }) {
   }
   if (fault) return <p className="fault" role="alert">{fault}</p>;
   if (found?.pattern !== pattern) return <p className="soft" role="status">Searching…</p>;
-  if (keys.length === 0) return <Empty title="No matching lines" />;
+  const unreachable = Object.values(found.found.unreachable ?? {});
+  const notSearched = unreachable.length > 0 && (
+    <span className="soft small" role="status">
+      Not searched: {unreachable.join('; ')}
+    </span>
+  );
+  if (keys.length === 0) {
+    return (
+      <>
+        <Empty title="No matching lines" />
+        {notSearched}
+      </>
+    );
+  }
   return (
     <>
       <span className="soft small" role="status">
         {count(keys.length)} lines match{found.found.next === null ? '' : ' so far'}
       </span>
+      {notSearched}
       <Virtual
         ids={keys}
         label="Matching lines"
@@ -320,7 +340,10 @@ function MatchRow({ match, pattern, tabIndex }: MatchRowProps) {
         <Link className="name one-line block" href={lineLink(match, pattern)} tabIndex={tabIndex} data-main>
           <OneLine text={match.command} />
         </Link>
-        <span className="soft small">line {count(match.line)}</span>
+        <span className="soft small">
+          line {count(match.line)}
+          {match.machine && ` on ${match.machine}`}
+        </span>
       </span>
       <Exact text={match.text} className="one-line small" />
     </div>
