@@ -308,7 +308,7 @@ export interface Process {
 export interface Question {
   /** `idle`: the session is idle, wait longer? `command`: the command was not started, may it run? `connection`: a
 connection of its sandbox waits, may it go on? */
-  about: string;
+  about: 'idle' | 'command' | 'connection';
   /** Agent that owns the session. */
   agent: string;
   /** Time at which that machine said so, in Unix milliseconds. */

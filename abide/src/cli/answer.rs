@@ -38,20 +38,7 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
         outln!("No open questions.");
         return Ok(0);
     }
-    // Those of other machines are not followed: they are printed, and answered by their id.
-    let (elsewhere, open): (Vec<_>, Vec<_>) =
-        (open.into_iter()).partition(|question| question["machine"].is_string());
-    let terminal = Terminal::foreground().filter(|_| at_terminal);
-    for question in elsewhere.iter().filter(|_| !args.follow) {
-        let id = question["question_id"].as_str().unwrap_or_default();
-        let machine = one_line(question["machine"].as_str().unwrap_or_default());
-        outln!("{id} on machine {machine}: {}", text_with_owner(question));
-    }
-    match terminal {
-        Some(_) if open.is_empty() && !args.follow => {
-            outln!("\nAnswer with `abide answer QUESTION yes` or `no`.");
-            Ok(0)
-        }
+    match Terminal::foreground().filter(|_| at_terminal) {
         Some(terminal) => {
             let remaining = if args.follow { None } else { Some(open.len()) };
             AnswerLoop::new(client, terminal, remaining).run().await
@@ -66,7 +53,7 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
                     outln!("{answers}");
                 }
             }
-            let more = match open.iter().chain(&elsewhere).any(needs_words) {
+            let more = match open.iter().any(needs_words) {
                 true => ", or another of its answers",
                 false => "",
             };
@@ -76,15 +63,19 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
     }
 }
 
-/// Text of a question, with its agent and folder.
+/// Text of a question, with its agent and folder, and its machine if that is another one.
 fn text_with_owner(question: &Value) -> String {
     let text = |field: &str| question[field].as_str().unwrap_or_default();
-    // The text of a question about a command or a connection names both.
+    let machine = question["machine"].as_str().map(one_line);
+    // The text of a question about a command or a connection names agent and folder.
     if needs_words(question) {
-        return text("text").to_owned();
+        let machine = machine.map(|machine| format!("\n  on machine {machine}"));
+        return format!("{}{}", text("text"), machine.unwrap_or_default());
     }
     let (agent, folder) = (one_line(text("agent")), one_line(text("cwd")));
-    format!("{}\n  agent {agent} in {folder}", text("text"))
+    let machine = machine.map(|machine| format!(" on machine {machine}"));
+    let machine = machine.unwrap_or_default();
+    format!("{}\n  agent {agent} in {folder}{machine}", text("text"))
 }
 
 fn print_json(open: &[Value]) -> Result<u8, CliError> {

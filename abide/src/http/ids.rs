@@ -142,11 +142,12 @@ async fn questions(state: &State, requester: &Requester) -> Vec<KnownId> {
     });
     let mut known: Vec<KnownId> = known.collect();
     for question in fleet::questions(&state.handle, requester.agent.as_ref()).await {
-        let text = |field: &str| question[field].as_str().unwrap_or_default();
+        let question = question.question;
+        let on = question.machine.unwrap_or_default();
         known.push(KnownId {
-            id: text("question_id").to_owned(),
+            id: question.question_id.0.to_string(),
             name: None,
-            about: about(&format!("on {}: {}", text("machine"), text("command"))),
+            about: about(&format!("on {on}: {}", question.command)),
         });
     }
     known

@@ -1,11 +1,13 @@
 //! Questions: listing, following, and answering, with the checks for each.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-use abide_api::{Answered, Id, QuestionDetails, QuestionLine, QuestionPage};
+use abide_api::{
+    Answered, Id, QuestionAbout, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
+};
 use abide_core::policy::Choice;
-use abide_core::{Millis, QuestionId};
+use abide_core::{Millis, Mono, QuestionId};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State as Shared};
 use axum::http::header;
@@ -21,10 +23,14 @@ use super::body::{JsonBody, JsonResponse, json, parse_query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::{State, body_until_logout, pagination, session_activity};
-use crate::fleet;
+use crate::fleet::{self, QuestionFollower};
 use crate::tools::{self, AnswerFault, GivenAnswer, question_fields};
+use abide_engine::clock::{SystemClock, sleep_until};
 use abide_engine::store::closing_word;
 use abide_engine::{Change, Handle, QuestionView};
+
+/// Time between two looks at the questions of other machines.
+const LOOK_ELSEWHERE: Millis = Millis::from_secs(1);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -52,8 +58,8 @@ pub async fn list(
 ) -> Result<Response, Problem> {
     let query = parse_query(query)?;
     if !query.follow {
-        let page = page(&state, &requester, &query).await?.0;
-        return Ok(with_questions_elsewhere(&state, &requester, page).await);
+        let page = page(&state, &requester, &query).await?;
+        return Ok(JsonResponse(page).into_response());
     }
     let watcher = requester
         .may_be_a_person()
@@ -65,12 +71,15 @@ pub async fn list(
     let missed = missed_closings(&state.handle, &requester, &open, &mut known).await;
     open.retain(|question| !known.contains(&question.id));
     let login = requester.login();
+    let has_others = state.handle.other_machines().is_some() && !requester.is_another_machine();
     let question_stream = QuestionStream {
         handle: state.handle.clone(),
+        elsewhere: QuestionFollower::new(state.handle.clone()),
+        look_at: has_others.then(|| SystemClock.mono()),
         requester,
         changes,
         known,
-        missed,
+        ready: missed.into(),
         open,
         _watcher: watcher,
     };
@@ -82,25 +91,6 @@ pub async fn list(
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     let body = body_until_logout(&state, login, lines);
     Ok((kind, body).into_response())
-}
-
-/// Page, with the questions of other machines behind the last one of this machine.
-async fn with_questions_elsewhere(
-    state: &State,
-    requester: &Requester,
-    page: QuestionPage,
-) -> Response {
-    if page.next.is_some() || requester.is_another_machine() {
-        return JsonResponse(page).into_response();
-    }
-    let elsewhere = fleet::questions(&state.handle, requester.agent.as_ref()).await;
-    let total = page.total + elsewhere.len();
-    let mut page = json(&page);
-    page["total"] = total.into();
-    if let Value::Array(questions) = &mut page["questions"] {
-        questions.extend(elsewhere);
-    }
-    JsonResponse(page).into_response()
 }
 
 fn parse_known(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {
@@ -145,15 +135,15 @@ async fn missed_closings(
     lines
 }
 
-/// Page of open questions, oldest first.
+/// Page of open questions, oldest first; those of other machines are behind the last one of this machine.
 async fn page(
     state: &State,
     requester: &Requester,
     query: &QuestionListQuery,
-) -> Result<JsonResponse<QuestionPage>, Problem> {
+) -> Result<QuestionPage, Problem> {
     let most = pagination::limit(query.limit)?;
     let all = visible_questions(&state.handle, requester);
-    let total = all.len();
+    let mut total = all.len();
     let from = match query.after.as_deref().map(str::parse::<QuestionId>) {
         None => 0,
         Some(Ok(after)) => all
@@ -173,11 +163,16 @@ async fn page(
     for question in shown {
         questions.push(details(&state.handle, question).await);
     }
-    Ok(JsonResponse(QuestionPage {
+    if next.is_none() && !requester.is_another_machine() {
+        let elsewhere = fleet::questions(&state.handle, requester.agent.as_ref()).await;
+        total += elsewhere.len();
+        questions.extend(elsewhere);
+    }
+    Ok(QuestionPage {
         questions,
         next,
         total,
-    }))
+    })
 }
 
 /// Facts that a person needs to answer a question.
@@ -192,8 +187,6 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
             Some(view) => session_activity::tail(handle, view).await,
             None => Vec::new(),
         },
-        machine: None,
-        as_of: None,
     }
 }
 
@@ -216,24 +209,34 @@ struct QuestionStream {
     changes: broadcast::Receiver<Change>,
     /// Open questions that the client knows, from this or an earlier stream. Only for these a closing line is sent.
     known: HashSet<QuestionId>,
-    /// Closing lines, still to be sent, for questions that an earlier stream had sent.
-    missed: Vec<QuestionLine>,
+    /// Lines that are still to be sent: closings that an earlier stream has missed, and questions of other machines.
+    ready: VecDeque<QuestionLine>,
     /// Open questions that were not sent yet, oldest last.
     open: Vec<Arc<QuestionView>>,
+    elsewhere: QuestionFollower,
+    /// Time of the next look at the questions of other machines; `None`: there are none.
+    look_at: Option<Mono>,
     _watcher: Option<abide_engine::WatcherGuard>,
 }
 
 impl QuestionStream {
     async fn next(&mut self) -> Option<QuestionLine> {
         loop {
-            if let Some(line) = self.missed.pop() {
+            if let Some(line) = self.ready.pop_front() {
                 return Some(line);
             }
             if let Some(question) = self.open.pop() {
                 self.known.insert(question.id);
                 return Some(opened(&question));
             }
-            match self.changes.recv().await {
+            let change = tokio::select! {
+                change = self.changes.recv() => change,
+                () = sleep_until(&SystemClock, self.look_at) => {
+                    self.look_elsewhere().await;
+                    continue;
+                }
+            };
+            match change {
                 Ok(Change::Asked(question)) => {
                     let agent = self.requester.agent.as_ref();
                     let own = agent.is_none_or(|agent| *agent == question.agent);
@@ -261,6 +264,33 @@ impl QuestionStream {
                 Err(broadcast::error::RecvError::Closed) => return None,
             }
         }
+    }
+
+    async fn look_elsewhere(&mut self) {
+        for (agent, event) in self.elsewhere.look().await {
+            let own = self.requester.agent.as_ref();
+            if own.is_some_and(|own| *own != agent) {
+                continue;
+            }
+            match event {
+                QuestionEvent::Open(details) => {
+                    let question = details.question;
+                    if self.known.insert(question.question_id.0) {
+                        let line = QuestionLine::Asked(Box::new(question));
+                        self.ready.push_back(line);
+                    }
+                }
+                QuestionEvent::Closed {
+                    question_id,
+                    closing,
+                } => {
+                    if self.known.remove(&question_id.0) {
+                        self.ready.push_back(closed(question_id.0, &closing));
+                    }
+                }
+            }
+        }
+        self.look_at = Some(SystemClock.mono() + LOOK_ELSEWHERE);
     }
 }
 
@@ -301,7 +331,7 @@ pub async fn answer(
         .is_some_and(|view| view.state.idle().is_some());
     let about = view
         .as_ref()
-        .map_or("idle", |view| question_fields(view).about);
+        .map_or(QuestionAbout::Idle, |view| question_fields(view).about);
     let about_command = view.is_some_and(|view| !view.state.offers().is_empty());
     let words = body.get("answer").and_then(Value::as_str);
     let words = words.filter(|words| !about_idle || ["yes", "no"].contains(words));

@@ -1,6 +1,6 @@
 //! A question as text for a person, and as fields.
 
-use abide_api::{AnswerOffer, Id, Question, QuestionCommand};
+use abide_api::{AnswerOffer, Id, Question, QuestionAbout, QuestionCommand};
 use abide_core::{HeldCommand, HeldConnection, Millis, Subject, shorten};
 use abide_output::digest::rendered_rows;
 use abide_output::printable::one_line;
@@ -100,9 +100,9 @@ pub fn question_fields(question: &QuestionView) -> Question {
         question_id: Id(question.id),
         session_id: Id(question.state.session()),
         about: match question.state.subject {
-            Subject::Idle { .. } => "idle",
-            Subject::Command { .. } => "command",
-            Subject::Connection { .. } => "connection",
+            Subject::Idle { .. } => QuestionAbout::Idle,
+            Subject::Command { .. } => QuestionAbout::Command,
+            Subject::Connection { .. } => QuestionAbout::Connection,
         },
         question: match &question.state.subject {
             Subject::Idle { idle, .. } => {
@@ -125,13 +125,15 @@ pub fn question_fields(question: &QuestionView) -> Question {
         asked_at: question.state.asked.0,
         text: question_text(question),
         held: details(&question.state),
+        machine: None,
+        as_of: None,
     }
 }
 
 /// Details of a question that is not about an idle session.
 fn details(state: &abide_core::Question) -> Option<QuestionCommand> {
     let answers = (state.offers().iter()).map(|(choice, adds)| AnswerOffer {
-        answer: choice.as_str(),
+        answer: choice.as_str().to_owned(),
         adds: adds.to_string(),
     });
     let answers = answers.collect();

@@ -1,6 +1,7 @@
 //! Search, timers and plain requests of one machine about another.
 
 use super::*;
+use harness::line_with;
 
 /// Session on `build` that writes these lines and waits, once the directory has it.
 fn writes(pair: &Pair, lines: &str) -> String {
@@ -71,6 +72,25 @@ fn search_names_a_machine_that_cannot_be_searched() {
 }
 
 #[test]
+fn timer_of_the_other_machine_that_is_made_or_stopped_is_an_event() {
+    let pair = Pair::with("");
+    let mut events = pair.desk.events();
+    // The first look at the other machines is over once their sessions are told.
+    let id = pair.cat();
+    line_with(&mut events, &id);
+    let mission = json!({"mission": "later", "total_duration": 3600});
+    let made = look_for("a timer that can be made", || {
+        let made = pair.build.post("/v1/timers", &mission)?;
+        made.body["timer_id"].as_str().map(str::to_owned)
+    });
+    line_with(&mut events, "event: timers_changed");
+    let stop = format!("/v1/timers/{made}/stop");
+    let stopped = pair.build.post(&stop, &json!({}));
+    assert_eq!(stopped.expect("an answer").status, 200);
+    line_with(&mut events, "event: timers_changed");
+}
+
+#[test]
 fn request_to_a_machine_whose_daemon_was_started_again_is_answered() {
     let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
     let id = pair.cat();
@@ -97,6 +117,23 @@ fn request_to_a_machine_whose_daemon_was_started_again_is_answered() {
     let signal = format!("/v1/sessions/{id}/signal");
     let signalled = pair.desk.post(&signal, &json!({"signal": "INT"}));
     assert_eq!(signalled.expect("an answer").status, 200);
+}
+
+#[test]
+fn followed_questions_have_those_of_the_other_machine() {
+    let pair = Pair::with("[fleet]\ntype = [\"desk\"]\n");
+    let mut lines = pair.desk.watch();
+    let (begun, question) = pair.asked_on_build();
+    let asked = line_with(&mut lines, "\"asked\"");
+    let asked: Value = serde_json::from_str(asked.trim()).expect("JSON");
+    assert_eq!(asked["question_id"], question, "{asked}");
+    assert_eq!(asked["machine"], "build", "{asked}");
+    let answer = json!({"answer": "no"});
+    let answered = pair.desk.post(&answer_path(&question), &answer);
+    assert_eq!(answered.expect("an answer").status, 200);
+    let closed = line_with(&mut lines, "\"closed\"");
+    assert!(closed.contains("\"closing\":\"no\""), "{closed}");
+    harness::receive(begun).expect("an answer");
 }
 
 #[test]

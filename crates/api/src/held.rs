@@ -2,7 +2,7 @@
 
 use abide_core::{QuestionId, SessionId};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Id;
 
@@ -44,7 +44,7 @@ pub enum StartsCommand<T> {
 }
 
 /// Command of a question.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionCommand {
     /// Working directory.
     pub folder: String,
@@ -59,10 +59,10 @@ pub struct QuestionCommand {
 }
 
 /// Answer that can be given to a question about a command.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerOffer {
     /// `once`, `this agent`, `always here`, `always` or `no`.
-    pub answer: &'static str,
+    pub answer: String,
     /// Rules that the answer adds, as TOML. Empty: none.
     pub adds: String,
 }

@@ -48,7 +48,7 @@ pub use policy::{
 };
 pub use problem::{ErrorCode, Problem};
 pub use question::{
-    Answered, Question, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
+    Answered, Question, QuestionAbout, QuestionDetails, QuestionEvent, QuestionLine, QuestionPage,
 };
 pub use request::{NewSession, NewTimer, QuestionAnswer, Rename, SignalRequest, TimerAction};
 pub use result::{ElsewhereResult, ToolOutput, ToolResult};

@@ -2,12 +2,23 @@
 
 use abide_core::{QuestionId, SessionId};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{Id, QuestionCommand};
 
+/// Subject of a question. `idle`: the session is idle, wait longer? `command`: the command was not started, may it run?
+/// `connection`: a connection of its sandbox waits, may it go on?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum QuestionAbout {
+    Idle,
+    Command,
+    Connection,
+}
+
 /// A decision that only a person can take.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Question {
     /// Id of the question.
     pub question_id: Id<QuestionId>,
@@ -17,7 +28,7 @@ pub struct Question {
     pub question: String,
     /// `idle`: the session is idle, wait longer? `command`: the command was not started, may it run? `connection`: a
     /// connection of its sandbox waits, may it go on?
-    pub about: &'static str,
+    pub about: QuestionAbout,
     /// Command of the session.
     pub command: String,
     /// Agent that owns the session.
@@ -43,10 +54,16 @@ pub struct Question {
     /// Details of a question about a command that was not started, or about a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<QuestionCommand>,
+    /// Machine of the fleet that asks, if it is another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    /// Time at which that machine said so, in Unix milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_of: Option<u64>,
 }
 
 /// A question with the state of its session now.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Question")]
 pub struct QuestionDetails {
     #[serde(flatten)]
@@ -57,16 +74,10 @@ pub struct QuestionDetails {
     pub idle_for: Option<f64>,
     /// Last lines of output.
     pub tail: Vec<String>,
-    /// Machine of the fleet that asks, if it is another one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub machine: Option<String>,
-    /// Time at which that machine said so, in Unix milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub as_of: Option<u64>,
 }
 
 /// Open questions, oldest first.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Questions")]
 pub struct QuestionPage {
     /// Questions of this page.
@@ -113,7 +124,7 @@ pub struct Answered {
     /// Id of the question.
     pub question_id: Id<QuestionId>,
     /// `idle`, `command` or `connection`.
-    pub about: &'static str,
+    pub about: QuestionAbout,
     /// `yes` or `no`; about a command or a connection `once`, `this agent`, `always here`, `always` or `no`.
     pub answer: &'static str,
 }

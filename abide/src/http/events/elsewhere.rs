@@ -1,16 +1,17 @@
 //! Events of other machines: while a client follows, the database is asked every second for sessions of other machines
-//! that have changed and for their questions.
+//! that have changed, for their questions, and for a change of their timers.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use abide_api::{Id, Nothing, QuestionEvent};
+use abide_api::Nothing;
 use abide_core::fleet::MachineId;
-use abide_core::{Agent, QuestionId, SessionId};
+use abide_core::{Agent, SessionId};
 use abide_engine::Handle;
 use abide_engine::clock::pause;
 use abide_engine::machine_link::OtherMachines;
+use abide_engine::store::TimerMarks;
 
 use super::hub::Channel;
 use crate::fleet;
@@ -26,12 +27,13 @@ pub async fn follow(handle: Handle, channel: Weak<Channel>) {
         return;
     };
     let mut follower = Follower {
-        handle,
         machines,
         sessions: HashMap::new(),
         since: None,
         machines_seen: BTreeMap::new(),
-        questions: None,
+        questions: fleet::QuestionFollower::new(handle.clone()),
+        timers: None,
+        handle,
     };
     while let Some(channel) = channel.upgrade() {
         if channel.has_clients() {
@@ -51,15 +53,29 @@ struct Follower {
     since: Option<u64>,
     /// Machines that answer, and those that a person has declared lost.
     machines_seen: BTreeMap<MachineId, (bool, bool)>,
-    /// Open questions with their agents; `None` before the first look.
-    questions: Option<BTreeMap<QuestionId, Option<Agent>>>,
+    questions: fleet::QuestionFollower,
+    /// Marks of the timers at the last look.
+    timers: Option<TimerMarks>,
 }
 
 impl Follower {
     async fn look(&mut self, channel: &Channel) {
         self.look_at_machines(channel);
         self.look_at_sessions(channel).await;
+        self.look_at_timers(channel).await;
+        // Last, because other machines are called for it.
         self.look_at_questions(channel).await;
+    }
+
+    /// A list of timers is read again as a whole: its pages are of all machines.
+    async fn look_at_timers(&mut self, channel: &Channel) {
+        let Some(marks) = self.machines.timer_marks().await else {
+            return;
+        };
+        let before = self.timers.replace(marks);
+        if before.is_some_and(|before| before != marks) {
+            channel.send(None, "timers_changed", &Nothing {});
+        }
     }
 
     /// A machine that becomes silent changes the state of all its sessions: clients load them again.
@@ -95,51 +111,8 @@ impl Follower {
     }
 
     async fn look_at_questions(&mut self, channel: &Channel) {
-        let Some(open) = self.machines.open_questions().await else {
-            return;
-        };
-        let open: BTreeSet<QuestionId> = open.into_iter().collect();
-        let Some(known) = &mut self.questions else {
-            self.questions = Some(open.into_iter().map(|id| (id, None)).collect());
-            return;
-        };
-        let closed: Vec<QuestionId> = known
-            .keys()
-            .filter(|id| !open.contains(id))
-            .copied()
-            .collect();
-        for id in closed {
-            let agent = known.remove(&id).flatten();
-            let closing = self.handle.store_reader().question_closing(id).await;
-            let event = QuestionEvent::Closed {
-                question_id: Id(id),
-                closing: match closing {
-                    Ok(Some((_, closing))) => closing,
-                    Ok(None) | Err(_) => String::new(),
-                },
-            };
-            channel.send(agent, "question", &event);
-        }
-        if open.iter().all(|id| known.contains_key(id)) {
-            return;
-        }
-        for question in fleet::questions(&self.handle, None).await {
-            let id = question["question_id"]
-                .as_str()
-                .and_then(|id| id.parse().ok());
-            let agent = question["agent"].as_str().map(|agent| Agent(agent.into()));
-            if let Some(id) = id
-                && !known.contains_key(&id)
-            {
-                let mut event = question;
-                event["state"] = "open".into();
-                channel.send(agent.clone(), "question", &event);
-                known.insert(id, agent);
-            }
-        }
-        // A row that its machine does not list is not asked for again.
-        for id in open {
-            known.entry(id).or_default();
+        for (agent, event) in self.questions.look().await {
+            channel.send(Some(agent), "question", &event);
         }
     }
 }
