@@ -46,10 +46,19 @@ pub async fn start(client: Client, start: StartArgs) -> Result<u8, CliError> {
             .code(2));
     }
     let here = std::env::current_dir()?;
-    let cwd = start.cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd));
+    // Another machine has its own folders and environment.
+    let cwd = match &start.on {
+        Some(_) => start.cwd,
+        None => Some(start.cwd.map_or_else(|| here.clone(), |cwd| here.join(cwd))),
+    };
+    let cwd = cwd
+        .map(|cwd| cwd.into_os_string().into_string())
+        .transpose();
+    let cwd = cwd.map_err(|_| CliError::new("this folder's name is not UTF-8"))?;
     let mut env = Map::new();
     let own = config::environment()
         .into_iter()
+        .filter(|_| start.on.is_none())
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     for (name, value) in own.filter(|(name, _)| name != "TERM").chain(start.env) {
         env.insert(name, value.into());
@@ -61,7 +70,8 @@ pub async fn start(client: Client, start: StartArgs) -> Result<u8, CliError> {
     let arguments = json!({
         "action": "start",
         "command": command,
-        "cwd": cwd.to_str().ok_or_else(|| CliError::new("this folder's name is not UTF-8"))?,
+        "on": start.on,
+        "cwd": cwd,
         "env": env,
         "pty": !start.no_pty,
         "cols": start.cols,

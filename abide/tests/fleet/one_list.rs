@@ -181,3 +181,20 @@ fn secret_in_a_command_does_not_enter_the_directory() {
         "{stored}"
     );
 }
+
+#[test]
+fn session_start_with_on_runs_in_the_home_folder_of_that_machine() {
+    let pair = Pair::with("[fleet]\nrun = [\"desk\"]\n");
+    let started = pair
+        .desk
+        .output(["session", "start", "--on", "gpu", "--json", "--", "cat"]);
+    assert!(started.status.success(), "{started:?}");
+    let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
+    assert_eq!(started["machine"], "build", "{started}");
+    let id = started["session_id"].as_str().expect("an id");
+    let there = pair.build.get(&format!("/v1/sessions/{id}"));
+    assert_eq!(there["status"], "running", "{there}");
+    let home = pair.build.output(["run", "--", "sh", "-c", "echo $HOME"]);
+    let home = String::from_utf8_lossy(&home.stdout).into_owned();
+    assert_eq!(there["cwd"], json!(home.trim()), "{there}");
+}

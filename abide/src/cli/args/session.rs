@@ -57,6 +57,9 @@ pub struct StartArgs {
     /// Give the session a name, which can be typed instead of its id
     #[arg(long, value_name = "NAME", value_parser = session_name)]
     pub name: Option<SessionName>,
+    /// Run it on the machine of the fleet with this name or label
+    #[arg(long, value_name = "MACHINE")]
+    pub on: Option<String>,
     /// Run it in this directory
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
