@@ -81,7 +81,7 @@ pub fn label(paths: &Paths, args: MachineLabelArgs) -> Result<u8, CliError> {
         let labels: Array = args.labels.iter().map(String::as_str).collect();
         document["labels"] = value(labels);
     })?;
-    daemon::stop_quietly(paths)?;
+    restart(paths)?;
     match args.labels.is_empty() {
         true => outln!("This machine has no labels now."),
         false => outln!("Labels of this machine: {}.", args.labels.join(", ")),
@@ -140,7 +140,7 @@ fn read_secret(file: Option<&Path>) -> Result<FleetSecret, CliError> {
     })
 }
 
-/// Stores the secret and the address, and starts the daemon again.
+/// Stores the secret and the address, and starts the daemon again: the others see a machine whose daemon runs.
 fn enter(paths: &Paths, url: &str, secret: &FleetSecret) -> Result<(), CliError> {
     crate::lock::make_folders(paths)?;
     change_config(paths, |document| {
@@ -148,7 +148,14 @@ fn enter(paths: &Paths, url: &str, secret: &FleetSecret) -> Result<(), CliError>
     })?;
     let written = secret.write(&paths.fleet_secret());
     written.map_err(|fault| CliError::new(fault.to_string()))?;
-    daemon::stop_quietly(paths)
+    restart(paths)
+}
+
+fn restart(paths: &Paths) -> Result<(), CliError> {
+    daemon::stop_quietly(paths)?;
+    let client = Client::new(paths.clone(), None);
+    wait(client.get("/v1/machines"))??;
+    Ok(())
 }
 
 /// Changes the configuration and keeps the rest of its text.

@@ -67,6 +67,23 @@ fn print_sessions(sessions: &[Value]) {
         rows.iter_mut().for_each(|row| drop(row.remove(column)));
     }
     show::table(&head, &rows);
+    if let Some(oldest) = oldest_known(sessions, now) {
+        outln!(
+            "Those of other machines are as of {} ago: `abide doctor` checks the database.",
+            show::ago(now, oldest)
+        );
+    }
+}
+
+/// Age of what is known about a machine that answers, beyond which it is worth a line, in milliseconds. Machines tell it
+/// every five seconds.
+const STALE: u64 = 15_000;
+
+/// Time of the oldest facts about a session of another machine, if they are stale. An unreachable one is known as such.
+fn oldest_known(sessions: &[Value], now: u64) -> Option<u64> {
+    let running = sessions.iter().filter(|of| of["status"] == "running");
+    let oldest = running.filter_map(|of| of["as_of"].as_u64()).min();
+    oldest.filter(|oldest| now.saturating_sub(*oldest) > STALE)
 }
 
 fn row(session: &Value, now: u64) -> Row {
@@ -242,4 +259,20 @@ pub async fn extend(client: Client, extend: ExtendArgs) -> Result<u8, CliError> 
         outln!("{id}: you will be asked after {idle} without output.");
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stale_facts_of_a_running_session_elsewhere_are_found() {
+        let session = |status: &str, as_of: u64| json!({"status": status, "as_of": as_of});
+        let now = 100_000;
+        let all = [session("running", 80_000), session("running", 70_000)];
+        assert_eq!(oldest_known(&all, now), Some(70_000));
+        let fresh = [session("running", 90_000), session("unreachable", 1)];
+        assert_eq!(oldest_known(&fresh, now), None);
+        assert_eq!(oldest_known(&[json!({"status": "running"})], now), None);
+    }
 }

@@ -6,6 +6,7 @@ use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::Config;
 use abide_engine::machine_link::joining::server_facts;
 use abide_engine::store::ServerFacts;
+use abide_output::printable::one_line;
 
 use super::Finding;
 
@@ -15,8 +16,8 @@ const CLOCK_TOLERANCE: u64 = 5_000;
 /// Age of a transaction that is worth a word, in milliseconds.
 const LONG_TRANSACTION: u64 = 3_600_000;
 
-/// Findings about the server; none if the state is in a file. A server that cannot be used is reported by the check of
-/// the daemon.
+/// Findings about the server; none if the state is in a file. This connects itself, because the daemon may not know yet
+/// that a server does not answer.
 pub fn check(config: &Config) -> Vec<Finding> {
     if config.store.is_none() {
         return Vec::new();
@@ -27,7 +28,12 @@ pub fn check(config: &Config) -> Vec<Finding> {
     let facts = runtime.map(|runtime| runtime.block_on(server_facts(config)));
     match facts {
         Ok(Some(Ok(facts))) => findings(&facts, SystemClock.now().wall.0),
-        Ok(None | Some(Err(_))) | Err(_) => Vec::new(),
+        Ok(Some(Err(fault))) => vec![Finding::trouble(
+            "server",
+            one_line(&fault.to_string()),
+            "check the server and the network; commands run meanwhile, timers come late",
+        )],
+        Ok(None) | Err(_) => Vec::new(),
     }
 }
 
