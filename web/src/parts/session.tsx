@@ -126,7 +126,13 @@ export const SessionCard = memo(function SessionCard({ id }: { id: string }) {
         </h3>
         <SessionState session={session} waits={pulse?.waiting_for_input ?? false} />
       </div>
-      <Tail lines={pulse?.tail ?? session.tail ?? []} label={`Last lines of ${id}`} unwrapped />
+      <Tail
+        lines={pulse?.tail ?? session.tail ?? []}
+        label={`Last lines of ${id}`}
+        // Other machines do not send their output here until it is asked for.
+        empty={session.machine && session.bytes_total > 0 ? `Its output is on ${session.machine}` : undefined}
+        unwrapped
+      />
       <QuietBar session={session} pulse={pulse} />
       {/* Above the parts that grow: a button that moves while it is pressed is not clicked. */}
       <div className="row-of-buttons">

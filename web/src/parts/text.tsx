@@ -25,11 +25,19 @@ function MoreLines({ more }: { more: number }) {
   return more > 0 && <span className="more-lines">+{plural(more, 'line')}</span>;
 }
 
+interface OneLineProps {
+  text: string;
+  prose?: boolean;
+  /** Content before the text. */
+  before?: ReactNode;
+}
+
 /** A text in a row of a list: its first line, cut at the edge, and how many more lines it has. */
-export function OneLine({ text, prose = false }: { text: string; prose?: boolean }) {
+export function OneLine({ text, prose = false, before }: OneLineProps) {
   const { line, more } = firstLine(text);
   return (
     <span className="first-line">
+      {before}
       <Exact text={line} className={prose ? 'prose one-line' : 'one-line'} /> <MoreLines more={more} />
     </span>
   );
@@ -99,14 +107,16 @@ interface TailProps {
   label: string;
   /** Long lines are not wrapped, so that tables keep their shape and the height stays the same. */
   unwrapped?: boolean;
+  /** Text for no lines. */
+  empty?: string | undefined;
 }
 
 /** The last lines of a session, quoted. */
-export function Tail({ lines, label, unwrapped }: TailProps) {
+export function Tail({ lines, label, unwrapped, empty = 'No output yet' }: TailProps) {
   const text = lines.join('\n');
   return (
     <pre className={`tail ${unwrapped ? 'unwrapped' : ''}`} tabIndex={0} role="group" aria-label={label}>
-      {text === '' ? <span className="soft">No output yet</span> : <Exact text={text} />}
+      {text === '' ? <span className="soft">{empty}</span> : <Exact text={text} />}
     </pre>
   );
 }

@@ -189,16 +189,16 @@ function Row({ id, tabIndex }: { id: string; tabIndex: number }) {
       </span>
       <span>
         <Link className="name one-line block" href={`/sessions/${id}`} tabIndex={tabIndex} data-main title={visible(session.command)}>
-          {session.name && <b>{session.name}: </b>}
-          <OneLine text={session.command} />
+          <OneLine text={session.command} before={session.name && <b>{session.name}:</b>} />
         </Link>
         <span className="soft small one-line block">
-          {id}, {alive ? 'started ' : session.status === 'failed' ? '' : `ran ${length(session.duration)}, `}
+          {id}
+          {session.machine && ` on ${session.machine}`}, {alive ? 'started ' : session.status === 'failed' ? '' : `ran ${length(session.duration)}, `}
           <Ago stamp={session.created_at} />
         </span>
       </span>
-      <span className="soft small one-line wide">
-        {session.machine ? `${session.agent} on ${session.machine}` : session.agent}
+      <span className="soft small one-line wide" title={session.agent}>
+        {session.agent}
       </span>
       <span className="numbers small wide">{bytes(pulse?.bytes_total ?? session.bytes_total)}</span>
       <span className="numbers small wide">
