@@ -18,7 +18,7 @@ use super::{BadInput, Context, condition, key, refused};
 use abide_engine::Handle;
 use abide_engine::probe::{Condition, SessionCondition, last_port_candidate, without_output};
 use abide_engine::store::{EndedQuery, TimerRow};
-use abide_engine::text::{seconds, seconds_number, timer_completion, timer_label, timer_not_found};
+use abide_engine::text::{seconds, timer_completion, timer_label, timer_not_found};
 use presentation::{changes, done, done_before, on_mission, progress, purpose, until_resumed};
 pub(crate) use presentation::{fields, row_fields};
 
@@ -498,13 +498,11 @@ impl TimerTool {
                 .map(|row| row.purpose.as_str())
                 .unwrap_or_default();
             lines.push(format!(
-                "{} {} {}: {} of {} elapsed, {} remain: {}",
+                "{} {} {}: {}: {}",
                 timer.id,
                 timer.kind.as_str(),
                 timer.status.as_str(),
-                seconds_number(timer.elapsed()),
-                seconds(timer.total),
-                seconds_number(timer.remaining),
+                progress(&timer),
                 one_line(text)
             ));
             list.push(fields(timer, row.as_ref()));

@@ -393,3 +393,23 @@ fn standby_on_a_paused_timer_is_refused_with_its_state() {
     assert_eq!(refusal["status"], "paused", "{refusal}");
     assert_eq!(refusal["total_duration"], 600, "{refusal}");
 }
+
+#[test]
+fn list_rounds_times_as_the_read_of_one_timer_does() {
+    let abide = Abide::new();
+    abide.start();
+    let arguments = json!({"total_duration": 600, "mission": "m"});
+    let id = id_of(&call(&abide, "timer", arguments));
+    // From one second on, tenths are enough.
+    let more = json!({"total_duration": 1.01, "reason": "time passes"});
+    call(&abide, "timer", more);
+    let pause = json!({"timer_id": id, "pause_duration": 3600});
+    call(&abide, "pause_timer", pause);
+    let one = call(&abide, "read_timer", json!({"timer_id": id}));
+    let text = one["text"].as_str().expect("a text");
+    let (_, progress) = text.split_once("is paused: ").expect("the progress");
+    let (progress, _) = progress.split_once(".\n").expect("its end");
+    let listed = call(&abide, "read_timer", json!({}));
+    let line = format!("{id} mission paused: {progress}: m");
+    assert_eq!(listed["text"], line);
+}
