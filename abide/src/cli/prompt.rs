@@ -60,10 +60,10 @@ impl Prompt {
             true => show::HEADING,
             false => Style::new(),
         };
-        terminal.discard_input();
+        let own_line = if terminal.discard_input() { "\n" } else { "" };
         prompt.write(
             terminal,
-            &format!("{bold}{question}{bold:#}\n{rest}\n{}", prompt.ask),
+            &format!("{own_line}{bold}{question}{bold:#}\n{rest}\n{}", prompt.ask),
         );
         prompt
     }

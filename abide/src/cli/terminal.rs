@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::termios::{self, OptionalActions, QueueSelector, Termios};
+use rustix::termios::{self, LocalModes, OptionalActions, QueueSelector, Termios};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -14,6 +14,9 @@ use abide_engine::async_fd;
 
 /// Default size, for a terminal that does not report one.
 const DEFAULT_SIZE: (u16, u16) = (80, 24);
+
+/// Bytes that the kernel keeps of unread input.
+const INPUT_SIZE: usize = 4096;
 
 /// Controlling terminal of this process.
 pub struct Terminal {
@@ -69,9 +72,29 @@ impl Terminal {
         Ok(())
     }
 
-    /// Discards input that was typed before now: it cannot be an answer to a question that is shown now.
-    pub fn discard_input(&self) {
+    /// Discards input that was typed before now: it cannot be an answer to a question that is shown now. Returns whether
+    /// the terminal shows an unfinished line of it.
+    pub fn discard_input(&self) -> bool {
+        let unfinished = self.has_unfinished_line().unwrap_or(false);
         let _ = termios::tcflush(&self.device, QueueSelector::IFlush);
+        unfinished
+    }
+
+    /// Returns whether a line was begun that the terminal has echoed. Takes what was typed.
+    fn has_unfinished_line(&self) -> rustix::io::Result<bool> {
+        let before = termios::tcgetattr(&self.device)?;
+        let lines = LocalModes::ICANON | LocalModes::ECHO;
+        if !before.local_modes.contains(lines) {
+            return Ok(false);
+        }
+        // The beginning of a line cannot be read in canonical mode.
+        let mut by_key = before.clone();
+        by_key.local_modes.remove(LocalModes::ICANON);
+        termios::tcsetattr(&self.device, OptionalActions::Now, &by_key)?;
+        let mut typed = [0; INPUT_SIZE];
+        let read = rustix::io::read(&self.device, &mut typed);
+        termios::tcsetattr(&self.device, OptionalActions::Now, &before)?;
+        Ok(typed[..read?].last().is_some_and(|last| *last != b'\n'))
     }
 
     /// Switches to raw mode until the guard is dropped.

@@ -98,6 +98,25 @@ fn s14_input_before_the_question_is_no_answer() {
 }
 
 #[test]
+fn line_begun_before_the_question_does_not_share_its_line() {
+    let abide = Abide::new();
+    let fifo = abide.fifo("go");
+    let mut seat = seat(&abide, &["--idle", "1h", "--", "echo begun; cat go"]);
+    seat.wait_for("begun\r\n");
+    seat.type_in(b"nn");
+    seat.wait_for("nn");
+    abide.be_impatient("200ms");
+    seat.wait_for("\r\nCommand has been idle for 200ms. Continue waiting?\r\n");
+    seat.wait_for("[Y/n] ");
+    seat.type_in(b"y\n");
+    seat.wait_for("[Y/n] ");
+    feed(&fifo, b"alive\n");
+    let (status, screen) = seat.end();
+    assert_eq!(status.code(), Some(0), "{screen}");
+    assert!(screen.contains("begun\r\nnn\r\nCommand has"), "{screen}");
+}
+
+#[test]
 fn first_ctrl_c_goes_to_the_command() {
     let abide = Abide::new();
     let command = "trap 'echo caught; exit 5' INT; echo begun; while :; do sleep 0.1; done";
