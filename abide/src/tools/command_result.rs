@@ -1,8 +1,8 @@
 //! Results of `shell` and `execute_command`: the same facts, as fields and as the text that each tool has.
 
 use abide_api::{
-    ErrorCode, ExecuteCommandResult, SessionSummary, ShellResult, ShellStatus, ToolOutput,
-    ToolResult,
+    Activity, ErrorCode, ExecuteCommandResult, SessionSummary, ShellResult, ShellStatus,
+    ToolOutput, ToolResult,
 };
 use abide_core::session::End;
 use abide_core::{Millis, Outcome, WhyRunning};
@@ -47,11 +47,12 @@ pub(super) async fn result(
         _ => None,
     };
     let mut session = report::summary(view, why.is_some());
-    let written = written(command, &facts, part, why, &mut session).await;
     let activity = match why {
         Some(_) => report::current_activity(facts.handle, view),
         None => None,
     };
+    let handover = why.map(|why| (why, activity.as_ref()));
+    let written = written(command, &facts, part, handover, &mut session).await;
     let was_cut = why == Some(WhyRunning::Standby);
     let effective_timeout = facts.standby.filter(|_| was_cut).map(report::in_seconds);
     report::mask_processes(&mut session, |text| facts.mask.apply(text));
@@ -95,7 +96,7 @@ async fn written(
     command: &Command,
     facts: &ResultFacts<'_>,
     part: &mut Part,
-    why: Option<WhyRunning>,
+    handover: Option<(WhyRunning, Option<&Activity>)>,
     session: &mut SessionSummary,
 ) -> Written {
     let view = facts.view;
@@ -115,10 +116,10 @@ async fn written(
     let quota = facts.handle.config().log_quota;
     notes.extend(output::lost(view, quota, &streams, session));
     notes.extend(command.ignored_limit().map(str::to_owned));
-    let continues = match why {
+    let continues = match handover {
         None => None,
-        Some(WhyRunning::SurvivesKill) => report::survives_kill(view, session),
-        Some(why) => Some(continues(command, facts, part, why)),
+        Some((WhyRunning::SurvivesKill, _)) => report::survives_kill(view, session),
+        Some((why, activity)) => Some(continues(command, facts, part, why, activity)),
     };
     Written {
         unread: output::unread(view, &streams),
@@ -128,13 +129,21 @@ async fn written(
     }
 }
 
-fn continues(command: &Command, facts: &ResultFacts<'_>, part: &Part, why: WhyRunning) -> String {
+fn continues(
+    command: &Command,
+    facts: &ResultFacts<'_>,
+    part: &Part,
+    why: WhyRunning,
+    activity: Option<&Activity>,
+) -> String {
     let next = command.next_steps(facts.view);
     if command.kind == Kind::Execute && why == WhyRunning::NobodyToAsk {
         // `extend` may have moved the idle limit since the call was made.
         let idle = facts.view.state.idle.unwrap_or(command.limit);
+        // Some clients show a model nothing but the text.
+        let now = activity.map_or(String::new(), |now| format!(", now {}", now.doing));
         return format!(
-            "still running: no output for {idle}, and no person is there to answer the question about it. {next}"
+            "still running: no output for {idle}{now}, and no person is there to answer the question about it. {next}"
         );
     }
     let cut = report::cut_call(facts.standby, part);

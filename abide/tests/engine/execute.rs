@@ -134,8 +134,10 @@ fn idle_command_is_handed_over_without_a_person() {
         engine.extend(&session, "idle", 0.2).await;
         let result = call.result_only().await.expect("an answer");
         assert_eq!(result.to_fields()["status"], "running");
-        let quiet = "[still running: no output for 200ms, and no person is there to answer the question about it.";
+        let quiet = "[still running: no output for 200ms, now sleeping";
         assert!(result.text.contains(quiet), "{}", result.text);
+        let asked = ", and no person is there to answer the question about it.";
+        assert!(result.text.contains(asked), "{}", result.text);
         assert!(result.text.starts_with("so far\n"), "{}", result.text);
         assert_eq!(result.to_fields()["waiting_for_input"], false);
         assert!(result.to_fields().contains_key("cpu"));
