@@ -125,7 +125,14 @@ pub fn check(path: &Path) -> Result<(), StoreFault> {
             None => Ok(()),
         };
     }
-    read_only(path).and_then(|db| quick_check(&db))
+    let db = read_only(path)?;
+    quick_check(&db)?;
+    // All tables may have been in the WAL.
+    let tables: u64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    match known_key(path) {
+        Some(_) if tables == 0 => Err(StoreFault::Missing),
+        _ => Ok(()),
+    }
 }
 
 /// True if commits are missing in the WAL of a database that no daemon has open.
@@ -434,6 +441,21 @@ mod tests {
             );
             assert_eq!(open(&path, 1).unwrap().1, None, "it is said once");
         }
+    }
+
+    #[test]
+    fn database_without_the_wal_that_had_its_tables_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("abide.db");
+        filled(&path, 10);
+        assert!(check(&path).is_ok());
+        std::fs::remove_file(&path).unwrap();
+        for end in COMPANION_SUFFIXES {
+            let _ = std::fs::remove_file(companion(&path, end));
+        }
+        drop(connect(&path).unwrap());
+        assert!(std::fs::metadata(&path).unwrap().len() > 0);
+        assert!(matches!(check(&path), Err(StoreFault::Missing)));
     }
 
     #[test]
