@@ -5,6 +5,7 @@
 
 use super::fold::{Folded, Line};
 use super::line_shape::hash;
+use super::signals::levels::is_success;
 use super::view::{begin_key, is_counter, without_gutter};
 
 /// Slots for kinds of lines.
@@ -15,6 +16,9 @@ const REPETITIVE_AFTER: u32 = 3;
 const WORD_BYTES: usize = 12;
 /// Number of lines after which it is decided whether the output is repetitive.
 const LINES_JUDGED: u64 = 10_000;
+
+/// Kind of all lines that say that something succeeded.
+const SUCCESS: u64 = 1;
 
 /// Counts of kinds of lines.
 #[derive(Default)]
@@ -67,6 +71,9 @@ impl Density {
 /// those that begin with a count, the first two. Rows of a table are of one kind only if they differ in nothing but numbers. A line of JSON has no kind.
 fn kind(line: &Line) -> Option<u64> {
     let text = line.text.trim_end();
+    if is_success(text) {
+        return Some(SUCCESS);
+    }
     let is_indented = text.starts_with([' ', '\t', '+', '-']);
     let (inner, indent) = without_gutter(text);
     if is_indented && inner.starts_with('"') {

@@ -294,3 +294,23 @@ fn very_rare_one_of_several_values_is_shown() {
     let odd = packet(9_001, "[R.],");
     assert_shown(&within(usual, &odd), &["Flags [R.]"]);
 }
+
+#[test]
+fn line_above_an_error_is_shown() {
+    let passed = |n: usize| format!("{}/820 harbor.{}...OK\n", n + 1, name(n));
+    let odd = "92/820 harbor.tide...expected 9, found 3\nFAIL (TestExpectedEqual)\n";
+    assert_shown(&within(passed, odd), &["harbor.tide...expected 9, found 3"]);
+}
+
+#[test]
+fn list_of_passed_tests_is_repetition() {
+    let passed = |n: usize| format!("{}/820 harbor.{}...OK\n", n + 1, name(n));
+    let log = within(passed, "FAIL (TestExpectedEqual)\n");
+    let text = text(&log);
+    assert!(
+        text.len() < 3_000,
+        "{} of {}:\n{text}",
+        text.len(),
+        log.len()
+    );
+}

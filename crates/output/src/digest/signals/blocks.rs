@@ -8,7 +8,7 @@ use regex::Regex;
 
 use crate::digest::view::ViewLine;
 
-use super::levels::{Finding, Importance};
+use super::levels::{Finding, Importance, is_success};
 use super::patterns::compiled;
 use super::traces::{is_foreign, is_frame};
 
@@ -81,6 +81,17 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     });
     shown.extend(deeper);
     if own.indent == 0 {
+        // Some write it, or what they did, on the line above.
+        let is_error = |finding: Finding| finding.importance == Importance::Error;
+        let before = main.checked_sub(1).filter(|_| shown.is_empty());
+        shown.extend(before.filter(|at| {
+            let line = &lines[*at];
+            let is_ordinary = line.is_blank() || line.is_usual() || is_success(line.text);
+            own.finding.is_some_and(is_error)
+                && line.finding.is_none()
+                && line.indent == 0
+                && !is_ordinary
+        }));
         return shown;
     }
     let from = main.saturating_sub(ABOVE_MAX);

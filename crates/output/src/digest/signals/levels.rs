@@ -44,6 +44,13 @@ pub fn mentions_outcome(line: &str) -> bool {
     OUTCOME.is_match(line)
 }
 
+/// Returns whether a line says that one of many parts succeeded.
+pub fn is_success(text: &str) -> bool {
+    let text = text.trim_start();
+    let ends = ["OK", "ok", "PASS", "PASSED", "passed", "Passed"];
+    ends.iter().any(|end| text.ends_with(end)) || text.starts_with(['✓', '✔', '√'])
+}
+
 /// Importance of a line; `None` for an ordinary one.
 pub fn classify(line: &str) -> Option<Finding> {
     if line.len() <= MAX_WHOLE_LINE {
@@ -219,6 +226,7 @@ mod tests {
             "{\"level\":\"error\",\"msg\":\"gone\"}",
             "time=2024-05-01T00:00:00Z level=error msg=\"gone\"",
             "[ERROR] Failed to execute goal",
+            "[allocator] (err): leaked 77 bytes",
             "E1115 03:46:35.123456 1 main.go:3] boom",
             "CONFLICT (content): Merge conflict in a.txt",
             "process exited with code 137",

@@ -358,8 +358,8 @@ pattern!(
 /// All forms of errors. One expression, because a line is read once for it and not once for each form.
 pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     let forms = [
-        // `error:`, `error[E0308]:`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
-        r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?\s?[:!\]|]",
+        // `error:`, `error[E0308]:`, `(err):`, `[ERROR]`, `error TS2322:`, `npm ERR!`, `fatal:`, `panic:`
+        r"(?ix)(?:^|[^\w.\-/$])(?:error|err|fatal|panic|critical|severe|failure|failed)(?:\[\w+\])?(?:\s+[a-z]{1,6}\d+)?(?:\(\d+\))?(?:\)?\s?:|\s?[!\]|])",
         // A level in capitals.
         r"(?:^|[^\w.])(?:ERROR|ERR|FATAL|PANIC|CRITICAL|CRIT|SEVERE|EMERG|ALERT|FAIL|FAILED|FAILURE|ERRORS|FAILURES)(?:[^\w./=]|$|\.\s)",
         // `ValueError: x`, `java.lang.NullPointerException`
