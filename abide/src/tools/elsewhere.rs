@@ -50,7 +50,7 @@ pub(super) async fn begin(
         }
         "timer" | "read_timer" | "stop_timer" | "cancel_timer" | "pause_timer" | "resume_timer" => {
             match timer_target(handle, machines, name, &mut arguments, context).await? {
-                Some((name, owner)) => (name, machines.known(owner).await),
+                Some((name, owner)) => (name, Ok(owner)),
                 None => return Ok(Place::Here(arguments)),
             }
         }
@@ -68,7 +68,7 @@ pub(super) async fn begin(
     };
     let work = Work::new(async move {
         let result = match target {
-            Ok(target) => call.result(&target).await,
+            Ok(target) => call.result(target).await,
             Err(fault) => refused(&fault),
         };
         Some(result.into())
@@ -83,11 +83,11 @@ async fn session_target(
     handle: &Handle,
     machines: &Arc<OtherMachines>,
     arguments: &mut Map<String, Value>,
-) -> Result<Option<Result<KnownMachine, CannotCall>>, BadInput> {
+) -> Result<Option<Result<MachineId, CannotCall>>, BadInput> {
     match arguments.remove("on") {
-        Some(Value::String(on)) => Ok(chosen(machines, &on).await?.map(Ok)),
+        Some(Value::String(on)) => Ok(chosen(machines, &on).await?.map(|chosen| Ok(chosen.id))),
         None | Some(Value::Null) => match owner(handle, machines, arguments).await {
-            Ok(Some(owner)) => Ok(Some(machines.known(owner).await)),
+            Ok(Some(owner)) => Ok(Some(Ok(owner))),
             Ok(None) => Ok(None),
             Err(fault) => Ok(Some(Err(fault))),
         },
@@ -196,13 +196,13 @@ struct ForwardedCall {
 }
 
 impl ForwardedCall {
-    async fn result(&self, target: &KnownMachine) -> ToolResult {
+    async fn result(&self, target: MachineId) -> ToolResult {
         for attempt in 1.. {
             let Some(request) = self.request() else { break };
-            match forward::send_whole(&self.machines, target.id, request).await {
+            match forward::send_whole(&self.machines, target, request).await {
                 Ok((machine, response)) => return result_of(&machine, &response),
                 Err(CannotCall::Silent(_))
-                    if attempt < ATTEMPTS && !self.machines.is_silent(target.id) => {}
+                    if attempt < ATTEMPTS && !self.machines.is_silent(target) => {}
                 Err(fault) => return refused(&fault),
             }
         }
