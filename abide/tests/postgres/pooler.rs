@@ -148,3 +148,15 @@ fn f39_exhausted_pool_settles_the_timer_when_it_is_free() {
     );
     drop(abide);
 }
+
+#[test]
+fn doctor_says_that_a_pooler_does_not_notify() {
+    let server = Server::start();
+    let pooler = Pooler::start(&server, "transaction");
+    for (url, does_not) in [(pooler.url(), true), (server.url(), false)] {
+        let abide = at(&url);
+        let checked = abide.output(["doctor"]);
+        let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert_eq!(said.contains("does not notify"), does_not, "{said}");
+    }
+}

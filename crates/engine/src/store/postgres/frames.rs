@@ -58,7 +58,7 @@ impl FrameTable {
             rung: None,
         };
         table.sweep().await?;
-        if notified(&table.link, own, &rung).await {
+        if notified(address, &table.link, own, &rung).await {
             table.rung = Some(rung);
         }
         Ok(table)
@@ -199,10 +199,19 @@ impl FrameTable {
     }
 }
 
-/// Asks for the notifications of a machine, and finds out whether they come.
-pub(super) async fn notified(link: &Link, machine: MachineId, rung: &Notify) -> bool {
+/// Asks for the notifications of a machine, and finds out whether they come. The test is sent by another connection: a
+/// pooler passes on what a transaction notifies itself of, and nothing else.
+pub(super) async fn notified(
+    address: &Address,
+    link: &Link,
+    machine: MachineId,
+    rung: &Notify,
+) -> bool {
     let channel = channel(machine);
-    if link.listen(&channel).await.is_err() || link.notify(&channel).await.is_err() {
+    let Ok(sender) = address.connect().await else {
+        return false;
+    };
+    if link.listen(&channel).await.is_err() || sender.notify(&channel).await.is_err() {
         return false;
     }
     tokio::select! {

@@ -109,7 +109,7 @@ pub(crate) async fn inspect(address: &Address) -> Result<ServerFacts, StoreFault
         Err(fault) => Err(unreadable(fault)),
     };
     let own = MachineId(entropy::bits());
-    let notifies = notified(&link, own, &rung).await;
+    let notifies = notified(address, &link, own, &rung).await;
     Ok(ServerFacts {
         version: row.try_get(0).map_err(unreadable)?,
         replicas: number(1)?,
