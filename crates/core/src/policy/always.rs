@@ -6,7 +6,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::command::{CommandLine, Folder, Parsed, SimpleCommand, Word};
+use super::command::{CommandLine, Folder, Origin, Parsed, SimpleCommand, Word};
 use super::decide::{Place, Policy};
 use super::rule::{Action, Rule, Source};
 
@@ -57,7 +57,7 @@ pub struct Offer {
 }
 
 /// Programs whose arguments are programs or scripts: a rule on their words would allow everything.
-const RUNNERS: [&str; 54] = [
+const RUNNERS: [&str; 66] = [
     "sh",
     "bash",
     "dash",
@@ -112,6 +112,18 @@ const RUNNERS: [&str; 54] = [
     "unshare",
     "strace",
     "gdb",
+    "run0",
+    "sudoedit",
+    "runuser",
+    "setpriv",
+    "systemd-run",
+    "nsenter",
+    "gosu",
+    "su-exec",
+    "bwrap",
+    "firejail",
+    "tmux",
+    "screen",
 ];
 
 /// Number of words that name what a program does. All others: two if the second is no option, else one.
@@ -167,7 +179,7 @@ fn proven_rules(
             continue;
         }
         let asked = ruled?;
-        let mut proposals = proposals(command, asked)?.into_iter();
+        let mut proposals = proposals(command, commands, asked)?.into_iter();
         let rule = proposals.find_map(|rule| {
             let rule = limited(rule, command, place, choice)?;
             let mut with_rule = policy.clone();
@@ -185,8 +197,12 @@ fn proven_rules(
     (answered && !rules.is_empty()).then_some(rules)
 }
 
-fn proposals(command: &SimpleCommand, asked: &Rule) -> Option<Vec<Rule>> {
+/// Rules that could answer a question about a command of a command line, the widest first.
+fn proposals(command: &SimpleCommand, all: &[SimpleCommand], asked: &Rule) -> Option<Vec<Rule>> {
     let program = command.program()?;
+    if program == "sudo" {
+        return as_root(command, all).map(|rule| vec![rule]);
+    }
     if RUNNERS.contains(&program.as_str()) || program.starts_with("python") {
         return None;
     }
@@ -228,6 +244,31 @@ fn proposals(command: &SimpleCommand, asked: &Rule) -> Option<Vec<Rule>> {
     )
 }
 
+/// Rule for exactly this command as root: a program of the system that runs no other one, and options of `sudo` none.
+fn as_root(command: &SimpleCommand, all: &[SimpleCommand]) -> Option<Rule> {
+    let inner = command.arguments();
+    let is_inner = |other: &&SimpleCommand| {
+        other.origin == Origin::Wrapper("sudo".to_owned()) && other.words == inner
+    };
+    let program = inner.first()?.text()?;
+    let inner = all.iter().find(is_inner)?;
+    let name = inner.program()?;
+    let is_plain = !program.starts_with('-') && (name == program || program.starts_with('/'));
+    if !is_plain || inner.runs_code.is_some() || RUNNERS.contains(&name.as_str()) {
+        return None;
+    }
+    let words: Option<Vec<String>> = command.words.iter().map(Word::text).collect();
+    let words = words?;
+    let is_pattern = words.iter().any(|word| word.contains('*') || word == "...");
+    (!is_pattern && command.assignments.is_empty()).then(|| Rule {
+        run: words,
+        exact: true,
+        why: "a person allowed it".to_owned(),
+        source: Source::Remembered,
+        ..Rule::new("", Action::Allow, &[])
+    })
+}
+
 /// Rule that holds for the choice only.
 fn limited(rule: Rule, command: &SimpleCommand, place: &Place<'_>, choice: Choice) -> Option<Rule> {
     match choice {
@@ -244,8 +285,15 @@ fn limited(rule: Rule, command: &SimpleCommand, place: &Place<'_>, choice: Choic
             }),
             Folder::Known(_) | Folder::Unknown => None,
         },
+        // The same path elsewhere is another program.
+        Choice::Always if is_relative(&rule) => None,
         Choice::Once | Choice::Always | Choice::No => Some(rule),
     }
+}
+
+fn is_relative(rule: &Rule) -> bool {
+    let program = rule.run.first();
+    program.is_some_and(|path| path.contains('/') && !path.starts_with('/'))
 }
 
 fn depth(program: &str, words: &[String]) -> usize {

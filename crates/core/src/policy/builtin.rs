@@ -138,7 +138,7 @@ const RULES: &[Entry] = &[
     },
     Entry {
         name: "root-user",
-        run: &["sudo", "su", "doas", "pkexec"],
+        run: &["sudo", "su", "doas", "pkexec", "run0", "sudoedit"],
         why: "runs a command as another user",
         ..ASK
     },

@@ -94,6 +94,8 @@ pub enum Piece {
     Text(String),
     /// Home directory of the user: `~` or `$HOME`.
     Home,
+    /// Directory in which the command runs: `$PWD` or `$(pwd)`.
+    Folder,
     /// File name pattern such as `*`: any text, but never empty if nothing matches.
     Glob,
     /// Text that is known only when the command runs: a variable, a substitution.
@@ -135,6 +137,7 @@ impl Word {
             match piece {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Home => text.push_str(home),
+                Piece::Folder => text.push('.'),
                 Piece::Glob => text.push('*'),
                 Piece::Unknown => {}
             }
@@ -163,6 +166,7 @@ impl Word {
             match piece {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Home => text.push('~'),
+                Piece::Folder => text.push_str("$PWD"),
                 Piece::Glob => text.push('*'),
                 Piece::Unknown => text.push_str("$…"),
             }
@@ -175,7 +179,7 @@ impl Piece {
     fn text(&self) -> Option<&str> {
         match self {
             Piece::Text(text) => Some(text),
-            Piece::Home | Piece::Glob | Piece::Unknown => None,
+            Piece::Home | Piece::Folder | Piece::Glob | Piece::Unknown => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::command::{CommandLine, Parsed, SimpleCommand};
+use super::command::{CommandLine, Parsed, SimpleCommand, Word};
 use super::pattern::could_match;
 use super::rule::{Action, Rule};
 use crate::id::Conversation;
@@ -144,11 +144,10 @@ impl Policy {
             };
         }
         let doubt = match command.program() {
-            None => self.doubt_about_program(command, text),
             Some(name) if !name.is_ascii() => {
                 Some("the name of the program has characters that may look like others".to_owned())
             }
-            Some(_) => None,
+            _ => self.doubt(command, text, place),
         };
         let reason = doubt.map(|why| Reason::of_text(&shown, why));
         Part {
@@ -161,22 +160,32 @@ impl Policy {
         }
     }
 
-    /// Reason to ask about a command whose program is not known: it could be one that has a rule.
-    fn doubt_about_program(&self, command: &SimpleCommand, text: &str) -> Option<String> {
-        let word = command.words.first()?;
+    /// Reason to ask about a command with words that are known only when it runs: it could be one that has a rule.
+    fn doubt(&self, command: &SimpleCommand, text: &str, place: &Place<'_>) -> Option<String> {
+        let program = command.words.first()?;
+        if !command.words.iter().any(Word::is_dynamic) {
+            return None;
+        }
+        // A short option stands in too many texts to tell something.
+        let is_short = |name: &str| name.starts_with('-') && name.len() == 2;
+        let is_named = |name: &str| !is_short(name) && names(text, name);
         let rule = self.careful_rules().find(|rule| {
-            let could_be = rule.run.first().is_some_and(|name| could_match(name, word));
-            could_be
-                || rule
-                    .run
-                    .iter()
-                    .filter(|word| is_name(word))
-                    .all(|name| names(text, name))
+            let could_be = rule
+                .run
+                .first()
+                .is_some_and(|name| could_match(name, program));
+            let is_told = || {
+                let mut words = rule.run.iter().filter(|word| is_name(word));
+                words.all(|name| is_named(name))
+            };
+            (program.is_dynamic() && (could_be || is_told()))
+                || rule.could_match(command, place, &is_named)
         })?;
-        Some(may_run(
-            rule,
-            "the program is known only when the command runs",
-        ))
+        let fault = match program.is_dynamic() {
+            true => "the program is known only when the command runs",
+            false => "its words are known only when the command runs",
+        };
+        Some(may_run(rule, fault))
     }
 
     fn decide_unparsed(&self, text: &str, fault: &str) -> (Action, Option<Reason>) {
@@ -227,9 +236,10 @@ fn is_name(word: &str) -> bool {
     word != "..." && !word.contains('*') && !word.starts_with('-')
 }
 
-/// Returns whether a text has this name as a word.
+/// Returns whether a text has this name as a word, also with quotes in it.
 fn names(text: &str, name: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '+');
-    let mut words = text.split(|c| !is_part(c));
-    words.any(|word| word == name)
+    let has = |text: &str| text.split(|c| !is_part(c)).any(|word| word == name);
+    let is_quote = |c: char| matches!(c, '\'' | '"' | '\\');
+    has(text) || (text.contains(is_quote) && has(&text.replace(is_quote, "")))
 }

@@ -75,6 +75,8 @@ pub struct Rule {
     pub agent: Option<String>,
     /// Patterns of directories, of which one must match. Empty: all directories.
     pub folders: Vec<String>,
+    /// The command has no words beside those of `run`. Only for rules that allow.
+    pub exact: bool,
     /// Paths that the command deletes.
     pub targets: Option<Targets>,
     /// Only the page, a terminal or the command line can say yes, not the client of the agent.
@@ -96,6 +98,7 @@ impl Rule {
             instead: None,
             agent: None,
             folders: Vec::new(),
+            exact: false,
             targets: None,
             person_only: false,
             source: Source::Configured,
@@ -131,27 +134,10 @@ impl Rule {
     /// Returns whether this rule is about the command. A rule that asks or refuses is matched generously, a rule that
     /// allows only where the text leaves no doubt.
     pub fn matches(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
-        let agent = self.agent.as_deref();
-        let names = [place.agent, settings_name(place.agent)];
-        if !agent.is_none_or(|agent| names.iter().any(|name| matches(agent, name))) {
+        if !self.is_for(command, place) {
             return false;
         }
-        if let Source::Granted(conversation) = &self.source
-            && conversation.as_ref() != place.conversation
-        {
-            return false;
-        }
-        let allows = self.action == Action::Allow;
-        if !self.folders.is_empty() {
-            let inside = match &command.folder {
-                Folder::Known(folder) => self.matches_folder(folder, place),
-                Folder::Unknown => !allows,
-            };
-            if !inside {
-                return false;
-            }
-        }
-        if allows {
+        if self.action == Action::Allow {
             return !is_open_ended(command)
                 && self.covers_variables(command)
                 && self.has_exact_words(command, place)
@@ -164,6 +150,25 @@ impl Rule {
                 .is_none_or(|targets| targets.hit(command, place))
     }
 
+    /// Returns whether this rule holds for the agent and the directory of the command.
+    fn is_for(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
+        let agent = self.agent.as_deref();
+        let names = [place.agent, settings_name(place.agent)];
+        if !agent.is_none_or(|agent| names.iter().any(|name| matches(agent, name))) {
+            return false;
+        }
+        if let Source::Granted(conversation) = &self.source
+            && conversation.as_ref() != place.conversation
+        {
+            return false;
+        }
+        self.folders.is_empty()
+            || match &command.folder {
+                Folder::Known(folder) => self.matches_folder(folder, place),
+                Folder::Unknown => self.action != Action::Allow,
+            }
+    }
+
     fn matches_folder(&self, folder: &str, place: &Place<'_>) -> bool {
         let patterns = self.folders.iter();
         let mut patterns = patterns.map(|pattern| expanded(pattern, place.home));
@@ -173,17 +178,20 @@ impl Rule {
     /// Words at exactly these places, all of them known.
     fn has_exact_words(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
         let run: Vec<&String> = self.run.iter().filter(|word| *word != "...").collect();
-        run.len() <= command.words.len()
-            && run
-                .iter()
-                .zip(&command.words)
-                .enumerate()
-                .all(|(at, (rule, word))| {
-                    let Some(text) = word.text() else {
-                        return false;
-                    };
-                    matches(rule, &text) || (at > 0 && is_same_path(rule, word, command, place))
-                })
+        let fits = match self.exact {
+            true => run.len() == command.words.len(),
+            false => run.len() <= command.words.len(),
+        };
+        fits && run
+            .iter()
+            .zip(&command.words)
+            .enumerate()
+            .all(|(at, (rule, word))| {
+                let Some(text) = word.text() else {
+                    return false;
+                };
+                matches(rule, &text) || (at > 0 && is_same_path(rule, word, command, place))
+            })
     }
 
     fn has_exact_option(&self, command: &SimpleCommand) -> bool {
@@ -200,14 +208,62 @@ impl Rule {
         })
     }
 
+    /// Returns whether this rule, which asks or refuses, could be about the command when its unknown words are known: each
+    /// of them could be any word that `is_named` in the text of the command line.
+    pub fn could_match(
+        &self,
+        command: &SimpleCommand,
+        place: &Place<'_>,
+        is_named: &dyn Fn(&str) -> bool,
+    ) -> bool {
+        let Some((program, rest)) = self.run.split_first() else {
+            return false;
+        };
+        let arguments = command.arguments();
+        let is_unknown = |word: &Word| word.is_dynamic() && !word.has_text();
+        let has_unknown = arguments.iter().any(is_unknown);
+        // A program that is not known could be any, so the rest of the rule must tell something.
+        let tells = !rest.is_empty() || !self.with.is_empty() || self.targets.is_some();
+        let is_program = match command.words.first() {
+            Some(word) if is_unknown(word) => tells,
+            Some(_) => has_unknown && may_be_program(program, command),
+            None => false,
+        };
+        let could_be = |name: &str, word: &Word| {
+            could_match(name, word) || (is_unknown(word) && is_named(name))
+        };
+        let has_with = || {
+            let is_given = |with: &String| {
+                let is_option = with.starts_with('-') && has_option(with, arguments);
+                is_option || arguments.iter().any(|word| could_be(with, word))
+            };
+            self.with.is_empty() || self.with.iter().any(is_given)
+        };
+        is_program
+            && self.is_for(command, place)
+            && self.has_words(rest, command, place, &could_be)
+            && has_with()
+            && self
+                .targets
+                .is_none_or(|targets| targets.hit(command, place))
+    }
+
     /// Words in this order. Options between them, and words that may be values of options, are skipped.
     fn may_have_words(&self, command: &SimpleCommand, place: &Place<'_>) -> bool {
         let Some((program, rest)) = self.run.split_first() else {
             return false;
         };
-        if !may_be_program(program, command) {
-            return false;
-        }
+        may_be_program(program, command) && self.has_words(rest, command, place, &could_match)
+    }
+
+    /// The words of a rule behind its program.
+    fn has_words(
+        &self,
+        rest: &[String],
+        command: &SimpleCommand,
+        place: &Place<'_>,
+        could_be: &dyn Fn(&str, &Word) -> bool,
+    ) -> bool {
         let arguments = command.arguments();
         let (options, names): (Vec<&String>, Vec<&String>) =
             rest.iter().partition(|word| word.starts_with('-'));
@@ -225,7 +281,7 @@ impl Rule {
                 .iter()
                 .enumerate()
                 .find_map(|(offset, word)| {
-                    let hit = could_match(name, word) || is_same_path(name, word, command, place);
+                    let hit = could_be(name, word) || is_same_path(name, word, command, place);
                     let here = at + offset;
                     match hit {
                         true => Some(Some(here)),
@@ -290,10 +346,15 @@ fn has_option(option: &str, arguments: &[Word]) -> bool {
         _ => arguments.iter().any(|word| {
             let name = word.shown();
             let name = name.split('=').next().unwrap_or_default();
-            could_match(option, word) || matches(option, name)
+            // Many programs take the begin of a long option for the whole.
+            let is_begin = name.len() >= SHORTEST_BEGIN && option.starts_with(name);
+            could_match(option, word) || matches(option, name) || is_begin
         }),
     }
 }
+
+/// Bytes of the shortest begin of a long option that is taken for the option: `--` and two letters.
+const SHORTEST_BEGIN: usize = 4;
 
 fn is_letters(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric())

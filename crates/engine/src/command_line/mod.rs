@@ -4,9 +4,11 @@
 //! Nothing here runs anything or looks at files. Text that exceeds a limit or does not parse is reported as unparsed,
 //! never as fewer commands.
 
+mod programs;
 #[cfg(test)]
 mod random_scripts;
 mod runs_code;
+mod shell;
 mod walk;
 mod word;
 mod wrapper;
@@ -37,9 +39,10 @@ const NOT_SHELL: Unparsed = "the command cannot be parsed";
 const TOO_MANY: Unparsed = "the command line has too many commands";
 const TOO_DEEP: Unparsed = "the command is nested too deeply";
 
-/// Parses a command line that starts in `folder`.
-pub fn parse(text: &str, folder: &str) -> CommandLine {
+/// Parses a command line that starts in `folder`, by a user with this home directory.
+pub fn parse(text: &str, folder: &str, home: &str) -> CommandLine {
     let mut reader = Reader {
+        home: home.to_owned(),
         commands: Vec::new(),
         names_changed: false,
     };
@@ -47,7 +50,12 @@ pub fn parse(text: &str, folder: &str) -> CommandLine {
         folder: Folder::Known(folder.to_owned()),
         scripts: 0,
     };
-    let parsed = match reader.script(text, start) {
+    let mut read = reader.script(text, start.clone());
+    // The parser ends a word at a line continuation. Lines that are joined may also hide a command in a comment, so both count.
+    if let (Ok(()), Some(joined)) = (&read, without_continuations(text)) {
+        read = reader.script(&joined, start);
+    }
+    let parsed = match read {
         Ok(()) => Parsed::Commands(reader.commands),
         Err(why) => Parsed::Unparsed(why),
     };
@@ -57,8 +65,21 @@ pub fn parse(text: &str, folder: &str) -> CommandLine {
     }
 }
 
+/// Text without line continuations inside words. `None`: it has none.
+fn without_continuations(text: &str) -> Option<String> {
+    let is_blank = |c: Option<char>| c.is_none_or(char::is_whitespace);
+    let mut inside = text.match_indices("\\\n").filter(|(at, both)| {
+        let before = text[..*at].chars().next_back();
+        !is_blank(before) && !is_blank(text[at + both.len()..].chars().next())
+    });
+    inside.next()?;
+    Some(text.replace("\\\n", ""))
+}
+
 /// Collects the commands of a command line.
 struct Reader {
+    /// Home directory of the user, to which `cd` goes without a word.
+    home: String,
     commands: Vec<SimpleCommand>,
     /// A command so far changes the meaning of names.
     names_changed: bool,

@@ -103,7 +103,7 @@ proptest! {
 
     #[test]
     fn random_text_is_parsed_or_reported_as_unparsed(text in text()) {
-        let line = parse(&text, "/work");
+        let line = parse(&text, "/work", "/home");
         prop_assert_eq!(&line.text, &text);
         if text.contains('\0') {
             prop_assert!(matches!(line.parsed, Parsed::Unparsed(_)));
@@ -112,7 +112,7 @@ proptest! {
 
     #[test]
     fn every_program_of_a_script_is_found((script, names) in script()) {
-        match parse(&script, "/work").parsed {
+        match parse(&script, "/work", "/home").parsed {
             // Reported as such, so a person is asked.
             Parsed::Unparsed(_) => {}
             Parsed::Commands(commands) => {

@@ -2,7 +2,7 @@
 
 use abide_core::policy::{RunsCode, SimpleCommand, Word};
 
-use super::wrapper::{is_shell, shell_runs_code};
+use super::shell;
 
 /// Programs whose purpose is to run code.
 const RUNNERS: [&str; 41] = [
@@ -165,8 +165,8 @@ const GIT: [&str; 61] = [
 /// Mark of a command that runs code.
 pub(super) fn runs_code(command: &SimpleCommand, has_input: bool) -> Option<RunsCode> {
     let program = command.program()?;
-    if is_shell(&program) {
-        return shell_runs_code(command, has_input);
+    if shell::is_shell(&program) {
+        return shell::runs_code(command, has_input);
     }
     let texts: Vec<String> = command.arguments().iter().map(Word::shown).collect();
     let is = |pattern: &str, text: &str| match pattern.strip_suffix('*') {

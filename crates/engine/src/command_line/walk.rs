@@ -1,9 +1,9 @@
 //! Walk over a syntax tree: finds every simple command, in order, with the directory that it runs in.
 
-use abide_core::policy::{Folder, Origin, Redirect, SimpleCommand, Word};
+use abide_core::policy::{Folder, Origin, Piece, Redirect, SimpleCommand, Word};
 use tree_sitter::{Node, Tree};
 
-use super::word::{collect_inner, word};
+use super::word::{ansi_c, collect_inner, word};
 use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed};
 
 /// Levels of the tree below which the walk stops. Each nested construct takes a few levels.
@@ -236,6 +236,8 @@ impl<'a> Walker<'a> {
             .map(|child| word(*child, self.text, &mut inner).text())
             .collect();
         match (name.as_deref(), words) {
+            (Some("cat"), Some(words)) if words.is_empty() => self.input.clone(),
+            (Some("tee"), _) => self.input.clone(),
             (Some("echo" | "printf"), Some(words)) => {
                 let is_option =
                     |word: &&String| ["-e", "-n", "-E", "-ne", "-en"].contains(&word.as_str());
@@ -243,8 +245,13 @@ impl<'a> Walker<'a> {
                     .into_iter()
                     .skip_while(|word| is_option(&word))
                     .collect();
-                let lines = words.join(" ").replace("\\n", "\n");
-                Input::Text(lines)
+                let text = words.join(" ");
+                let mut text = ansi_c(&text).unwrap_or(text);
+                // The words may stand in another order, or not at all.
+                if name.as_deref() == Some("printf") && text.contains('%') {
+                    text.push_str("\n${unknown}");
+                }
+                Input::Text(text)
             }
             _ => Input::Unknown,
         }
@@ -390,14 +397,8 @@ impl<'a> Walker<'a> {
                 for child in node.named_children(&mut cursor) {
                     match child.kind() {
                         "heredoc_body" => {
-                            let before = inner.len();
                             collect_inner(child, inner);
-                            let plain = inner.len() == before;
-                            if plain {
-                                given = Input::Text(self.text[child.byte_range()].to_owned());
-                            } else {
-                                given = Input::Unknown;
-                            }
+                            given = Input::Text(self.text[child.byte_range()].to_owned());
                         }
                         "heredoc_start" | "heredoc_end" | "file_descriptor" => {}
                         "file_redirect" | "herestring_redirect" => {
@@ -475,7 +476,7 @@ impl<'a> Walker<'a> {
             runs_code: None,
             names_changed: self.reader.names_changed || changed,
         };
-        let next = next_folder(&command);
+        let next = next_folder(&command, &self.reader.home);
         let changes = changes_meaning(&command);
         self.reader.add(command, input, &self.scope)?;
         self.reader.names_changed |= changes;
@@ -502,9 +503,10 @@ fn changes_meaning(command: &SimpleCommand) -> bool {
 }
 
 /// Directory after `cd` or `pushd`. `None`: the command does not change it.
-fn next_folder(command: &SimpleCommand) -> Option<Folder> {
+fn next_folder(command: &SimpleCommand, home: &str) -> Option<Folder> {
     let program = command.program()?;
     match program.as_str() {
+        "cd" if command.arguments().is_empty() => return Some(Folder::Known(home.to_owned())),
         "cd" | "pushd" | "chdir" => {}
         "popd" => return Some(Folder::Unknown),
         _ => return None,
@@ -514,7 +516,14 @@ fn next_folder(command: &SimpleCommand) -> Option<Folder> {
         word.text()
             .is_none_or(|text| !text.starts_with('-') || text == "-")
     });
-    let path = path.and_then(Word::text).filter(|path| path != "-");
+    let is_known = |word: &&Word| {
+        let mut pieces = word.pieces.iter();
+        pieces.all(|piece| matches!(piece, Piece::Text(_) | Piece::Home | Piece::Folder))
+    };
+    let path = path
+        .filter(is_known)
+        .map(|word| word.text_without_unknown(home))
+        .filter(|path| path != "-");
     Some(match (path, &command.folder) {
         (Some(path), Folder::Known(folder)) => {
             Folder::Known(abide_core::policy::normalized(&path, folder))

@@ -57,6 +57,9 @@ fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>
         "simple_expansion" | "expansion" if source == "$HOME" || source == "${HOME}" => {
             word.pieces.push(Piece::Home);
         }
+        "simple_expansion" | "expansion" | "command_substitution" if is_folder(source) => {
+            word.pieces.push(Piece::Folder);
+        }
         "concatenation" | "command_name" => {
             let mut cursor = node.walk();
             for child in node.named_children(&mut cursor) {
@@ -68,6 +71,11 @@ fn add<'t>(node: Node<'t>, text: &str, word: &mut Word, inner: &mut Vec<Node<'t>
             word.pieces.push(Piece::Unknown);
         }
     }
+}
+
+/// True for the directory in which the command runs.
+fn is_folder(source: &str) -> bool {
+    matches!(source, "$PWD" | "${PWD}" | "$(pwd)" | "`pwd`")
 }
 
 /// Text outside of quotes.
@@ -150,7 +158,7 @@ fn unescaped(source: &str, word: &mut Word) {
 }
 
 /// Decodes `$'…'`. `None`: an escape sequence is unknown, or the result is not text.
-fn ansi_c(source: &str) -> Option<String> {
+pub(super) fn ansi_c(source: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut chars = source.chars().peekable();
     while let Some(c) = chars.next() {

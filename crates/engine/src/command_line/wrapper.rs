@@ -1,9 +1,9 @@
 //! Programs that run another program or a script that is among their words: both are added.
 
-use abide_core::policy::{Folder, Origin, Piece, RunsCode, SimpleCommand, Word, normalized};
+use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
 use super::runs_code::runs_code;
-use super::{Input, Reader, Scope, Unparsed};
+use super::{Input, Reader, Scope, Unparsed, programs, shell};
 
 /// Program that runs the command behind its own options.
 struct Wrapper {
@@ -202,7 +202,36 @@ const WRAPPERS: &[Wrapper] = &[
     },
 ];
 
-const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "fish"];
+/// Further wrappers, without knowledge of their options: the number of words before the command.
+const FURTHER: [(&str, usize); 27] = [
+    ("bwrap", 0),
+    ("catchsegv", 0),
+    ("chrt", 1),
+    ("dbus-run-session", 0),
+    ("eatmydata", 0),
+    ("fakeroot", 0),
+    ("faketime", 1),
+    ("firejail", 0),
+    ("gosu", 1),
+    ("ltrace", 0),
+    ("nsenter", 0),
+    ("numactl", 0),
+    ("proxychains", 0),
+    ("proxychains4", 0),
+    ("rlwrap", 0),
+    ("run0", 0),
+    ("runuser", 0),
+    ("setarch", 1),
+    ("setpriv", 0),
+    ("su-exec", 1),
+    ("systemd-inhibit", 0),
+    ("systemd-run", 0),
+    ("taskset", 1),
+    ("torsocks", 0),
+    ("unbuffer", 0),
+    ("valgrind", 0),
+    ("xvfb-run", 0),
+];
 
 /// Adds a command and all commands that it runs.
 pub(super) fn add(
@@ -225,22 +254,32 @@ pub(super) fn add(
         folder: outer.folder.clone(),
         scripts: scope.scripts + 1,
     };
-    if SHELLS.contains(&program.as_str()) {
+    if shell::is_shell(&program) {
         // `BASH_ENV=x bash -c ls`: the variable changes what the names in the script mean.
         reader.names_changed |= outer.names_changed;
-        return shell(reader, &outer, input, scope);
+        return shell::add_script(reader, &outer, input, scope);
     }
     match program.as_str() {
-        "eval" => script(reader, &joined(outer.arguments()), scope),
-        "trap" => match outer.arguments().first() {
+        "eval" => script(reader, &joined(operands(&outer)), scope),
+        "." | "source" => shell::add_sourced(reader, operands(&outer), input, scope),
+        "trap" => match operands(&outer).first() {
             Some(handler) => script(reader, &joined(std::slice::from_ref(handler)), scope),
             None => Ok(()),
         },
+        "alias" => programs::aliases(reader, &outer, &scope),
+        "hyperfine" | "tmux" | "screen" | "nix-shell" => {
+            programs::quoted_scripts(reader, &outer, &scope)
+        }
+        "at" | "batch" => match input {
+            Input::Text(text) => script(reader, &text, scope),
+            Input::None | Input::Unknown => Ok(()),
+        },
+        "xargs" => programs::given_words(reader, &outer, input, &scope),
         "su" | "script" => match value_of(&outer, &["-c", "--command"]) {
             Some(text) => script(reader, &joined(&[text]), scope),
             None => Ok(()),
         },
-        "ssh" => remote(reader, &outer, scope),
+        "ssh" => programs::remote(reader, &outer, scope),
         "watch"
             if !outer
                 .arguments()
@@ -252,9 +291,9 @@ pub(super) fn add(
                 None => Ok(()),
             }
         }
-        "find" => found(reader, &outer, &scope),
-        "git" => alias(reader, &outer, &scope),
-        "docker" | "podman" => container(reader, &outer, &scope),
+        "find" => programs::found(reader, &outer, &scope),
+        "git" => programs::git(reader, &outer, &scope),
+        "docker" | "podman" => programs::container(reader, &outer, &scope),
         "env" if value_of(&outer, &["-S", "--split-string"]).is_some() => {
             let text = value_of(&outer, &["-S", "--split-string"]);
             script(reader, &joined(&[text.unwrap_or_default()]), scope)
@@ -264,10 +303,21 @@ pub(super) fn add(
             script(reader, &joined(&[text.unwrap_or_default()]), scope)
         }
         "command" if queries(&outer) => Ok(()),
-        name => match inner_words(&outer, name) {
+        name => match programs::dashed_git(&outer, name)
+            .or_else(|| programs::run_words(&outer, name))
+            .or_else(|| inner_words(&outer, name))
+        {
             Some(words) => wrapped(reader, words, &outer, input, &scope),
             None => Ok(()),
         },
+    }
+}
+
+/// Arguments without a `--` before them.
+fn operands(command: &SimpleCommand) -> &[Word] {
+    match command.arguments() {
+        [first, rest @ ..] if first.text().as_deref() == Some("--") => rest,
+        all => all,
     }
 }
 
@@ -278,8 +328,17 @@ fn queries(command: &SimpleCommand) -> bool {
 }
 
 /// Words of the command that a wrapper runs.
-fn inner_words(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
-    let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.name == name)?;
+pub(super) fn inner_words(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
+    let further = || -> Option<Wrapper> {
+        let (_, positions) = FURTHER.iter().find(|(further, _)| *further == name)?;
+        Some(Wrapper {
+            positions: *positions,
+            ..PLAIN
+        })
+    };
+    let further = further();
+    let known = WRAPPERS.iter().find(|wrapper| wrapper.name == name);
+    let wrapper = known.or(further.as_ref())?;
     let mut words = command.arguments().iter().peekable();
     let mut positions = wrapper.positions;
     while let Some(word) = words.peek() {
@@ -334,7 +393,7 @@ fn is_assignment(text: &str) -> bool {
 }
 
 /// Adds the command that a wrapper runs. Variables that `env` or `sudo` set count as those of the command.
-fn wrapped(
+pub(super) fn wrapped(
     reader: &mut Reader,
     words: Vec<Word>,
     outer: &SimpleCommand,
@@ -368,42 +427,13 @@ fn wrapped(
     reader.add(inner, input, scope)
 }
 
-/// Shell: the script after `-c`, a script on its input, or a script file, which the text does not show.
-fn shell(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    input: Input,
-    scope: Scope,
-) -> Result<(), Unparsed> {
-    let mut arguments = outer.arguments().iter();
-    let mut has_script = false;
-    while let Some(word) = arguments.next() {
-        let text = word.text().unwrap_or_default();
-        let is_short = text.starts_with('-') && !text.starts_with("--");
-        if has_script && !is_short {
-            return script(reader, &joined(std::slice::from_ref(word)), scope);
-        }
-        match text.as_str() {
-            "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file" => drop(arguments.next()),
-            text if is_short && text.contains('c') => has_script = true,
-            text if text.starts_with('-') || text.starts_with('+') => {}
-            // A script file.
-            _ => return Ok(()),
-        }
-    }
-    match input {
-        Input::Text(text) => script(reader, &text, scope),
-        Input::None | Input::Unknown => Ok(()),
-    }
-}
-
 /// Adds the commands of a script.
-fn script(reader: &mut Reader, text: &str, scope: Scope) -> Result<(), Unparsed> {
+pub(super) fn script(reader: &mut Reader, text: &str, scope: Scope) -> Result<(), Unparsed> {
     reader.script(text, scope)
 }
 
 /// Words as the text of a script. Unknown parts become a variable, which the parser takes as unknown again.
-fn joined(words: &[Word]) -> String {
+pub(super) fn joined(words: &[Word]) -> String {
     let mut text = String::new();
     for (at, word) in words.iter().enumerate() {
         if at > 0 {
@@ -413,6 +443,7 @@ fn joined(words: &[Word]) -> String {
             match piece {
                 Piece::Text(part) => text.push_str(part),
                 Piece::Home => text.push_str("$HOME"),
+                Piece::Folder => text.push_str("$PWD"),
                 Piece::Glob => text.push('*'),
                 Piece::Unknown => text.push_str("${unknown}"),
             }
@@ -421,12 +452,20 @@ fn joined(words: &[Word]) -> String {
     text
 }
 
+fn is_letters(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic())
+}
+
 /// Value of the first of these options.
-fn value_of(command: &SimpleCommand, names: &[&str]) -> Option<Word> {
+pub(super) fn value_of(command: &SimpleCommand, names: &[&str]) -> Option<Word> {
     let arguments = command.arguments();
     arguments.iter().enumerate().find_map(|(at, word)| {
         let text = word.text().unwrap_or_else(|| word.shown());
-        if names.contains(&text.as_str()) {
+        // `-qc` has the value of `-c` behind it.
+        let last = text.strip_prefix('-').filter(|rest| is_letters(rest));
+        let last = last.and_then(|letters| letters.chars().last());
+        let is_last = |name: &&str| last.is_some_and(|last| **name == format!("-{last}"));
+        if names.contains(&text.as_str()) || names.iter().any(is_last) {
             return Some(arguments.get(at + 1)?.clone());
         }
         let long = names.iter().filter(|name| name.starts_with("--"));
@@ -441,93 +480,6 @@ fn value_of(command: &SimpleCommand, names: &[&str]) -> Option<Word> {
         });
         value.map(|value| Word::literal(&value))
     })
-}
-
-/// `ssh host command`: the command is a script of the other machine.
-fn remote(reader: &mut Reader, outer: &SimpleCommand, scope: Scope) -> Result<(), Unparsed> {
-    let mut words = outer.arguments().iter();
-    let mut host = false;
-    while let Some(word) = words.next() {
-        let text = word.text().unwrap_or_default();
-        if text.starts_with('-') && !host {
-            let valued = "bcDEeFIiJLlmOopQRSWw";
-            if text.len() == 2 && valued.contains(&text[1..]) {
-                words.next();
-            }
-        } else if !host {
-            host = true;
-        } else {
-            let rest: Vec<Word> = std::iter::once(word).chain(words).cloned().collect();
-            let folder = Folder::Unknown;
-            return script(reader, &joined(&rest), Scope { folder, ..scope });
-        }
-    }
-    Ok(())
-}
-
-/// `find -exec command ;`
-fn found(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Result<(), Unparsed> {
-    let mut words = outer.arguments().iter();
-    while let Some(word) = words.next() {
-        let text = word.text().unwrap_or_default();
-        if !matches!(text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
-            continue;
-        }
-        let more = |word: &&Word| word.text().is_none_or(|text| text != ";" && text != "+");
-        let inner: Vec<Word> = words.by_ref().take_while(more).cloned().collect();
-        if !inner.is_empty() {
-            wrapped(reader, inner, outer, Input::None, scope)?;
-        }
-    }
-    Ok(())
-}
-
-/// `git -c alias.p=push p`: the command that the alias stands for.
-fn alias(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Result<(), Unparsed> {
-    let words: Vec<String> = outer.arguments().iter().map(Word::shown).collect();
-    let mut aliases = words.iter().filter_map(|word| word.strip_prefix("alias."));
-    let Some((name, value)) = aliases.find_map(|text| text.split_once('=')) else {
-        return Ok(());
-    };
-    let Some(at) = words.iter().position(|word| word == name) else {
-        return Ok(());
-    };
-    let rest = words[at + 1..].join(" ");
-    let text = match value.strip_prefix('!') {
-        Some(command) => format!("{command} {rest}"),
-        None => format!("git {value} {rest}"),
-    };
-    script(reader, &text, scope.clone())
-}
-
-/// `docker exec container command`
-fn container(reader: &mut Reader, outer: &SimpleCommand, scope: &Scope) -> Result<(), Unparsed> {
-    let texts: Vec<String> = outer.arguments().iter().map(Word::shown).collect();
-    if texts.first().map(String::as_str) != Some("exec") {
-        return Ok(());
-    }
-    let valued = [
-        "-e",
-        "-u",
-        "-w",
-        "--env",
-        "--user",
-        "--workdir",
-        "--env-file",
-    ];
-    let mut at = 1;
-    while texts.get(at).is_some_and(|text| text.starts_with('-')) {
-        at += if valued.contains(&texts[at].as_str()) {
-            2
-        } else {
-            1
-        };
-    }
-    let inner: Vec<Word> = outer.arguments().iter().skip(at + 1).cloned().collect();
-    match inner.is_empty() {
-        true => Ok(()),
-        false => wrapped(reader, inner, outer, Input::None, scope),
-    }
 }
 
 /// Directory that an option of the program chooses.
@@ -556,19 +508,4 @@ fn folder_option(command: &SimpleCommand) -> Option<Folder> {
         }
         _ => Folder::Unknown,
     })
-}
-
-/// True if running code is what the shell does: its script is not in the text.
-pub(super) fn shell_runs_code(command: &SimpleCommand, has_input: bool) -> Option<RunsCode> {
-    let texts: Vec<String> = command.arguments().iter().map(Word::shown).collect();
-    let has_script =
-        |text: &String| text.starts_with('-') && !text.starts_with("--") && text.contains('c');
-    let is_script = texts.iter().any(has_script);
-    let has_file = texts.iter().any(|text| !text.starts_with(['-', '+']));
-    ((has_file || has_input) && !is_script).then_some(RunsCode::Always)
-}
-
-/// True for the shells that scripts are written for.
-pub(super) fn is_shell(program: &str) -> bool {
-    SHELLS.contains(&program)
 }

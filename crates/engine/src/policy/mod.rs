@@ -298,7 +298,7 @@ pub fn judge_by(policy: &Policy, home: &Path, command: JudgedCommand<'_>) -> Pol
         false => text(path),
     };
     let (folder, workspace, home) = (real(command.folder), real(command.workspace), text(home));
-    let line = command_line::parse(command.command, &folder);
+    let line = command_line::parse(command.command, &folder, &home);
     let place = Place {
         agent: &command.agent.0,
         conversation: command.conversation,

@@ -108,6 +108,8 @@ struct RawRule {
     with: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     env: Vec<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    exact: bool,
     r#do: Do,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -234,6 +236,7 @@ fn raw_rule(rule: &Rule) -> RawRule {
         run: rule.run.clone(),
         with: rule.with.clone(),
         env: rule.env.clone(),
+        exact: rule.exact,
         r#do: match rule.action {
             Action::Allow => Do::Allow,
             Action::Ask => Do::Ask,
@@ -256,6 +259,8 @@ enum InvalidRule {
     NoProgram,
     #[error("`env` goes with do = \"allow\" only")]
     EnvWithoutAllow,
+    #[error("`exact` goes with do = \"allow\" only")]
+    ExactWithoutAllow,
     #[error("`folder` must be an absolute path or begin with ~/; got {0:?}")]
     RelativeFolder(String),
     #[error("it does not match its example {0:?}")]
@@ -272,12 +277,16 @@ fn checked(raw: RawRule, name: String, source: Source, home: &Path) -> Result<Ru
     if !raw.env.is_empty() && raw.r#do != Do::Allow {
         return Err(InvalidRule::EnvWithoutAllow);
     }
+    if raw.exact && raw.r#do != Do::Allow {
+        return Err(InvalidRule::ExactWithoutAllow);
+    }
     let home_text = home.to_string_lossy().into_owned();
     let action = Action::from(raw.r#do);
     let rule = Rule {
         name,
         with: raw.with,
         env: raw.env,
+        exact: raw.exact,
         why: raw.why.unwrap_or_else(|| default_reason(action).to_owned()),
         instead: raw.instead,
         agent: raw.agent,
@@ -344,7 +353,7 @@ fn is_about(rule: &Rule, example: &str, home: &str) -> bool {
         home,
         workspace: home,
     };
-    match command_line::parse(example, home).parsed {
+    match command_line::parse(example, home, home).parsed {
         Parsed::Commands(commands) => commands.iter().any(|command| rule.matches(command, &place)),
         Parsed::Unparsed(_) => false,
     }

@@ -2,8 +2,7 @@
 
 use abide_core::policy::{Action, Choice, Place, Policy, Rule, builtin_rules, offers};
 
-use super::{WORK, all, builtin, decide, open, place};
-use crate::command_line::parse;
+use super::{WORK, all, builtin, decide, open, parse, place};
 
 #[test]
 fn p164_denied_command_is_found_after_fifty_others() {
@@ -287,7 +286,23 @@ fn p171_always_is_offered_only_with_a_rule_that_answers() {
     );
     assert_eq!(offered(&npm, "npm test > out"), None);
     assert_eq!(offered(&npm, "npm test $X"), None);
-    assert_eq!(offered(&builtin(), "sudo true"), None);
+    assert_eq!(
+        offered(&builtin(), "sudo systemctl restart nginx"),
+        Some(vec!["sudo systemctl restart nginx".into()])
+    );
+    for never in [
+        "sudo bash",
+        "sudo -u x true",
+        "sudo make install",
+        "sudo ./true",
+        "sudo A=1 true",
+        "sudo python3 x.py",
+        "sudo tee /etc/x",
+        "sudo",
+        "sudo ls $X",
+    ] {
+        assert_eq!(offered(&builtin(), never), None, "{never}");
+    }
     assert_eq!(
         offered(&builtin(), "git push --force"),
         Some(vec!["git push".into()])
@@ -302,6 +317,40 @@ fn p171_always_is_offered_only_with_a_rule_that_answers() {
         .filter(|offer| offer.choice == Choice::Always)
         .find_map(|mut offer| offer.rules.pop());
     assert_eq!(rule.map(|rule| rule.env), Some(vec!["FOO=1".to_owned()]));
+}
+
+#[test]
+fn always_for_a_command_as_root_allows_exactly_that_command() {
+    let line = parse("sudo systemctl restart nginx", WORK);
+    let always = offers(&builtin(), &line, &place()).into_iter();
+    let always = always.filter(|offer| offer.choice == Choice::Always);
+    let mut policy = builtin();
+    policy.rules.extend(always.flat_map(|offer| offer.rules));
+    all(&policy, Action::Allow, &["sudo systemctl restart nginx"]);
+    all(
+        &policy,
+        Action::Ask,
+        &[
+            "sudo systemctl restart nginx ssh",
+            "sudo systemctl restart",
+            "sudo -E systemctl restart nginx",
+            "PATH=. sudo systemctl restart nginx",
+            "sudo systemctl restart nginx > /etc/x",
+        ],
+    );
+}
+
+#[test]
+fn always_for_a_program_of_the_directory_holds_there_only() {
+    let policy = Policy {
+        rules: vec![Rule::new("", Action::Ask, &["./deploy.sh"])],
+        ..open()
+    };
+    let line = parse("./deploy.sh", WORK);
+    let choices: Vec<&str> = (offers(&policy, &line, &place()).iter())
+        .map(|offer| offer.choice.as_str())
+        .collect();
+    assert_eq!(choices, ["once", "this agent", "always here", "no"]);
 }
 
 #[test]

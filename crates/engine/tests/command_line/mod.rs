@@ -1,5 +1,6 @@
 //! Parsing and judging command lines, numbered like the list of attacks.
 
+mod evasion;
 mod judging;
 
 use abide_core::policy::{Action, Place, Policy, Rule, RunsCode};
@@ -8,6 +9,11 @@ use super::*;
 
 const HOME: &str = "/home/u";
 const WORK: &str = "/home/u/src/work";
+
+/// Parses a command line of a user with [`HOME`].
+fn parse(text: &str, folder: &str) -> CommandLine {
+    super::parse(text, folder, HOME)
+}
 
 fn place() -> Place<'static> {
     Place {

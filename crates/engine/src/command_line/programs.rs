@@ -1,0 +1,248 @@
+//! Programs that run commands in a way of their own: `git`, `find`, `ssh`, `docker`, `xargs` and others.
+
+use abide_core::policy::{Folder, Piece, SimpleCommand, Word};
+
+use super::wrapper::{inner_words, joined, script, value_of, wrapped};
+use super::{Input, Reader, Scope, Unparsed};
+
+/// `git-push` is `git push`.
+pub(super) fn dashed_git(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
+    let subcommand = name.strip_prefix("git-")?;
+    let first = [Word::literal("git"), Word::literal(subcommand)];
+    Some(
+        first
+            .into_iter()
+            .chain(command.arguments().iter().cloned())
+            .collect(),
+    )
+}
+
+/// Programs with a subcommand that runs a command, and the number of words before it.
+const RUNS: [(&str, &str, usize); 16] = [
+    ("uv", "run", 0),
+    ("poetry", "run", 0),
+    ("pipenv", "run", 0),
+    ("pdm", "run", 0),
+    ("hatch", "run", 0),
+    ("rye", "run", 0),
+    ("bundle", "exec", 0),
+    ("mise", "exec", 0),
+    ("asdf", "exec", 0),
+    ("direnv", "exec", 1),
+    ("op", "run", 0),
+    ("doppler", "run", 0),
+    ("aws-vault", "exec", 1),
+    ("perf", "record", 0),
+    ("perf", "stat", 0),
+    ("kubectl", "exec", 1),
+];
+
+/// Words of the command that a subcommand runs.
+pub(super) fn run_words(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
+    let (first, rest) = command.arguments().split_first()?;
+    let first = first.text()?;
+    let (.., positions) = RUNS
+        .iter()
+        .find(|(program, subcommand, _)| *program == name && *subcommand == first)?;
+    let is = |word: &Word, text: &str| word.text().as_deref() == Some(text);
+    if let Some(at) = rest.iter().position(|word| is(word, "--")) {
+        return Some(rest[at + 1..].to_vec()).filter(|words| !words.is_empty());
+    }
+    let is_option = |word: &Word| word.shown().starts_with('-');
+    if rest.iter().take(positions + 1).any(is_option) {
+        // The next word may be a value of this option or the program.
+        let words = std::iter::once(Word::unknown()).chain(rest.iter().cloned());
+        return Some(words.collect());
+    }
+    Some(rest.get(*positions..)?.to_vec()).filter(|words| !words.is_empty())
+}
+
+/// Most words of its input that `xargs` is taken to give to a command.
+const GIVEN_WORDS: usize = 100;
+
+/// `xargs`: the command with the words of its input, if they are known.
+pub(super) fn given_words(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    input: Input,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let Some(mut words) = inner_words(outer, "xargs") else {
+        return Ok(());
+    };
+    if let Input::Text(text) = &input {
+        let place = value_of(outer, &["-I", "--replace"]).and_then(|word| word.text());
+        match place.filter(|place| !place.is_empty()) {
+            Some(place) => words.iter_mut().for_each(|word| {
+                for piece in &mut word.pieces {
+                    if let Piece::Text(part) = piece {
+                        *part = part.replace(&place, text.trim());
+                    }
+                }
+            }),
+            None => {
+                let given = text.split_whitespace().take(GIVEN_WORDS);
+                words.extend(given.map(|word| Word::literal(word.trim_matches(['\'', '"']))));
+            }
+        }
+    }
+    wrapped(reader, words, outer, Input::None, scope)
+}
+
+/// `alias x='command'`: the command of each alias.
+pub(super) fn aliases(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    for word in outer.arguments() {
+        let text = joined(std::slice::from_ref(word));
+        if let Some((_, command)) = text.split_once('=') {
+            script(reader, command, scope.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// Programs that run those of their arguments that are scripts: each with a blank in it is taken for one.
+pub(super) fn quoted_scripts(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    for word in outer.arguments() {
+        let text = joined(std::slice::from_ref(word));
+        if text.contains(char::is_whitespace) {
+            script(reader, &text, scope.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// `ssh host command`: the command is a script of the other machine.
+pub(super) fn remote(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: Scope,
+) -> Result<(), Unparsed> {
+    let mut words = outer.arguments().iter();
+    let mut host = false;
+    while let Some(word) = words.next() {
+        let text = word.text().unwrap_or_default();
+        if text.starts_with('-') && !host {
+            let valued = "bcDEeFIiJLlmOopQRSWw";
+            if text.len() == 2 && valued.contains(&text[1..]) {
+                words.next();
+            }
+        } else if !host {
+            host = true;
+        } else {
+            let rest: Vec<Word> = std::iter::once(word).chain(words).cloned().collect();
+            let folder = Folder::Unknown;
+            return script(reader, &joined(&rest), Scope { folder, ..scope });
+        }
+    }
+    Ok(())
+}
+
+/// `find -exec command ;`
+pub(super) fn found(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let mut words = outer.arguments().iter();
+    while let Some(word) = words.next() {
+        let text = word.text().unwrap_or_default();
+        if !matches!(text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
+            continue;
+        }
+        let more = |word: &&Word| word.text().is_none_or(|text| text != ";" && text != "+");
+        let inner: Vec<Word> = words.by_ref().take_while(more).cloned().collect();
+        if !inner.is_empty() {
+            wrapped(reader, inner, outer, Input::None, scope)?;
+        }
+    }
+    Ok(())
+}
+
+/// Commands that git runs.
+pub(super) fn git(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let words: Vec<String> = outer.arguments().iter().map(Word::shown).collect();
+    // `git -c alias.p=push p`: the command that the alias stands for.
+    let aliases = words.iter().filter_map(|word| word.strip_prefix("alias."));
+    for (name, value) in aliases.filter_map(|text| text.split_once('=')) {
+        let Some(at) = words.iter().position(|word| word == name) else {
+            continue;
+        };
+        let rest = words[at + 1..].join(" ");
+        let text = match value.strip_prefix('!') {
+            Some(command) => format!("{command} {rest}"),
+            None => format!("git {value} {rest}"),
+        };
+        script(reader, &text, scope.clone())?;
+    }
+    let has = |name: &str| words.iter().any(|word| word == name);
+    let behind = |name: &str| {
+        let at = words.iter().position(|word| word == name);
+        at.map(|at| &outer.arguments()[at + 1..])
+    };
+    match () {
+        () if has("submodule") && has("foreach") => {
+            let rest = behind("foreach").unwrap_or_default().iter();
+            let rest = rest.skip_while(|word| word.shown().starts_with('-'));
+            let rest: Vec<Word> = rest.cloned().collect();
+            script(reader, &joined(&rest), scope.clone())
+        }
+        () if has("bisect") && has("run") => {
+            let rest = behind("run").unwrap_or_default();
+            script(reader, &joined(rest), scope.clone())
+        }
+        () if has("rebase") => match value_of(outer, &["-x", "--exec"]) {
+            Some(command) => script(reader, &joined(&[command]), scope.clone()),
+            None => Ok(()),
+        },
+        () => Ok(()),
+    }
+}
+
+/// `docker exec container command`
+pub(super) fn container(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let texts: Vec<String> = outer.arguments().iter().map(Word::shown).collect();
+    let first: Vec<&str> = texts.iter().take(2).map(String::as_str).collect();
+    let begin = match first.as_slice() {
+        ["exec", ..] => 1,
+        ["compose", "exec"] => 2,
+        _ => return Ok(()),
+    };
+    let valued = [
+        "-e",
+        "-u",
+        "-w",
+        "--env",
+        "--user",
+        "--workdir",
+        "--env-file",
+    ];
+    let mut at = begin;
+    while texts.get(at).is_some_and(|text| text.starts_with('-')) {
+        at += if valued.contains(&texts[at].as_str()) {
+            2
+        } else {
+            1
+        };
+    }
+    let inner: Vec<Word> = outer.arguments().iter().skip(at + 1).cloned().collect();
+    match inner.is_empty() {
+        true => Ok(()),
+        false => wrapped(reader, inner, outer, Input::None, scope),
+    }
+}
