@@ -224,6 +224,35 @@ fn d178_command_is_held_without_a_person_and_started_by_a_later_yes() {
 }
 
 #[test]
+fn message_about_a_held_command_masks_its_secrets() {
+    with_engine(|engine| async move {
+        configure(&engine, RULES);
+        let token = format!("ghp_{}", "aB3d".repeat(9));
+        for given in [Answer::No, Answer::Yes] {
+            let arguments = json!({
+                "command": format!("touch made; : correct-horse-battery {token}"),
+                "env": {"API_PASSWORD": "correct-horse-battery"},
+                "cwd": engine.path(""),
+            });
+            let held = engine.call("shell", arguments).await.to_fields();
+            let question = held["question_id"].as_str().expect("an id");
+            let question: QuestionId = question.parse().expect("an id");
+            assert_eq!(answer(&engine, question, given).await, Outcome::Done);
+            let messages = engine
+                .call("read_messages", json!({"timeout_seconds": 10}))
+                .await;
+            let masked = "touch made; : [masked:API_PASSWORD] [masked:github_token]";
+            assert!(messages.text.contains(masked), "{}", messages.text);
+            let shown = format!("{:?}", messages.to_fields());
+            assert!(
+                !shown.contains("horse") && !shown.contains(&token),
+                "{shown}"
+            );
+        }
+    });
+}
+
+#[test]
 fn d175_question_shows_hostile_text_with_signs() {
     with_engine(|engine| async move {
         configure(&engine, RULES);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use abide_core::{End, Exit};
+use abide_output::mask::Mask;
 
 use super::condition::Command;
 use super::{Observation, Observations, ProbeContext, TryResult};
@@ -60,10 +61,11 @@ pub(super) async fn try_once(
     }
 }
 
-/// Text on one line, shortened.
+/// Text on one line, shortened, without tokens of known formats: timers tell it to their agents.
 fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 120;
-    let clean: String = text
+    let clean: String = Mask::default()
+        .apply(text.to_owned())
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();

@@ -7,11 +7,15 @@ use abide_core::held::{Approval, HeldCommand, Record};
 use abide_core::policy::Choice;
 use abide_core::wait::Asking;
 use abide_core::{Agent, Conversation, Key, Millis, QuestionId, SessionId};
+use abide_output::secret_fingerprints::SecretFingerprints;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 use super::query::Query;
 use super::{Of, StoreFault};
+use crate::LaunchOptions;
 
 /// Command of a question, but for its launch data.
 #[derive(Deserialize, Serialize)]
@@ -29,6 +33,9 @@ struct CommandRow {
     why: String,
     offers: Vec<(String, String)>,
     person_only: bool,
+    /// Fingerprints of the secrets in its environment, which outlive the launch data: messages show the command later.
+    #[serde(default)]
+    secrets: String,
 }
 
 /// Question about a command, as messages tell it.
@@ -42,6 +49,8 @@ pub struct CommandAnswer {
     pub closing: String,
     /// Words of the person.
     pub because: Option<String>,
+    /// Fingerprints of the secrets in the environment of the command.
+    pub secrets: Arc<SecretFingerprints>,
 }
 
 /// Text of the row.
@@ -64,6 +73,7 @@ pub(super) fn text(held: &HeldCommand) -> String {
             .map(|(choice, rules)| (choice.as_str().to_owned(), rules.to_string()))
             .collect(),
         person_only: approval.person_only,
+        secrets: BASE64_STANDARD.encode(LaunchOptions::secrets_of_held(held).to_bytes()),
     };
     serde_json::to_string(&row).unwrap_or_default()
 }
@@ -144,12 +154,17 @@ pub(super) fn answer(
          WHERE id = ?1 AND closing IS NOT NULL AND command IS NOT NULL";
     let id = question.to_string();
     db.first(sql, &[id.as_str().into()], |row| {
-        let command = serde_json::from_str::<CommandRow>(row.str(1)?);
+        let command = serde_json::from_str::<CommandRow>(row.str(1)?).ok();
+        let (command, secrets) = command.map_or_else(Default::default, |row| {
+            let secrets = BASE64_STANDARD.decode(row.secrets).unwrap_or_default();
+            (row.command, SecretFingerprints::from_bytes(&secrets))
+        });
         Ok(CommandAnswer {
             session: row.string(0)?,
-            command: command.map(|row| row.command).unwrap_or_default(),
+            command,
             closing: row.string(2)?,
             because: row.opt_string(3)?,
+            secrets: Arc::new(secrets),
         })
     })
 }

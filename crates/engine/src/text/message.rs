@@ -50,7 +50,8 @@ fn held_message(id: QuestionId, answer: Option<&CommandAnswer>) -> String {
     let Some(answer) = answer else {
         return format!("[System] Question '{id}' about a held command is closed.");
     };
-    let command = one_line(&Mask::default().apply(answer.command.clone()));
+    let mask = Mask::of(answer.secrets.clone());
+    let command = one_line(&mask.apply(answer.command.clone()));
     let (session, command) = (&answer.session, shorten(&command, COMMAND_CHARS));
     match answer.closing.as_str() {
         "yes" => format!(
