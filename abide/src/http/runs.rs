@@ -25,7 +25,7 @@ use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::run_request::{NetworkName, OsText, RunBody, SandboxName, StdinKind};
 use super::sessions::{session_from, session_name};
-use crate::tools::{CommandCaller, StartDecision, not_started, question_fields};
+use crate::tools::{CommandCaller, StartDecision, not_started, question_fields, refused_to_person};
 use abide_engine::config::{self, NetworkMode, SandboxMode};
 use abide_engine::sandbox::{
     SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment,
@@ -414,5 +414,6 @@ fn run_ended(handle: &Handle, outcome: &Outcome, view: Option<&SessionView>) -> 
         outcome: outcome_word,
         error: error.or(own),
         wanted_end: wanted,
+        refused: view.and_then(refused_to_person),
     }
 }

@@ -50,7 +50,8 @@ pub(crate) use policy::{
 };
 pub use question::{question_fields, question_text};
 pub(crate) use report::{
-    in_seconds, leftovers, recount_output, status as session_status, summary as session_summary,
+    in_seconds, leftovers, recount_output, refused_to_person, status as session_status,
+    summary as session_summary,
 };
 pub(crate) use terminal::{OWN_LIMITS, is_process_of, session_of_limit_change, survives_kill};
 pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};

@@ -19,7 +19,7 @@ pub(crate) fn of_session(view: &SessionView, mask: &Mask) -> Option<SandboxRefus
         let what = mask.apply(one_line(what));
         match kind {
             "planted" => planted.push(what),
-            "full" => {}
+            "full" | "limit" => {}
             kind => refused.push(SandboxRefusal {
                 kind: kind.into(),
                 what,

@@ -8,8 +8,17 @@ use serde_json::{Map, Value};
 /// Folders that the hint about `needs` names.
 const MOST_ASKED: usize = 5;
 
+/// Reader of the text, who can get more permission in a different way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RefusalReader {
+    /// A model, which asks a person.
+    Model,
+    /// A person, who changes the settings.
+    Person,
+}
+
 /// Refusals in a record, and names that the command has made and other programs obey.
-pub(super) fn refused_text(record: &str) -> Option<String> {
+pub(super) fn refused_text(record: &str, reader: RefusalReader) -> Option<String> {
     let (head, lines) = record.split_once('\n')?;
     let [mode, network, count] = *head.split(' ').collect::<Vec<_>>() else {
         return None;
@@ -46,11 +55,14 @@ pub(super) fn refused_text(record: &str) -> Option<String> {
             ),
         }));
         let unknown = (is_off && !addresses.is_empty()).then(|| "HOST".to_owned());
-        if let Some(needs) = needs(&writes, names.iter().chain(&unknown)) {
-            said.push(format!(
-                "To ask for more, call again with needs={needs} and a justification (one sentence for the person)."
-            ));
-        }
+        let needs = Needs::of(&writes, names.iter().chain(&unknown));
+        said.extend(needs.and_then(|needs| match reader {
+            RefusalReader::Model => Some(format!(
+                "To ask for more, call again with needs={} and a justification (one sentence for the person).",
+                needs.as_json()
+            )),
+            RefusalReader::Person => needs.as_settings(is_off),
+        }));
     }
     said.extend(
         failed
@@ -69,36 +81,83 @@ pub(super) fn refused_text(record: &str) -> Option<String> {
              can make room: `abide sandbox layers`."
         ));
     }
+    if let Some((bytes, limit)) = of_kind("limit ")
+        .first()
+        .and_then(|line| line.split_once(' '))
+    {
+        said.push(format!(
+            "SANDBOX: the command was ended: what its agent has in home and temporary folders takes {bytes} bytes, more than \
+             `sandbox.layer_bytes`, {limit}. A person can make room: `abide sandbox layers`."
+        ));
+    }
+    if let Some(path) = of_kind("removed ").first() {
+        said.push(format!(
+            "SANDBOX: the command was ended and {path} removed: it changes where git looks for its configuration and hooks."
+        ));
+    }
     (!said.is_empty()).then(|| said.join("\n"))
 }
 
-/// Permissions to ask for. `None`: no permission would help.
-fn needs<'a>(writes: &[String], names: impl Iterator<Item = &'a String>) -> Option<Value> {
-    let mut needs = Map::new();
-    let mut folders: Vec<&str> = Vec::new();
-    for path in writes {
-        // What does not exist is made in the nearest folder that does. The root folder is never granted.
-        let there = Path::new(path).ancestors().find(|path| path.exists());
-        let there = there.and_then(Path::to_str).filter(|path| *path != "/");
-        folders.extend(there.filter(|path| !folders.contains(path)));
+/// Permissions that would have helped.
+struct Needs<'a> {
+    write: Vec<&'a str>,
+    network: Vec<&'a str>,
+}
+
+impl<'a> Needs<'a> {
+    /// Permissions for refused writes and names. `None`: no permission would help.
+    fn of(writes: &'a [String], names: impl Iterator<Item = &'a String>) -> Option<Self> {
+        let mut write: Vec<&str> = Vec::new();
+        for path in writes {
+            // What does not exist is made in the nearest folder that does. The root folder is never granted.
+            let there = Path::new(path).ancestors().find(|path| path.exists());
+            let there = there.and_then(Path::to_str).filter(|path| *path != "/");
+            write.extend(there.filter(|path| !write.contains(path)));
+        }
+        write.truncate(MOST_ASKED);
+        let mut network: Vec<&str> = names
+            .filter_map(|line| line.split(' ').next())
+            .map(|name| name.strip_suffix(":443").unwrap_or(name))
+            .collect();
+        network.dedup();
+        (!write.is_empty() || !network.is_empty()).then_some(Needs { write, network })
     }
-    folders.truncate(MOST_ASKED);
-    if !folders.is_empty() {
-        needs.insert("write".into(), folders.into());
+
+    /// Value of the argument `needs`.
+    fn as_json(&self) -> Value {
+        let mut needs = Map::new();
+        for (name, values) in [("write", &self.write), ("network", &self.network)] {
+            if !values.is_empty() {
+                needs.insert(name.into(), values.as_slice().into());
+            }
+        }
+        Value::Object(needs)
     }
-    let mut wanted: Vec<&str> = names
-        .filter_map(|line| line.split(' ').next())
-        .map(|name| name.strip_suffix(":443").unwrap_or(name))
-        .collect();
-    wanted.dedup();
-    if !wanted.is_empty() {
-        needs.insert("network".into(), wanted.into());
+
+    /// Sentence about the settings of the sandbox. `None`: none would help.
+    fn as_settings(&self, is_off: bool) -> Option<String> {
+        let list = |name: &str, values: &[&str]| {
+            (!values.is_empty()).then(|| format!("{name} = {}", Value::from(values)))
+        };
+        let network = match is_off {
+            true if self.network.is_empty() => None,
+            true => Some("network = \"allowlist\"".to_owned()),
+            false => list("allow", &self.network),
+        };
+        let settings = list("write", &self.write).into_iter().chain(network);
+        let settings: Vec<String> = settings.collect();
+        (!settings.is_empty()).then(|| {
+            format!(
+                "To permit it, set in [sandbox] of config.toml: {}",
+                settings.join(", ")
+            )
+        })
     }
-    (!needs.is_empty()).then_some(Value::Object(needs))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::RefusalReader::{Model, Person};
     use super::*;
 
     #[test]
@@ -107,13 +166,28 @@ mod tests {
         let expected = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/x\n  write  /opt/y\n\
                         To ask for more, call again with needs={\"write\":[\"/etc\",\"/opt\"]} and a justification (one \
                         sentence for the person).\nSANDBOX: planted, other programs may run or obey it: .vscode";
-        assert_eq!(refused_text(record).as_deref(), Some(expected));
-        let full = refused_text("workspace-write off 0\nfull /state/layers\n").unwrap();
+        assert_eq!(refused_text(record, Model).as_deref(), Some(expected));
+        let full = refused_text("workspace-write off 0\nfull /state/layers\n", Model).unwrap();
         assert!(full.starts_with("SANDBOX: the disk is full; "), "{full}");
-        let deep = refused_text("read-only off 2\nwrite /etc/new/deep/x\nwrite /new\n").unwrap();
+        let limit = refused_text("workspace-write off 0\nlimit 20 10\n", Model).unwrap();
+        assert!(
+            limit.contains("takes 20 bytes") && limit.contains("`sandbox.layer_bytes`, 10"),
+            "{limit}"
+        );
+        let removed =
+            refused_text("workspace-write off 0\nremoved /w/.git/commondir\n", Model).unwrap();
+        assert!(
+            removed.contains("ended and /w/.git/commondir removed"),
+            "{removed}"
+        );
+        let deep = refused_text(
+            "read-only off 2\nwrite /etc/new/deep/x\nwrite /new\n",
+            Model,
+        )
+        .unwrap();
         assert!(deep.contains("needs={\"write\":[\"/etc\"]}"), "{deep}");
-        assert_eq!(refused_text("nonsense"), None);
-        assert_eq!(refused_text("read-only on 0\n"), None);
+        assert_eq!(refused_text("nonsense", Model), None);
+        assert_eq!(refused_text("read-only on 0\n", Model), None);
     }
 
     #[test]
@@ -128,8 +202,8 @@ mod tests {
                         To ask for more, call again with needs={\"network\":[\"evil.example\",\"other.example:80\"]} and a \
                         justification (one sentence for the person).\n\
                         SANDBOX: network: slow.example:443 cannot connect: timed out";
-        assert_eq!(refused_text(record).as_deref(), Some(expected));
-        let direct = refused_text("read-only allowlist 1\naddress 8.8.8.8:53\n").unwrap();
+        assert_eq!(refused_text(record, Model).as_deref(), Some(expected));
+        let direct = refused_text("read-only allowlist 1\naddress 8.8.8.8:53\n", Model).unwrap();
         assert!(!direct.contains("needs="), "{direct}");
     }
 
@@ -141,6 +215,21 @@ mod tests {
                         address 1.1.1.1:443  the network is off\n\
                         To ask for more, call again with needs={\"network\":[\"HOST\"]} and a justification (one sentence \
                         for the person).";
-        assert_eq!(refused_text(record).as_deref(), Some(expected));
+        assert_eq!(refused_text(record, Model).as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn person_is_told_which_settings_permit_what_was_refused() {
+        let record =
+            "workspace-write allowlist 2\nwrite /etc/x\nname evil.example:443 not allowed\n";
+        let said = refused_text(record, Person).unwrap();
+        let last = said.lines().last().unwrap();
+        let expected = "To permit it, set in [sandbox] of config.toml: write = [\"/etc\"], allow = [\"evil.example\"]";
+        assert_eq!(last, expected);
+        let said = refused_text("read-only off 1\naddress 1.1.1.1:443\n", Person).unwrap();
+        assert!(
+            said.ends_with("config.toml: network = \"allowlist\""),
+            "{said}"
+        );
     }
 }

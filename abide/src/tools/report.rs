@@ -23,8 +23,9 @@ use abide_session::tree;
 
 use super::args::folder;
 use super::output::Part;
+use super::refused_text::{RefusalReader, refused_text};
 use super::sandbox::SandboxArgs;
-use super::{BadInput, Context, refused_text};
+use super::{BadInput, Context};
 
 /// Name and value of an environment variable.
 type Variable = (OsString, OsString);
@@ -270,7 +271,12 @@ pub(super) fn forced_end_reason(view: &SessionView) -> Option<&'static str> {
 
 /// Refusals of the sandbox of a command, and names that the command has made and other programs obey.
 pub(super) fn refused(view: &SessionView) -> Option<String> {
-    refused_text::refused_text(&super::refusals::record(view)?)
+    refused_text(&super::refusals::record(view)?, RefusalReader::Model)
+}
+
+/// The same for the person who ran the command.
+pub(crate) fn refused_to_person(view: &SessionView) -> Option<String> {
+    refused_text(&super::refusals::record(view)?, RefusalReader::Person)
 }
 
 /// Sentences about the ports on which a sandboxed command listens.

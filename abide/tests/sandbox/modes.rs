@@ -26,6 +26,25 @@ fn result_names_the_mechanism() {
 }
 
 #[test]
+fn run_tells_what_was_refused_whatever_the_exit_code() {
+    as_each_user(|user| {
+        for (end, code) in [("true", 0), ("exit 3", 3)] {
+            let script = format!("echo x > /etc/abide-a; echo x > /usr/abide-b; {end}");
+            let ran = user.run(&script);
+            assert_eq!(ran.code, code, "{ran:?}");
+            let told = "SANDBOX: 2 things were refused (workspace-write, network off)\n  write  /etc/abide-a\n  \
+                        write  /usr/abide-b\nTo permit it, set in [sandbox] of config.toml: write = [\"/etc\",\"/usr\"]\n";
+            assert!(ran.text.ends_with(told), "{ran:?}");
+        }
+        let result = user.result(&SANDBOX, "echo x > /etc/abide-a; true");
+        let refused = result["refused"].as_str().unwrap_or_default();
+        assert!(refused.contains("  write  /etc/abide-a"), "{result}");
+        let ran = user.run("true");
+        assert_eq!((ran.code, ran.text.as_str()), (0, ""));
+    });
+}
+
+#[test]
 fn mechanism_is_remembered_by_the_next_daemon() {
     as_each_user(|user| {
         user.result(&SANDBOX, "true");

@@ -318,6 +318,9 @@ pub struct RunEnded {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-nullable" = true))]
     pub wanted_end: Option<Option<SessionEnd>>,
+    /// Refusals of its sandbox as text, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// Last frame of followed output.

@@ -39,6 +39,9 @@ pub fn report(ended: &Value, cancelled: bool, args: &RunArgs, output: RunOutput)
     if let Some(left) = leftovers(ended) {
         errln!("abide: {left}");
     }
+    if let Some(refused) = ended["refused"].as_str() {
+        errln!("{refused}");
+    }
     code
 }
 

@@ -28,9 +28,10 @@ use abide_output::printable::one_line;
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, mpsc};
 
+use super::refused_text::{RefusalReader, refused_text};
 use super::{
     BadInput, Context, FinishedCall, HeldResources, ToolStep, output, refusal_code, refusals,
-    refused_text, report,
+    report,
 };
 use abide_engine::{Handle, PendingCall, SessionView};
 use abide_session::daemon_record::RequestName;
@@ -291,7 +292,11 @@ impl ActionRunner {
         if !self.context.is_person && !self.handle.tell_refusals(view.id, &record) {
             return None;
         }
-        let text = refused_text::refused_text(&record)?;
+        let reader = match self.context.is_person {
+            true => RefusalReader::Person,
+            false => RefusalReader::Model,
+        };
+        let text = refused_text(&record, reader)?;
         Some(self.mask(view, text))
     }
 

@@ -285,7 +285,8 @@ fn redirect_leads_to_a_name_that_is_judged_too() {
             "118: {ran:?}"
         );
         let lines: Vec<&str> = ran.text.lines().collect();
-        assert!(lines.len() == 2 && lines[1] != "0", "118: {ran:?}");
+        assert!(lines[1] != "0", "118: {ran:?}");
+        assert!(lines[2].starts_with("SANDBOX: 1 thing was"), "118: {ran:?}");
     });
 }
 
