@@ -58,8 +58,17 @@ def web(stream, scheme):
             continue
         if path.startswith("/slow"):
             threading.Event().wait(float(path[5:] or 1))
-        body = f"outside {path} {''.join(host)}\n".encode()
-        stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        body, status = f"outside {path} {''.join(host)}\n".encode(), "200 OK"
+        if path.startswith("/files/"):
+            body, status = stored(path)
+        stream.sendall(f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+def stored(path):
+    path = os.path.join(folder, path.lstrip("/").split("?")[0])
+    if os.path.isdir(path): path = os.path.join(path, "index.html")
+    try:
+        with open(path, "rb") as file: return file.read(), "200 OK"
+    except OSError: return b"", "404 Not Found"
 
 def proxy(stream):
     head = read_head(stream)

@@ -119,6 +119,18 @@ impl Outside {
         outside
     }
 
+    /// Makes registries of package managers, which the web servers have below `/files`.
+    pub fn make_registries(&self) {
+        succeed(
+            program("/usr/bin/python3")
+                .arg(concat!(
+                    env!("CARGO_MANIFEST_DIR"),
+                    "/tests/sandbox/registry.py"
+                ))
+                .current_dir(self.folder.path()),
+        );
+    }
+
     /// Lines that the servers have logged: names that were looked up with the kind of the query, and requests to the proxy.
     pub fn log(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join("queries")).expect("the log");

@@ -4,6 +4,7 @@ mod asking;
 mod connections;
 mod names;
 mod ports;
+mod registries;
 
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Stdio};
