@@ -154,3 +154,29 @@ fn folder_that_is_moved_away_leads_nowhere() {
         assert!(!user.exists("outside/new"), "93");
     });
 }
+
+#[test]
+fn files_that_run_as_their_owner_cannot_be_made() {
+    as_each_user(|user| {
+        let said = user.python(
+            r#"
+flags = os.O_CREAT | os.O_WRONLY
+for name, mode in [("user", 0o4755), ("group", 0o2755)]:
+    print(name, attempt(lambda: os.open(name, flags, mode)), attempt(lambda: os.mknod(name, mode)),
+          attempt(lambda: os.open(".", os.O_TMPFILE | os.O_WRONLY, mode)))
+print("openat2", call(437, 437, -100, b"x", ctypes.create_string_buffer(24), 24))
+os.close(os.open("plain", flags, 0o755))
+os.close(os.open("plain", os.O_RDONLY, 0o6755))
+os.close(os.open(".", os.O_TMPFILE | os.O_WRONLY, 0o600))
+"#,
+        );
+        for line in [
+            "user EPERM EPERM EPERM",
+            "group EPERM EPERM EPERM",
+            "openat2 ENOSYS",
+        ] {
+            assert!(said.contains(line), "{line}: {said}");
+        }
+        assert!(!user.exists("work/user") && !user.exists("work/group"));
+    });
+}

@@ -109,10 +109,11 @@ const REFUSED: [i64; 46] = [
     libc::SYS_migrate_pages,
 ];
 
-/// System calls that do not exist for the sandbox. `clone3` hides its flags from a filter, so libc falls back to
-/// `clone`.
-const ABSENT: [i64; 4] = [
+/// System calls that do not exist for the sandbox. `clone3` and `openat2` hide their flags from a filter, so programs fall
+/// back to `clone` and `openat`.
+const ABSENT: [i64; 5] = [
     libc::SYS_clone3,
+    libc::SYS_openat2,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -168,8 +169,33 @@ fn refused(families: &[libc::c_int]) -> Option<Rules> {
     rules.insert(libc::SYS_fchmod, set_id(1)?);
     rules.insert(libc::SYS_fchmodat, set_id(2)?);
     rules.insert(SYS_FCHMODAT2, set_id(2)?);
+    rules.insert(libc::SYS_mknodat, set_id(2)?);
+    rules.insert(libc::SYS_openat, creates_set_id(2)?);
     #[cfg(target_arch = "x86_64")]
-    rules.insert(libc::SYS_chmod, set_id(1)?);
+    {
+        rules.insert(libc::SYS_chmod, set_id(1)?);
+        rules.insert(libc::SYS_creat, set_id(1)?);
+        rules.insert(libc::SYS_mknod, set_id(1)?);
+        rules.insert(libc::SYS_open, creates_set_id(1)?);
+    }
+    Some(rules)
+}
+
+/// Opens that make a file which runs as its owner or group. `flags`: place of the flags, before that of the mode. The mode
+/// is any number if no file is made.
+fn creates_set_id(flags: u8) -> Option<Vec<SeccompRule>> {
+    // O_TMPFILE has one bit beside O_DIRECTORY, by which directories are opened.
+    const TMPFILE: u64 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64;
+    let mut rules = Vec::new();
+    for makes in [libc::O_CREAT as u64, TMPFILE] {
+        for bit in [0o4000, 0o2000] {
+            let rule = SeccompRule::new(vec![
+                condition(flags, Op::MaskedEq(makes), makes)?,
+                condition(flags + 1, Op::MaskedEq(bit), bit)?,
+            ]);
+            rules.push(rule.ok()?);
+        }
+    }
     Some(rules)
 }
 
@@ -240,6 +266,7 @@ const WRITES: &[(i64, Option<usize>, usize)] = &[
     (libc::SYS_renameat2, Some(2), 3),
     (libc::SYS_linkat, Some(2), 3),
     (libc::SYS_symlinkat, Some(1), 2),
+    (libc::SYS_mknodat, Some(0), 1),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, None, 0),
     #[cfg(target_arch = "x86_64")]
@@ -258,6 +285,8 @@ const WRITES: &[(i64, Option<usize>, usize)] = &[
     (libc::SYS_link, None, 1),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_symlink, None, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, None, 0),
 ];
 
 /// Places of the folder's descriptor and of the path among the arguments of a system call that changes a path.
