@@ -16,6 +16,8 @@ use super::mounts;
 
 /// Name of the place of the file system in the sandbox's own `/dev`.
 const PLACE: &str = "covers";
+/// Attempts to hide a path that another program replaces meanwhile.
+const ATTEMPTS: u32 = 10;
 const RESOLVER: &[u8] = b"nameserver 127.0.0.1\n";
 
 /// An empty file, an empty folder and a `resolv.conf` that names the network gate, all read-only.
@@ -48,17 +50,25 @@ impl Covers {
     /// Hides a path, if it exists. A symbolic link is followed: what it leads to is hidden.
     pub fn hide(&self, path: &Path) -> Result<(), Fault> {
         let step = || format!("hide '{}'", path.display());
-        let over = match mounts::open_path(path) {
-            Ok(over) => over,
-            Err(fault) if is_absent(&fault) => return Ok(()),
-            Err(fault) => return Err(fault).named(step),
-        };
-        let empty = match mounts::kind(&over).named(step)? {
-            FileType::Directory => &self.folder,
-            _ => &self.file,
-        };
-        let copy = mounts::clone_tree(empty).named(step)?;
-        mounts::attach(copy, over).named(step)
+        let mut attempts = ATTEMPTS;
+        loop {
+            let over = match mounts::open_path(path) {
+                Ok(over) => over,
+                Err(fault) if is_absent(&fault) => return Ok(()),
+                Err(fault) => return Err(fault).named(step),
+            };
+            let empty = match mounts::kind(&over).named(step)? {
+                FileType::Directory => &self.folder,
+                _ => &self.file,
+            };
+            let copy = mounts::clone_tree(empty).named(step)?;
+            attempts -= 1;
+            match mounts::attach(copy, over) {
+                // It was removed just now, and another may be in its place.
+                Err(fault) if attempts > 0 && is_absent(&fault) => {}
+                attached => return attached.named(step),
+            }
+        }
     }
 
     /// Replaces a file by the `resolv.conf` that names the network gate.
