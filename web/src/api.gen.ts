@@ -429,7 +429,7 @@ export interface Session {
   /** Seconds that the command ran, or has run so far; 0 if it could not be started. */
   duration: number;
   /** Cause of the end. */
-  end: 'exited' | 'signaled' | 'deadline' | 'idle_declined' | 'user' | 'agent' | 'inactivity' | 'out_of_memory' | 'lost' | null;
+  end: 'exited' | 'signaled' | 'deadline' | 'idle_declined' | 'user' | 'agent' | 'inactivity' | 'out_of_memory' | 'sandbox' | 'lost' | null;
   /** End, or failure to start, in Unix milliseconds; absent while the command runs. */
   ended_at?: number;
   /** Reason for a failure to start. */

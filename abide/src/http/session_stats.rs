@@ -112,9 +112,12 @@ fn kind(ending: &Ending) -> Kind {
     match ending.end {
         End::Exited if ending.exit == Some(Exit::Code(0)) => Kind::Succeeded,
         End::Exited | End::Signaled | End::OutOfMemory => Kind::Failed,
-        End::Deadline | End::IdleDeclined | End::User | End::Agent | End::Inactivity => {
-            Kind::Stopped
-        }
+        End::Deadline
+        | End::IdleDeclined
+        | End::User
+        | End::Agent
+        | End::Inactivity
+        | End::Sandbox => Kind::Stopped,
         End::Lost => Kind::Lost,
     }
 }

@@ -263,6 +263,7 @@ pub(super) fn forced_end_reason(view: &SessionView) -> Option<&'static str> {
             Some("nobody saw how the command ended; what it wrote until then is kept")
         }
         End::OutOfMemory => Some("the command was killed: out of memory"),
+        End::Sandbox => Some("the command was ended by its sandbox"),
         End::User => Some("the command was ended by a person"),
         End::Agent => Some("the command was ended by terminal_session kill"),
         _ => None,

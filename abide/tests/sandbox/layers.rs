@@ -99,3 +99,25 @@ fn p24_agent_whose_layers_are_too_large_is_refused_until_they_are_removed() {
         assert!(said.contains("STATUS: SUCCESS"), "24: {said}");
     });
 }
+
+#[test]
+fn command_that_fills_its_layers_is_ended() {
+    as_each_user(|user| {
+        user.write(
+            "state/config.toml",
+            &format!("{SANDBOXED}layer_bytes = 1_000_000\n"),
+        );
+        let fill = json!({"command": "head -c 3000000 /dev/zero > ~/large; sync ~/large; exec sleep 1000", "timeout": 600});
+        let ended = call(user, "shell", &fill);
+        assert_eq!(ended["result"]["end"], "sandbox", "{ended}");
+        let said = text(&ended);
+        assert!(
+            said.contains("more than `sandbox.layer_bytes`, 1000000"),
+            "{said}"
+        );
+        let small = json!({"command": "head -c 3000000 /dev/zero > in-the-workspace"});
+        user.abide(&["sandbox", "layers", "--remove", "codex"]);
+        let said = text(&call(user, "shell", &small));
+        assert!(said.contains("STATUS: SUCCESS"), "{said}");
+    });
+}

@@ -293,3 +293,121 @@ fn protected_paths_of_other_users_and_on_other_mounts_are_protected() {
         assert!(!user.exists("work/other/hooks/pre-commit"), "45");
     });
 }
+
+#[test]
+fn git_directories_of_deep_submodules_and_other_worktrees_are_protected() {
+    as_each_user(|user| {
+        repository(user);
+        user.outside(
+            "git init -q --bare .git/modules/vendor/deep/lib && git worktree add -q ../other && \
+             git config extensions.worktreeConfig true && git init -q --bare .git/modules/a/modules/b/c",
+        );
+        user.refused(
+            "39",
+            &[
+                "echo x >> .git/modules/vendor/deep/lib/config",
+                "echo x > .git/modules/vendor/deep/lib/hooks/pre-commit",
+                "mv .git/modules/vendor .git/modules/old",
+                "echo x >> .git/modules/a/modules/b/c/config",
+                "echo /tmp > .git/worktrees/other/commondir",
+                "echo /tmp > .git/worktrees/other/gitdir",
+                "mv .git/worktrees/other .git/worktrees/old",
+            ],
+            &["Read-only file system", "busy"],
+        );
+        user.works("39", "git worktree add -q inside && git worktree list");
+        assert_eq!(user.outside("git -C ../other status --short"), "");
+    });
+}
+
+#[test]
+fn git_configuration_that_does_not_exist_cannot_be_made() {
+    as_each_user(|user| {
+        user.outside(
+            "git init -q --template= . && git config user.name a && git config user.email a@b.c && \
+             git config extensions.worktreeConfig true && touch file && git add . && git commit -qm 1",
+        );
+        assert!(!user.exists("work/.git/hooks") && !user.exists("work/.git/config.worktree"));
+        user.refused(
+            "41",
+            &[
+                "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit",
+                "echo x > .git/config.worktree",
+                "git config --worktree core.fsmonitor x",
+            ],
+            &["Read-only file system", "busy"],
+        );
+        user.works("41", "echo 2 > file && git commit -qam 2");
+        assert_eq!(user.outside("git status --short"), "");
+    });
+}
+
+#[test]
+fn command_that_moves_the_git_directory_elsewhere_is_ended() {
+    as_each_user(|user| {
+        repository(user);
+        for script in [
+            "mkdir evil; echo $PWD/evil > .git/commondir; exec sleep 1000",
+            "echo evil > x; mv x .git/commondir; exec sleep 1000",
+            "ln -s /tmp .git/commondir; exec sleep 1000",
+            "mkdir .git/x; echo evil > .git/x/y; mv .git/x/y .git/commondir; chmod 555 .git; exec sleep 1000",
+        ] {
+            let result = user.result(&["--sandbox", "workspace-write"], script);
+            let refused = result["refused"].as_str().unwrap_or_default();
+            let told = ".git/commondir removed: it changes where git looks";
+            assert!(refused.contains(told), "42: {script}: {result}");
+            assert!(!user.exists("work/.git/commondir"), "42: {script}");
+            assert_eq!(result["end"], "sandbox", "42: {script}: {result}");
+        }
+        user.works(
+            "42",
+            "git worktree add -q inside && cat .git/worktrees/inside/commondir",
+        );
+        // The empty folder of the first script is no file.
+        assert_eq!(user.outside("git status --short").trim(), "?? inside/");
+    });
+}
+
+#[test]
+fn protection_holds_where_only_settings_make_the_workspace_writable() {
+    as_each_user(|user| {
+        repository(user);
+        let text = format!("[sandbox]\nwrite = [{:?}]\n", user.path("work"));
+        user.write("state/config.toml", &text);
+        let options = ["--sandbox", "read-only", "--network", "off"];
+        let ran = user.run_in(&options, "echo x > new && echo x > .git/hooks/pre-commit");
+        assert!(
+            ran.text.contains("pre-commit: Read-only file system"),
+            "{ran:?}"
+        );
+        assert!(ran.text.contains("1 thing was refused"), "{ran:?}");
+        assert!(user.exists("work/new"), "{ran:?}");
+    });
+}
+
+#[test]
+fn files_that_git_is_configured_to_obey_are_protected() {
+    as_each_user(|user| {
+        repository(user);
+        user.outside(
+            "mkdir .githooks scripts && touch .githooks/pre-commit shared.config scripts/watch.sh scripts/other && \
+             git config core.hooksPath .githooks && git config include.path ../shared.config && \
+             git config core.fsmonitor '' && git config filter.x.clean 'sh scripts/watch.sh %f'",
+        );
+        user.write("home/.gitconfig", "[core]\n\tpager = ./scripts/pager.sh\n");
+        user.write("work/scripts/pager.sh", "");
+        user.refused(
+            "40",
+            &[
+                "echo x > .githooks/pre-commit",
+                "echo x > .githooks/post-commit",
+                "echo x > shared.config",
+                "echo x > scripts/watch.sh",
+                "echo x > scripts/pager.sh",
+                "mv scripts other",
+            ],
+            &["Read-only file system", "busy"],
+        );
+        user.works("40", "echo x > scripts/other");
+    });
+}

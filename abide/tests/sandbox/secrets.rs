@@ -21,6 +21,9 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
             ".bash_history",
             ".claude/.credentials.json",
             ".docker/config.json",
+            ".pgpass",
+            ".cache/huggingface/token",
+            ".config/containers/auth.json",
         ] {
             user.write(&format!("home/{name}"), SECRET);
         }
@@ -33,7 +36,8 @@ fn secrets_of_the_home_folder_look_empty_by_every_path() {
         let text = user.run(
             "cat ~/.ssh/id_ed25519 ~/.aws/credentials ~/.aws//credentials ~/./.aws/credentials \
              $HOME/../home/.aws/credentials link/credentials ~/.netrc ~/.git-credentials ~/.npmrc ~/.bash_history \
-             /proc/self/root$HOME/.aws/credentials ~/.claude/.credentials.json ~/.docker/config.json ~/keys/other; \
+             /proc/self/root$HOME/.aws/credentials ~/.claude/.credentials.json ~/.docker/config.json ~/keys/other \
+             ~/.pgpass ~/.cache/huggingface/token ~/.config/containers/auth.json; \
              find ~ -name 'id_*'; grep -r horse $ROOT; tar c ~ | grep -a horse; ls -A ~/.aws ~/.gnupg",
         );
         assert!(!text.text.contains("horse"), "51, 52, 53: {text:?}");

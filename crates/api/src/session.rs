@@ -107,6 +107,7 @@ pub enum SessionEnd {
     Agent,
     Inactivity,
     OutOfMemory,
+    Sandbox,
     Lost,
 }
 
@@ -122,6 +123,7 @@ impl From<abide_core::session::End> for SessionEnd {
             End::Agent => SessionEnd::Agent,
             End::Inactivity => SessionEnd::Inactivity,
             End::OutOfMemory => SessionEnd::OutOfMemory,
+            End::Sandbox => SessionEnd::Sandbox,
             End::Lost => SessionEnd::Lost,
         }
     }

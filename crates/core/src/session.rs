@@ -192,6 +192,8 @@ pub enum End {
     Inactivity,
     /// The OOM killer of the kernel.
     OutOfMemory,
+    /// The sandbox, because the tree did what the kernel cannot refuse.
+    Sandbox,
     /// The keeper vanished; the exit status is unknown.
     Lost,
 }
@@ -258,7 +260,12 @@ impl End {
     /// Returns whether the tree was killed on purpose. Such an end is reported when the tree is empty.
     pub const fn is_kill(self) -> bool {
         match self {
-            End::Deadline | End::IdleDeclined | End::User | End::Agent | End::Inactivity => true,
+            End::Deadline
+            | End::IdleDeclined
+            | End::User
+            | End::Agent
+            | End::Inactivity
+            | End::Sandbox => true,
             End::Exited | End::Signaled | End::OutOfMemory | End::Lost => false,
         }
     }
@@ -274,6 +281,7 @@ impl End {
             End::Agent => "agent",
             End::Inactivity => "inactivity",
             End::OutOfMemory => "out_of_memory",
+            End::Sandbox => "sandbox",
             End::Lost => "lost",
         }
     }

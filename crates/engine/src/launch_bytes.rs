@@ -187,6 +187,7 @@ mod tests {
                 write: vec!["/cache".into()],
                 hide: vec!["/home/me/.ssh".into()],
                 own: vec!["/state".into()],
+                layer_bytes: Some(1 << 30),
             })),
             beyond_settings: None,
             name: SessionName::parse("build").ok(),

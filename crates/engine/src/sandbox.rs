@@ -136,6 +136,7 @@ impl SandboxSubject<'_> {
             write: settings.write,
             hide: settings.hide,
             own,
+            layer_bytes: settings.layer_bytes,
         })))
     }
 

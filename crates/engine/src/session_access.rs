@@ -229,6 +229,7 @@ fn ending_text(ending: &Ending) -> String {
     match (ending.end, ending.exit) {
         (End::Deadline, _) => "killed at its time limit".into(),
         (End::OutOfMemory, _) => "killed: out of memory".into(),
+        (End::Sandbox, _) => "ended by its sandbox".into(),
         (End::Inactivity, _) => "closed for inactivity".into(),
         (End::User | End::IdleDeclined, _) => "ended by a person".into(),
         (End::Agent, _) => "ended by its agent".into(),

@@ -102,7 +102,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-const ENDS: [End; 9] = [
+const ENDS: [End; 10] = [
     End::Exited,
     End::Signaled,
     End::Deadline,
@@ -112,6 +112,7 @@ const ENDS: [End; 9] = [
     End::Inactivity,
     End::OutOfMemory,
     End::Lost,
+    End::Sandbox,
 ];
 
 /// Number of an [`End`] on the wire. A number never changes its meaning.
@@ -126,6 +127,7 @@ pub(super) fn end_code(end: End) -> u8 {
         End::Inactivity => 6,
         End::OutOfMemory => 7,
         End::Lost => 8,
+        End::Sandbox => 9,
     }
 }
 

@@ -527,6 +527,7 @@ mod tests {
                 write: vec!["/a b".into()],
                 hide: Vec::new(),
                 own: vec!["/s".into(), "/c".into()],
+                layer_bytes: Some(1 << 40),
             }),
             secret_fingerprints: b"{}".to_vec(),
         }

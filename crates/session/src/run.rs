@@ -261,11 +261,25 @@ impl Run {
             deadline,
             drain,
             kill.filter(|_| !self.empty),
+            self.next_look(),
             self.start_news,
         ]
         .into_iter()
         .flatten()
         .min()
+    }
+
+    /// Time of the next look at the layers of the sandbox.
+    fn next_look(&self) -> Option<u64> {
+        let sandbox = self.sandbox.as_ref().filter(|_| !self.empty)?;
+        sandbox.supervision.next_look()
+    }
+
+    /// Ends the tree if it has made what makes git look elsewhere for its configuration.
+    pub fn look_at_git(&mut self) {
+        if self.sandbox.as_mut().is_some_and(RunSandbox::look_at_git) {
+            self.kill(End::Sandbox, 0);
+        }
     }
 
     /// Reads what a stream has.
@@ -478,6 +492,12 @@ impl Run {
                 self.reason.get_or_insert(End::Deadline);
                 self.kill_hard();
             }
+        }
+        if self.next_look().is_some_and(|at| at <= now)
+            && let Some(sandbox) = &mut self.sandbox
+            && sandbox.look_at_layers(now)
+        {
+            self.kill(End::Sandbox, 0);
         }
         match self.killing {
             Killing::Asked { until } if until <= now && !self.empty => self.kill_hard(),

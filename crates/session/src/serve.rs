@@ -23,7 +23,7 @@ use super::peer_check;
 use super::resources::Resources;
 use super::run::{Run, RunResources};
 use super::sandbox::gate::Gate;
-use super::sandbox::{self, Plan, Refusals, RunSandbox, Sandbox, Watched};
+use super::sandbox::{self, Plan, Refusals, RunSandbox, Sandbox, Supervision, Watched};
 use super::spawn::{self, ChildEnds, Failure, SpawnContext};
 use abide_core::{Containment, Sandboxed};
 
@@ -61,12 +61,13 @@ struct Woken {
     input: bool,
     group: bool,
     gate: bool,
+    git: bool,
     refusal: Option<Flow>,
     streams: [Option<Flow>; 2],
 }
 
 /// Number of descriptors in the poll: one of each kind, and one more for the second output stream.
-const SLOTS: usize = 10;
+const SLOTS: usize = 11;
 
 /// State of a stream after poll.
 #[derive(Clone, Copy)]
@@ -150,6 +151,9 @@ impl Keeper {
             if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::gate_channel) {
                 add(fd, PollFlags::IN, Slot::Gate);
             }
+            if let Some(fd) = run.sandbox.as_ref().and_then(RunSandbox::made) {
+                add(fd, PollFlags::IN, Slot::Git);
+            }
             if let Some(fd) = run.group_events() {
                 add(fd, PollFlags::PRI, Slot::Group);
             }
@@ -187,6 +191,7 @@ impl Keeper {
                 Slot::Input => woken.input = true,
                 Slot::Group => woken.group = true,
                 Slot::Gate => woken.gate = true,
+                Slot::Git => woken.git = true,
                 Slot::Refusal => {
                     let bytes = seen.contains(PollFlags::IN);
                     woken.refusal = Some(if bytes { Flow::Bytes } else { Flow::End });
@@ -203,6 +208,9 @@ impl Keeper {
             }
             if let (true, Some(sandbox)) = (woken.gate, &mut run.sandbox) {
                 sandbox.hear_gate();
+            }
+            if woken.git {
+                run.look_at_git();
             }
             for (at, flow) in woken.streams.into_iter().enumerate() {
                 match flow {
@@ -480,8 +488,12 @@ impl Keeper {
         let watched = match (&launch.sandbox, &mut sandbox) {
             (Some(plan), Some(made)) => {
                 let protected = std::mem::take(&mut made.protected);
-                let by = made.sandboxed.by;
-                Some((Watched::new(plan, by, protected), plan.clone()))
+                let supervision = match made.entry.has_namespaces() {
+                    true => Supervision::new(plan, &protected),
+                    false => Supervision::of_layers(plan),
+                };
+                let watched = Watched::new(plan, made.sandboxed.by, protected);
+                Some((watched, supervision, plan.clone()))
             }
             _ => None,
         };
@@ -539,7 +551,7 @@ impl Keeper {
                 Containment::Subreaper => None,
             },
             namespace,
-            sandbox: watched.map(|(watched, plan)| RunSandbox {
+            sandbox: watched.map(|(watched, supervision, plan)| RunSandbox {
                 plan,
                 session: launch.session.clone(),
                 sandboxed,
@@ -551,6 +563,8 @@ impl Keeper {
                 gate,
                 mounts,
                 of_gate: Default::default(),
+                supervision,
+                has_ended: false,
             }),
             oom,
             begun,
@@ -611,6 +625,7 @@ enum Slot {
     Group,
     Refusal,
     Gate,
+    Git,
 }
 
 fn until(at: u64, now: u64) -> Timespec {

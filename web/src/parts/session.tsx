@@ -18,6 +18,7 @@ const ENDS: Record<string, string> = {
   agent: 'killed by its agent',
   inactivity: 'closed: inactive',
   out_of_memory: 'out of memory',
+  sandbox: 'ended by its sandbox',
   lost: 'lost',
 };
 

@@ -91,6 +91,10 @@ fn exit_code_and_sentence(ended: &Value, cancelled: bool, args: &RunArgs) -> (u8
             let sentence = "the command ran out of memory and was killed by the kernel";
             (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
         }
+        (_, "sandbox") => {
+            let sentence = "the command was ended by its sandbox";
+            (code.unwrap_or(EXIT_ABIDE_ERROR), Some(sentence.into()))
+        }
         (_, "user" | "agent" | "inactivity") => (
             code.unwrap_or(EXIT_ABIDE_ERROR),
             Some(format!("the command was ended by another client ({end})")),

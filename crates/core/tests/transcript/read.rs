@@ -421,6 +421,7 @@ impl Words {
             End::Agent,
             End::Inactivity,
             End::OutOfMemory,
+            End::Sandbox,
             End::Lost,
         ];
         let Some(name) = self.value("end") else {

@@ -56,6 +56,7 @@ pub fn ending_line(view: &SessionView) -> String {
         }
         (End::Lost, _) | (_, None) => format!("[lost after {after}: nobody saw how it ended]"),
         (End::OutOfMemory, _) => format!("[killed after {after}: out of memory]"),
+        (End::Sandbox, _) => format!("[ended by its sandbox after {after}]"),
         (End::Deadline, _) => format!("[killed at its time limit after {after}]"),
         (end @ (End::User | End::Agent | End::Inactivity | End::IdleDeclined), Some(exit)) => {
             let by = match end {

@@ -16,13 +16,14 @@ use rustix::fs::{FileType, Mode as Permissions};
 use super::covers::Covers;
 use super::gate::GateChannel;
 use super::gate_sockets;
-use super::git::{self, MOST_PROTECTED, Protected};
+use super::git::{self, MOST_PROTECTED, Protected, Worktree};
 use super::layers::Layers;
 use super::mounts::{self, Attributes};
+use super::path_list;
 use super::paths;
 use super::plan::{GatePlan, Mode, Network, Plan};
 use super::rules;
-use super::sockets::{self, MOST_SOCKETS};
+use super::sockets::MOST_SOCKETS;
 use super::ssh_keys;
 
 /// A sandbox that was built.
@@ -89,35 +90,35 @@ struct Trees {
     proc: OwnedFd,
     workspace: OwnedFd,
     write: Vec<(PathBuf, OwnedFd)>,
+    worktree: Option<Worktree>,
     devices: Vec<(&'static str, OwnedFd)>,
     needed_of_run: Vec<(&'static str, OwnedFd)>,
     layers: Layers,
 }
 
-/// Facts about the machine and the workspace that the keeper finds for a sandbox.
-pub struct Found<'a> {
+/// Facts about the machine and the workspace that the keeper finds while the init process builds a sandbox.
+pub struct Found {
+    /// Pipe with the protected paths of the workspace.
+    pub protected: OwnedFd,
     /// Pipe with the list of sockets that are bound outside.
     pub sockets: OwnedFd,
-    /// Protected paths of the workspace.
-    pub protected: &'a Protected,
 }
 
 /// Builds the sandbox in the namespaces of this process. `gate`: channel to the network gate, if there is one.
 pub fn build(
     plan: &Plan,
     session: &str,
-    found: Found<'_>,
+    found: Found,
     gate: Option<&GateChannel>,
 ) -> Result<Built, Fault> {
     rustix::process::umask(Permissions::from_raw_mode(0o022));
     mounts::make_private()
         .named(|| "make the mounts private".into())
         .map_err(Fault::unavailable)?;
-    let Found { sockets, protected } = found;
-    let trees = Trees::make(plan, session, protected)?;
+    let trees = Trees::make(plan, session)?;
     mounts::make_all_read_only().named(|| "make everything read-only".into())?;
-    let gaps = trees.layers.gaps();
-    let writable = assemble(plan, trees, protected, sockets)?;
+    let mut gaps = trees.layers.gaps();
+    let (writable, is_incomplete) = assemble(plan, trees, found)?;
     match (&plan.network, gate) {
         // A test can reach its own server.
         (Network::Off, _) => {
@@ -132,8 +133,7 @@ pub fn build(
     prove()?;
     let ruleset = rules::ruleset(&writable)
         .map_err(|fault| Fault::refused("make the Landlock rules", &fault.to_string()))?;
-    let mut gaps = gaps;
-    if protected.is_incomplete && plan.mode == Mode::WorkspaceWrite {
+    if is_incomplete && plan.mode == Mode::WorkspaceWrite {
         gaps.push(Gap::NestedRepositories);
     }
     if plan.network == Network::On && rules::version() < 6 {
@@ -143,7 +143,7 @@ pub fn build(
 }
 
 impl Trees {
-    fn make(plan: &Plan, session: &str, protected: &Protected) -> Result<Self, Fault> {
+    fn make(plan: &Plan, session: &str) -> Result<Self, Fault> {
         let nothing = Attributes::MOUNT_ATTR_NOEXEC | mounts::harmless();
         let proc = mounts::create("proc", &[], nothing)
             .named(|| "make a /proc of its own".into())
@@ -155,9 +155,11 @@ impl Trees {
         };
         let workspace = tree(workspace, attributes, || "open the workspace".into())?;
         let mut wanted = plan.write.clone();
-        if let (Some(worktree), Mode::WorkspaceWrite) = (&protected.worktree, plan.mode) {
-            wanted.push(worktree.common.clone());
-        }
+        let worktree = match plan.mode {
+            Mode::WorkspaceWrite => git::worktree(&plan.workspace.path),
+            Mode::ReadOnly => None,
+        };
+        wanted.extend(worktree.iter().map(|worktree| worktree.common.clone()));
         let mut write = Vec::new();
         for path in wanted {
             if !rules::exists(&path) {
@@ -184,6 +186,7 @@ impl Trees {
             proc,
             workspace,
             write,
+            worktree,
             devices,
             needed_of_run,
             layers: Layers::make(plan, session)?,
@@ -210,17 +213,14 @@ fn open_workspace(plan: &Plan) -> Result<OwnedFd, Fault> {
     Ok(opened)
 }
 
-/// Attaches everything. Returns the paths below which the command may write.
-fn assemble(
-    plan: &Plan,
-    trees: Trees,
-    protected: &Protected,
-    sockets: OwnedFd,
-) -> Result<Vec<PathBuf>, Fault> {
+/// Attaches everything. Returns the paths below which the command may write, and whether repositories may be missing among
+/// those that are protected.
+fn assemble(plan: &Plan, trees: Trees, found: Found) -> Result<(Vec<PathBuf>, bool), Fault> {
     let Trees {
         proc,
         workspace,
         write,
+        worktree,
         devices,
         needed_of_run,
         layers,
@@ -237,6 +237,8 @@ fn assemble(
     writable.extend(layers.attach()?);
     let root = &plan.workspace.path;
     attach_making(workspace, root)?;
+    let protected = Protected::receive(found.protected)
+        .named(|| "find the protected paths of the workspace".into())?;
     let is_in_protected = |(path, _): &(PathBuf, OwnedFd)| {
         let mut all = protected.paths.iter();
         all.any(|protected| path.starts_with(root.join(protected)))
@@ -249,10 +251,12 @@ fn assemble(
             writable.push(path);
         }
     }
+    if plan.writes_in_workspace() {
+        protect(root, &protected.paths)?;
+    }
     if plan.mode == Mode::WorkspaceWrite {
         writable.push(root.clone());
-        protect(root, &protected.paths)?;
-        if let Some(worktree) = &protected.worktree {
+        if let Some(worktree) = &worktree {
             protect_worktree(worktree)?;
         }
     }
@@ -262,7 +266,7 @@ fn assemble(
     }
     hide(plan, &covers)?;
     let sockets =
-        sockets::receive(sockets).named(|| "list the sockets of other programs".into())?;
+        path_list::receive(found.sockets).named(|| "list the sockets of other programs".into())?;
     cover_sockets(plan, &writable, &sockets, &covers)?;
     for path in paths::READ_ONLY_OF_PROC.map(Path::new) {
         if rules::exists(path) {
@@ -276,7 +280,7 @@ fn assemble(
         use_resolver(&covers)?;
     }
     covers.remove()?;
-    Ok(writable)
+    Ok((writable, protected.is_incomplete))
 }
 
 /// Attaches a tree over a path.
@@ -429,15 +433,15 @@ fn protect_worktree(worktree: &git::Worktree) -> Result<(), Fault> {
     let own = mounts::clone_tree(own).named(step)?;
     freeze(&all)?;
     attach(own, &worktree.own)?;
-    for name in ["gitdir", "commondir"] {
-        freeze(&worktree.own.join(name))?;
+    for path in paths::PROTECTED_OF_WORKTREE.map(|name| worktree.own.join(name)) {
+        if rules::exists(&path) {
+            freeze(&path)?;
+        }
     }
-    let protected = git::protected_of_git(&worktree.common);
-    let relative: Vec<PathBuf> = protected
-        .iter()
-        .filter_map(|path| Some(path.strip_prefix(&worktree.common).ok()?.to_owned()))
-        .collect();
-    protect(&worktree.common, &relative)
+    let mut protected = git::protected_of_git(&worktree.common);
+    // All worktrees are read-only already, as a whole.
+    protected.retain(|path| !path.starts_with("worktrees"));
+    protect(&worktree.common, &protected)
 }
 
 /// Covers secrets and the folders of abide itself.
@@ -450,6 +454,9 @@ fn hide(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
             covers.hide(&path)?;
         }
     }
+    if rustix::process::getuid().is_root() {
+        hide_of_root(plan, covers)?;
+    }
     let secrets = paths::secrets_in_home(&plan.home);
     let of_system = paths::HIDDEN_OF_SYSTEM.map(PathBuf::from);
     for path in secrets
@@ -459,6 +466,24 @@ fn hide(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
         .chain(&plan.own)
     {
         covers.hide(path)?;
+    }
+    Ok(())
+}
+
+/// Covers what only root can read: its owner needs no capability for that.
+fn hide_of_root(plan: &Plan, covers: &Covers) -> Result<(), Fault> {
+    for path in paths::HIDDEN_OF_ROOT.map(Path::new) {
+        if !plan.workspace.path.starts_with(path) {
+            covers.hide(path)?;
+        }
+    }
+    let (folder, begin) = paths::HOST_KEYS;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(begin) && !name.ends_with(".pub") {
+            covers.hide(&entry.path())?;
+        }
     }
     Ok(())
 }

@@ -1,17 +1,30 @@
 //! Protected paths of a workspace: what git, editors, agents and CI run by themselves.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::paths::{PROTECTED, PROTECTED_OF_GIT};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+
+use super::git_config::{in_workspace, named_paths};
+use super::path_list;
+use super::paths::{PROTECTED, PROTECTED_OF_GIT, PROTECTED_OF_WORKTREE};
 use super::plan::Plan;
 
 /// Depth to which repositories inside the workspace are searched.
 const DEPTH: usize = 2;
-/// Entries that are looked at in search of repositories.
-const ENTRIES: usize = 4_000;
+/// Depth to which submodules are searched in a git directory.
+const MODULE_DEPTH: usize = 8;
+/// Entries that are looked at in search of repositories: as many as the keeper can while the init process makes the layers.
+const ENTRIES: usize = 2_000;
+/// Stands in a list for paths that may be missing in it. No protected path is absolute.
+const INCOMPLETE: &str = "/";
 /// Protected paths that a sandbox can have; each is a mount.
-pub const MOST_PROTECTED: usize = 400;
+pub const MOST_PROTECTED: usize = 1_000;
 
 /// Protected paths of a workspace, relative to it.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,6 +35,8 @@ pub struct Protected {
     pub worktree: Option<Worktree>,
     /// True if the search for repositories inside the workspace was not finished.
     pub is_incomplete: bool,
+    /// Git directories in the workspace.
+    pub git_folders: Vec<PathBuf>,
 }
 
 /// Git directory of a linked worktree.
@@ -41,8 +56,36 @@ impl Protected {
             return Protected::default();
         }
         let mut found = Protected::find(&plan.workspace.path);
+        found.add_named_by_git(&plan.workspace.path, &plan.home);
         found.paths.retain(|path| !plan.permits(path));
         found
+    }
+
+    /// The same for a sandbox that is about to be built, with what must exist so that it can be protected.
+    pub fn with_missing(plan: &Plan) -> Self {
+        let mut found = Protected::of(plan);
+        found.make_missing(&plan.workspace.path);
+        found.paths.retain(|path| !plan.permits(path));
+        found
+    }
+
+    /// Sends the paths to the init process, and whether some may be missing.
+    pub fn send(&self, to: OwnedFd) -> io::Result<()> {
+        let paths = self.paths.iter().map(PathBuf::as_path);
+        let missing = self.is_incomplete.then_some(Path::new(INCOMPLETE));
+        path_list::send(to, paths.chain(missing))
+    }
+
+    /// Receives the paths.
+    pub fn receive(from: OwnedFd) -> io::Result<Self> {
+        let mut paths = path_list::receive(from)?;
+        let before = paths.len();
+        paths.retain(|path| path != Path::new(INCOMPLETE));
+        Ok(Protected {
+            is_incomplete: paths.len() < before,
+            paths,
+            ..Protected::default()
+        })
     }
 
     /// Finds the protected paths that exist.
@@ -50,9 +93,43 @@ impl Protected {
         let mut found = Protected::default();
         found.add_names(workspace, Path::new(""), &PROTECTED);
         let mut left = ENTRIES;
-        found.add_repositories(workspace, Path::new(""), DEPTH, &mut left);
+        let none = Path::new("");
+        if let Ok(root) = open_folder(rustix::fs::CWD, workspace) {
+            found.add_repository(workspace, root.as_fd(), none, none, &mut left);
+            let depth = DEPTH - 1;
+            found.add_repositories(workspace, root.as_fd(), none, depth, &mut left);
+        }
         found.worktree = worktree(workspace);
         found
+    }
+
+    /// Adds paths of the workspace that configurations of git name: files that git includes, folders of hooks, programs.
+    fn add_named_by_git(&mut self, root: &Path, home: &Path) {
+        let own = self.git_folders.iter().map(|git| root.join(git));
+        let own: Vec<PathBuf> = own.collect();
+        let shared = self.worktree.iter().map(|worktree| &worktree.common);
+        let folders = own.iter().chain(shared);
+        let mut configs: Vec<(PathBuf, PathBuf)> = folders
+            .flat_map(|git| {
+                let tree = git.parent().filter(|tree| tree.starts_with(root));
+                let tree = tree.unwrap_or(root).to_owned();
+                ["config", "config.worktree"].map(|name| (git.join(name), tree.clone()))
+            })
+            .collect();
+        for global in [".gitconfig", ".config/git/config"] {
+            configs.push((home.join(global), root.to_owned()));
+        }
+        for (config, tree) in configs {
+            let named = named_paths(&config);
+            let folder = config.parent().unwrap_or(root);
+            let included = named.included.iter().map(|path| (path, folder));
+            let obeyed = named.obeyed.iter().map(|path| (path, tree.as_path()));
+            for (path, base) in included.chain(obeyed) {
+                let path = in_workspace(path, base, home, root);
+                let path = path.filter(|path| !self.paths.contains(path));
+                self.paths.extend(path);
+            }
+        }
     }
 
     fn add_names(&mut self, root: &Path, below: &Path, names: &[&str]) {
@@ -64,66 +141,175 @@ impl Protected {
         }
     }
 
-    fn add_repositories(&mut self, root: &Path, below: &Path, depth: usize, left: &mut usize) {
-        let git = below.join(".git");
-        match fs::symlink_metadata(root.join(&git)) {
-            Ok(found) if found.is_dir() => self.add_git_folder(root, &git),
-            // A link, or the file of a worktree or submodule, is protected itself.
-            Ok(_) => self.paths.push(git),
-            Err(_) if is_bare_repository(&root.join(below)) => self.add_git_folder(root, below),
-            Err(_) => {}
-        }
-        if depth == 0 {
-            return;
-        }
-        let Ok(entries) = fs::read_dir(root.join(below)) else {
+    /// Adds the repositories in a folder and below. `at` is `below`, opened: paths from there are short.
+    fn add_repositories(
+        &mut self,
+        root: &Path,
+        at: BorrowedFd<'_>,
+        below: &Path,
+        depth: usize,
+        left: &mut usize,
+    ) {
+        let Ok(entries) = Dir::read_from(at) else {
             return;
         };
         for entry in entries.flatten() {
+            let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));
+            if [".", "..", ".git"].map(Path::new).contains(&name) {
+                continue;
+            }
             if *left == 0 {
                 self.is_incomplete = true;
                 return;
             }
             *left -= 1;
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_folder && entry.file_name() != ".git" {
-                self.add_repositories(root, &below.join(entry.file_name()), depth - 1, left);
+            let kind = match entry.file_type() {
+                FileType::Unknown => kind_at(at, name),
+                kind => Some(kind),
+            };
+            if kind == Some(FileType::Directory) {
+                self.add_repository(root, at, name, below, left);
+                if depth > 0
+                    && let Ok(inner) = open_folder(at, name)
+                {
+                    let below = below.join(name);
+                    self.add_repositories(root, inner.as_fd(), &below, depth - 1, left);
+                }
             }
         }
     }
 
-    fn add_git_folder(&mut self, root: &Path, git: &Path) {
+    /// Adds the repository in one folder, if there is one.
+    fn add_repository(
+        &mut self,
+        root: &Path,
+        at: BorrowedFd<'_>,
+        name: &Path,
+        below: &Path,
+        left: &mut usize,
+    ) {
+        match kind_at(at, &name.join(".git")) {
+            Some(FileType::Directory) => {
+                self.add_git_folder(root, &below.join(name).join(".git"), left);
+            }
+            // A link, or the file of a worktree or submodule, is protected itself.
+            Some(_) => self.paths.push(below.join(name).join(".git")),
+            None if is_bare_repository(at, name) => {
+                self.add_git_folder(root, &below.join(name), left);
+            }
+            None => {}
+        }
+    }
+
+    fn add_git_folder(&mut self, root: &Path, git: &Path, left: &mut usize) {
         self.add_names(root, git, &PROTECTED_OF_GIT);
-        let Ok(modules) = fs::read_dir(root.join(git).join("modules")) else {
-            return;
+        self.git_folders.push(git.to_owned());
+        for worktree in self.folders(root, &git.join("worktrees"), left) {
+            self.add_names(root, &worktree, &PROTECTED_OF_WORKTREE);
+        }
+        self.add_modules(root, &git.join("modules"), MODULE_DEPTH, left);
+    }
+
+    /// Adds the git directories of submodules. The name of a submodule is its path by default, so they may be deep.
+    fn add_modules(&mut self, root: &Path, below: &Path, depth: usize, left: &mut usize) {
+        for folder in self.folders(root, below, left) {
+            let is_file = |name: &str| root.join(&folder).join(name).is_file();
+            match (is_file("HEAD") || is_file("config"), depth) {
+                (true, _) => self.add_git_folder(root, &folder, left),
+                (false, 0) => self.is_incomplete = true,
+                (false, _) => self.add_modules(root, &folder, depth - 1, left),
+            }
+        }
+    }
+
+    /// Folders in a folder, if there is one.
+    fn folders(&mut self, root: &Path, below: &Path, left: &mut usize) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(root.join(below)) else {
+            return Vec::new();
         };
-        for module in modules.flatten() {
-            let module = git.join("modules").join(module.file_name());
-            self.add_names(root, &module, &PROTECTED_OF_GIT);
+        let mut found = Vec::new();
+        for entry in entries.flatten() {
+            if *left == 0 {
+                self.is_incomplete = true;
+                break;
+            }
+            *left -= 1;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.push(below.join(entry.file_name()));
+            }
+        }
+        found
+    }
+
+    /// Makes what git would obey and does not exist yet, so that it can be protected: an empty folder of hooks, and an
+    /// empty configuration of a worktree where git reads one. Nobody sees them: they are in the git directory.
+    fn make_missing(&mut self, root: &Path) {
+        for git in self.git_folders.clone() {
+            let is_visible = !git.components().any(|part| part.as_os_str() == ".git");
+            if is_visible {
+                continue;
+            }
+            let missing = make_missing(&root.join(&git), &root.join(&git));
+            self.paths.extend(missing.iter().map(|name| git.join(name)));
+        }
+        if let Some(worktree) = &self.worktree {
+            make_missing(&worktree.common, &worktree.common);
+            make_missing(&worktree.own, &worktree.common);
         }
     }
 }
 
 /// True if git takes this folder for a repository without files: it obeys its configuration.
-fn is_bare_repository(folder: &Path) -> bool {
-    let is = |name: &str| fs::symlink_metadata(folder.join(name)).is_ok();
+fn is_bare_repository(at: BorrowedFd<'_>, folder: &Path) -> bool {
+    let is = |name: &str| kind_at(at, &folder.join(name)).is_some();
     is("HEAD") && is("objects") && is("refs")
 }
 
-/// Protected paths of a git directory outside the workspace, absolute.
+/// Kind of a file, without following a link.
+fn kind_at(at: BorrowedFd<'_>, path: &Path) -> Option<FileType> {
+    let found = rustix::fs::statat(at, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(FileType::from_raw_mode(found.st_mode))
+}
+
+fn open_folder(at: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(at, path, flags, Mode::empty())
+}
+
+/// Makes names in a git directory that do not exist yet, and returns them. `common`: git directory with the configuration.
+/// What this user cannot make, a command cannot make either.
+fn make_missing(git: &Path, common: &Path) -> Vec<&'static str> {
+    let mut made = Vec::new();
+    // The umask of the keeper is strict, and others may use the repository too.
+    let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    let hooks = git.join("hooks");
+    if git == common && fs::create_dir(&hooks).is_ok() {
+        let _ = open(&hooks, 0o755);
+        made.push("hooks");
+    }
+    let reads_worktree_config = || {
+        let config = fs::read(common.join("config")).unwrap_or_default();
+        let mut words = config.split(|byte| !byte.is_ascii_alphanumeric());
+        words.any(|word| word.eq_ignore_ascii_case(b"worktreeconfig"))
+    };
+    let config = git.join("config.worktree");
+    if reads_worktree_config() && fs::File::create_new(&config).is_ok() {
+        let _ = open(&config, 0o644);
+        made.push("config.worktree");
+    }
+    made
+}
+
+/// Protected paths of a git directory outside the workspace, relative to it.
 pub fn protected_of_git(common: &Path) -> Vec<PathBuf> {
     let mut found = Protected::default();
-    found.add_git_folder(common, Path::new(""));
-    found
-        .paths
-        .into_iter()
-        .map(|path| common.join(path))
-        .collect()
+    found.add_git_folder(common, Path::new(""), &mut ENTRIES.clone());
+    found.paths
 }
 
 /// Git directory of a linked worktree. The workspace could name any folder, so the git directory must name the
 /// workspace in turn.
-fn worktree(workspace: &Path) -> Option<Worktree> {
+pub fn worktree(workspace: &Path) -> Option<Worktree> {
     let text = fs::read_to_string(workspace.join(".git")).ok()?;
     let named = text.strip_prefix("gitdir:")?.trim();
     let own = workspace.join(named).canonicalize().ok()?;
@@ -192,6 +378,7 @@ mod tests {
             layers: "/nonexistent".into(),
             hide: Vec::new(),
             own: Vec::new(),
+            layer_bytes: None,
             workspace,
         };
         assert_eq!(Protected::of(&plan), Protected::default());

@@ -160,7 +160,6 @@ impl Sandbox {
             errno: 0,
             is_unavailable: false,
         })?;
-        let protected = Protected::of(plan);
         let (report, to_report) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -172,6 +171,8 @@ impl Sandbox {
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
         let (listed, to_list) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .map_err(|errno| fail("make a pipe", &errno.into()))?;
+        let (protected, to_protect) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+            .map_err(|errno| fail("make a pipe", &errno.into()))?;
         let gate = (plan.network.gate().map(|_| GateChannel::make()).transpose())
             .map_err(|fault| fail("make a socket", &fault))?;
         let mut handle: RawFd = -1;
@@ -182,10 +183,10 @@ impl Sandbox {
         };
         let pid = match pid {
             Ok(0) => {
-                drop((report, to_list));
+                drop((report, to_list, to_protect));
                 let found = Found {
                     sockets: listed,
-                    protected: &protected,
+                    protected,
                 };
                 let gate = gate.as_ref();
                 init(plan, session, found, gate, to_report, held.as_fd())
@@ -200,7 +201,7 @@ impl Sandbox {
             }
             Err(fault) => return Err(fail("make namespaces", &fault)),
         };
-        drop((to_report, listed));
+        drop((to_report, listed, protected));
         // SAFETY: the kernel has written a new descriptor.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
         let namespace = Namespace::of(pid, handle, keep_alive);
@@ -208,11 +209,14 @@ impl Sandbox {
             None => write_maps(pid),
             Some(_) => Ok(()),
         };
+        let mut protected = Protected::default();
         let built = mapped
             .and_then(|()| Ok(rustix::net::send(&report, b"go", SendFlags::NOSIGNAL).map(drop)?))
             .map_err(|fault| fail("map the user", &fault))
             .and_then(|()| {
-                // The init process notices a list without its end.
+                // The init process notices a list without its end. It receives them in this order.
+                protected = Protected::with_missing(plan);
+                let _ = protected.send(to_protect);
                 let _ = sockets::send(to_list);
                 receive(&report)
                     .map_err(|fault| fail("hear from the init process", &fault))?
@@ -306,7 +310,7 @@ fn all_ids(name: &str) -> io::Result<String> {
 fn init(
     plan: &Plan,
     session: &str,
-    found: Found<'_>,
+    found: Found,
     gate: Option<&GateChannel>,
     report: OwnedFd,
     held: BorrowedFd<'_>,

@@ -14,11 +14,13 @@ mod filter;
 pub(crate) mod gate;
 pub mod gate_sockets;
 mod git;
+mod git_config;
 mod init;
 mod layers;
 mod mounts;
 mod of_run;
 mod only_landlock;
+mod path_list;
 mod paths;
 mod plan;
 mod probe;
@@ -27,6 +29,7 @@ mod rules;
 mod sockets;
 mod ssh_keys;
 mod stored_layers;
+mod supervision;
 
 pub(crate) use filter::compile_ahead as compile_filters_ahead;
 pub use gate::{
@@ -44,3 +47,4 @@ pub(crate) use refusals::{Refusals, Watched};
 pub use stored_layers::{
     StoredLayers, clean_layers, measure_layers, measured_size, remove_folder, stored_layers,
 };
+pub(crate) use supervision::Supervision;

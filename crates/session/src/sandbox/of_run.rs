@@ -11,6 +11,7 @@ use super::gate::{self, Gate, Listed};
 use super::init::clean_up;
 use super::plan::Plan;
 use super::refusals::Refusals;
+use super::supervision::{Supervision, Violation};
 
 /// Sandbox of a session that was started. Dropping it removes what only a running sandbox needs.
 pub(crate) struct RunSandbox {
@@ -30,9 +31,39 @@ pub(crate) struct RunSandbox {
     pub mounts: Option<OwnedFd>,
     /// Refusals of the gate that are known.
     pub of_gate: Listed,
+    /// Supervision of what the kernel cannot refuse.
+    pub supervision: Supervision,
+    /// Set when the command has ended. Processes may be left.
+    pub has_ended: bool,
 }
 
 impl RunSandbox {
+    /// Descriptor that becomes readable when something was made in a git directory.
+    pub fn made(&self) -> Option<BorrowedFd<'_>> {
+        self.supervision.made()
+    }
+
+    /// Looks at what was made in git directories. `true`: the command must be ended.
+    pub fn look_at_git(&mut self) -> bool {
+        let violation = self.supervision.look_at_git();
+        self.violated(violation)
+    }
+
+    /// Looks at the size of the layers, if it is time to. `true`: the command must be ended.
+    pub fn look_at_layers(&mut self, now: u64) -> bool {
+        let violation = self.supervision.look(now);
+        self.violated(violation)
+    }
+
+    fn violated(&mut self, violation: Option<Violation>) -> bool {
+        let Some(violation) = violation else {
+            return false;
+        };
+        self.refusals.violation = Some(violation);
+        self.write_record();
+        true
+    }
+
     /// Listener for attempts to write.
     pub fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.refusals.listener()
@@ -44,7 +75,7 @@ impl RunSandbox {
             true => self.refusals.close(),
             false => {
                 if self.refusals.handle() {
-                    self.write_record(false);
+                    self.write_record();
                 }
             }
         }
@@ -61,7 +92,7 @@ impl RunSandbox {
             && gate.take_messages()
         {
             self.of_gate = gate.listed();
-            self.write_record(false);
+            self.write_record();
         }
     }
 
@@ -70,13 +101,16 @@ impl RunSandbox {
         if let Some(gate) = &mut self.gate {
             self.of_gate = gate.listed();
         }
-        self.write_record(true);
+        let made = self.supervision.look_at_git();
+        self.refusals.violation = self.refusals.violation.take().or(made);
+        self.has_ended = true;
+        self.write_record();
     }
 
     /// A record that cannot be written is only missing from the result.
-    fn write_record(&self, is_end: bool) {
+    fn write_record(&self) {
         let folder = self.folder.as_fd();
-        let _ = self.refusals.record(folder, is_end, &self.of_gate);
+        let _ = (self.refusals).record(folder, self.has_ended, &self.of_gate);
     }
 }
 

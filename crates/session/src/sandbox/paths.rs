@@ -22,6 +22,35 @@ pub const HIDDEN_OF_SYSTEM: [&str; 10] = [
     "/var/mail",
 ];
 
+/// Files and folders of the system that only root can read, and that look empty if it is root who runs the command.
+pub const HIDDEN_OF_ROOT: [&str; 22] = [
+    "/etc/NetworkManager/system-connections",
+    "/etc/credstore",
+    "/etc/credstore.encrypted",
+    "/etc/kubernetes",
+    "/etc/krb5.keytab",
+    "/etc/letsencrypt",
+    "/etc/openvpn",
+    "/etc/pki/tls/private",
+    "/etc/postfix/sasl_passwd",
+    "/etc/ppp",
+    "/etc/rancher",
+    "/etc/security/opasswd",
+    "/etc/sssd",
+    "/etc/wireguard",
+    "/var/backups",
+    "/var/lib/containerd",
+    "/var/lib/containers",
+    "/var/lib/docker",
+    "/var/lib/kubelet",
+    "/var/lib/rancher",
+    "/var/lib/systemd/credential.secret",
+    "/var/log/journal",
+];
+
+/// Folder of the keys by which this machine is known, and the begin of their names.
+pub const HOST_KEYS: (&str, &str) = ("/etc/ssh", "ssh_host_");
+
 /// Files and folders below `/sys` that look empty.
 pub const HIDDEN_OF_SYS: [&str; 5] = [
     "/sys/firmware",
@@ -74,7 +103,7 @@ pub const NEEDED_OF_RUN: [&str; 6] = [
 ];
 
 /// Secrets in the home folder.
-const SECRETS: [&str; 49] = [
+const SECRETS: [&str; 81] = [
     ".gnupg",
     ".aws",
     ".azure",
@@ -124,6 +153,38 @@ const SECRETS: [&str; 49] = [
     ".claude.json",
     ".codex/auth.json",
     ".gemini/oauth_creds.json",
+    ".boto",
+    ".s3cfg",
+    ".oci",
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
+    ".databrickscfg",
+    ".kaggle",
+    ".snowflake",
+    ".fly",
+    ".railway",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
+    ".config/containers/auth.json",
+    ".config/heroku",
+    ".config/netlify",
+    ".config/stripe",
+    ".config/github-copilot",
+    ".config/configstore",
+    ".config/vivaldi",
+    ".config/opera",
+    ".config/Signal",
+    ".config/Slack",
+    ".config/discord",
+    ".cache/huggingface/token",
+    ".huggingface/token",
+    ".local/share/opencode/auth.json",
+    ".var/app",
+    "snap/firefox",
+    "snap/chromium",
+    ".sqlite_history",
+    ".rediscli_history",
 ];
 
 /// Files that are hidden only if they hold a token; package managers also keep plain settings in them.
@@ -149,7 +210,7 @@ pub fn hidden_in_home(home: &Path) -> Vec<PathBuf> {
 }
 
 /// Files and folders of a workspace that programs outside the sandbox run or obey by themselves.
-pub const PROTECTED: [&str; 14] = [
+pub const PROTECTED: [&str; 26] = [
     ".gitmodules",
     ".vscode",
     ".idea",
@@ -164,6 +225,18 @@ pub const PROTECTED: [&str; 14] = [
     ".agents",
     ".mcp.json",
     ".github/workflows",
+    ".gitlab-ci.yml",
+    ".circleci",
+    ".gitea/workflows",
+    ".forgejo/workflows",
+    ".zed",
+    ".windsurf",
+    ".opencode",
+    ".aider.conf.yml",
+    "lefthook.yml",
+    ".lefthook.yml",
+    ".hg/hgrc",
+    ".jj/repo/config.toml",
 ];
 
 /// Files and folders of a git directory that make git run programs, or look elsewhere for them.
@@ -174,6 +247,9 @@ pub const PROTECTED_OF_GIT: [&str; 5] = [
     "commondir",
     "info/attributes",
 ];
+
+/// Files of a git directory of a linked worktree that make git look elsewhere for its configuration.
+pub const PROTECTED_OF_WORKTREE: [&str; 3] = ["commondir", "gitdir", "config.worktree"];
 
 /// Folders in a read-only home folder that are private instead, where layering is impossible.
 pub const CACHES: [&str; 6] = [

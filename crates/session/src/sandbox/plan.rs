@@ -33,6 +33,8 @@ pub struct Plan {
     pub hide: Vec<PathBuf>,
     /// Folders of abide itself, which look empty.
     pub own: Vec<PathBuf>,
+    /// Bytes that the layers of the agent may take.
+    pub layer_bytes: Option<u64>,
 }
 
 /// Permission to write.
@@ -201,6 +203,7 @@ impl Plan {
                 encode_path(to, path);
             }
         }
+        to.maybe_u64(self.layer_bytes);
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
@@ -221,6 +224,7 @@ impl Plan {
             write: decode_paths(from)?,
             hide: decode_paths(from)?,
             own: decode_paths(from)?,
+            layer_bytes: from.maybe_u64()?,
         })
     }
 }

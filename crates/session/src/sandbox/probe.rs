@@ -30,6 +30,7 @@ pub fn probe(layers: &Path) -> Option<Vec<Probed>> {
         write: Vec::new(),
         hide: Vec::new(),
         own: Vec::new(),
+        layer_bytes: None,
     };
     let ladder = [
         SandboxedBy::Namespaces,

@@ -15,6 +15,8 @@ use rustix::fs::{Mode as Permissions, OFlags};
 use super::gate::Listed;
 use super::git::Protected;
 use super::plan::{Mode, Network, Plan};
+use super::stored_layers::free_bytes;
+use super::supervision::Violation;
 use super::{layers, only_landlock};
 
 /// File in the session's directory, made only if there is something to tell.
@@ -33,7 +35,6 @@ const SOCKET_ADDRESS: usize = 28;
 
 const NOTIF_RECV: libc::Ioctl = 0xc050_2100_u32 as libc::Ioctl;
 const NOTIF_SEND: libc::Ioctl = 0xc018_2101_u32 as libc::Ioctl;
-const NOTIF_ID_VALID: libc::Ioctl = 0x4008_2102_u32 as libc::Ioctl;
 const NOTIF_SET_FLAGS: libc::Ioctl = 0x4008_2104_u32 as libc::Ioctl;
 const CONTINUE: u32 = 1;
 /// The keeper and the command wake each other on the same core, since one of the two always waits.
@@ -79,6 +80,10 @@ pub(crate) struct Refusals {
     /// Direct addresses, which no sandbox with a gate reaches.
     addresses: Vec<SocketAddr>,
     count: u64,
+    /// True if the command may have made files: it attempted to, or attempts are not reported.
+    may_have_made: bool,
+    /// Act for which the sandbox has ended its command.
+    pub violation: Option<Violation>,
 }
 
 impl Watched {
@@ -113,10 +118,11 @@ impl Watched {
     fn refuses(&self, path: &Path) -> bool {
         let root = &self.plan.workspace.path;
         let in_workspace = path.strip_prefix(root).ok();
-        let is_protected = in_workspace.is_some_and(|path| {
-            let is_named = || self.protected.iter().any(|name| path.starts_with(name));
-            let is_kept = self.plan.mode == Mode::ReadOnly || (self.has_protection && is_named());
-            is_kept && !self.plan.permits(path)
+        let is_protected = in_workspace.is_some_and(|inside| {
+            let is_named = || self.protected.iter().any(|name| inside.starts_with(name));
+            let is_written = || self.plan.write.iter().any(|named| path.starts_with(named));
+            let is_kept = self.plan.mode == Mode::ReadOnly && !is_written();
+            is_kept || (self.has_protection && is_named() && !self.plan.permits(inside))
         });
         is_protected || !self.writable.iter().any(|root| path.starts_with(root))
     }
@@ -138,10 +144,12 @@ impl Refusals {
         }
         Refusals {
             watched,
+            may_have_made: listener.is_none(),
             listener,
             kept: Vec::new(),
             addresses: Vec::new(),
             count: 0,
+            violation: None,
         }
     }
 
@@ -168,15 +176,15 @@ impl Refusals {
         }
         let path = path_of(&seen);
         let address = address_of(&seen);
-        // SAFETY: the kernel reads an id. A process that has ended since may have given its number to another.
-        let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_ID_VALID, &seen.id) } == 0;
         let answer = Response {
             id: seen.id,
             flags: CONTINUE,
             ..Response::default()
         };
-        // SAFETY: the kernel reads one structure of this size.
-        unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) };
+        // SAFETY: the kernel reads one structure of this size. It fails if the process has ended since, which may have given
+        // its number to another.
+        let is_valid = unsafe { libc::ioctl(listener.as_raw_fd(), NOTIF_SEND, &answer) } == 0;
+        self.may_have_made |= may_make(&seen);
         // `mkdir -p` attempts every folder of a path; one that exists is not refused.
         let is_there = |path: &Path| makes_folder(seen.number) && path.is_dir();
         let path = path.filter(|path| is_valid && self.watched.refuses(path) && !is_there(path));
@@ -207,12 +215,13 @@ impl Refusals {
     /// Writes the record into the session's directory, if there is something to tell. Names that the command has made are
     /// looked for at its end only. `of_gate`: refusals of the network gate.
     pub fn record(&self, folder: BorrowedFd<'_>, is_end: bool, of_gate: &Listed) -> io::Result<()> {
-        let planted = match is_end {
+        let planted = match is_end && self.may_have_made {
             true => self.watched.planted(),
             false => Vec::new(),
         };
         let is_full = is_end && layers_are_full(&self.watched.plan.layers);
-        if self.count == 0 && planted.is_empty() && of_gate.lines.is_empty() && !is_full {
+        let is_silent = self.count == 0 && planted.is_empty() && of_gate.lines.is_empty();
+        if is_silent && !is_full && self.violation.is_none() {
             return Ok(());
         }
         let Plan { mode, network, .. } = &self.watched.plan;
@@ -234,6 +243,16 @@ impl Refusals {
             text.extend_from_slice(b"full ");
             text.extend_from_slice(&in_one_line(&self.watched.plan.layers));
         }
+        match &self.violation {
+            Some(Violation::Layers { bytes, limit }) => {
+                text.extend_from_slice(format!("limit {bytes} {limit}\n").as_bytes());
+            }
+            Some(Violation::Made(path)) => {
+                text.extend_from_slice(b"removed ");
+                text.extend_from_slice(&in_one_line(path));
+            }
+            None => {}
+        }
         // Replaced whole: the daemon may read it at any time.
         let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = rustix::fs::openat(folder, NEW_FILE, flags, Permissions::from_raw_mode(0o600))?;
@@ -244,10 +263,9 @@ impl Refusals {
 
 /// True if the disk of the layers has no room left: writes to the home and temporary folders have failed or soon will.
 fn layers_are_full(layers: &Path) -> bool {
-    rustix::fs::statvfs(layers).is_ok_and(|found| {
-        found.f_bavail.saturating_mul(found.f_frsize) < FULL
-            || (found.f_files > 0 && found.f_favail == 0)
-    })
+    let has_files = |found: rustix::fs::StatVfs| found.f_files == 0 || found.f_favail > 0;
+    free_bytes(layers).is_some_and(|free| free < FULL)
+        || rustix::fs::statvfs(layers).is_ok_and(|found| !has_files(found))
 }
 
 fn in_one_line(path: &Path) -> Vec<u8> {
@@ -259,6 +277,18 @@ fn in_one_line(path: &Path) -> Vec<u8> {
     }
     line.push(b'\n');
     line
+}
+
+/// True for a call that can make a file.
+fn may_make(seen: &Notification) -> bool {
+    let flags = match i64::from(seen.number) {
+        libc::SYS_connect => return false,
+        libc::SYS_openat => seen.args[2],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open => seen.args[1],
+        _ => return true,
+    };
+    flags as i32 & libc::O_CREAT != 0
 }
 
 fn makes_folder(number: i32) -> bool {
@@ -377,6 +407,7 @@ mod tests {
             write: vec!["/cache".into()],
             hide: Vec::new(),
             own: Vec::new(),
+            layer_bytes: None,
         };
         let root = plan.workspace.path.clone();
         let watched = |by| Watched::new(&plan, by, Protected::of(&plan));

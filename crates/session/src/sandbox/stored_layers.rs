@@ -127,8 +127,14 @@ fn open_up(path: &Path) {
     }
 }
 
+/// Free bytes of the disk of a folder.
+pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 /// Bytes on disk of everything below a folder, as far as it can be read.
-fn size(path: &Path) -> u64 {
+pub(super) fn size(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else {
         return 0;
     };
