@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::prepared::{Literal, Prepared};
+use super::sharing::NOW;
 
 /// Kind of statement. A column is a number unless its name ends with `$` (text) or `#` (bytes). The first column is
 /// the key.
@@ -24,9 +24,9 @@ pub(super) enum Form {
     Put(&'static str),
     /// Changed rows, under this condition.
     Update(&'static str),
-    /// Any other statement that stamps rows. Its first three parameters are the stamp.
-    Stamping(&'static str),
-    /// Any other statement. Its first three parameters are the stamp, too.
+    /// Changed rows, each of which must be there.
+    UpdateEvery,
+    /// Any other statement. Its first three parameters are the stamp.
     Sql(&'static str),
 }
 
@@ -128,15 +128,6 @@ impl Column {
         }
     }
 
-    /// First value, as SQL.
-    fn literal(&self) -> Literal {
-        match self {
-            Column::Ints(column) => Literal::int(column[0]),
-            Column::Texts(column) => Literal::text(column[0].as_deref()),
-            Column::Bytes(column) => Literal::bytes(column[0].as_deref()),
-        }
-    }
-
     /// True if all rows have the same value.
     fn is_uniform(&self) -> bool {
         fn all_equal<T: PartialEq>(column: &[T]) -> bool {
@@ -173,6 +164,27 @@ pub(super) struct Stamp {
     pub shard: i64,
     pub epoch: i64,
     pub batch: i64,
+}
+
+/// Parameters of a stamp, which are the first ones of a statement.
+pub(super) const STAMP_PARAMS: usize = 3;
+
+impl Stamp {
+    pub fn params(&self) -> impl Iterator<Item = (&(dyn ToSql + Sync), Type)> {
+        let all: [&(dyn ToSql + Sync); STAMP_PARAMS] = [&self.epoch, &self.batch, &self.shard];
+        all.map(|number| (number, Type::INT8)).into_iter()
+    }
+}
+
+/// Form of the text of a statement.
+#[derive(Clone, Copy)]
+pub(super) struct Style<'a> {
+    /// Number of the parameter of the first column.
+    pub first_param: usize,
+    /// Schema of the tables if the statement is part of one with a fence (`prepared.rs`).
+    pub schema: Option<&'a str>,
+    /// True if the batch may have been committed before.
+    pub again: bool,
 }
 
 /// Records of one shard that are committed together.
@@ -233,39 +245,48 @@ impl Batch {
 
     /// Statements with their parameters. `again`: the batch may have been committed before.
     pub fn statements(&self, again: bool) -> Vec<Statement<'_>> {
+        let style = Style {
+            first_param: STAMP_PARAMS + 1,
+            schema: None,
+            again,
+        };
         let all = self.groups.iter().map(|group| Statement {
-            sql: group.sql(again),
-            params: [&self.stamp.epoch, &self.stamp.batch, &self.stamp.shard]
-                .map(|number| (number as &(dyn ToSql + Sync), Type::INT8))
-                .into_iter()
-                .chain(group.params())
-                .collect(),
+            sql: group.statement(&style),
+            params: self.stamp.params().chain(group.params()).collect(),
         });
         all.collect()
     }
 
-    /// The statements with their values, if each is of a single row.
-    pub fn prepared(&self, again: bool) -> Option<Vec<Prepared>> {
-        if self.groups.iter().any(|group| group.keys.len() > 1) {
-            return None;
+    /// Kinds of its rows, if one statement can write them: each kind has a single row and each table one kind.
+    pub fn kinds(&self) -> Option<Vec<&'static Kind>> {
+        let mut kinds: Vec<&'static Kind> = Vec::with_capacity(self.groups.len());
+        for Group { kind, keys, .. } in &self.groups {
+            let is_part = keys.len() == 1 && !matches!(kind.form, Form::Sql(_));
+            if !is_part || kinds.iter().any(|other| other.table == kind.table) {
+                return None;
+            }
+            kinds.push(kind);
         }
-        let Stamp {
-            shard,
-            epoch,
-            batch,
-        } = self.stamp;
-        let all = self.groups.iter().map(|group| {
-            let stamp = [epoch, batch, shard].map(|number| Literal::int(Some(number)));
-            let values = group
-                .columns
-                .iter()
-                .map(|column| match group.takes_arrays() {
-                    true => column.literal().into_array(),
-                    false => column.literal(),
-                });
-            Prepared::new(&group.sql(again), stamp.into_iter().chain(values))
-        });
-        Some(all.collect())
+        Some(kinds)
+    }
+
+    /// Named queries that write its rows, and values that fail if a row was not there.
+    pub fn queries(&self, mut style: Style<'_>) -> (Vec<String>, Vec<String>) {
+        let (mut writes, mut checks) = (Vec::new(), Vec::new());
+        for group in &self.groups {
+            let name = format!("{}_row", group.kind.table);
+            writes.push(format!("{name} AS ({})", group.sql(&style)));
+            if let Form::UpdateEvery = group.kind.form {
+                checks.push(format!("({})", all_found(&name, 1)));
+            }
+            style.first_param += group.columns.len();
+        }
+        (writes, checks)
+    }
+
+    /// Parameters of all its columns.
+    pub fn params(&self) -> impl Iterator<Item = (&(dyn ToSql + Sync), Type)> {
+        self.groups.iter().flat_map(Group::params)
     }
 
     /// Query that counts rows which this batch has written, or also a later one, if it has rows of its own.
@@ -318,29 +339,38 @@ impl Value {
     }
 }
 
-/// Time at which the transaction began, in milliseconds.
-pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
-
 impl Group {
     /// Parameters of its statement after the stamp: an array for each column, or the value that all rows have.
     fn params(&self) -> impl Iterator<Item = (&(dyn ToSql + Sync), Type)> {
-        (self.columns.iter()).map(|column| match column.is_uniform() && !self.takes_arrays() {
+        let takes_arrays = matches!(self.kind.form, Form::Sql(_));
+        (self.columns.iter()).map(move |column| match column.is_uniform() && !takes_arrays {
             true => column.value(),
             false => column.array(),
         })
     }
 
-    fn takes_arrays(&self) -> bool {
-        matches!(self.kind.form, Form::Stamping(_) | Form::Sql(_))
+    /// Statement that fails if a row which must be there is not.
+    fn statement(&self, style: &Style<'_>) -> String {
+        let sql = self.sql(style);
+        match self.kind.form {
+            Form::UpdateEvery => {
+                let check = all_found("written", self.keys.len());
+                format!("WITH written AS ({sql}) {check}")
+            }
+            _ => sql,
+        }
     }
 
-    /// Statement. A single row needs no arrays, which makes it much cheaper for the server.
-    fn sql(&self, again: bool) -> String {
+    /// SQL that writes the rows. A single row needs no arrays, which makes it much cheaper for the server.
+    fn sql(&self, style: &Style<'_>) -> String {
         let Kind { table, form, .. } = self.kind;
         let mut columns: Vec<(&str, String)> = Vec::new();
         let (mut names, mut arrays) = (Vec::new(), Vec::new());
         for (at, (name, column)) in self.kind.columns.iter().zip(&self.columns).enumerate() {
-            let (name, param) = (name.trim_end_matches(['$', '#']), format!("${}", at + 4));
+            let (name, param) = (
+                name.trim_end_matches(['$', '#']),
+                format!("${}", at + style.first_param),
+            );
             if column.is_uniform() {
                 columns.push((name, param));
             } else {
@@ -349,62 +379,101 @@ impl Group {
                 arrays.push(param);
             }
         }
-        let from = match arrays.is_empty() {
-            true => String::new(),
-            false => format!(
-                " FROM unnest({}) AS u({})",
-                arrays.join(", "),
-                names.join(", ")
-            ),
+        let mut from = Vec::new();
+        if !arrays.is_empty() {
+            let (arrays, names) = (arrays.join(", "), names.join(", "));
+            from.push(format!("unnest({arrays}) AS u({names})"));
+        }
+        let table = match style.schema {
+            Some(schema) => format!("{schema}.{table}"),
+            None => (*table).to_owned(),
         };
-        let insert = || {
-            let all: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-            let total = columns.iter().find(|(name, _)| *name == "total_ms");
-            let values = columns.iter().map(|(name, value)| match (*name, total) {
-                // The clock of a machine that was paused is behind, so the later of the two times counts.
-                ("due_ms", Some((_, total))) if !again => {
-                    format!(
-                        "greatest({value}, {total} + {NOW} - (SELECT clock_ahead_ms FROM fleet WHERE one = 1))"
-                    )
-                }
-                _ => value.clone(),
-            });
-            format!(
-                "INSERT INTO {table} ({}, epoch, batch, shard) SELECT {}, $1, $2, $3{from}",
-                all.join(", "),
-                values.collect::<Vec<_>>().join(", ")
-            )
-        };
+        if style.schema.is_some() {
+            from.push("fence".to_owned());
+        }
         match form {
-            Form::Stamping(sql) | Form::Sql(sql) => (*sql).to_owned(),
-            Form::Insert if again => format!("{} ON CONFLICT DO NOTHING", insert()),
-            Form::Insert => insert(),
+            Form::Sql(sql) => (*sql).to_owned(),
+            Form::Insert => {
+                let insert = inserted(&table, &columns, from, style);
+                match style.again {
+                    true => format!("{insert} ON CONFLICT DO NOTHING"),
+                    false => insert,
+                }
+            }
             Form::Put(key) => {
-                let set = columns
-                    .iter()
-                    .map(|(name, _)| *name)
-                    .chain(["epoch", "batch"]);
-                let set: Vec<String> = set
+                let set = columns.iter().map(|(name, _)| *name);
+                let set: Vec<String> = (set.chain(["epoch", "batch"]))
                     .map(|name| format!("{name} = excluded.{name}"))
                     .collect();
                 format!(
                     "{} ON CONFLICT ({key}) DO UPDATE SET {}",
-                    insert(),
+                    inserted(&table, &columns, from, style),
                     set.join(", ")
                 )
             }
-            Form::Update(condition) => {
-                let (key, rows) = &columns[0];
-                let set = columns[1..].iter();
-                let set: Vec<String> = set
-                    .map(|(name, value)| format!("{name} = {value}"))
-                    .collect();
-                format!(
-                    "UPDATE {table} AS t SET {}, epoch = $1, batch = $2{from} \
-                     WHERE t.{key} = {rows} AND t.shard = $3 AND {condition}",
-                    set.join(", ")
-                )
+            Form::Update(condition) => updated(&table, &columns, &from, condition),
+            Form::UpdateEvery => {
+                format!("{} RETURNING 1", updated(&table, &columns, &from, "true"))
             }
         }
     }
+}
+
+fn inserted(
+    table: &str,
+    columns: &[(&str, String)],
+    mut from: Vec<String>,
+    style: &Style<'_>,
+) -> String {
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let total = columns.iter().find(|(name, _)| *name == "total_ms");
+    let mut values: Vec<String> = columns.iter().map(|(_, value)| value.clone()).collect();
+    if let (Some(due), Some((_, total)), false) = (
+        names.iter().position(|name| *name == "due_ms"),
+        total,
+        style.again,
+    ) {
+        let fleet_ms = match style.schema {
+            Some(_) => "clock.fleet_ms".to_owned(),
+            // A query of its own is run once for all rows.
+            None => format!("(SELECT {NOW} - clock_ahead_ms FROM fleet WHERE one = 1)"),
+        };
+        // The clock of a machine that was paused is behind, so the later of the two times counts.
+        values[due] = format!("greatest({}, {total} + {fleet_ms})", values[due]);
+        if style.schema.is_some() {
+            from.push("clock".to_owned());
+        }
+    }
+    let from = match from.is_empty() {
+        true => String::new(),
+        false => format!(" FROM {}", from.join(", ")),
+    };
+    format!(
+        "INSERT INTO {table} ({}, epoch, batch, shard) SELECT {}, $1, $2, $3{from}",
+        names.join(", "),
+        values.join(", ")
+    )
+}
+
+fn updated(table: &str, columns: &[(&str, String)], from: &[String], condition: &str) -> String {
+    let (key, rows) = &columns[0];
+    let set: Vec<String> = (columns[1..].iter())
+        .map(|(name, value)| format!("{name} = {value}"))
+        .collect();
+    let from = match from.is_empty() {
+        true => String::new(),
+        false => format!(" FROM {}", from.join(", ")),
+    };
+    format!(
+        "UPDATE {table} AS t SET {}, epoch = $1, batch = $2{from} \
+         WHERE t.{key} = {rows} AND t.shard = $3 AND {condition}",
+        set.join(", ")
+    )
+}
+
+/// Query that fails unless another query has changed this number of rows.
+fn all_found(written: &str, rows: usize) -> String {
+    format!(
+        "SELECT CASE count(*) WHEN {rows} THEN 0 ELSE ('taken ' || count(*))::bigint END FROM {written}"
+    )
 }

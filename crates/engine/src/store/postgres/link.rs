@@ -1,8 +1,9 @@
 //! Connections to the server: the address, TLS, and what became of statements.
 //!
-//! Only transactions are used, with settings that end with them, and statements without names, or with names that need
-//! not be there (`prepared.rs`): a pooler may give every transaction to another server process.
+//! Only transactions are used, with settings that end with them, and statements without names, or with names that may
+//! mean something else (`prepared.rs`): a pooler may give every transaction to another server process.
 
+use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::path::PathBuf;
@@ -19,11 +20,12 @@ use tokio::sync::{Notify, oneshot};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, SimpleQueryMessage};
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::batch::Statement;
-use super::prepared::{KnownNames, Prepared};
+use super::prepared::{Prepared, Shape, Text};
 use crate::clock::pause;
 use crate::config::Config as FileConfig;
 use crate::store::StoreFault;
@@ -36,11 +38,11 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Limits of a statement and of waiting for a lock at the server, in milliseconds.
 const STATEMENT_MS: u64 = 5_000;
-const LOCK_MS: u64 = 2_000;
+pub(super) const LOCK_MS: u64 = 2_000;
 /// Times that a transaction is sent that collided with another.
 pub(super) const ATTEMPTS: usize = 5;
-/// Times that a transaction is sent because of other names, before the connection is used without names.
-const RENAMES: usize = 8;
+/// Times that a statement is executed before it is prepared again: its plan was made for the tables of that time.
+const MAX_USES: u32 = 4_096;
 /// Schema, unless the address names one.
 const DEFAULT_SCHEMA: &str = "abide";
 
@@ -221,7 +223,8 @@ impl Address {
             client,
             closed,
             prepares: AtomicBool::new(Accelerator::PreparedStatements.is_on()),
-            known_names: Mutex::default(),
+            statements: Mutex::default(),
+            schema: self.schema.clone(),
             limits: format!(
                 "SET LOCAL search_path TO {}; SET LOCAL statement_timeout = {STATEMENT_MS}; \
                  SET LOCAL lock_timeout = {LOCK_MS}; SET LOCAL idle_in_transaction_session_timeout = {STATEMENT_MS}",
@@ -238,9 +241,17 @@ pub(crate) struct Link {
     closed: oneshot::Receiver<()>,
     /// Settings of every transaction.
     limits: String,
-    /// False if the names of prepared statements change too often.
+    schema: String,
+    /// False if the server process is not the one that prepared a statement.
     prepares: AtomicBool,
-    known_names: Mutex<KnownNames>,
+    statements: Mutex<HashMap<Shape, KnownStatement>>,
+}
+
+/// Statement that the server has prepared.
+struct KnownStatement {
+    statement: tokio_postgres::Statement,
+    hash: i64,
+    uses_left: u32,
 }
 
 /// Fault of a transaction.
@@ -259,6 +270,12 @@ impl LinkFault {
     fn of(fault: &Error, commits: bool) -> Self {
         let described = described(fault);
         match fault.code() {
+            Some(code) if *code == SqlState::QUERY_CANCELED => {
+                let seconds = STATEMENT_MS / 1_000;
+                let why =
+                    format!("the server was not done within {seconds} s; a table may be locked");
+                LinkFault::Refused(code.clone(), why)
+            }
             // A server that stops may have written the commit.
             Some(code) if !(commits && code.code().starts_with("57P")) => {
                 LinkFault::Refused(code.clone(), described)
@@ -273,8 +290,18 @@ impl LinkFault {
             SqlState::T_R_SERIALIZATION_FAILURE,
             SqlState::T_R_DEADLOCK_DETECTED,
             SqlState::LOCK_NOT_AVAILABLE,
+        ].contains(code))
+            || self.is_about_names()
+    }
+
+    /// True if the server process knows another statement by a name, or none.
+    fn is_about_names(&self) -> bool {
+        matches!(self, LinkFault::Refused(code, _) if [
             SqlState::INVALID_SQL_STATEMENT_NAME,
             SqlState::DUPLICATE_PSTATEMENT,
+            SqlState::PROTOCOL_VIOLATION,
+            SqlState::INVALID_BINARY_REPRESENTATION,
+            SqlState::INVALID_PARAMETER_VALUE,
         ].contains(code))
     }
 }
@@ -391,45 +418,69 @@ impl Link {
         }
     }
 
-    /// Runs statements in one message, which the server takes as one transaction.
-    async fn run(&self, sql: &str) -> Result<(), LinkFault> {
-        if self.client.is_closed() {
-            return Err(LinkFault::NotSent("the connection is closed".into()));
-        }
-        let sql = format!("{}; {sql}", self.limits);
-        let done = self.answered(self.client.batch_execute(&sql)).await?;
-        // The commit is part of it.
-        done.map_err(|e| LinkFault::of(&e, true))
-    }
-
     /// True if [`execute`](Self::execute) can be used.
     pub(super) fn prepares(&self) -> bool {
         self.prepares.load(Ordering::Relaxed)
     }
 
-    /// Runs prepared statements as one transaction in one network flight; in another one if the server process knows
-    /// other names than the last.
-    pub(super) async fn execute(&self, statements: &[Prepared]) -> Result<(), LinkFault> {
-        let known = || self.known_names.lock().expect("no holder panics");
-        let mut renames = 0;
-        loop {
-            let sql = known().sql(statements);
-            match self.run(&sql).await {
-                Ok(()) => {
-                    known().add(statements);
-                    return Ok(());
-                }
-                Err(LinkFault::Refused(code, why))
-                    if renames < RENAMES && known().learn(statements, &code, &why) =>
-                {
-                    renames += 1;
-                }
-                Err(fault) => {
-                    self.prepares.store(renames < RENAMES, Ordering::Relaxed);
-                    return Err(fault);
-                }
-            }
+    /// Runs a transaction as one prepared statement, in one network flight; the first time in two. Where a pooler gives
+    /// another server process, it is refused, and to be sent again without names.
+    pub(super) async fn execute(&self, transaction: &Prepared<'_>) -> Result<(), LinkFault> {
+        if self.client.is_closed() {
+            return Err(LinkFault::NotSent("the connection is closed".into()));
         }
+        let result = match self.prepare(transaction).await {
+            Ok((statement, hash)) => {
+                let params: Vec<_> = transaction.params(&hash).map(|(value, _)| value).collect();
+                let flight = self.client.execute(&statement, &params);
+                let done = self.answered(self.cancelled_late(flight)).await?;
+                done.map(drop).map_err(|e| LinkFault::of(&e, true))
+            }
+            Err(fault) => Err(fault),
+        };
+        if result.as_ref().is_err_and(LinkFault::is_about_names) {
+            self.prepares.store(false, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Statement of a transaction, and its hash.
+    async fn prepare(
+        &self,
+        transaction: &Prepared<'_>,
+    ) -> Result<(tokio_postgres::Statement, i64), LinkFault> {
+        let known = || self.statements.lock().expect("no holder panics");
+        if let Some(known) = known().get_mut(&transaction.shape)
+            && known.uses_left > 0
+        {
+            known.uses_left -= 1;
+            return Ok((known.statement.clone(), known.hash));
+        }
+        let Text { sql, hash } = transaction.text(&self.schema);
+        let types: Vec<Type> = transaction.params(&hash).map(|(_, of)| of).collect();
+        let prepared = self.answered(self.client.prepare_typed(&sql, &types)).await;
+        let statement = match prepared {
+            Ok(prepared) => prepared.map_err(|e| LinkFault::of(&e, false)),
+            Err(fault) => Err(fault),
+        };
+        // Nothing is written by it.
+        let statement = statement.map_err(|fault| match fault {
+            LinkFault::Unanswered(why) => LinkFault::NotSent(why),
+            fault => fault,
+        })?;
+        let uses_left = MAX_USES;
+        let entry = KnownStatement {
+            statement: statement.clone(),
+            hash,
+            uses_left,
+        };
+        known().insert(transaction.shape.clone(), entry);
+        Ok((statement, hash))
+    }
+
+    /// Has all statements prepared again.
+    pub(super) fn forget_statements(&self) {
+        self.statements.lock().expect("no holder panics").clear();
     }
 
     /// Reads rows, in one transaction and one network flight.
@@ -446,18 +497,36 @@ impl Link {
         Ok(rows)
     }
 
+    /// Result of a statement that is a transaction by itself. It waits for the locks of its tables before it can set
+    /// a limit, so the server is asked to give up when a transaction with limits would have done so.
+    async fn cancelled_late<T>(&self, flight: impl Future<Output = T>) -> T {
+        let mut flight = std::pin::pin!(flight);
+        tokio::select! {
+            answer = &mut flight => answer,
+            () = pause(Duration::from_millis(STATEMENT_MS)) => {
+                // The next statement must not be the one that is cancelled.
+                tokio::join!(flight, self.cancel()).0
+            }
+        }
+    }
+
+    /// Asks the server to give up the current statement.
+    fn cancel(&self) -> impl Future<Output = ()> + use<> {
+        let cancel = self.client.cancel_token();
+        async move {
+            tokio::select! {
+                _ = cancel.cancel_query(Tls { ca_file: None }) => {}
+                () = pause(CONNECT) => {}
+            }
+        }
+    }
+
     /// Result of a flight, if it comes in time. If not, the server is asked to give up.
     async fn answered<T>(&self, flight: impl Future<Output = T>) -> Result<T, LinkFault> {
         tokio::select! {
             answer = flight => Ok(answer),
             () = pause(PATIENCE) => {
-                let cancel = self.client.cancel_token();
-                tokio::spawn(async move {
-                    tokio::select! {
-                        _ = cancel.cancel_query(Tls { ca_file: None }) => {}
-                        () = pause(CONNECT) => {}
-                    }
-                });
+                tokio::spawn(self.cancel());
                 Err(LinkFault::Unanswered(format!("no answer within {} s", PATIENCE.as_secs())))
             }
         }

@@ -7,7 +7,6 @@ use abide_core::id::IdPermutation;
 use abide_core::message::{self, About};
 use abide_core::{Record, timer};
 
-use super::prepared::Prepared;
 use super::schema::TIMELINE;
 
 /// Shards that this daemon owns.
@@ -102,29 +101,23 @@ impl Owned {
     pub fn fence(&self, shards: &[i64]) -> String {
         let fences = self
             .fences(shards)
-            .map(|values| fence(values.map(|n| n.to_string())));
+            .map(|values| fence("shard", values.map(|n| n.to_string()), "true"));
         fences.collect::<Vec<_>>().join("; ")
-    }
-
-    /// The same as prepared statements.
-    pub fn prepared_fence(&self, shards: &[i64]) -> Vec<Prepared> {
-        let sql = fence(["$1", "$2", "$3", "$4"]);
-        let fences = self.fences(shards);
-        fences
-            .map(|values| Prepared::with_numbers(&sql, &values))
-            .collect()
     }
 
     /// Values of the fences of these shards, always in the same order: two daemons that lock several do not block each
     /// other.
-    fn fences(&self, shards: &[i64]) -> impl Iterator<Item = [i64; 4]> {
+    fn fences(&self, shards: &[i64]) -> impl Iterator<Item = [i64; FENCE_VALUES]> {
         let mut sorted = shards.to_vec();
         sorted.sort_unstable();
-        sorted.into_iter().map(|shard| {
-            let owned = self.shards.get(&shard);
-            let (epoch, timeline) = owned.map_or((-1, 0), |owned| (owned.epoch, owned.timeline));
-            [shard, self.home, epoch, timeline.cast_signed()]
-        })
+        sorted.into_iter().map(|shard| self.fence_values(shard))
+    }
+
+    /// Values of the fence of a shard.
+    pub fn fence_values(&self, shard: i64) -> [i64; FENCE_VALUES] {
+        let owned = self.shards.get(&shard);
+        let (epoch, timeline) = owned.map_or((-1, 0), |owned| (owned.epoch, owned.timeline));
+        [shard, self.home, epoch, timeline.cast_signed()]
     }
 
     /// Shard of a timer.
@@ -201,10 +194,18 @@ impl Owned {
     }
 }
 
-fn fence<T: std::fmt::Display>([shard, owner, epoch, timeline]: [T; 4]) -> String {
+/// Shard, owner, epoch and timeline.
+pub(super) const FENCE_VALUES: usize = 4;
+
+/// Query that locks the row of a shard, or fails with a division by zero if there is none with these values.
+pub(super) fn fence<T: std::fmt::Display>(
+    table: &str,
+    [shard, owner, epoch, timeline]: [T; FENCE_VALUES],
+    condition: &str,
+) -> String {
     format!(
-        "SELECT 1 / count(*) FROM (SELECT 1 FROM shard WHERE id = {shard} AND owner = {owner} AND epoch = {epoch} \
-         AND {TIMELINE} = {timeline} FOR UPDATE) AS fence"
+        "SELECT 1 / count(*) AS held FROM (SELECT 1 FROM {table} WHERE id = {shard} AND owner = {owner} \
+         AND epoch = {epoch} AND {TIMELINE} = {timeline} AND {condition} FOR UPDATE) AS rows"
     )
 }
 

@@ -1,218 +1,221 @@
-//! Small statements that the server parses and plans once for a connection, which is most of its work for a commit.
+//! Transaction as one statement, which the server parses and plans once for a connection: this is most of its work for a
+//! small commit. The statement holds the fence, compares the clocks, writes the rows and is committed by itself.
 //!
-//! They are prepared by SQL, under names that are made of their text, so that a name means the same to every daemon: a
-//! pooler may give each transaction to another server process, which knows other names. The server says which name it
-//! does not know, or knows already, before anything is written, and the transaction is sent again.
+//! The library names a statement by a number. A pooler may give a transaction to another server process, in which that
+//! number is not known, or means the statement of another daemon. So a statement fails unless it is executed with the
+//! hash of its own text, before it writes; the connection is then used without names (`link.rs`).
 
-use std::collections::HashSet;
-use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
 
-use crate::secret;
+use super::batch::{Batch, Kind, STAMP_PARAMS, Style};
+use super::link::LOCK_MS;
+use super::ownership::{FENCE_VALUES, fence};
+use super::sharing::compare_time;
 
-/// Setting of a transaction of such statements: a plan that was made while a table was small must not read all of it
-/// when it is large. So each statement must find its rows by an index; a plan that cannot is compiled, which takes half a
-/// second.
-pub(super) const PLANNING: &str = "SET LOCAL enable_seqscan = off";
+/// Parameter that is the hash of the statement.
+const HASH: usize = STAMP_PARAMS + 1;
+/// First parameter of the fence.
+const FENCE: usize = HASH + 1;
+/// Parameter that is the fleet time of this machine.
+const TIME: usize = FENCE + FENCE_VALUES;
 
-/// Statement with its values as SQL.
-pub(super) struct Prepared {
-    name: String,
-    /// Declaration behind the name: types and text.
-    declaration: String,
-    /// Values, separated by commas.
-    values: String,
+/// Transaction as one statement.
+pub(super) struct Prepared<'a> {
+    batch: &'a Batch,
+    fence: [i64; FENCE_VALUES],
+    /// Fleet time of this machine, for a batch that makes timers.
+    time: Option<i64>,
+    pub shape: Shape,
 }
 
-impl Prepared {
-    /// Statement in which `$1`, `$2` … stand for the values.
-    pub fn new(sql: &str, values: impl Iterator<Item = Literal>) -> Self {
-        let (types, values): (Vec<_>, Vec<_>) = values.map(|of| (of.type_name, of.sql)).unzip();
-        let declaration = format!("({}) AS {sql}", types.join(", "));
+/// Facts that the text of a statement follows from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    /// Addresses of the kinds of its rows.
+    kinds: Vec<usize>,
+    compares_time: bool,
+}
+
+/// Text of a statement.
+pub(super) struct Text {
+    pub sql: String,
+    pub hash: i64,
+}
+
+impl<'a> Prepared<'a> {
+    /// Statement of a batch, if one can write its rows.
+    pub fn new(batch: &'a Batch, fence: [i64; FENCE_VALUES], time: Option<i64>) -> Option<Self> {
+        let address = |kind: &'static Kind| std::ptr::from_ref(kind).addr();
+        let shape = Shape {
+            kinds: batch.kinds()?.into_iter().map(address).collect(),
+            compares_time: time.is_some(),
+        };
+        Some(Prepared {
+            batch,
+            fence,
+            time,
+            shape,
+        })
+    }
+
+    /// Text for the tables of a schema.
+    pub fn text(&self, schema: &str) -> Text {
+        let style = Style {
+            first_param: TIME + usize::from(self.time.is_some()),
+            schema: Some(schema),
+            again: false,
+        };
+        let (writes, checks) = self.batch.queries(style);
+        let clock = self.time.map(|_| {
+            let compared = compare_time(format_args!("{schema}.fleet"), format_args!("${TIME}"));
+            format!("clock AS MATERIALIZED ({compared})")
+        });
+        let queries: Vec<String> = clock.into_iter().chain(writes).collect();
+        let values: Vec<String> = [String::from("held")].into_iter().chain(checks).collect();
+        let (queries, values) = (queries.join(", "), values.join(", "));
         let mut hasher = DefaultHasher::new();
-        declaration.hash(&mut hasher);
-        Prepared {
-            name: format!("abide_{:016x}", hasher.finish()),
-            declaration,
-            values: values.join(", "),
-        }
+        (&queries, &values).hash(&mut hasher);
+        let hash = hasher.finish().cast_signed();
+        let held = fence(
+            &format!("{schema}.shard"),
+            std::array::from_fn(|at| format!("${}", FENCE + at)),
+            // Evaluated before the row is locked, which is what the limit is for.
+            &format!(
+                "set_config('lock_timeout', CASE ${HASH} WHEN {hash} THEN '{LOCK_MS}' \
+                 ELSE 'another statement' END, true) IS NOT NULL"
+            ),
+        );
+        let sql =
+            format!("WITH fence AS MATERIALIZED ({held}), {queries} SELECT {values} FROM fence");
+        Text { sql, hash }
     }
 
-    /// Statement whose values are numbers.
-    pub fn with_numbers(sql: &str, numbers: &[i64]) -> Self {
-        Prepared::new(
-            sql,
-            numbers.iter().map(|number| Literal::int(Some(*number))),
-        )
+    /// Parameters of the statement with this hash.
+    pub fn params<'b>(
+        &'b self,
+        hash: &'b i64,
+    ) -> impl Iterator<Item = (&'b (dyn ToSql + Sync), Type)> {
+        let numbers = [hash].into_iter().chain(&self.fence).chain(&self.time);
+        let numbers = numbers.map(|number| (number as &(dyn ToSql + Sync), Type::INT8));
+        let stamp = self.batch.stamp.params();
+        stamp.chain(numbers).chain(self.batch.params())
     }
-}
-
-/// Names that the server process of a connection knows, as far as it has told.
-#[derive(Default)]
-pub(super) struct KnownNames(HashSet<String>);
-
-impl KnownNames {
-    /// SQL that prepares the statements that are not known and executes all of them.
-    pub fn sql(&self, statements: &[Prepared]) -> String {
-        let mut sql = PLANNING.to_owned();
-        let mut declared = HashSet::new();
-        for Prepared {
-            name,
-            declaration,
-            values,
-        } in statements
-        {
-            if !self.0.contains(name) && declared.insert(name) {
-                let _ = write!(sql, "; PREPARE {name} {declaration}");
-            }
-            let _ = write!(sql, "; EXECUTE {name}({values})");
-        }
-        sql
-    }
-
-    /// Notes that all of these are known.
-    pub fn add(&mut self, statements: &[Prepared]) {
-        for statement in statements {
-            if !self.0.contains(&statement.name) {
-                self.0.insert(statement.name.clone());
-            }
-        }
-    }
-
-    /// Learns from a refusal. Returns whether the transaction can be sent again.
-    pub fn learn(&mut self, statements: &[Prepared], code: &SqlState, why: &str) -> bool {
-        let mut named = statements.iter().filter(|of| why.contains(&of.name));
-        let Some(Prepared { name, .. }) = named.next() else {
-            return false;
-        };
-        if *code == SqlState::INVALID_SQL_STATEMENT_NAME {
-            self.0.remove(name)
-        } else if *code == SqlState::DUPLICATE_PSTATEMENT {
-            self.0.insert(name.clone())
-        } else {
-            false
-        }
-    }
-}
-
-/// Value as SQL.
-pub(super) struct Literal {
-    type_name: &'static str,
-    sql: String,
-}
-
-impl Literal {
-    pub fn int(number: Option<i64>) -> Self {
-        Literal {
-            type_name: "bigint",
-            sql: number.map_or_else(null, |number| number.to_string()),
-        }
-    }
-
-    pub fn text(text: Option<&str>) -> Self {
-        Literal {
-            type_name: "text",
-            sql: text.map_or_else(null, quoted),
-        }
-    }
-
-    pub fn bytes(bytes: Option<&[u8]>) -> Self {
-        let hex = |bytes| format!("E'\\\\x{}'", secret::hex(bytes));
-        Literal {
-            type_name: "bytea",
-            sql: bytes.map_or_else(null, hex),
-        }
-    }
-
-    /// Array of this value.
-    pub fn into_array(self) -> Self {
-        let type_name = match self.type_name {
-            "bigint" => "bigint[]",
-            "text" => "text[]",
-            _ => "bytea[]",
-        };
-        let sql = format!("ARRAY[{}]::{type_name}", self.sql);
-        Literal { type_name, sql }
-    }
-}
-
-fn null() -> String {
-    "NULL".to_owned()
-}
-
-/// Text as a literal that means the same with every setting of the server.
-fn quoted(text: &str) -> String {
-    let mut sql = String::with_capacity(text.len() + 3);
-    sql.push_str("E'");
-    for c in text.chars() {
-        match c {
-            '\'' => sql.push_str("''"),
-            '\\' => sql.push_str("\\\\"),
-            // PostgreSQL has no zero bytes in texts.
-            '\0' => sql.push('\u{fffd}'),
-            c => sql.push(c),
-        }
-    }
-    sql.push('\'');
-    sql
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::batch::{Form, Stamp};
+    use super::super::schema::TIMELINE;
+    use super::super::sharing::NOW;
     use super::*;
 
-    fn timer(number: i64, text: &str) -> Prepared {
-        let values = [
-            Literal::int(Some(number)),
-            Literal::text(Some(text)),
-            Literal::int(None),
-        ];
-        Prepared::new("INSERT INTO t SELECT $1, $2, $3", values.into_iter())
+    static MADE: Kind = Kind {
+        table: "timer",
+        form: Form::Insert,
+        columns: &["number", "total_ms", "due_ms"],
+    };
+    static ENDED: Kind = Kind {
+        table: "timer",
+        form: Form::Update("t.ended_ms IS NULL"),
+        columns: &["number", "ended_ms"],
+    };
+    static TOLD: Kind = Kind {
+        table: "message",
+        form: Form::UpdateEvery,
+        columns: &["number", "told_ms"],
+    };
+    static REMOVED: Kind = Kind {
+        table: "waker",
+        form: Form::Sql("DELETE FROM waker WHERE id = ANY($4)"),
+        columns: &["id$"],
+    };
+
+    fn batch() -> Batch {
+        Batch::empty(Stamp {
+            shard: 7,
+            epoch: 3,
+            batch: 9,
+        })
+    }
+
+    fn text(batch: &Batch, time: Option<i64>) -> Option<Text> {
+        let prepared = Prepared::new(batch, [7, 7, 3, 1], time)?;
+        Some(prepared.text("ours"))
     }
 
     #[test]
-    fn statement_is_prepared_until_it_is_known() {
-        let mut known = KnownNames::default();
-        let both = [timer(1, "a"), timer(2, "b")];
-        let name = &both[0].name;
+    fn new_timer_is_one_statement_that_holds_the_fence_and_compares_the_time() {
+        let mut one = batch();
+        one.put(&MADE, "1", [1_u64.into(), 5_u64.into(), 6_u64.into()]);
+        let Text { sql, hash } = text(&one, Some(4)).expect("one statement");
+        let (fence, rest) = sql.split_once(", clock AS").expect("a clock");
         assert_eq!(
-            known.sql(&both),
+            fence,
             format!(
-                "{PLANNING}; PREPARE {name} (bigint, text, bigint) AS INSERT INTO t SELECT $1, $2, $3; \
-                 EXECUTE {name}(1, E'a', NULL); EXECUTE {name}(2, E'b', NULL)"
+                "WITH fence AS MATERIALIZED (SELECT 1 / count(*) AS held FROM (SELECT 1 FROM ours.shard WHERE id = $5 \
+                 AND owner = $6 AND epoch = $7 AND {TIMELINE} = $8 AND set_config('lock_timeout', CASE $4 WHEN {hash} \
+                 THEN '2000' ELSE 'another statement' END, true) IS NOT NULL FOR UPDATE) AS rows)"
             )
         );
-        known.add(&both);
+        let (clock, rest) = rest.split_once(", timer_row AS ").expect("a row");
+        assert!(
+            clock.contains(&format!(
+                "{NOW} - clock_ahead_ms AS fleet_ms FROM ours.fleet"
+            )),
+            "{clock}"
+        );
         assert_eq!(
-            known.sql(&both[..1]),
-            format!("{PLANNING}; EXECUTE {name}(1, E'a', NULL)")
+            rest,
+            "(INSERT INTO ours.timer (number, total_ms, due_ms, epoch, batch, shard) SELECT $10, $11, \
+             greatest($12, $11 + clock.fleet_ms), $1, $2, $3 FROM fence, clock) SELECT held FROM fence"
+        );
+        let prepared = Prepared::new(&one, [7, 7, 3, 1], Some(4)).expect("one statement");
+        assert_eq!(prepared.params(&hash).count(), 12);
+    }
+
+    #[test]
+    fn rows_of_two_tables_are_written_by_one_statement() {
+        let mut both = batch();
+        both.put(&ENDED, "1", [1_u64.into(), 5_u64.into()]);
+        both.put(&TOLD, "2", [2_u64.into(), 6_u64.into()]);
+        let Text { sql, .. } = text(&both, None).expect("one statement");
+        let (_, rows) = sql.split_once(" AS rows), ").expect("a fence");
+        assert_eq!(
+            rows,
+            "timer_row AS (UPDATE ours.timer AS t SET ended_ms = $10, epoch = $1, batch = $2 FROM fence \
+             WHERE t.number = $9 AND t.shard = $3 AND t.ended_ms IS NULL), \
+             message_row AS (UPDATE ours.message AS t SET told_ms = $12, epoch = $1, batch = $2 FROM fence \
+             WHERE t.number = $11 AND t.shard = $3 AND true RETURNING 1) \
+             SELECT held, (SELECT CASE count(*) WHEN 1 THEN 0 ELSE ('taken ' || count(*))::bigint END \
+             FROM message_row) FROM fence"
         );
     }
 
     #[test]
-    fn refusal_of_a_name_changes_what_is_known() {
-        let mut known = KnownNames::default();
-        let one = [timer(1, "a")];
-        let why = format!("prepared statement \"{}\" …", one[0].name);
-        let (missing, there) = (
-            SqlState::INVALID_SQL_STATEMENT_NAME,
-            SqlState::DUPLICATE_PSTATEMENT,
-        );
-        assert!(!known.learn(&one, &missing, &why), "it was prepared");
-        assert!(known.learn(&one, &there, &why));
-        assert!(!known.sql(&one).contains("PREPARE"));
-        assert!(known.learn(&one, &missing, &why));
-        assert!(known.sql(&one).contains("PREPARE"));
-        assert!(!known.learn(&one, &there, "another name"));
-        assert!(!known.learn(&one, &SqlState::DIVISION_BY_ZERO, &why));
+    fn statements_of_different_rows_have_different_hashes() {
+        let (mut made, mut ended) = (batch(), batch());
+        made.put(&MADE, "1", [1_u64.into(), 5_u64.into(), 6_u64.into()]);
+        ended.put(&ENDED, "1", [1_u64.into(), 5_u64.into()]);
+        let hashes = [text(&made, Some(4)), text(&ended, None)];
+        let [made, ended] = hashes.map(|text| text.expect("one statement").hash);
+        assert_ne!(made, ended);
     }
 
     #[test]
-    fn quotes_and_backslashes_do_not_end_a_literal() {
-        assert_eq!(quoted("it's \\'; DROP\0"), "E'it''s \\\\''; DROP\u{fffd}'");
-        let bytes = Literal::bytes(Some(&[0, 0x27, 255])).into_array();
-        assert_eq!(bytes.sql, "ARRAY[E'\\\\x0027ff']::bytea[]");
+    fn two_rows_of_a_table_or_other_sql_are_no_single_statement() {
+        let mut rows = batch();
+        for number in ["1", "2"] {
+            rows.put(&TOLD, number, [1_u64.into(), 5_u64.into()]);
+        }
+        assert!(text(&rows, None).is_none());
+        let mut kinds = batch();
+        kinds.put(&MADE, "1", [1_u64.into(), 5_u64.into(), 6_u64.into()]);
+        kinds.put(&ENDED, "1", [1_u64.into(), 5_u64.into()]);
+        assert!(text(&kinds, Some(4)).is_none());
+        let mut other = batch();
+        other.put(&REMOVED, "w", ["w".into()]);
+        assert!(text(&other, None).is_none());
     }
 }

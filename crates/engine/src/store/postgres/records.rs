@@ -132,11 +132,7 @@ static POSTED: Kind = Kind {
 /// Fails if another machine has taken one of the messages.
 static TOLD: Kind = Kind {
     table: "message",
-    form: Form::Stamping(
-        "WITH told AS (UPDATE message AS t SET told_ms = u.told_ms, told_by = u.told_by, epoch = $1, batch = $2 \
-         FROM unnest($4, $5, $6) AS u(number, told_ms, told_by) WHERE t.number = u.number AND t.shard = $3 RETURNING 1) \
-         SELECT CASE WHEN count(*) = cardinality($4) THEN 0 ELSE ('taken ' || count(*))::bigint END FROM told",
-    ),
+    form: Form::UpdateEvery,
     columns: &["number", "told_ms", "told_by"],
 };
 static SEEN: Kind = Kind {

@@ -7,8 +7,6 @@ use abide_core::fleet::{DUE_SOON, Event as FleetEvent, Pace, STATEMENT_DEADLINE}
 use abide_core::limit::CLOCK_DISAGREEMENT;
 use abide_core::time::Steady;
 
-use super::batch::NOW;
-use super::prepared::Prepared;
 use super::shard_rows::{self, ShardChange};
 use super::transaction::Transaction;
 use super::writer::Writer;
@@ -16,6 +14,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::store::StoreFault;
 use crate::store::write::TOLD_BY_CALL;
 
+/// Time at which the transaction began, in milliseconds.
+pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
 /// Word with which the server refuses a batch whose machine has another time.
 const TIME: &str = "\"time ";
 
@@ -30,18 +30,16 @@ pub(super) struct TimeCheck {
 impl TimeCheck {
     /// SQL of the statements.
     pub fn sql(&self) -> String {
-        let fast = self.fast.map(|[id, claim]| beat_fast(id, claim));
-        let all = [Some(compare_time(self.decided())), fast];
-        all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+        let compared = compare_time("fleet", self.decided());
+        match self.fast {
+            Some([id, claim]) => format!("{compared}; {}", beat_fast(id, claim)),
+            None => compared,
+        }
     }
 
-    /// The same as prepared statements.
-    pub fn prepared(&self) -> impl Iterator<Item = Prepared> {
-        let compared = Prepared::with_numbers(&compare_time("$1"), &[self.decided()]);
-        let fast = self
-            .fast
-            .map(|of| Prepared::with_numbers(&beat_fast("$1", "$2"), &of));
-        [Some(compared), fast].into_iter().flatten()
+    /// Fleet time, as this machine has it, if the comparison is all that is to be done.
+    pub fn only_time(&self) -> Option<i64> {
+        self.fast.is_none().then(|| self.decided())
     }
 
     /// Fleet time, as this machine has it.
@@ -51,15 +49,16 @@ impl TimeCheck {
     }
 }
 
-/// Fails if the fleet time of this machine is not that of the database.
-fn compare_time(decided: impl Display) -> String {
+/// Query of the fleet time, as the database has it, which fails if this machine has decided by another time.
+pub(super) fn compare_time(fleet: impl Display, decided: impl Display) -> String {
     let (ahead, behind) = (
         CLOCK_DISAGREEMENT.0,
         CLOCK_DISAGREEMENT.0 + STATEMENT_DEADLINE.0,
     );
     format!(
-        "SELECT CASE WHEN off BETWEEN -{ahead} AND {behind} THEN 0 ELSE ('time ' || off)::bigint END \
-         FROM (SELECT {NOW} - clock_ahead_ms - {decided} AS off FROM fleet WHERE one = 1) AS clocks"
+        "SELECT CASE WHEN fleet_ms - {decided} BETWEEN -{ahead} AND {behind} THEN fleet_ms \
+         ELSE ('time ' || (fleet_ms - {decided}))::bigint END AS fleet_ms \
+         FROM (SELECT {NOW} - clock_ahead_ms AS fleet_ms FROM {fleet} WHERE one = 1) AS clocks"
     )
 }
 

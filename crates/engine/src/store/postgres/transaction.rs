@@ -7,7 +7,6 @@ use abide_core::{Millis, Mono, Record, message, timer};
 
 use super::batch::{Batch, Stamp, Statement, WrittenBy};
 use super::ownership::Owned;
-use super::prepared::Prepared;
 use crate::clock::SystemClock;
 use crate::store::deliveries::WakerRecord;
 
@@ -134,12 +133,12 @@ impl Transaction {
         all.flat_map(|batch| batch.statements(again)).collect()
     }
 
-    /// The statements with their values, if each is of a single row.
-    pub fn prepared(&self, again: bool) -> Option<Vec<Prepared>> {
-        let all: Option<Vec<_>> = (self.batches.iter())
-            .map(|batch| batch.prepared(again))
-            .collect();
-        all.map(|all| all.into_iter().flatten().collect())
+    /// Its batch, if it has one only.
+    pub fn only_batch(&self) -> Option<&Batch> {
+        match self.batches.as_slice() {
+            [batch] => Some(batch),
+            _ => None,
+        }
     }
 
     /// Query that counts rows which it has written, if it has written rows of its own.
@@ -147,7 +146,8 @@ impl Transaction {
         self.batches.iter().find_map(|batch| batch.look(by))
     }
 
-    fn size(&self) -> usize {
+    /// Bytes of its values, approximately.
+    pub fn size(&self) -> usize {
         self.batches.iter().map(|batch| batch.size).sum()
     }
 }

@@ -21,6 +21,7 @@ use tokio_postgres::error::SqlState;
 
 use super::link::{ATTEMPTS, Address, Link, LinkFault, collision_pause};
 use super::ownership::{Owned, column};
+use super::prepared::Prepared;
 use super::reads::Reads;
 use super::schema;
 use super::shard_rows::{self, ShardChange};
@@ -33,6 +34,8 @@ use crate::store::deliveries::WakerRecord;
 use crate::store::write::{PRUNE_BATCH, TOLD_BY_CALL, crash_points};
 use crate::{entropy, timestamp};
 
+/// Bytes of a transaction after which a plan that was made before may read too much.
+const LARGE: usize = 256 << 10;
 /// Time between two attempts to connect: doubled from the first to the last.
 const FIRST_RETRY: Millis = Millis(200);
 const LAST_RETRY: Millis = Millis::from_secs(5);
@@ -577,20 +580,21 @@ pub(super) async fn send_transaction(
     let shards: Vec<i64> = transaction.shards().map(|(shard, _)| shard).collect();
     let mut attempt = 1;
     loop {
-        let prepared = link.prepares().then(|| transaction.prepared(again));
-        let sent = match prepared.flatten() {
-            Some(rows) => {
-                let mut all = owned.prepared_fence(&shards);
-                all.extend(check.iter().flat_map(TimeCheck::prepared));
-                all.extend(rows);
-                link.execute(&all).await
-            }
+        let prepared = match again {
+            true => None,
+            false => prepared(link, owned, check.as_ref(), transaction),
+        };
+        let sent = match prepared {
+            Some(prepared) => link.execute(&prepared).await,
             None => {
                 let mut first = owned.fence(&shards);
                 if let Some(check) = &check {
                     first = format!("{first}; {}", check.sql());
                 }
                 let sent = link.transact(&first, &transaction.statements(again)).await;
+                if transaction.size() > LARGE {
+                    link.forget_statements();
+                }
                 sent.map(drop)
             }
         };
@@ -602,6 +606,22 @@ pub(super) async fn send_transaction(
             result => return result,
         }
     }
+}
+
+/// Transaction as one statement, if it can be one.
+fn prepared<'a>(
+    link: &Link,
+    owned: &Owned,
+    check: Option<&TimeCheck>,
+    transaction: &'a Transaction,
+) -> Option<Prepared<'a>> {
+    let batch = transaction.only_batch().filter(|_| link.prepares())?;
+    let time = match check {
+        Some(check) => Some(check.only_time()?),
+        None => None,
+    };
+    let fence = owned.fence_values(batch.stamp.shard);
+    Prepared::new(batch, fence, time)
 }
 
 /// Fault of a transaction that decides nothing about records.
