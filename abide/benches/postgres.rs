@@ -1,6 +1,7 @@
-//! Timers in PostgreSQL beside bare statements, on the same server with fsync on: one caller and `INSERT`, bulk and
-//! `COPY`, completions, and many daemons beside as many connections. `cargo bench -p abide --bench postgres`. Prints
-//! numbers and judges none. `ABIDE_OFF=prepared_statements` shows what these save.
+//! Timers in PostgreSQL beside bare statements that write the same rows into a table with the same columns and indexes,
+//! on the same server with fsync on: one caller and `INSERT`, bulk and `COPY`, completions, and many daemons beside as
+//! many connections. `cargo bench -p abide --bench postgres`. Prints numbers and judges none.
+//! `ABIDE_OFF=prepared_statements` shows what these save.
 
 #[path = "../tests/common/postgres.rs"]
 #[expect(dead_code, reason = "the bench uses a part")]
@@ -17,6 +18,7 @@ use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime};
 use futures_util::future::join_all;
 use postgres::Server;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls};
 
 /// Rounds, so that both ways have the same load beside them.
@@ -27,8 +29,14 @@ const BULK: usize = 20_000;
 const DAEMONS: usize = 32;
 const EACH: usize = 100;
 
-const TABLE: &str = "CREATE TABLE bare (number BIGINT PRIMARY KEY, id TEXT, agent TEXT, kind TEXT, purpose TEXT, \
-    created_ms BIGINT, total_ms BIGINT, status TEXT, due_ms BIGINT)";
+const TABLE: &str = "CREATE TABLE bare (LIKE abide.timer INCLUDING ALL)";
+/// Times and shard of the bare rows.
+const MADE: i64 = 1_800_000_000_000;
+const DUE: i64 = MADE + 36_000_000;
+const SHARD: i64 = 7_777_777_777_777_777;
+/// Columns of a new timer.
+const COLUMNS: &str = "number, id, agent, kind, purpose, condition, key, created_ms, checked_ms, total_ms, standby_ms, \
+    status, background, due_ms, conversation, epoch, batch, shard";
 
 #[expect(clippy::disallowed_methods, reason = "a bench measures")]
 fn now() -> Instant {
@@ -123,25 +131,47 @@ async fn connect(server: &Server) -> Client {
 }
 
 async fn insert(client: &Client, first: i64, count: usize) {
-    let sql = "INSERT INTO bare VALUES ($1, 'timer_k3v9x2bc', 'bench', 'mission', 'look at the logs of the build', \
-               1, 3600000, 'running', 3600000)";
-    let insert = client.prepare(sql).await.expect("a statement");
+    let sql = format!(
+        "INSERT INTO bare ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, \
+         $17, $18)"
+    );
+    let insert = client.prepare(&sql).await.expect("a statement");
+    let (none, no_time): (Option<&str>, Option<i64>) = (None, None);
     for number in first..first + count as i64 {
-        client.execute(&insert, &[&number]).await.expect("a row");
+        let row: [&(dyn ToSql + Sync); 18] = [
+            &number,
+            &"timer_k3v9x2bc",
+            &"bench",
+            &"mission",
+            &"look at the logs of the build",
+            &none,
+            &none,
+            &MADE,
+            &MADE,
+            &36_000_000_i64,
+            &no_time,
+            &"running",
+            &0_i64,
+            &DUE,
+            &none,
+            &1_i64,
+            &number,
+            &SHARD,
+        ];
+        client.execute(&insert, &row).await.expect("a row");
     }
 }
 
 async fn copy(client: &Client, first: i64) {
     use futures_util::SinkExt;
-    let sink = client
-        .copy_in("COPY bare FROM STDIN")
-        .await
-        .expect("a copy");
+    let sql = format!("COPY bare ({COLUMNS}) FROM STDIN");
+    let sink = client.copy_in(&sql).await.expect("a copy");
     let mut sink = std::pin::pin!(sink);
     let mut rows = String::new();
     for number in first..first + BULK as i64 {
         rows.push_str(&format!(
-            "{number}\ttimer_k3v9x2bc\tbench\tmission\tlook at the logs of the build\t1\t3600000\trunning\t3600000\n"
+            "{number}\ttimer_k3v9x2bc\tbench\tmission\tlook at the logs of the build\t\\N\t\\N\t{MADE}\t{MADE}\t36000000\t\\N\t\
+             running\t0\t{DUE}\t\\N\t1\t1\t{SHARD}\n"
         ));
     }
     sink.send(bytes::Bytes::from(rows)).await.expect("rows");
