@@ -133,7 +133,7 @@ impl Transaction {
         all.flat_map(|batch| batch.statements(again)).collect()
     }
 
-    /// Its batch, if it has one only.
+    /// The only batch, if there is one shard.
     pub fn only_batch(&self) -> Option<&Batch> {
         match self.batches.as_slice() {
             [batch] => Some(batch),
