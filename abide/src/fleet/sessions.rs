@@ -119,6 +119,11 @@ fn end(row: &DirectoryRow) -> Option<SessionEnd> {
     serde_json::from_value(word.into()).ok()
 }
 
+/// Time of its last output: a row is written again when its session has written more.
+fn last_activity(row: &DirectoryRow) -> u64 {
+    row.facts.ended_at.unwrap_or(row.as_of)
+}
+
 fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }
@@ -165,7 +170,7 @@ fn session(known: &Known, now: u64) -> Session {
         timeout: None,
         idle: None,
         inactivity_timeout: None,
-        last_activity: ended_at.unwrap_or(known.as_of),
+        last_activity: last_activity(row),
         idle_for: None,
         error: facts.error.clone(),
         machine: Some(known.machine.clone()),
@@ -187,7 +192,7 @@ fn listed_session(known: &Known, now: u64) -> ListedSession {
             DirectoryState::Failed => SessionState::Failed,
         },
     };
-    let active = facts.ended_at.unwrap_or(known.as_of);
+    let active = last_activity(row);
     ListedSession {
         session_id: Id(row.id),
         command: row.command.chars().take(COMMAND).collect(),
