@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_postgres::types::Type;
 use tokio_postgres::{AsyncMessage, Client, Config, Error, Row, SimpleQueryMessage};
@@ -276,8 +276,8 @@ impl LinkFault {
                     format!("the server was not done within {seconds} s; a table may be locked");
                 LinkFault::Refused(code.clone(), why)
             }
-            // A server that stops may have written the commit.
-            Some(code) if !(commits && code.code().starts_with("57P")) => {
+            // A server that stops, or a pooler that has lost it, may have written the commit.
+            Some(code) if !(commits && ends_connection(fault)) => {
                 LinkFault::Refused(code.clone(), described)
             }
             _ => LinkFault::Unanswered(described),
@@ -333,6 +333,15 @@ fn advice(code: &SqlState) -> Option<&'static str> {
         return Some("correct the password in `store`, which is read again by itself");
     }
     (*code == SqlState::DISK_FULL).then_some("make room on the disk of the server")
+}
+
+/// True if no other statement follows on the connection.
+fn ends_connection(fault: &Error) -> bool {
+    fault.as_db_error().is_some_and(|fault| {
+        // Poolers send the word only.
+        let severity = fault.parsed_severity();
+        matches!(severity, Some(Severity::Fatal | Severity::Panic)) || fault.severity() == "FATAL"
+    })
 }
 
 /// Fault with its cause and the next step, in one line.
