@@ -293,6 +293,8 @@ fn confirmation_defaults_to_no() {
             seat.wait_for(question);
             seat.type_in(b"\n");
         }
+        // What it can cost is said before the decision.
+        seat.wait_for("billed");
         seat.wait_for("Write this? [y/N]");
         seat.type_in(answer.as_bytes());
         let (status, shown) = seat.end();

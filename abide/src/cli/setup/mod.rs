@@ -84,7 +84,8 @@ fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u
             .iter()
             .try_for_each(|change| change.check_writable())?;
     }
-    let written = may_write && (args.yes || (!args.json.json && confirm(&pending)?));
+    let written =
+        may_write && (args.yes || (!args.json.json && confirm(client, args.undo, &pending)?));
     if written {
         for change in &pending {
             change.write()?;
@@ -318,8 +319,8 @@ fn has_person() -> bool {
 }
 
 /// Shows the changes and asks for confirmation at the terminal. Without a terminal the answer is no.
-fn confirm(changes: &[&Change]) -> Result<bool, CliError> {
-    show_changes(changes);
+fn confirm(client: ClientName, undo: bool, changes: &[&Change]) -> Result<bool, CliError> {
+    show_changes(client, undo, changes);
     if !has_person() {
         return Ok(false);
     }
@@ -329,7 +330,8 @@ fn confirm(changes: &[&Change]) -> Result<bool, CliError> {
     read_answer()
 }
 
-fn show_changes(changes: &[&Change]) {
+/// Shows the changes and, unless they are undone, what the waker among them can cost.
+fn show_changes(client: ClientName, undo: bool, changes: &[&Change]) {
     let heading = show::HEADING;
     for change in changes {
         let what = match change.word() {
@@ -342,6 +344,18 @@ fn show_changes(changes: &[&Change]) {
             outln!("{}", line.coloured(show::terminal_width()));
         }
     }
+    let has_waker = |change: &&Change| matches!(change.edit, Edit::Own(_));
+    let waker = changes.iter().copied().find(has_waker).filter(|_| !undo);
+    if let Some(note) = waker.and_then(|_| client.waker_note()) {
+        outln!("");
+        print_wrapped(note);
+    }
+}
+
+fn print_wrapped(text: &str) {
+    show::wrapped(text, 0)
+        .iter()
+        .for_each(|line| outln!("{line}"));
 }
 
 /// Says what was done. `written`: the choices that were written; `None` if nothing was.
@@ -361,7 +375,7 @@ fn print_result(
         return;
     }
     if args.print || args.yes {
-        show_changes(changes);
+        show_changes(client, args.undo, changes);
     }
     if args.print {
         return;
@@ -379,14 +393,8 @@ fn print_result(
         outln!("\n{title} is restored to what it was.");
     } else {
         outln!("\n{title} is set up as agent {agent}. Restart it to load abide.");
-        let has_waker = |change: &&Change| matches!(change.edit, Edit::Own(_));
-        let waker = changes.iter().copied().find(has_waker);
-        let waker = waker.and_then(|_| client.waker_note());
-        let hint = client.hint(choices.without_approval);
-        for note in [waker, hint].into_iter().flatten() {
-            show::wrapped(note, 0)
-                .iter()
-                .for_each(|line| outln!("{line}"));
+        if let Some(hint) = client.hint(choices.without_approval) {
+            print_wrapped(hint);
         }
         for change in changes.iter().filter(|change| change.backup().exists()) {
             outln!("Copy of the original file: {}", change.backup().display());
