@@ -502,7 +502,7 @@ impl TimerTool {
                 timer.id,
                 timer.kind.as_str(),
                 timer.status.as_str(),
-                progress(&timer),
+                progress(timer),
                 one_line(text)
             ));
             list.push(fields(timer, row.as_ref()));
