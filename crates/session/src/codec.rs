@@ -197,6 +197,6 @@ mod tests {
             assert_eq!(end_from(end_code(end)), Ok(end));
             assert_eq!(end_from_word(end.as_str()), Some(end));
         }
-        assert_eq!(end_from(9), Err(Malformed));
+        assert_eq!(end_from(ENDS.len() as u8), Err(Malformed));
     }
 }

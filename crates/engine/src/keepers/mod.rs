@@ -311,7 +311,7 @@ impl Keepers {
             .set_name(name.map_or("", SessionName::as_str))
     }
 
-    /// What the daemon records about a session.
+    /// Record of the daemon about a session.
     pub fn record(&self, id: SessionId) -> OpenRecord {
         self.records.open(&self.folder(id))
     }
