@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -95,14 +96,24 @@ def crates(packages, empty):
         if name != "abide":
             config += ["--config", f"patch.crates-io.{name}.path = {json.dumps(str(empty / crate.stem))}"]
     assert (next(empty.glob("abide-[0-9]*")) / "page/index.html").is_file(), "the page is missing in the crate"
-    # With the settings of the workspace what it has compiled is used again.
-    config += ["--config", 'profile.dev.debug = "line-tables-only"', "--config", 'profile.dev.package."*".debug = false']
-    for optimised in ["brotli", "miniz_oxide"]:
-        config += ["--config", f"profile.dev.package.{optimised}.opt-level = 2"]
+    for setting in development_profile():
+        config += ["--config", setting]
     # The patches are not in the lock file, hence no --locked; --offline keeps cargo from looking for newer versions.
     install = ["cargo", "install", "--quiet", "--offline", "--debug", "--root", empty / "root"]
     run([*install, "--target-dir", ROOT / "target", *config, "--path", next(empty.glob("abide-[0-9]*"))])
     expect_call([empty / "root/bin/abide", "mcp"], empty)
+
+
+def development_profile():
+    """The workspace's settings of a development build: with them, what the workspace has compiled is used again."""
+    profile = tomllib.loads((ROOT / "Cargo.toml").read_text())["profile"]["dev"]
+    packages = profile.pop("package")
+    own = [f"profile.dev.{key} = {json.dumps(value)}" for key, value in profile.items()]
+    return own + [
+        f"profile.dev.package.{json.dumps(name)}.{key} = {json.dumps(value)}"
+        for name, settings in packages.items()
+        for key, value in settings.items()
+    ]
 
 
 def registry_entry(packages, empty):
