@@ -119,10 +119,10 @@ export default function Log({ id, live, bytes }: Props) {
               Follow
             </Toggle>
           )}
-          <button type="button" className="button compact" onClick={() => show(1)}>
+          <button type="button" className="button compact" disabled={!known} onClick={() => show(1)}>
             Top
           </button>
-          <button type="button" className="button compact" onClick={() => show(total ?? 1)}>
+          <button type="button" className="button compact" disabled={!known} onClick={() => show(total ?? 1)}>
             End
           </button>
           <CopyLines id={id} chosen={chosen} total={total ?? 0} />
