@@ -169,6 +169,37 @@ fn client_entry_with_another_program_is_a_finding() {
 }
 
 #[test]
+fn entry_that_fetches_the_package_is_tried() {
+    let abide = Abide::new();
+    std::fs::create_dir_all(abide.path("home/.cursor")).unwrap();
+    std::fs::create_dir_all(abide.path("bin")).unwrap();
+    let entry =
+        r#"{"mcpServers": {"abide": {"command": "npx", "args": ["-y", "abide-mcp", "mcp"]}}}"#;
+    std::fs::write(abide.path("home/.cursor/mcp.json"), entry).unwrap();
+    let npx = abide.path("bin/npx");
+    let level = |script: &str| {
+        std::fs::write(&npx, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&npx, PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!(
+            "{}:{}",
+            abide.path("bin").display(),
+            std::env::var("PATH").unwrap()
+        );
+        let output = command(&abide).env("PATH", path).output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        of(&found, "cursor")["level"].clone()
+    };
+    let ours = concat!("abide ", env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        level(&format!(
+            "[ \"$*\" = '-y abide-mcp --version' ] && echo {ours}"
+        )),
+        "ok"
+    );
+    assert_eq!(level("echo not in the registry >&2; exit 1"), "trouble");
+}
+
+#[test]
 fn missing_waker_program_is_a_finding() {
     let abide = Abide::new();
     std::fs::DirBuilder::new()

@@ -350,7 +350,9 @@ impl Gap {
             Gap::Layers => "the home folder is read-only instead of layered",
             Gap::AbstractSockets => "abstract unix sockets of other programs can be reached",
             Gap::Protected => "protected paths of the workspace can be written",
-            Gap::Metadata => "names of hidden files can be seen, and file modes and times changed",
+            Gap::Metadata => {
+                "names of hidden files can be seen, and file modes and times can be changed"
+            }
             Gap::Processes => "processes outside the sandbox can be seen",
             Gap::NestedRepositories => {
                 "the workspace has too many folders to find all repositories in it; hooks of some can be written"

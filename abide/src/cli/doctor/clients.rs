@@ -69,11 +69,13 @@ fn check_client(client: ClientName, path: &OsString) -> Option<Finding> {
         ),
         Ok(false) | Err(_) => String::new(),
     };
-    if is_this(&program) || launcher::is_package_runner(&command) {
+    if is_this(&program) {
         return Some(Finding::good(topic, format!("set up in {shown}{asks}")));
     }
+    let args = launcher::package_runner_args(&command).unwrap_or_default();
+    let named = [&[named.as_str()], args].concat().join(" ");
     let ours = concat!("abide ", env!("CARGO_PKG_VERSION"));
-    Some(match system::version_of(&program) {
+    Some(match system::version_of(&program, args) {
         Ok(version) if version == ours => {
             Finding::good(topic, format!("set up in {shown}, with {named}{asks}"))
         }

@@ -103,11 +103,9 @@ fn sandbox(config: &SandboxConfig) -> Finding {
 /// Finding about the mechanisms that were tried.
 fn judge_sandbox(config: &SandboxConfig, probed: &[Probed]) -> Finding {
     let topic = "sandbox";
-    let works: Vec<String> = probed.iter().filter_map(said).collect();
-    let works = match works.is_empty() {
-        true => "no mechanism works".to_owned(),
-        false => works.join("; "),
-    };
+    // The strongest one comes first.
+    let used = probed.iter().find_map(said);
+    let used = used.unwrap_or_else(|| "no mechanism works".to_owned());
     let failed: Vec<String> = probed
         .iter()
         .filter_map(|(by, made)| Some(format!("{}: {}", by.as_str(), made.as_ref().err()?)))
@@ -117,9 +115,9 @@ fn judge_sandbox(config: &SandboxConfig, probed: &[Probed]) -> Finding {
         all.any(|(by, made)| *by == wanted && made.is_ok())
     };
     if has(SandboxedBy::Namespaces) {
-        return Finding::good(topic, works);
+        return Finding::good(topic, used);
     }
-    let says = format!("{works}. {}", failed.join("; "));
+    let says = format!("{used}. {}", failed.join("; "));
     let at_least: SandboxedBy = config.at_least.into();
     // Bubblewrap is needed only where namespaces do not work.
     if has(SandboxedBy::Bubblewrap) && SandboxedBy::Bubblewrap >= at_least {
@@ -150,7 +148,7 @@ fn said((by, made): &Probed) -> Option<String> {
     let gaps: Vec<&str> = gaps.iter().map(|gap| gap.as_str()).collect();
     Some(match gaps.is_empty() {
         true => by.as_str().to_owned(),
-        false => format!("{} ({})", by.as_str(), gaps.join(", ")),
+        false => format!("{}, but {}", by.as_str(), gaps.join("; ")),
     })
 }
 

@@ -13,8 +13,8 @@ use abide_session::cgroup::{self, SessionCgroup};
 use abide_session::facts;
 use abide_session::proc;
 
-/// Time-out for a program that prints its version, in seconds.
-const VERSION_TIMEOUT: i64 = 5;
+/// Time-out for a program that prints its version, in seconds. A package runner may fetch it first.
+const VERSION_TIMEOUT: i64 = 30;
 /// Longest version text, in bytes.
 const VERSION_LIMIT: u64 = 4 << 10;
 
@@ -208,13 +208,14 @@ pub fn program(name: &str, path: &std::ffi::OsStr) -> Option<PathBuf> {
         .find(|path| executable(path))
 }
 
-/// Runs `--version` of a program and returns its output.
-pub fn version_of(program: &Path) -> io::Result<String> {
+/// Runs a program with these arguments and `--version`, and returns its output.
+pub fn version_of(program: &Path, args: &[&str]) -> io::Result<String> {
     #[expect(
         clippy::disallowed_methods,
         reason = "a program that a client starts is asked for its version; nothing else is run"
     )]
     let mut child = Command::new(program)
+        .args(args)
         .arg("--version")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -23,9 +23,10 @@ pub struct Launcher {
     pub args: Vec<String>,
 }
 
-/// True for the name of a program that fetches a package and runs it.
-pub fn is_package_runner(command: &str) -> bool {
-    PACKAGE_RUNNERS.iter().any(|(_, name, _)| command == *name)
+/// Arguments with which a program that fetches packages runs abide; `None`: the program is another one.
+pub fn package_runner_args(command: &str) -> Option<&'static [&'static str]> {
+    let mut runners = PACKAGE_RUNNERS.iter();
+    runners.find_map(|(_, name, args)| (command == *name).then_some(*args))
 }
 
 impl Launcher {
@@ -44,6 +45,16 @@ impl Launcher {
                 command: program.to_owned(),
                 args: Vec::new(),
             },
+        }
+    }
+
+    /// What a person types to run this program.
+    pub fn for_people() -> String {
+        let program = std::env::current_exe().unwrap_or_default();
+        let launcher = Launcher::of(&program.to_string_lossy());
+        match launcher.is_package_runner() {
+            true => format!("{} {}", launcher.command, launcher.args.join(" ")),
+            false => NAME.to_owned(),
         }
     }
 
