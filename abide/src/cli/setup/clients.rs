@@ -140,12 +140,12 @@ impl ClientName {
     pub fn waker_note(self) -> Option<&'static str> {
         match self {
             ClientName::ClaudeCode => Some(
-                "When a timer completes that the agent asked to be woken by, a closed session is continued with `claude -p --resume`. Each such turn is billed like any other; at most 12 per hour.",
+                "The agent can ask to be woken when a timer completes. If its session is closed by then, abide continues it \
+                 with `claude -p --resume`, at most 12 times an hour. Each such turn is billed like any other.",
             ),
             ClientName::Codex => Some(
-                "The waker continues a closed thread with `codex exec resume` when a timer completes that \
-                 its agent asked to be woken by. Each such turn is billed like any other; there are at \
-                 most 12 an hour.",
+                "The agent can ask to be woken when a timer completes. If its thread is closed by then, abide continues it \
+                 with `codex exec resume`, at most 12 times an hour. Each such turn is billed like any other.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }

@@ -38,13 +38,18 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
     }
     let mut code = 0;
     let is_choice = found.len() > 1 && is_asked(args);
+    if is_choice {
+        let names: Vec<&str> = found.iter().map(|client| client.title()).collect();
+        outln!("Found {}.\n", names.join(", "));
+    }
     for (n, client) in found.into_iter().enumerate() {
-        if !args.json.json {
+        if is_choice {
+            if !ask(&format!("Set up {}?", client.title()))? {
+                continue;
+            }
+        } else if !args.json.json {
             let (heading, gap) = (show::HEADING, if n == 0 { "" } else { "\n" });
             outln!("{gap}{heading}{}{heading:#}", client.title());
-        }
-        if is_choice && !ask(&format!("Set up {}?", client.title()))? {
-            continue;
         }
         // A file of one client that cannot be changed does not keep the others from being set up.
         code = code.max(setup_client(client, args, paths).unwrap_or_else(|error| {
@@ -138,8 +143,9 @@ impl Choices {
     }
 }
 
-const SANDBOX_QUESTION: &str = "Run its commands in a sandbox (`workspace-write`)? They can write only the folder that it works in, do not see \
-     your keys and tokens, and have no network unless you allow it in the configuration.";
+const SANDBOX_QUESTION: &str = "Run its commands in a sandbox (`workspace-write`)? They can change only the folder that it works in (what they \
+     write to your home or temporary folders is visible to them alone), do not see your keys and tokens, and have no network \
+     unless you allow it in the configuration.";
 
 /// Asks a question at the terminal. The default is no.
 fn ask(question: &str) -> Result<bool, CliError> {
@@ -400,8 +406,8 @@ fn print_result(
             outln!("Copy of the original file: {}", change.backup().display());
         }
         let project = if args.project { " --project" } else { "" };
-        let word = client.word();
-        outln!("`abide setup {word}{project} --undo` removes it again.");
+        let (abide, word) = (Launcher::for_people(), client.word());
+        outln!("`{abide} setup {word}{project} --undo` removes it again.");
     }
 }
 
