@@ -188,22 +188,24 @@ fn replay_sessions(
         .flatten()
         .flatten();
     let metas = entries.filter_map(|entry| folder::read_meta(&entry.path()).ok().flatten());
-    let mut metas: Vec<_> = metas.filter(|meta| meta.started_by.is_none()).collect();
-    metas.sort_by_key(|meta| meta.created_wall_ms);
+    let mut metas: Vec<_> = metas
+        .filter(|meta| meta.launch.started_by.is_none())
+        .collect();
+    metas.sort_by_key(|meta| meta.launch.created_wall_ms);
     let mut counts = [0_usize; 3];
     let mut shown = Vec::new();
     for meta in &metas {
-        let command = String::from_utf8_lossy(&meta.command).into_owned();
-        let folder = Path::new(std::ffi::OsStr::from_bytes(&meta.cwd));
-        let agent = Agent(meta.agent.as_str().into());
+        let command = String::from_utf8_lossy(&meta.launch.command).into_owned();
+        let folder = Path::new(std::ffi::OsStr::from_bytes(&meta.launch.cwd));
+        let agent = Agent(meta.launch.agent.as_str().into());
         let judged = rules::test(store, &agent, folder, &command).map_err(broken)?;
         let action = judged.decision.action;
         counts[action as usize] += 1;
         if action != Action::Allow {
             shown.push(cli::PolicyReplayed {
                 tested: rules::tested(&command, &judged),
-                session_id: meta.session.clone(),
-                agent: meta.agent.clone(),
+                session_id: meta.launch.session.clone(),
+                agent: meta.launch.agent.clone(),
             });
         }
     }

@@ -110,7 +110,7 @@ fn k5_deadline_is_enforced_without_a_daemon() {
         let mut keeper = fork_server.ready();
         let mut launch = keeper
             .shell("trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 1000; done");
-        launch.deadline_ms = Some(3_600_000);
+        launch.record.deadline_ms = Some(3_600_000);
         launch.containment = hold;
         keeper.start(launch);
         keeper.expect_started();

@@ -40,7 +40,7 @@ fn record_in_the_directory_matches_the_report() {
     assert_eq!(ran.output(Stream::Stdout), b"out\n");
     assert_eq!(ran.output(Stream::Stderr), b"err\n");
     let meta = folder::read_meta(&ran.folder).unwrap().unwrap();
-    assert_eq!(meta.command, b"echo out; echo err >&2; exit 3");
+    assert_eq!(meta.launch.command, b"echo out; echo err >&2; exit 3");
     let by_group = meta.contained_by == Containment::Cgroup;
     assert_eq!(by_group, meta.cgroup.is_some());
 }
@@ -215,7 +215,7 @@ fn a_deadline_can_be_moved_and_removed() {
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("read line; exit 0");
     launch.stdin = abide_session::frame::Stdin::Open;
-    launch.deadline_ms = Some(3_600_000);
+    launch.record.deadline_ms = Some(3_600_000);
     keeper.start(launch);
     keeper.expect_started();
     keeper.say_at_once(&[

@@ -23,7 +23,7 @@ fn check(command: &str, pty: bool, stdin: Stdin, wanted: ProcessActivity) {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(command);
-    launch.pty = pty.then_some(Size { cols: 80, rows: 24 });
+    launch.record.pty = pty.then_some(Size { cols: 80, rows: 24 });
     launch.stdin = stdin;
     keeper.start(launch);
     keeper.expect_started();
@@ -129,7 +129,7 @@ fn processes_that_come_and_go_are_counted() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("read one; cat; read two; exec sleep 1000");
-    launch.pty = Some(Size { cols: 80, rows: 24 });
+    launch.record.pty = Some(Size { cols: 80, rows: 24 });
     keeper.start(launch);
     keeper.expect_started();
     let meta = keeper.meta();
@@ -199,7 +199,7 @@ fn process_with_a_time_limit_is_woken_by_more_than_input() {
         let mut keeper = fork_server.ready();
         let select = format!("import select; select.select([0], [], [], {timeout})");
         let mut launch = keeper.shell(&format!("exec python3 -c '{select}'"));
-        launch.pty = Some(Size { cols: 80, rows: 24 });
+        launch.record.pty = Some(Size { cols: 80, rows: 24 });
         keeper.start(launch);
         keeper.expect_started();
         look_until(&keeper, ProcessActivity::WaitingForInput);

@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use abide_session::folder::{self, EndingFile, Meta};
-use abide_session::frame::{ContainmentChoice, Exited, FromKeeper, Launch, Stdin, ToKeeper};
+use abide_session::frame::{
+    ContainmentChoice, Exited, FromKeeper, Launch, LaunchRecord, Stdin, ToKeeper,
+};
 use abide_session::log::{Log, Piece, Stream};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{
@@ -259,31 +261,25 @@ impl Keeper {
     pub fn shell(&self, command: &str) -> Launch {
         let session = self.folder.file_name().unwrap().to_str().unwrap();
         Launch {
-            session: session.into(),
-            agent: "default".into(),
-            command: command.into(),
+            record: LaunchRecord {
+                session: session.into(),
+                agent: "default".into(),
+                command: command.into(),
+                cwd: b"/".to_vec(),
+                log_quota: 256 << 20,
+                created_wall_ms: 1,
+                grace_ms: 2_000,
+                ..LaunchRecord::default()
+            },
             argv: ["/bin/sh", "-c", command].map(Into::into).to_vec(),
-            cwd: b"/".to_vec(),
             env: vec![
                 (b"PATH".to_vec(), b"/usr/bin:/bin:/usr/sbin:/sbin".to_vec()),
                 (b"ABIDE_TEST_MARK".to_vec(), session.into()),
             ],
             stdin: Stdin::None,
-            pty: None,
-            deadline_ms: None,
-            idle_ms: None,
-            inactivity_ms: None,
-            log_quota: 256 << 20,
-            created_wall_ms: 1,
-            key: None,
-            conversation: None,
-            started_by: None,
-            name: None,
-            grace_ms: 2_000,
             containment: ContainmentChoice::Auto,
             max_processes: 0,
             inherited: None,
-            secret_fingerprints: Vec::new(),
             sandbox: None,
         }
     }

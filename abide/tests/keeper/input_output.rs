@@ -233,7 +233,7 @@ fn a_terminal_echoes_and_has_a_size() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("stty size; read a; stty size; read b; echo \"<$b>\"");
-    launch.pty = Some(Size {
+    launch.record.pty = Some(Size {
         cols: 120,
         rows: 40,
     });
@@ -262,7 +262,7 @@ fn a_terminal_ends_its_input_and_interrupts() {
     let size = Some(Size { cols: 80, rows: 24 });
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("exec cat");
-    launch.pty = size;
+    launch.record.pty = size;
     keeper.start(launch);
     keeper.expect_started();
     keeper.say(&input("hi\n"));
@@ -281,7 +281,7 @@ fn a_terminal_ends_its_input_and_interrupts() {
     ] {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("echo up; exec sleep 1000");
-        launch.pty = size;
+        launch.record.pty = size;
         keeper.start(launch);
         keeper.expect_started();
         keeper.expect_growth(3);
@@ -298,7 +298,7 @@ fn last_output_of_a_terminal_is_complete() {
     for _ in 0..50 {
         let mut keeper = fork_server.ready();
         let mut launch = keeper.shell("stty -opost; exec head -c 20000 /dev/zero");
-        launch.pty = Some(Size { cols: 80, rows: 24 });
+        launch.record.pty = Some(Size { cols: 80, rows: 24 });
         keeper.start(launch);
         keeper.expect_started();
         let ran = keeper.finish();

@@ -186,7 +186,7 @@ fn c4_many_processes_end_at_the_deadline() {
             "bomb() { [ $1 -gt 0 ] && { bomb $(($1-1)) & bomb $(($1-1)) & }; sleep 1000; }; bomb 7",
         );
         launch.containment = hold;
-        launch.deadline_ms = Some(400);
+        launch.record.deadline_ms = Some(400);
         keeper.start(launch);
         keeper.expect_started();
         let exited = keeper.expect_exited();

@@ -71,7 +71,7 @@ fn beyond_the_quota_head_and_tail_are_kept_and_the_gap_is_counted() {
     let quota = 1 << 20;
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell("seq -w 1 1000000");
-    launch.log_quota = quota;
+    launch.record.log_quota = quota;
     keeper.start(launch);
     keeper.expect_started();
     let ran = keeper.finish();
@@ -110,7 +110,7 @@ fn many_small_chunks_do_not_outgrow_the_quota_by_their_index() {
     let mut keeper = fork_server.ready();
     let mut launch =
         keeper.shell("i=0; while [ $i -lt 20000 ]; do echo a; echo b >&2; i=$((i+1)); done");
-    launch.log_quota = quota;
+    launch.record.log_quota = quota;
     keeper.start(launch);
     keeper.expect_started();
     let ran = keeper.finish();

@@ -105,7 +105,7 @@ fn failed_start_leaves_no_process() {
     let mut keeper = fork_server.ready();
     let mut launch = keeper.shell(":");
     launch.containment = ContainmentChoice::PidNamespace;
-    launch.cwd = b"/nope".to_vec();
+    launch.record.cwd = b"/nope".to_vec();
     keeper.start(launch);
     let (errno, sentence) = keeper.expect_failed();
     assert_eq!(errno, libc::ENOENT);
@@ -151,7 +151,7 @@ fn deadline_kills_every_process() {
             &fork_server,
             "trap '' TERM HUP; (setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & sleep 1000' &); \
              (sleep 1000 >/dev/null 2>&1 &); echo up; while :; do sleep 1000; done",
-            |launch| launch.pty = pty,
+            |launch| launch.record.pty = pty,
         ) else {
             return;
         };

@@ -33,13 +33,15 @@ fn refused(fork_server: &ForkServer, change: impl Fn(&mut Launch)) -> (i32, Stri
 fn m20_failed_start_names_the_step() {
     let fork_server = ForkServer::new();
     let scratch = tempfile::tempdir().unwrap();
-    let (errno, sentence) = refused(&fork_server, |launch| launch.cwd = b"/nope".to_vec());
+    let (errno, sentence) = refused(&fork_server, |launch| launch.record.cwd = b"/nope".to_vec());
     assert_eq!(errno, libc::ENOENT);
     assert_eq!(
         sentence,
         "cannot enter the folder '/nope': No such file or directory (os error 2)"
     );
-    let (_, sentence) = refused(&fork_server, |launch| launch.cwd = b"/etc/passwd".to_vec());
+    let (_, sentence) = refused(&fork_server, |launch| {
+        launch.record.cwd = b"/etc/passwd".to_vec()
+    });
     assert_eq!(
         sentence,
         "cannot enter the folder '/etc/passwd': Not a directory (os error 20)"

@@ -354,11 +354,25 @@ impl Performer {
             },
         );
         let frame = frame::Launch {
-            session: id.to_string(),
-            agent: session.agent.0.to_string(),
-            command: session.command.as_bytes().to_vec(),
+            record: frame::LaunchRecord {
+                session: id.to_string(),
+                agent: session.agent.0.to_string(),
+                command: session.command.as_bytes().to_vec(),
+                cwd: into_bytes(launch.cwd.into_os_string()),
+                pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
+                deadline_ms,
+                idle_ms: session.idle.map(|idle| idle.0),
+                inactivity_ms: session.inactivity.map(|limit| limit.0),
+                log_quota: config.log_quota,
+                created_wall_ms: created.0,
+                key: session.key.as_ref().map(|key| key.0.to_string()),
+                conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
+                started_by: session.started_by.name(),
+                name: launch.name.map(|name| name.as_str().to_owned()),
+                grace_ms: (config.kill_grace * 1_000.0) as u32,
+                secret_fingerprints: launch.secrets.to_bytes(),
+            },
             argv,
-            cwd: into_bytes(launch.cwd.into_os_string()),
             env: launch
                 .env
                 .into_iter()
@@ -369,21 +383,9 @@ impl Performer {
                 Stdin::Bytes(bytes) => frame::Stdin::Bytes(bytes),
                 Stdin::Open => frame::Stdin::Open,
             },
-            pty: launch.pty.map(|(cols, rows)| frame::Size { cols, rows }),
-            deadline_ms,
-            idle_ms: session.idle.map(|idle| idle.0),
-            inactivity_ms: session.inactivity.map(|limit| limit.0),
-            log_quota: config.log_quota,
-            created_wall_ms: created.0,
-            key: session.key.as_ref().map(|key| key.0.to_string()),
-            conversation: session.conversation.as_ref().map(|of| of.0.to_string()),
-            started_by: session.started_by.name(),
-            name: launch.name.map(|name| name.as_str().to_owned()),
-            grace_ms: (config.kill_grace * 1_000.0) as u32,
             containment: containment_choice(config.containment),
             max_processes: config.max_processes,
             inherited: launch.inherited_limits,
-            secret_fingerprints: launch.secrets.to_bytes(),
             sandbox,
         };
         self.handle.remember_secrets(id, launch.secrets);

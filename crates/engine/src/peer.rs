@@ -97,7 +97,7 @@ impl Peer {
         let own = processes(session);
         let is_process_of = |pid: &i32| {
             let marked = match mark::of(*pid) {
-                Some(Mark::Session(id)) => id.to_string() == session.session,
+                Some(Mark::Session(id)) => id.to_string() == session.launch.session,
                 Some(Mark::Altered) | None => true,
                 Some(Mark::None) => false,
             };

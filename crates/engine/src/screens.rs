@@ -361,7 +361,7 @@ impl SessionScreen {
 /// Size of a session's terminal, from its directory.
 fn size_of(folder: &Path) -> Size {
     let resized = DaemonRecord::read(folder).size;
-    let first = || folder::read_meta(folder).ok().flatten()?.pty;
+    let first = || folder::read_meta(folder).ok().flatten()?.launch.pty;
     let size = resized.or_else(first).map(|size| Size {
         cols: size.cols,
         rows: size.rows,

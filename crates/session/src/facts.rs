@@ -125,7 +125,7 @@ fn tree_cpu_ms(meta: &Meta, processes: &[(i32, Stat)]) -> u64 {
 /// Samples all processes of a session.
 pub fn facts(meta: &Meta) -> Facts {
     // A session with a terminal gets its input through the terminal.
-    let fed = match meta.pty {
+    let fed = match meta.launch.pty {
         Some(_) => InputPipe(None),
         None => InputPipe::of(meta.keeper.pid as i32),
     };

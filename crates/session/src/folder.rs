@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::codec::end_from_word;
 use super::frame::Exited;
-use super::launch::{Launch, Size};
+use super::launch::{LaunchRecord, Size};
 
 /// Name of the file that records the command and, appended to that, its ending. One file instead of two:
 /// creating a file is most of what a session costs the disk.
@@ -33,36 +33,8 @@ const ENDING_HEAD: &str = "abide ending 1";
 /// The command of a session and the identity of its keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// The session's id.
-    pub session: String,
-    /// The agent that owns the session.
-    pub agent: String,
-    /// The command as given.
-    pub command: Vec<u8>,
-    /// Working directory.
-    pub cwd: Vec<u8>,
-    /// Size of the terminal at the start.
-    pub pty: Option<Size>,
-    /// Deadline at the start.
-    pub deadline_ms: Option<u64>,
-    /// Idle limit.
-    pub idle_ms: Option<u64>,
-    /// Inactivity limit.
-    pub inactivity_ms: Option<u64>,
-    /// Maximum size of the log in bytes.
-    pub log_quota: u64,
-    /// Wall time of creation.
-    pub created_wall_ms: u64,
-    /// Idempotency key of the start.
-    pub key: Option<String>,
-    /// Conversation in which the session was started.
-    pub conversation: Option<String>,
-    /// The timer or waker that started the session, if no call did.
-    pub started_by: Option<String>,
-    /// Name of the session at its start; the daemon's record has a later one.
-    pub name: Option<String>,
-    /// Time between SIGTERM and SIGKILL.
-    pub grace_ms: u32,
+    /// What was to be run.
+    pub launch: LaunchRecord,
     /// Containment of the process tree.
     pub contained_by: Containment,
     /// Sandbox of the command.
@@ -73,12 +45,10 @@ pub struct Meta {
     pub init: Option<u32>,
     /// Identity of the keeper process.
     pub keeper: KeeperIdentity,
-    /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output.
-    pub secret_fingerprints: Vec<u8>,
 }
 
 /// Identity of a keeper process: no other process has the same three values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeeperIdentity {
     /// Pid.
     pub pid: u32,
@@ -105,73 +75,40 @@ pub enum EndingFile {
 }
 
 impl Meta {
-    pub(super) fn new(
-        launch: &Launch,
-        contained_by: Containment,
-        cgroup: Option<&Path>,
-        keeper: KeeperIdentity,
-    ) -> Self {
-        use std::os::unix::ffi::OsStrExt;
-        Meta {
-            session: launch.session.clone(),
-            agent: launch.agent.clone(),
-            command: launch.command.clone(),
-            cwd: launch.cwd.clone(),
-            pty: launch.pty,
-            deadline_ms: launch.deadline_ms,
-            idle_ms: launch.idle_ms,
-            inactivity_ms: launch.inactivity_ms,
-            log_quota: launch.log_quota,
-            created_wall_ms: launch.created_wall_ms,
-            key: launch.key.clone(),
-            conversation: launch.conversation.clone(),
-            started_by: launch.started_by.clone(),
-            name: launch.name.clone(),
-            grace_ms: launch.grace_ms,
-            contained_by,
-            sandboxed: Sandboxed::OFF,
-            cgroup: cgroup.map(|path| path.as_os_str().as_bytes().to_vec()),
-            init: None,
-            keeper,
-            secret_fingerprints: launch.secret_fingerprints.clone(),
-        }
-    }
-
     /// Encodes the file.
     pub fn to_text(&self) -> String {
         let mut lines = FieldWriter::new(META_HEAD);
-        lines.bytes("session", self.session.as_bytes());
-        lines.bytes("agent", self.agent.as_bytes());
-        lines.bytes("command", &self.command);
-        lines.bytes("cwd", &self.cwd);
-        if let Some(size) = self.pty {
+        let launch = &self.launch;
+        lines.bytes("session", launch.session.as_bytes());
+        lines.bytes("agent", launch.agent.as_bytes());
+        lines.bytes("command", &launch.command);
+        lines.bytes("cwd", &launch.cwd);
+        if let Some(size) = launch.pty {
             lines.number("cols", size.cols);
             lines.number("rows", size.rows);
         }
         for (name, limit) in [
-            ("deadline_ms", self.deadline_ms),
-            ("idle_ms", self.idle_ms),
-            ("inactivity_ms", self.inactivity_ms),
+            ("deadline_ms", launch.deadline_ms),
+            ("idle_ms", launch.idle_ms),
+            ("inactivity_ms", launch.inactivity_ms),
         ] {
             if let Some(limit) = limit {
                 lines.number(name, limit);
             }
         }
-        lines.number("log_quota", self.log_quota);
-        lines.number("created_wall_ms", self.created_wall_ms);
-        if let Some(key) = &self.key {
-            lines.bytes("key", key.as_bytes());
+        lines.number("log_quota", launch.log_quota);
+        lines.number("created_wall_ms", launch.created_wall_ms);
+        for (name, text) in [
+            ("key", &launch.key),
+            ("conversation", &launch.conversation),
+            ("started_by", &launch.started_by),
+            ("name", &launch.name),
+        ] {
+            if let Some(text) = text {
+                lines.bytes(name, text.as_bytes());
+            }
         }
-        if let Some(conversation) = &self.conversation {
-            lines.bytes("conversation", conversation.as_bytes());
-        }
-        if let Some(started_by) = &self.started_by {
-            lines.bytes("started_by", started_by.as_bytes());
-        }
-        if let Some(name) = &self.name {
-            lines.bytes("name", name.as_bytes());
-        }
-        lines.number("grace_ms", self.grace_ms);
+        lines.number("grace_ms", launch.grace_ms);
         lines.bytes("contained_by", self.contained_by.as_str().as_bytes());
         if self.sandboxed != Sandboxed::OFF {
             let gaps = self.sandboxed.gaps.iter().map(|gap| gap.code());
@@ -187,8 +124,8 @@ impl Meta {
         lines.number("keeper_pid", self.keeper.pid);
         lines.number("keeper_start_ticks", self.keeper.start_ticks);
         lines.bytes("boot_id", self.keeper.boot_id.as_bytes());
-        if !self.secret_fingerprints.is_empty() {
-            lines.bytes("secret_fingerprints", &self.secret_fingerprints);
+        if !launch.secret_fingerprints.is_empty() {
+            lines.bytes("secret_fingerprints", &launch.secret_fingerprints);
         }
         lines.close()
     }
@@ -198,55 +135,28 @@ impl Meta {
     fn remnant(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
         let found = Fields(text.lines().filter_map(|l| l.split_once('=')).collect());
-        let unknown = || "unknown".to_owned();
+        let mut launch = found.launch();
+        if found.text("agent").is_none() {
+            launch.agent = "unknown".into();
+        }
         Meta {
-            session: found.text("session").unwrap_or_default(),
-            agent: found.text("agent").unwrap_or_else(unknown),
-            command: found.bytes("command").unwrap_or_default(),
-            cwd: found.bytes("cwd").unwrap_or_default(),
-            pty: found.size(),
-            deadline_ms: found.number("deadline_ms"),
-            idle_ms: found.number("idle_ms"),
-            inactivity_ms: found.number("inactivity_ms"),
-            log_quota: found.number("log_quota").unwrap_or(0),
-            created_wall_ms: found.number("created_wall_ms").unwrap_or(0),
-            key: found.text("key"),
-            conversation: found.text("conversation"),
-            started_by: found.text("started_by"),
-            name: found.text("name"),
-            grace_ms: found.number("grace_ms").unwrap_or(0),
+            launch,
             contained_by: Containment::Subreaper,
             sandboxed: Sandboxed::OFF,
             cgroup: None,
             init: None,
-            keeper: KeeperIdentity {
-                pid: 0,
-                start_ticks: 0,
-                boot_id: String::new(),
-            },
-            secret_fingerprints: found.bytes("secret_fingerprints").unwrap_or_default(),
+            keeper: KeeperIdentity::default(),
         }
     }
 
     /// Decodes the file. `None`: it was torn, or is no meta file.
     pub fn from_text(text: &[u8]) -> Option<Self> {
         let found = Fields::read(META_HEAD, text)?;
+        if !LAUNCH_FIELDS.iter().all(|name| found.raw(name).is_some()) {
+            return None;
+        }
         Some(Meta {
-            session: found.text("session")?,
-            agent: found.text("agent")?,
-            command: found.bytes("command")?,
-            cwd: found.bytes("cwd")?,
-            pty: found.size(),
-            deadline_ms: found.number("deadline_ms"),
-            idle_ms: found.number("idle_ms"),
-            inactivity_ms: found.number("inactivity_ms"),
-            log_quota: found.number("log_quota")?,
-            created_wall_ms: found.number("created_wall_ms")?,
-            key: found.text("key"),
-            conversation: found.text("conversation"),
-            started_by: found.text("started_by"),
-            name: found.text("name"),
-            grace_ms: found.number("grace_ms")?,
+            launch: found.launch(),
             contained_by: match found.text("contained_by")?.as_str() {
                 "cgroup" => Containment::Cgroup,
                 "pid_namespace" => Containment::PidNamespace,
@@ -260,7 +170,6 @@ impl Meta {
                 start_ticks: found.number("keeper_start_ticks")?,
                 boot_id: found.text("boot_id")?,
             },
-            secret_fingerprints: found.bytes("secret_fingerprints").unwrap_or_default(),
         })
     }
 }
@@ -608,6 +517,17 @@ fn checksum(bytes: &[u8]) -> u32 {
     })
 }
 
+/// Fields that every record of a launch has.
+const LAUNCH_FIELDS: [&str; 7] = [
+    "session",
+    "agent",
+    "command",
+    "cwd",
+    "log_quota",
+    "created_wall_ms",
+    "grace_ms",
+];
+
 struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
@@ -627,6 +547,28 @@ impl<'a> Fields<'a> {
 
     fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.raw(name)?.parse().ok()
+    }
+
+    /// Record of a launch, with defaults for what is missing.
+    fn launch(&self) -> LaunchRecord {
+        LaunchRecord {
+            session: self.text("session").unwrap_or_default(),
+            agent: self.text("agent").unwrap_or_default(),
+            command: self.bytes("command").unwrap_or_default(),
+            cwd: self.bytes("cwd").unwrap_or_default(),
+            pty: self.size(),
+            deadline_ms: self.number("deadline_ms"),
+            idle_ms: self.number("idle_ms"),
+            inactivity_ms: self.number("inactivity_ms"),
+            log_quota: self.number("log_quota").unwrap_or(0),
+            created_wall_ms: self.number("created_wall_ms").unwrap_or(0),
+            key: self.text("key"),
+            conversation: self.text("conversation"),
+            started_by: self.text("started_by"),
+            name: self.text("name"),
+            grace_ms: self.number("grace_ms").unwrap_or(0),
+            secret_fingerprints: self.bytes("secret_fingerprints").unwrap_or_default(),
+        }
     }
 
     fn sandboxed(&self) -> Sandboxed {

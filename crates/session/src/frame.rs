@@ -8,7 +8,9 @@ use super::codec::{
     Decoder, Encoder, containment_code, containment_from, decode_exit, decode_sandboxed,
     encode_exit, encode_sandboxed, end_code, end_from,
 };
-pub use super::launch::{ContainmentChoice, InheritedLimits, Launch, ResourceLimit, Size, Stdin};
+pub use super::launch::{
+    ContainmentChoice, InheritedLimits, Launch, LaunchRecord, ResourceLimit, Size, Stdin,
+};
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
@@ -485,24 +487,27 @@ mod tests {
 
     fn launch() -> Launch {
         Launch {
-            session: "session_k3v9x2bc".into(),
-            agent: "default".into(),
-            command: b"echo \xff".to_vec(),
+            record: LaunchRecord {
+                session: "session_k3v9x2bc".into(),
+                agent: "default".into(),
+                command: b"echo \xff".to_vec(),
+                cwd: b"/tmp".to_vec(),
+                pty: Some(Size { cols: 80, rows: 24 }),
+                deadline_ms: Some(1),
+                idle_ms: None,
+                inactivity_ms: Some(u64::MAX),
+                log_quota: 1 << 28,
+                created_wall_ms: 7,
+                key: Some("k".into()),
+                conversation: Some("c".into()),
+                started_by: Some("timer_00000001".into()),
+                name: Some("build".into()),
+                grace_ms: 2_000,
+                secret_fingerprints: b"{}".to_vec(),
+            },
             argv: vec![b"/bin/sh".to_vec(), b"-c".to_vec(), b"echo \xff".to_vec()],
-            cwd: b"/tmp".to_vec(),
             env: vec![(b"A".to_vec(), b"1".to_vec()), (b"B".to_vec(), Vec::new())],
             stdin: Stdin::Bytes(b"in".to_vec()),
-            pty: Some(Size { cols: 80, rows: 24 }),
-            deadline_ms: Some(1),
-            idle_ms: None,
-            inactivity_ms: Some(u64::MAX),
-            log_quota: 1 << 28,
-            created_wall_ms: 7,
-            key: Some("k".into()),
-            conversation: Some("c".into()),
-            started_by: Some("timer_00000001".into()),
-            name: Some("build".into()),
-            grace_ms: 2_000,
             containment: ContainmentChoice::Auto,
             max_processes: 100,
             inherited: Some(InheritedLimits {
@@ -529,7 +534,6 @@ mod tests {
                 own: vec!["/s".into(), "/c".into()],
                 layer_bytes: Some(1 << 40),
             }),
-            secret_fingerprints: b"{}".to_vec(),
         }
     }
 

@@ -6,31 +6,47 @@ use std::path::Path;
 use super::codec::{Decoder, Encoder, Malformed};
 use super::sandbox::Plan;
 
-/// Everything needed to start a command. It is sent once; the parts that may hold secrets (environment,
-/// input) are never written to the session's directory.
+/// Everything needed to start a command. It is sent once; only its record is written to the session's directory, because
+/// the other parts may hold secrets (environment, input).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
+    /// The part that the session's directory records.
+    pub record: LaunchRecord,
+    /// Program and arguments.
+    pub argv: Vec<Vec<u8>>,
+    /// The complete environment.
+    pub env: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Standard input.
+    pub stdin: Stdin,
+    /// Required containment.
+    pub containment: ContainmentChoice,
+    /// Limit of processes and threads in the cgroup. 0: no limit.
+    pub max_processes: u32,
+    /// Sandbox of the command. `None`: it has none.
+    pub sandbox: Option<Plan>,
+    /// umask and resource limits of the process that asked for the command. `None`: the keeper's own.
+    pub inherited: Option<InheritedLimits>,
+}
+
+/// Part of a launch that the session's directory records. The keeper enforces the deadline and the size of the log; the
+/// rest is for the daemon.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LaunchRecord {
     /// The session's id.
     pub session: String,
     /// The agent that owns the session.
     pub agent: String,
     /// The command as given.
     pub command: Vec<u8>,
-    /// Program and arguments.
-    pub argv: Vec<Vec<u8>>,
     /// Working directory.
     pub cwd: Vec<u8>,
-    /// The complete environment.
-    pub env: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Standard input.
-    pub stdin: Stdin,
-    /// Size of the terminal. `None`: the command gets pipes.
+    /// Size of the terminal at the start. `None`: the command gets pipes.
     pub pty: Option<Size>,
     /// The deadline, counted from the start.
     pub deadline_ms: Option<u64>,
-    /// The idle limit; stored for the daemon, not enforced by the keeper.
+    /// The idle limit.
     pub idle_ms: Option<u64>,
-    /// The inactivity limit; stored for the daemon, not enforced by the keeper.
+    /// The inactivity limit.
     pub inactivity_ms: Option<u64>,
     /// Maximum size of the log in bytes.
     pub log_quota: u64,
@@ -40,23 +56,14 @@ pub struct Launch {
     pub key: Option<String>,
     /// Conversation in which the session was started.
     pub conversation: Option<String>,
-    /// The timer or waker that started the session, if no call did. Stored for the daemon.
+    /// The timer or waker that started the session, if no call did.
     pub started_by: Option<String>,
-    /// Name of the session. Stored for the daemon.
+    /// Name of the session at its start; the daemon's record has a later one.
     pub name: Option<String>,
-    /// Default time between SIGTERM and SIGKILL.
+    /// Time between SIGTERM and SIGKILL.
     pub grace_ms: u32,
-    /// Required containment.
-    pub containment: ContainmentChoice,
-    /// Limit of processes and threads in the cgroup. 0: no limit.
-    pub max_processes: u32,
-    /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output. The
-    /// keeper only stores it for the daemon.
+    /// Stored form of `SecretFingerprints`: finds the secrets of the environment in the output.
     pub secret_fingerprints: Vec<u8>,
-    /// Sandbox of the command. `None`: it has none.
-    pub sandbox: Option<Plan>,
-    /// umask and resource limits of the process that asked for the command. `None`: the keeper's own.
-    pub inherited: Option<InheritedLimits>,
 }
 
 /// umask and resource limits that a command inherits.
@@ -149,14 +156,15 @@ impl Launch {
     }
 
     pub(super) fn encode(&self, to: &mut Encoder<'_>) {
-        to.bytes(self.session.as_bytes())
-            .bytes(self.agent.as_bytes())
-            .bytes(&self.command)
+        let record = &self.record;
+        to.bytes(record.session.as_bytes())
+            .bytes(record.agent.as_bytes())
+            .bytes(&record.command)
             .u32(self.argv.len() as u32);
         for arg in &self.argv {
             to.bytes(arg);
         }
-        to.bytes(&self.cwd).u32(self.env.len() as u32);
+        to.bytes(&record.cwd).u32(self.env.len() as u32);
         for (name, value) in &self.env {
             to.bytes(name).bytes(value);
         }
@@ -165,59 +173,66 @@ impl Launch {
             Stdin::Bytes(bytes) => to.u8(1).bytes(bytes),
             Stdin::Open => to.u8(2),
         };
-        match self.pty {
+        match record.pty {
             None => to.u8(0),
             Some(size) => to.u8(1).u32(size.cols.into()).u32(size.rows.into()),
         };
-        to.maybe_u64(self.deadline_ms)
-            .maybe_u64(self.idle_ms)
-            .maybe_u64(self.inactivity_ms)
-            .u64(self.log_quota)
-            .u64(self.created_wall_ms);
-        for text in [&self.key, &self.conversation, &self.started_by, &self.name] {
+        to.maybe_u64(record.deadline_ms)
+            .maybe_u64(record.idle_ms)
+            .maybe_u64(record.inactivity_ms)
+            .u64(record.log_quota)
+            .u64(record.created_wall_ms);
+        for text in [
+            &record.key,
+            &record.conversation,
+            &record.started_by,
+            &record.name,
+        ] {
             match text {
                 None => to.u8(0),
                 Some(text) => to.u8(1).bytes(text.as_bytes()),
             };
         }
-        to.u32(self.grace_ms).u8(match self.containment {
+        to.u32(record.grace_ms).u8(match self.containment {
             ContainmentChoice::Auto => 0,
             ContainmentChoice::Cgroup => 1,
             ContainmentChoice::PidNamespace => 2,
             ContainmentChoice::Subreaper => 3,
         });
         to.u32(self.max_processes);
-        to.bytes(&self.secret_fingerprints);
+        to.bytes(&record.secret_fingerprints);
         match &self.sandbox {
             None => {
                 to.u8(0);
             }
-            Some(plan) => {
-                to.u8(1);
-                plan.encode(to);
-            }
+            Some(plan) => plan.encode(to.u8(1)),
         }
         if let Some(inherited) = &self.inherited {
             inherited.encode(to);
         }
     }
 
+    /// Decodes a launch. The fields of its record are not in one piece, because the order of an earlier version stays.
     pub(super) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
-        Ok(Launch {
-            session: from.text()?,
-            agent: from.text()?,
-            command: from.bytes()?.to_vec(),
-            argv: list(from, |from| Ok(from.bytes()?.to_vec()))?,
-            cwd: from.bytes()?.to_vec(),
-            env: list(from, |from| {
-                Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec()))
-            })?,
-            stdin: match from.u8()? {
-                0 => Stdin::None,
-                1 => Stdin::Bytes(from.bytes()?.to_vec()),
-                2 => Stdin::Open,
-                _ => return Err(Malformed),
-            },
+        let session = from.text()?;
+        let agent = from.text()?;
+        let command = from.bytes()?.to_vec();
+        let argv = list(from, |from| Ok(from.bytes()?.to_vec()))?;
+        let cwd = from.bytes()?.to_vec();
+        let env = list(from, |from| {
+            Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec()))
+        })?;
+        let stdin = match from.u8()? {
+            0 => Stdin::None,
+            1 => Stdin::Bytes(from.bytes()?.to_vec()),
+            2 => Stdin::Open,
+            _ => return Err(Malformed),
+        };
+        let mut record = LaunchRecord {
+            session,
+            agent,
+            command,
+            cwd,
             pty: match from.u8()? {
                 0 => None,
                 _ => Some(Size {
@@ -235,15 +250,24 @@ impl Launch {
             started_by: maybe_text(from)?,
             name: maybe_text(from)?,
             grace_ms: from.u32()?,
-            containment: match from.u8()? {
-                0 => ContainmentChoice::Auto,
-                1 => ContainmentChoice::Cgroup,
-                2 => ContainmentChoice::PidNamespace,
-                3 => ContainmentChoice::Subreaper,
-                _ => return Err(Malformed),
-            },
-            max_processes: from.u32()?,
-            secret_fingerprints: from.bytes()?.to_vec(),
+            secret_fingerprints: Vec::new(),
+        };
+        let containment = match from.u8()? {
+            0 => ContainmentChoice::Auto,
+            1 => ContainmentChoice::Cgroup,
+            2 => ContainmentChoice::PidNamespace,
+            3 => ContainmentChoice::Subreaper,
+            _ => return Err(Malformed),
+        };
+        let max_processes = from.u32()?;
+        record.secret_fingerprints = from.bytes()?.to_vec();
+        Ok(Launch {
+            record,
+            argv,
+            env,
+            stdin,
+            containment,
+            max_processes,
             sandbox: match from.u8()? {
                 0 => None,
                 _ => Some(Plan::decode(from)?),

@@ -7,7 +7,7 @@ use abide_core::{Containment, End, Exit, Sandboxed};
 
 use crate::daemon_record::DaemonRecord;
 use crate::folder::{self, EndingFile, KeeperIdentity, Meta, MetaState};
-use crate::frame::{Exited, FromKeeper, Size, ToKeeper};
+use crate::frame::{Exited, FromKeeper, LaunchRecord, Size, ToKeeper};
 use crate::log::{self, ENTRY_SIZE, IndexEntry, LOG_FOLDER, Log, Stream};
 
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -32,21 +32,24 @@ prop_compose! {
         secret_fingerprints in bytes(),
     ) -> Meta {
         Meta {
-            session: words.0,
-            agent: words.1,
-            command,
-            cwd,
-            pty: pty.map(|(cols, rows)| Size { cols, rows }),
-            deadline_ms: limits.0,
-            idle_ms: limits.1,
-            inactivity_ms: limits.2,
-            log_quota: limits.3,
-            created_wall_ms: limits.4,
-            key: optional.0.clone(),
-            conversation: optional.0.clone(),
-            name: optional.0,
-            started_by: None,
-            grace_ms: keeper.0,
+            launch: LaunchRecord {
+                session: words.0,
+                agent: words.1,
+                command,
+                cwd,
+                pty: pty.map(|(cols, rows)| Size { cols, rows }),
+                deadline_ms: limits.0,
+                idle_ms: limits.1,
+                inactivity_ms: limits.2,
+                log_quota: limits.3,
+                created_wall_ms: limits.4,
+                key: optional.0.clone(),
+                conversation: optional.0.clone(),
+                name: optional.0,
+                started_by: None,
+                grace_ms: keeper.0,
+                secret_fingerprints,
+            },
             contained_by: Containment::PidNamespace,
             sandboxed: Sandboxed::OFF,
             cgroup: optional.2,
@@ -56,7 +59,6 @@ prop_compose! {
                 start_ticks: keeper.1,
                 boot_id: words.2,
             },
-            secret_fingerprints,
         }
     }
 }

@@ -163,7 +163,7 @@ impl Run {
         Run {
             contained_by,
             input,
-            grace_ms: launch.grace_ms,
+            grace_ms: launch.record.grace_ms,
             root: std::process::id() as i32,
             leader: spawned.leader,
             cgroup: own.cgroup,
@@ -173,7 +173,7 @@ impl Run {
             strangers: false,
             oom: own.oom,
             record: own.record,
-            log: LogWriter::new(own.log_folder, launch.log_quota),
+            log: LogWriter::new(own.log_folder, launch.record.log_quota),
             streams: [sources.next(), sources.next()],
             ended: Vec::with_capacity(2),
             pty: spawned.pty,
@@ -181,6 +181,7 @@ impl Run {
             started_boot: own.begun.1,
             quiet_since: now,
             deadline: launch
+                .record
                 .deadline_ms
                 .map(|limit| own.begun.0.saturating_add(limit)),
             killing: Killing::No,
@@ -664,7 +665,7 @@ impl Drop for Run {
 
 /// Delay of the `Started` frame: none for a session with input, since its client waits for the start.
 fn news_wait(launch: &Launch) -> u64 {
-    match (launch.pty, &launch.stdin) {
+    match (launch.record.pty, &launch.stdin) {
         (None, Stdin::None | Stdin::Bytes(_)) => START_NEWS_MS,
         (Some(_), _) | (None, Stdin::Open) => 0,
     }

@@ -455,7 +455,7 @@ impl Keeper {
         let mut sandbox = match &launch.sandbox {
             Some(plan) => {
                 let cgroup = self.resources.cgroup.as_ref();
-                Some(Sandbox::make(plan, &launch.session, cgroup)?)
+                Some(Sandbox::make(plan, &launch.record.session, cgroup)?)
             }
             None => None,
         };
@@ -508,14 +508,12 @@ impl Keeper {
             _ => launch,
         };
         let meta = Meta {
-            init: namespace.as_ref().map(|space| space.pid as u32),
+            launch: launch.record.clone(),
+            contained_by,
             sandboxed: sandboxed.clone(),
-            ..Meta::new(
-                launch,
-                contained_by,
-                cgroup.map(|cgroup| cgroup.path.as_path()),
-                self.resources.identity.clone(),
-            )
+            cgroup: cgroup.map(|cgroup| cgroup.path.as_os_str().as_bytes().to_vec()),
+            init: namespace.as_ref().map(|space| space.pid as u32),
+            keeper: self.resources.identity.clone(),
         };
         if let Some(cgroup) = cgroup {
             cgroup.limit_processes(launch.max_processes);
@@ -540,7 +538,7 @@ impl Keeper {
                     namespace.abandon();
                 }
                 if let Some(plan) = &launch.sandbox {
-                    sandbox::clean_up(plan, &launch.session);
+                    sandbox::clean_up(plan, &launch.record.session);
                 }
                 return Err(failure);
             }
@@ -553,7 +551,7 @@ impl Keeper {
             namespace,
             sandbox: watched.map(|(watched, supervision, plan)| RunSandbox {
                 plan,
-                session: launch.session.clone(),
+                session: launch.record.session.clone(),
                 sandboxed,
                 refusals: Refusals::new(
                     watched,
@@ -591,7 +589,7 @@ impl Keeper {
             if let Some(namespace) = sandbox.namespace.take() {
                 namespace.abandon();
             }
-            sandbox::clean_up(plan, &launch.session);
+            sandbox::clean_up(plan, &launch.record.session);
             let why = format!("start the network gate: {fault}");
             sandbox::cannot(Some(plan.mode), &why, fault.raw_os_error().unwrap_or(0))
         })

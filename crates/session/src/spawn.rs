@@ -158,7 +158,7 @@ impl ChildEnds {
 
 impl KeeperEnds {
     fn open(launch: &Launch, pipes: Option<Pipes>) -> Result<(KeeperEnds, ChildEnds), Failure> {
-        if let Some(size) = launch.pty {
+        if let Some(size) = launch.record.pty {
             return KeeperEnds::terminal(size);
         }
         let pipes = match pipes {
@@ -272,13 +272,13 @@ fn plan<'a>(
         paths: candidates(program, &launch.env),
         argv: Pointers::new(argv),
         env: Pointers::new(strings(&env, "the environment")?),
-        cwd: string(&launch.cwd, "the folder")?,
+        cwd: string(&launch.record.cwd, "the folder")?,
         umask: launch
             .inherited
             .as_ref()
             .map_or(context.umask, |inherited| inherited.umask & 0o777),
         limits,
-        mark: mark::value(&launch.session),
+        mark: mark::value(&launch.record.session),
         oom_score: context.oom_score,
         streams,
         terminal,
@@ -330,7 +330,7 @@ impl Step {
             Step::Terminal => Failure::new("cannot take the terminal", &fault),
             Step::Streams => Failure::new("cannot set up the streams", &fault),
             Step::Folder => {
-                let folder = String::from_utf8_lossy(&launch.cwd);
+                let folder = String::from_utf8_lossy(&launch.record.cwd);
                 Failure::new(format_args!("cannot enter the folder '{folder}'"), &fault)
             }
             Step::Run => {

@@ -78,7 +78,7 @@ pub fn keeper(meta: &Meta) -> Option<ProcessHandle> {
 /// All living processes with the mark of the session. A daemon that a command of the session started has the mark
 /// too; it is left out, with everything that it has started.
 fn marked(meta: &Meta) -> Vec<i32> {
-    let Ok(id) = meta.session.parse() else {
+    let Ok(id) = meta.launch.session.parse() else {
         return Vec::new();
     };
     if meta.keeper.boot_id != super::boot_id() {
@@ -168,7 +168,7 @@ fn stopped_survivors(meta: &Meta, cgroup: Option<&SessionCgroup>) -> Vec<Process
 /// True if the process that has this pid now belongs to the session.
 fn belongs(meta: &Meta, cgroup: Option<&SessionCgroup>, pid: i32) -> bool {
     let marked = match mark::of(pid) {
-        Some(Mark::Session(id)) => id.to_string() == meta.session,
+        Some(Mark::Session(id)) => id.to_string() == meta.launch.session,
         Some(Mark::Altered | Mark::None) | None => false,
     };
     let below = || {

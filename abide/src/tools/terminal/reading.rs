@@ -72,7 +72,7 @@ impl Reading {
             quota: folder::read_meta(&view.folder)
                 .ok()
                 .flatten()
-                .map(|meta| meta.log_quota),
+                .map(|meta| meta.launch.log_quota),
             known: None,
             begun: ResumeState::default(),
             ended: follower.is_none() && !view.is_running(),

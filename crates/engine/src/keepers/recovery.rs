@@ -110,14 +110,14 @@ fn damaged_session(
     let log = Log::open(path);
     let (bytes, dropped) = log.extent().unwrap_or_default();
     let last = log.last_at().ok().flatten();
-    if remnant.created_wall_ms == 0 {
+    if remnant.launch.created_wall_ms == 0 {
         let changed = std::fs::symlink_metadata(path).and_then(|found| found.modified());
         let since = changed.map(|at| at.duration_since(UNIX_EPOCH).unwrap_or_default());
         let changed = since.map_or(0, |since| since.as_millis() as u64);
-        remnant.created_wall_ms = log.first_at().ok().flatten().unwrap_or(changed);
+        remnant.launch.created_wall_ms = log.first_at().ok().flatten().unwrap_or(changed);
     }
-    if remnant.command.is_empty() {
-        remnant.command = b"(unknown: the record of this session is damaged)".to_vec();
+    if remnant.launch.command.is_empty() {
+        remnant.launch.command = b"(unknown: the record of this session is damaged)".to_vec();
     }
     let known = match known {
         Some(EndingFile::Ended(exited)) => Some(Ending::from(&exited)),
@@ -139,9 +139,9 @@ fn damaged_session(
             ending: Ending {
                 exit: None,
                 end: End::Lost,
-                duration: Millis(
-                    last.map_or(0, |last| last.saturating_sub(remnant.created_wall_ms)),
-                ),
+                duration: Millis(last.map_or(0, |last| {
+                    last.saturating_sub(remnant.launch.created_wall_ms)
+                })),
                 bytes,
                 dropped,
             },
@@ -236,28 +236,28 @@ fn recovered_session(
 ) -> Session {
     let changed = DaemonRecord::read(&keepers.folder(id));
     let limits = changed.limits.unwrap_or(ChangedLimits {
-        idle: meta.idle_ms.map(Millis),
-        inactivity: meta.inactivity_ms.map(Millis),
-        deadline: meta.deadline_ms.map(Millis),
+        idle: meta.launch.idle_ms.map(Millis),
+        inactivity: meta.launch.inactivity_ms.map(Millis),
+        deadline: meta.launch.deadline_ms.map(Millis),
         unasked_until: Mono(0),
     });
     let details = RecoveredDetails {
-        cwd: OsString::from_vec(meta.cwd).into(),
-        pty: meta.pty.is_some(),
+        cwd: OsString::from_vec(meta.launch.cwd).into(),
+        pty: meta.launch.pty.is_some(),
         deadline: limits.deadline,
-        secrets: SecretFingerprints::from_bytes(&meta.secret_fingerprints),
+        secrets: SecretFingerprints::from_bytes(&meta.launch.secret_fingerprints),
         damage,
-        name: (changed.name.as_deref().or(meta.name.as_deref()))
+        name: (changed.name.as_deref().or(meta.launch.name.as_deref()))
             .and_then(|name| SessionName::parse(name).ok()),
     };
     keepers.set_recovered_details(id, details);
     Session {
-        agent: Agent(meta.agent.as_str().into()),
-        command: String::from_utf8_lossy(&meta.command).into(),
-        conversation: (meta.conversation.as_deref()).map(|of| Conversation(of.into())),
-        key: meta.key.as_deref().map(|key| Key(key.into())),
-        started_by: StartedBy::from_name(meta.started_by.as_deref()),
-        created: Wall(meta.created_wall_ms),
+        agent: Agent(meta.launch.agent.as_str().into()),
+        command: String::from_utf8_lossy(&meta.launch.command).into(),
+        conversation: (meta.launch.conversation.as_deref()).map(|of| Conversation(of.into())),
+        key: meta.launch.key.as_deref().map(|key| Key(key.into())),
+        started_by: StartedBy::from_name(meta.launch.started_by.as_deref()),
+        created: Wall(meta.launch.created_wall_ms),
         idle: limits.idle,
         inactivity: limits.inactivity,
         unasked_until: limits.unasked_until,
@@ -292,7 +292,7 @@ pub(super) fn record_lost_ending(
     let (bytes, dropped) = log.extent().unwrap_or_default();
     let seen = seen.or_else(|| log.last_at().ok().flatten().map(Wall));
     let ran = seen.zip(meta).map_or(0, |(seen, meta)| {
-        seen.0.saturating_sub(meta.created_wall_ms)
+        seen.0.saturating_sub(meta.launch.created_wall_ms)
     });
     let end = forced.unwrap_or(End::Lost);
     let lost = Exited::unseen(end, ran, bytes, dropped, empty);

@@ -138,7 +138,7 @@ pub(super) async fn record_abandoned_start(keepers: &Arc<Keepers>, id: SessionId
     let fault = tokio::task::spawn_blocking(move || {
         let meta = folder::read_meta(&path).ok().flatten();
         let _ = meta.as_ref().map(tree::end_orphans);
-        let cwd = meta.map(|meta| meta.cwd);
+        let cwd = meta.map(|meta| meta.launch.cwd);
         let sentence = sentence(&cwd.unwrap_or_default());
         let failed = EndingFile::Failed {
             errno: libc::ETIMEDOUT,

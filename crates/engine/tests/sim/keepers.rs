@@ -178,14 +178,14 @@ impl KeeperControl for Connections {
     fn start(&self, id: SessionId, launch: Launch) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         let given = Session {
-            agent: Agent(launch.agent.as_str().into()),
+            agent: Agent(launch.record.agent.as_str().into()),
             conversation: None,
-            command: text(&launch.command).into(),
-            key: launch.key.map(|key| Key(key.into())),
+            command: text(&launch.record.command).into(),
+            key: launch.record.key.map(|key| Key(key.into())),
             started_by: StartedBy::Call,
-            created: Wall(launch.created_wall_ms),
-            idle: launch.idle_ms.map(Millis),
-            inactivity: launch.inactivity_ms.map(Millis),
+            created: Wall(launch.record.created_wall_ms),
+            idle: launch.record.idle_ms.map(Millis),
+            inactivity: launch.record.inactivity_ms.map(Millis),
             unasked_until: Mono::default(),
             bytes: 0,
             unattended: false,
@@ -205,7 +205,7 @@ impl KeeperControl for Connections {
             let before = keepers.ids(same);
             assert!(before.is_empty(), "{key:?} of {before:?} started {id} too");
         }
-        let (now, limit) = (keepers.mono(), launch.deadline_ms.map(Millis));
+        let (now, limit) = (keepers.mono(), launch.record.deadline_ms.map(Millis));
         let dice = &keepers.dice;
         let keeper = dice.with(|random| Keeper::new(id, given, limit, now, random));
         let before = keepers.all.lock().unwrap().insert(id, keeper);
