@@ -1,7 +1,7 @@
 //! Entry of a command into its sandbox, between clone and exec: makes system calls and nothing else, because the child
 //! shares the memory of the keeper.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 
@@ -32,6 +32,15 @@ struct Program {
     filter: *const seccompiler::sock_filter,
 }
 
+impl Program {
+    fn new(filter: &[seccompiler::sock_filter]) -> Self {
+        Program {
+            len: filter.len() as libc::c_ushort,
+            filter: filter.as_ptr(),
+        }
+    }
+}
+
 /// `struct __user_cap_header_struct` of the kernel.
 #[repr(C)]
 struct CapabilityHeader {
@@ -49,6 +58,7 @@ struct Capabilities {
 }
 
 const CLOSE_RANGE_CLOEXEC: libc::c_uint = 1 << 2;
+const SET_MODE_FILTER: libc::c_uint = 1;
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 const LAST_CAPABILITY: libc::c_ulong = 63;
 /// `SECBIT_NOROOT`, `SECBIT_NO_SETUID_FIXUP` and their locks: root gets no capabilities by executing a program.
@@ -145,7 +155,6 @@ impl Entry {
 
     /// Installs the system call filters, and marks every descriptor but the standard ones to be closed.
     pub fn filter(&self) -> libc::c_int {
-        const SET_MODE_FILTER: libc::c_uint = 1;
         // SAFETY: plain system calls; the filters live until the program is executed.
         unsafe {
             let closed = libc::syscall(libc::SYS_close_range, 3, u32::MAX, CLOSE_RANGE_CLOEXEC);
@@ -153,10 +162,7 @@ impl Entry {
                 return -1;
             }
             for filter in &self.filters.0 {
-                let program = Program {
-                    len: filter.len() as libc::c_ushort,
-                    filter: filter.as_ptr(),
-                };
+                let program = Program::new(filter);
                 if libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, 0, &program) < 0 {
                     return -1;
                 }
@@ -185,39 +191,15 @@ impl Reporting {
     /// Installs the filter and sends its listener to the keeper. A kernel that allows no listener (WSL2 has one already)
     /// loses the record of refusals and nothing else.
     fn install(&self) {
-        const SET_MODE_FILTER: libc::c_uint = 1;
         const NEW_LISTENER: libc::c_uint = 1 << 3;
-        #[repr(C)]
-        struct Rights {
-            head: libc::cmsghdr,
-            fd: libc::c_int,
-        }
-        let program = Program {
-            len: self.filter.len() as libc::c_ushort,
-            filter: self.filter.as_ptr(),
-        };
-        // SAFETY: plain system calls; all structures live on this stack until they return.
+        let program = Program::new(&self.filter);
+        // SAFETY: plain system calls; the filter lives until the program is executed.
         unsafe {
             let fd = libc::syscall(libc::SYS_seccomp, SET_MODE_FILTER, NEW_LISTENER, &program);
-            if fd < 0 {
-                return;
+            if fd >= 0 {
+                let listener = BorrowedFd::borrow_raw(fd as RawFd);
+                let _ = fd_passing::send(&self.child, &[0], &[listener]);
             }
-            let mut rights: Rights = std::mem::zeroed();
-            rights.head.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<libc::c_int>()) as _;
-            rights.head.cmsg_level = libc::SOL_SOCKET;
-            rights.head.cmsg_type = libc::SCM_RIGHTS;
-            rights.fd = fd as libc::c_int;
-            let mut byte = 0_u8;
-            let mut part = libc::iovec {
-                iov_base: std::ptr::from_mut(&mut byte).cast(),
-                iov_len: 1,
-            };
-            let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = &mut part;
-            message.msg_iovlen = 1;
-            message.msg_control = std::ptr::from_mut(&mut rights).cast();
-            message.msg_controllen = size_of::<Rights>() as _;
-            libc::sendmsg(self.child.as_raw_fd(), &message, libc::MSG_NOSIGNAL);
         }
     }
 }
