@@ -49,6 +49,26 @@ impl Encoder<'_> {
             Some(value) => self.u8(1).u64(value),
         }
     }
+
+    pub fn maybe_text(&mut self, value: Option<&str>) -> &mut Self {
+        match value {
+            None => self.u8(0),
+            Some(value) => self.u8(1).bytes(value.as_bytes()),
+        }
+    }
+
+    pub fn sandboxed(&mut self, sandboxed: &Sandboxed) -> &mut Self {
+        let gaps: Vec<u8> = sandboxed.gaps.iter().map(|gap| gap.code()).collect();
+        self.u8(sandboxed.by.code()).bytes(&gaps)
+    }
+
+    pub fn exit(&mut self, exit: Option<Exit>) -> &mut Self {
+        match exit {
+            None => self.u8(0),
+            Some(Exit::Code(code)) => self.u8(1).u32(code as u32),
+            Some(Exit::Signal(signal)) => self.u8(2).u32(signal as u32),
+        }
+    }
 }
 
 /// Takes values from the front of a slice.
@@ -100,8 +120,47 @@ impl<'a> Decoder<'a> {
             _ => Some(self.u64()?),
         })
     }
+
+    pub fn maybe_text(&mut self) -> Result<Option<String>, Malformed> {
+        match self.u8()? {
+            0 => Ok(None),
+            _ => self.text().map(Some),
+        }
+    }
+
+    /// A list: its length, and its elements as `one` reads them.
+    pub fn list<T>(
+        &mut self,
+        one: impl Fn(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<T>, Malformed> {
+        let count = self.u32()? as usize;
+        // Every element takes at least four bytes for its length, so a larger count is invalid and nothing is allocated
+        // for it.
+        if count > self.0.len() / 4 {
+            return Err(Malformed);
+        }
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    pub fn sandboxed(&mut self) -> Result<Sandboxed, Malformed> {
+        let by = SandboxedBy::from_code(self.u8()?).ok_or(Malformed)?;
+        let gaps = self.bytes()?.iter();
+        let gaps: Option<Vec<Gap>> = gaps.map(|code| Gap::from_code(*code)).collect();
+        let gaps = gaps.ok_or(Malformed)?;
+        Ok(Sandboxed { by, gaps })
+    }
+
+    pub fn exit(&mut self) -> Result<Option<Exit>, Malformed> {
+        Ok(match self.u8()? {
+            0 => None,
+            1 => Some(Exit::Code(self.u32()? as i32)),
+            2 => Some(Exit::Signal(self.u32()? as i32)),
+            _ => return Err(Malformed),
+        })
+    }
 }
 
+/// Endings by their number on the wire. A number never changes its meaning.
 const ENDS: [End; 10] = [
     End::Exited,
     End::Signaled,
@@ -115,20 +174,10 @@ const ENDS: [End; 10] = [
     End::Sandbox,
 ];
 
-/// Number of an [`End`] on the wire. A number never changes its meaning.
+/// Number of an [`End`] on the wire.
 pub(super) fn end_code(end: End) -> u8 {
-    match end {
-        End::Exited => 0,
-        End::Signaled => 1,
-        End::Deadline => 2,
-        End::IdleDeclined => 3,
-        End::User => 4,
-        End::Agent => 5,
-        End::Inactivity => 6,
-        End::OutOfMemory => 7,
-        End::Lost => 8,
-        End::Sandbox => 9,
-    }
+    let at = ENDS.iter().position(|known| *known == end);
+    at.expect("the list has every ending") as u8
 }
 
 pub(super) fn end_from(code: u8) -> Result<End, Malformed> {
@@ -140,51 +189,23 @@ pub(super) fn end_from_word(word: &str) -> Option<End> {
     ENDS.into_iter().find(|end| end.as_str() == word)
 }
 
-pub(super) fn encode_sandboxed(to: &mut Encoder<'_>, sandboxed: &Sandboxed) {
-    let gaps: Vec<u8> = sandboxed.gaps.iter().map(|gap| gap.code()).collect();
-    to.u8(sandboxed.by.code()).bytes(&gaps);
-}
-
-pub(super) fn decode_sandboxed(from: &mut Decoder<'_>) -> Result<Sandboxed, Malformed> {
-    let by = SandboxedBy::from_code(from.u8()?).ok_or(Malformed)?;
-    let gaps = from.bytes()?.iter();
-    let gaps: Option<Vec<Gap>> = gaps.map(|code| Gap::from_code(*code)).collect();
-    let gaps = gaps.ok_or(Malformed)?;
-    Ok(Sandboxed { by, gaps })
-}
+/// Containments by their number on the wire.
+const CONTAINMENTS: [Containment; 3] = [
+    Containment::Cgroup,
+    Containment::PidNamespace,
+    Containment::Subreaper,
+];
 
 pub(super) fn containment_code(contained_by: Containment) -> u8 {
-    match contained_by {
-        Containment::Cgroup => 0,
-        Containment::PidNamespace => 1,
-        Containment::Subreaper => 2,
-    }
+    let at = CONTAINMENTS.iter().position(|known| *known == contained_by);
+    at.expect("the list has every containment") as u8
 }
 
 pub(super) fn containment_from(code: u8) -> Result<Containment, Malformed> {
-    match code {
-        0 => Ok(Containment::Cgroup),
-        1 => Ok(Containment::PidNamespace),
-        2 => Ok(Containment::Subreaper),
-        _ => Err(Malformed),
-    }
-}
-
-pub(super) fn encode_exit(to: &mut Encoder<'_>, exit: Option<Exit>) {
-    match exit {
-        None => to.u8(0),
-        Some(Exit::Code(code)) => to.u8(1).u32(code as u32),
-        Some(Exit::Signal(signal)) => to.u8(2).u32(signal as u32),
-    };
-}
-
-pub(super) fn decode_exit(from: &mut Decoder<'_>) -> Result<Option<Exit>, Malformed> {
-    Ok(match from.u8()? {
-        0 => None,
-        1 => Some(Exit::Code(from.u32()? as i32)),
-        2 => Some(Exit::Signal(from.u32()? as i32)),
-        _ => return Err(Malformed),
-    })
+    CONTAINMENTS
+        .get(usize::from(code))
+        .copied()
+        .ok_or(Malformed)
 }
 
 #[cfg(test)]

@@ -4,10 +4,7 @@
 use abide_core::{Containment, End, Ending, Exit, Millis, Sandboxed};
 
 pub use super::codec::Malformed;
-use super::codec::{
-    Decoder, Encoder, containment_code, containment_from, decode_exit, decode_sandboxed,
-    encode_exit, encode_sandboxed, end_code, end_from,
-};
+use super::codec::{Decoder, Encoder, containment_code, containment_from, end_code, end_from};
 pub use super::launch::{
     ContainmentChoice, InheritedLimits, Launch, LaunchRecord, ResourceLimit, Size, Stdin,
 };
@@ -193,53 +190,34 @@ impl From<&Exited> for Ending {
 impl ToKeeper {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        framed(out, |to| match self {
-            ToKeeper::Start(launch) => {
-                to.u8(1).u8(VERSION);
-                launch.encode(to);
-            }
-            ToKeeper::Kill { end, grace_ms } => {
-                to.u8(2).u8(end_code(*end)).u32(*grace_ms);
-            }
-            ToKeeper::Forced { end } => {
-                to.u8(15).u8(end_code(*end));
-            }
-            ToKeeper::Deadline { in_ms } => {
-                to.u8(3).u64(*in_ms);
-            }
-            ToKeeper::Look => {
-                to.u8(4);
-            }
-            ToKeeper::Watch { beyond } => {
-                to.u8(5).u64(*beyond);
-            }
-            ToKeeper::Input { bytes, once } => {
-                to.u8(INPUT_KIND).bytes(bytes);
-                if let Some(once) = once {
-                    to.bytes(&once.key).u64(once.from);
-                }
-            }
-            ToKeeper::CloseInput => {
-                to.u8(7);
-            }
-            ToKeeper::Resize { cols, rows } => {
-                to.u8(8).u32((*cols).into()).u32((*rows).into());
-            }
-            ToKeeper::Signal { number, once } => {
-                to.u8(9).u32(*number as u32);
-                if let Some(once) = once {
-                    to.bytes(once);
-                }
-            }
-            ToKeeper::Ack => {
-                to.u8(10);
-            }
-            ToKeeper::Renew { folder } => {
-                to.u8(11).bytes(folder);
-            }
-            ToKeeper::Hello => {
-                to.u8(12);
-            }
+        framed(out, |to| {
+            match self {
+                ToKeeper::Start(launch) => launch.encode(to.u8(1).u8(VERSION)),
+                ToKeeper::Kill { end, grace_ms } => to.u8(2).u8(end_code(*end)).u32(*grace_ms),
+                ToKeeper::Forced { end } => to.u8(15).u8(end_code(*end)),
+                ToKeeper::Deadline { in_ms } => to.u8(3).u64(*in_ms),
+                ToKeeper::Look => to.u8(4),
+                ToKeeper::Watch { beyond } => to.u8(5).u64(*beyond),
+                ToKeeper::Input { bytes, once: None } => to.u8(INPUT_KIND).bytes(bytes),
+                ToKeeper::Input {
+                    bytes,
+                    once: Some(once),
+                } => to
+                    .u8(INPUT_KIND)
+                    .bytes(bytes)
+                    .bytes(&once.key)
+                    .u64(once.from),
+                ToKeeper::CloseInput => to.u8(7),
+                ToKeeper::Resize { cols, rows } => to.u8(8).u32((*cols).into()).u32((*rows).into()),
+                ToKeeper::Signal { number, once: None } => to.u8(9).u32(*number as u32),
+                ToKeeper::Signal {
+                    number,
+                    once: Some(once),
+                } => to.u8(9).u32(*number as u32).bytes(once),
+                ToKeeper::Ack => to.u8(10),
+                ToKeeper::Renew { folder } => to.u8(11).bytes(folder),
+                ToKeeper::Hello => to.u8(12),
+            };
         });
     }
 
@@ -299,61 +277,48 @@ impl ToKeeper {
 impl FromKeeper {
     /// Appends the frame to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        framed(out, |to| match self {
-            FromKeeper::Ready {
-                version,
-                contained_by,
-                pid,
-            } => {
-                to.u8(1)
+        framed(out, |to| {
+            match self {
+                FromKeeper::Ready {
+                    version,
+                    contained_by,
+                    pid,
+                } => to
+                    .u8(1)
                     .u8(*version)
                     .u8(containment_code(*contained_by))
-                    .u32(*pid);
-            }
-            FromKeeper::Started {
-                pid,
-                at_mono_ms,
-                contained_by,
-                sandboxed,
-            } => {
-                to.u8(2)
+                    .u32(*pid),
+                FromKeeper::Started {
+                    pid,
+                    at_mono_ms,
+                    contained_by,
+                    sandboxed,
+                } => to
+                    .u8(2)
                     .u32(*pid)
                     .u64(*at_mono_ms)
-                    .u8(containment_code(*contained_by));
-                encode_sandboxed(to, sandboxed);
-            }
-            FromKeeper::StartFailed {
-                errno,
-                sentence,
-                at_wall_ms,
-            } => {
-                to.u8(3)
+                    .u8(containment_code(*contained_by))
+                    .sandboxed(sandboxed),
+                FromKeeper::StartFailed {
+                    errno,
+                    sentence,
+                    at_wall_ms,
+                } => to
+                    .u8(3)
                     .u32(*errno as u32)
                     .bytes(sentence.as_bytes())
-                    .u64(*at_wall_ms);
-            }
-            FromKeeper::Grew {
-                bytes,
-                quiet_since_mono_ms,
-            } => {
-                to.u8(4).u64(*bytes).u64(*quiet_since_mono_ms);
-            }
-            FromKeeper::Exited(exited) => exited.encode(to.u8(5)),
-            FromKeeper::Emptied => {
-                to.u8(6);
-            }
-            FromKeeper::Closed => {
-                to.u8(7);
-            }
-            FromKeeper::InputTaken { bytes } => {
-                to.u8(8).u64(*bytes);
-            }
-            FromKeeper::KillPending { left } => {
-                to.u8(9).u32(*left);
-            }
-            FromKeeper::InputDropped { bytes } => {
-                to.u8(10).u64(*bytes);
-            }
+                    .u64(*at_wall_ms),
+                FromKeeper::Grew {
+                    bytes,
+                    quiet_since_mono_ms,
+                } => to.u8(4).u64(*bytes).u64(*quiet_since_mono_ms),
+                FromKeeper::Exited(exited) => exited.encode(to.u8(5)),
+                FromKeeper::Emptied => to.u8(6),
+                FromKeeper::Closed => to.u8(7),
+                FromKeeper::InputTaken { bytes } => to.u8(8).u64(*bytes),
+                FromKeeper::KillPending { left } => to.u8(9).u32(*left),
+                FromKeeper::InputDropped { bytes } => to.u8(10).u64(*bytes),
+            };
         });
     }
 
@@ -374,7 +339,7 @@ impl FromKeeper {
                 pid: from.u32()?,
                 at_mono_ms: from.u64()?,
                 contained_by: containment_from(from.u8()?)?,
-                sandboxed: decode_sandboxed(&mut from)?,
+                sandboxed: from.sandboxed()?,
             },
             3 => FromKeeper::StartFailed {
                 errno: from.u32()? as i32,
@@ -422,19 +387,19 @@ impl Exited {
         }
     }
 
-    fn encode(&self, to: &mut Encoder<'_>) {
-        encode_exit(to, self.exit);
-        to.u8(end_code(self.end))
+    fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
+        to.exit(self.exit)
+            .u8(end_code(self.end))
             .u64(self.duration_ms)
             .u64(self.bytes)
             .u64(self.dropped)
             .flag(self.empty)
-            .flag(self.closed);
+            .flag(self.closed)
     }
 
     fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
         Ok(Exited {
-            exit: decode_exit(from)?,
+            exit: from.exit()?,
             end: end_from(from.u8()?)?,
             duration_ms: from.u64()?,
             bytes: from.u64()?,

@@ -101,7 +101,7 @@ impl InheritedLimits {
         }
         Ok(Some(InheritedLimits {
             umask: from.u32()?,
-            limits: list(from, |from| {
+            limits: from.list(|from| {
                 Ok(ResourceLimit {
                     resource: from.u32()?,
                     soft: from.u64()?,
@@ -155,7 +155,7 @@ impl Launch {
         launch
     }
 
-    pub(super) fn encode(&self, to: &mut Encoder<'_>) {
+    pub(super) fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
         let record = &self.record;
         to.bytes(record.session.as_bytes())
             .bytes(record.agent.as_bytes())
@@ -182,34 +182,27 @@ impl Launch {
             .maybe_u64(record.inactivity_ms)
             .u64(record.log_quota)
             .u64(record.created_wall_ms);
-        for text in [
-            &record.key,
-            &record.conversation,
-            &record.started_by,
-            &record.name,
-        ] {
-            match text {
-                None => to.u8(0),
-                Some(text) => to.u8(1).bytes(text.as_bytes()),
-            };
-        }
-        to.u32(record.grace_ms).u8(match self.containment {
+        to.maybe_text(record.key.as_deref())
+            .maybe_text(record.conversation.as_deref())
+            .maybe_text(record.started_by.as_deref())
+            .maybe_text(record.name.as_deref())
+            .u32(record.grace_ms);
+        to.u8(match self.containment {
             ContainmentChoice::Auto => 0,
             ContainmentChoice::Cgroup => 1,
             ContainmentChoice::PidNamespace => 2,
             ContainmentChoice::Subreaper => 3,
         });
-        to.u32(self.max_processes);
-        to.bytes(&record.secret_fingerprints);
+        to.u32(self.max_processes)
+            .bytes(&record.secret_fingerprints);
         match &self.sandbox {
-            None => {
-                to.u8(0);
-            }
+            None => to.u8(0),
             Some(plan) => plan.encode(to.u8(1)),
-        }
+        };
         if let Some(inherited) = &self.inherited {
             inherited.encode(to);
         }
+        to
     }
 
     /// Decodes a launch. The fields of its record are not in one piece, because the order of an earlier version stays.
@@ -217,11 +210,9 @@ impl Launch {
         let session = from.text()?;
         let agent = from.text()?;
         let command = from.bytes()?.to_vec();
-        let argv = list(from, |from| Ok(from.bytes()?.to_vec()))?;
+        let argv = from.list(|from| Ok(from.bytes()?.to_vec()))?;
         let cwd = from.bytes()?.to_vec();
-        let env = list(from, |from| {
-            Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec()))
-        })?;
+        let env = from.list(|from| Ok((from.bytes()?.to_vec(), from.bytes()?.to_vec())))?;
         let stdin = match from.u8()? {
             0 => Stdin::None,
             1 => Stdin::Bytes(from.bytes()?.to_vec()),
@@ -245,10 +236,10 @@ impl Launch {
             inactivity_ms: from.maybe_u64()?,
             log_quota: from.u64()?,
             created_wall_ms: from.u64()?,
-            key: maybe_text(from)?,
-            conversation: maybe_text(from)?,
-            started_by: maybe_text(from)?,
-            name: maybe_text(from)?,
+            key: from.maybe_text()?,
+            conversation: from.maybe_text()?,
+            started_by: from.maybe_text()?,
+            name: from.maybe_text()?,
             grace_ms: from.u32()?,
             secret_fingerprints: Vec::new(),
         };
@@ -275,28 +266,4 @@ impl Launch {
             inherited: InheritedLimits::decode(from)?,
         })
     }
-}
-
-fn maybe_text(from: &mut Decoder<'_>) -> Result<Option<String>, Malformed> {
-    match from.u8()? {
-        0 => Ok(None),
-        _ => from.text().map(Some),
-    }
-}
-
-pub(crate) fn list<T>(
-    from: &mut Decoder<'_>,
-    one: impl Fn(&mut Decoder<'_>) -> Result<T, Malformed>,
-) -> Result<Vec<T>, Malformed> {
-    let count = from.u32()? as usize;
-    // Every element takes at least four bytes for its length, so a larger count is invalid and nothing is allocated
-    // for it.
-    if count > from.0.len() / 4 {
-        return Err(Malformed);
-    }
-    let mut all = Vec::with_capacity(count);
-    for _ in 0..count {
-        all.push(one(from)?);
-    }
-    Ok(all)
 }

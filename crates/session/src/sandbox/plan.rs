@@ -86,14 +86,10 @@ impl Network {
         }
     }
 
-    fn encode(&self, to: &mut Encoder<'_>) {
+    fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
         match self {
-            Network::Off => {
-                to.u8(0);
-            }
-            Network::On => {
-                to.u8(1);
-            }
+            Network::Off => to.u8(0),
+            Network::On => to.u8(1),
             Network::Allowlist(gate) => {
                 to.u8(2);
                 for ports in [&gate.ports, &gate.host_ports] {
@@ -102,7 +98,7 @@ impl Network {
                         to.u32(u32::from(*port));
                     }
                 }
-                to.bytes(&gate.config);
+                to.bytes(&gate.config)
             }
         }
     }
@@ -112,8 +108,8 @@ impl Network {
             0 => Network::Off,
             1 => Network::On,
             2 => Network::Allowlist(GatePlan {
-                ports: crate::launch::list(from, |from| from.u16())?,
-                host_ports: crate::launch::list(from, |from| from.u16())?,
+                ports: from.list(Decoder::u16)?,
+                host_ports: from.list(Decoder::u16)?,
                 config: from.bytes()?.to_vec(),
             }),
             _ => return Err(Malformed),
@@ -189,7 +185,7 @@ impl Plan {
         from.0.is_empty().then_some(plan)
     }
 
-    pub(crate) fn encode(&self, to: &mut Encoder<'_>) {
+    pub(crate) fn encode<'e, 'b>(&self, to: &'e mut Encoder<'b>) -> &'e mut Encoder<'b> {
         to.u8(self.at_least.code())
             .flag(self.mode == Mode::WorkspaceWrite);
         self.network.encode(to);
@@ -203,7 +199,7 @@ impl Plan {
                 encode_path(to, path);
             }
         }
-        to.maybe_u64(self.layer_bytes);
+        to.maybe_u64(self.layer_bytes)
     }
 
     pub(crate) fn decode(from: &mut Decoder<'_>) -> Result<Self, Malformed> {
@@ -221,9 +217,9 @@ impl Plan {
             },
             home: decode_path(from)?,
             layers: decode_path(from)?,
-            write: decode_paths(from)?,
-            hide: decode_paths(from)?,
-            own: decode_paths(from)?,
+            write: from.list(decode_path)?,
+            hide: from.list(decode_path)?,
+            own: from.list(decode_path)?,
             layer_bytes: from.maybe_u64()?,
         })
     }
@@ -235,8 +231,4 @@ fn encode_path(to: &mut Encoder<'_>, path: &Path) {
 
 fn decode_path(from: &mut Decoder<'_>) -> Result<PathBuf, Malformed> {
     Ok(OsString::from_vec(from.bytes()?.to_vec()).into())
-}
-
-fn decode_paths(from: &mut Decoder<'_>) -> Result<Vec<PathBuf>, Malformed> {
-    crate::launch::list(from, decode_path)
 }
