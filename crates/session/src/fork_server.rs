@@ -124,13 +124,7 @@ impl ForkServer {
 
     /// Forks a keeper.
     fn fork_keeper(&mut self, folder: &Path, socket: OwnedFd) {
-        // SAFETY: the fork server has one thread, so the child may do anything.
-        match fork_exec::retry_on_eagain(|| unsafe {
-            match libc::fork() {
-                -1 => Err(io::Error::last_os_error()),
-                pid => Ok(pid),
-            }
-        }) {
+        match fork() {
             Ok(0) => {
                 super::run_keeper(folder, socket, &self.context);
                 std::process::exit(0)
@@ -144,33 +138,14 @@ impl ForkServer {
     }
 
     /// Starts a network gate with this end of its channel as standard input. If it fails, the channel is closed, and the
-    /// network of the sandbox with it.
+    /// network of the sandbox with it. The gate outlives the daemon, so the daemon cannot start it.
     fn start_gate(&mut self, channel: OwnedFd) {
-        // SAFETY: the fork server has one thread, so the child may do anything.
-        let forked = fork_exec::retry_on_eagain(|| unsafe {
-            match libc::fork() {
-                -1 => Err(io::Error::last_os_error()),
-                pid => Ok(pid),
-            }
-        });
-        match forked {
-            Ok(0) => {}
-            Ok(pid) => return self.gates.push(pid),
-            Err(_) => return,
+        match fork() {
+            Ok(0) if rustix::stdio::dup2_stdin(&channel).is_ok() => run_program(&["gate"]),
+            Ok(0) => std::process::exit(1),
+            Ok(pid) => self.gates.push(pid),
+            Err(_) => {}
         }
-        if rustix::stdio::dup2_stdin(&channel).is_err() {
-            std::process::exit(1)
-        }
-        inherited_fd::close_from(FORK_SERVER_FD);
-        signals::reset_and_block_all();
-        signals::unblock_all();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the gate outlives the daemon, so the daemon cannot start it"
-        )]
-        let mut gate = Command::new("/proc/self/exe");
-        let _ = gate.arg0("abide").arg("gate").exec();
-        std::process::exit(1)
     }
 
     /// Starts a daemon that is a sibling of this process, with the environment of the daemon that started
@@ -179,22 +154,11 @@ impl ForkServer {
         let flags = libc::CLONE_PARENT | libc::SIGCHLD;
         // SAFETY: a fork in a process without threads, so the child may do anything.
         let forked = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
-        if forked != 0 {
-            return;
+        if forked == 0 {
+            let _ = rustix::process::setsid();
+            rustix::process::umask(Mode::from_bits_retain(self.context.umask));
+            run_program(&["serve", "--background"])
         }
-        let _ = rustix::process::setsid();
-        rustix::process::umask(Mode::from_bits_retain(self.context.umask));
-        inherited_fd::close_from(FORK_SERVER_FD);
-        signals::reset_and_block_all();
-        signals::unblock_all();
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "the daemon is started here where a client cannot"
-        )]
-        let mut daemon = Command::new("/proc/self/exe");
-        daemon.arg0("abide").args(["serve", "--background"]);
-        let _ = daemon.exec();
-        std::process::exit(1)
     }
 
     /// Reaps children, and continues keepers that were stopped. The tree of a keeper that was killed is
@@ -227,6 +191,30 @@ impl ForkServer {
         children.retain(|pid| !self.keepers.contains(pid) && !self.gates.contains(pid));
         children
     }
+}
+
+fn fork() -> io::Result<i32> {
+    // SAFETY: the fork server has one thread, so the child may do anything.
+    fork_exec::retry_on_eagain(|| unsafe {
+        match libc::fork() {
+            -1 => Err(io::Error::last_os_error()),
+            pid => Ok(pid),
+        }
+    })
+}
+
+/// Executes this program with other arguments, in a fork that keeps nothing of the fork server.
+fn run_program(arguments: &[&str]) -> ! {
+    inherited_fd::close_from(FORK_SERVER_FD);
+    signals::reset_and_block_all();
+    signals::unblock_all();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "gates outlive the daemon, and a client inside a session cannot start a daemon"
+    )]
+    let mut program = Command::new("/proc/self/exe");
+    let _ = program.arg0("abide").args(arguments).exec();
+    std::process::exit(1)
 }
 
 /// Descriptors that woke the loop.
