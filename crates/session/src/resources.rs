@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -140,7 +140,8 @@ impl Resources {
         gate_starter: OwnedFd,
     ) -> Result<Self, Failure> {
         let files = Files::make(path)?;
-        let listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
+        unlink_ctl(&files.folder);
+        let listener = listen(&files.folder, CTL).map_err(|fault| no_folder(path, &fault))?;
         let signals = signals::open_signalfd(&[libc::SIGCHLD, libc::SIGTERM])
             .map_err(|fault| Failure::new("cannot see signals", &fault))?;
         Ok(Resources {
@@ -169,7 +170,8 @@ impl Resources {
         let files = Files::make(path)?;
         if rustix::fs::renameat(&self.folder, CTL, &files.folder, CTL).is_err() {
             unlink_ctl(&self.folder);
-            self.listener = listen(&files.folder).map_err(|fault| no_folder(path, &fault))?;
+            unlink_ctl(&files.folder);
+            self.listener = listen(&files.folder, CTL).map_err(|fault| no_folder(path, &fault))?;
         }
         self.folder = Rc::new(files.folder);
         self.record = Rc::new(files.record);
@@ -231,14 +233,13 @@ fn identity(context: &ForkServerContext) -> KeeperIdentity {
     }
 }
 
-/// Listens on the control socket. The path goes through the directory's descriptor, because a socket's path
-/// is limited to 108 bytes.
-fn listen(folder: &OwnedFd) -> io::Result<OwnedFd> {
+/// Listens on a socket in a session's directory. The path goes through the directory's descriptor, because a socket's
+/// path is limited to 108 bytes.
+pub(super) fn listen(folder: impl AsFd, name: &str) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    unlink_ctl(folder);
-    let name = format!("/proc/self/fd/{}/{CTL}", folder.as_raw_fd());
-    rustix::net::bind(&socket, &SocketAddrUnix::new(name)?)?;
+    let path = format!("/proc/self/fd/{}/{name}", folder.as_fd().as_raw_fd());
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, 4)?;
     Ok(socket)
 }

@@ -12,15 +12,16 @@
 //! ends early, the sockets are closed and every connection fails.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
 use super::gate_sockets;
 use super::plan::GatePlan;
 use crate::fd_passing;
+use crate::resources::listen;
 
 /// Socket in the session's directory on which the gate serves the daemon.
 pub const SOCKET: &str = "gate";
@@ -93,31 +94,16 @@ impl GateChannel {
         folder: BorrowedFd<'_>,
         starter: BorrowedFd<'_>,
     ) -> io::Result<Gate> {
-        let listener = listen(folder)?;
+        let listener = listen(folder, SOCKET)?;
         let mut config = format!("{init}\n").into_bytes();
         config.extend_from_slice(&plan.config);
         fd_passing::send(&self.keeper, &config, &[listener.as_fd()])?;
-        request_start(starter, self.gate.as_fd())?;
+        fd_passing::send(starter, b"gate", &[self.gate.as_fd()])?;
         Ok(Gate {
             channel: self.keeper,
             state: GateState::Starting,
         })
     }
-}
-
-/// Asks the fork server to start a gate that has this end of its channel.
-fn request_start(starter: BorrowedFd<'_>, gate: BorrowedFd<'_>) -> io::Result<()> {
-    Ok(fd_passing::send(starter, b"gate", &[gate])?)
-}
-
-/// Listens on the gate's socket in the session's directory.
-fn listen(folder: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    let name = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
-    rustix::net::bind(&socket, &SocketAddrUnix::new(name)?)?;
-    rustix::net::listen(&socket, 4)?;
-    Ok(socket)
 }
 
 impl Gate {
