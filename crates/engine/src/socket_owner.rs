@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use abide_session::cgroup;
+use abide_session::proc::numbered;
 
 /// Processes of our own user that hold one end of a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,7 +121,7 @@ fn table_address(address: SocketAddr) -> String {
 
 /// Processes under `proc` that have this socket open, as far as their descriptors can be read.
 fn processes_with_socket(proc: &Path, inode: u64) -> Vec<i32> {
-    let mut all = processes(proc);
+    let mut all = numbered(proc);
     all.retain(|pid| has_socket_open(proc, *pid, inode));
     all
 }
@@ -146,7 +147,7 @@ fn unreadable_processes(proc: &Path, owner: u32) -> Vec<i32> {
         let status = std::fs::read_to_string(proc.join(pid.to_string()).join("status"));
         status.is_ok_and(|status| user(&status) == Some(owner))
     };
-    let mut found = processes(proc);
+    let mut found = numbered(proc);
     found.retain(|pid| closed(pid) && owned(pid));
     found
 }
@@ -155,16 +156,6 @@ fn unreadable_processes(proc: &Path, owner: u32) -> Vec<i32> {
 fn user(status: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     line.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-fn processes(proc: &Path) -> Vec<i32> {
-    let Ok(processes) = std::fs::read_dir(proc) else {
-        return Vec::new();
-    };
-    processes
-        .flatten()
-        .filter_map(|process| process.file_name().to_str()?.parse().ok())
-        .collect()
 }
 
 #[cfg(test)]

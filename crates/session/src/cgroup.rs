@@ -32,11 +32,16 @@ fn find(mounts: &str, groups: &str) -> Option<PathBuf> {
         if kind.split(' ').next() != Some("cgroup2") {
             return None;
         }
-        let mut fields = place.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        let below = own.strip_prefix(root.trim_end_matches('/'))?;
-        Some(Path::new(point).join(below.trim_start_matches('/')))
+        group_at(place, own)
     })
+}
+
+/// Directory of the cgroup `own` in a hierarchy whose mount `place`, the begin of a line of `mountinfo`, describes.
+fn group_at(place: &str, own: &str) -> Option<PathBuf> {
+    let mut fields = place.split(' ').skip(3);
+    let (root, point) = (fields.next()?, fields.next()?);
+    let below = own.strip_prefix(root.trim_end_matches('/'))?;
+    Some(Path::new(point).join(below.trim_start_matches('/')))
 }
 
 /// The cgroup of one session.
@@ -210,11 +215,7 @@ fn find_memory(mounts: &str, groups: &str) -> Option<PathBuf> {
         if !kind.split([' ', ',']).any(|option| option == "memory") {
             return None;
         }
-        let mut fields = place.split(' ').skip(3);
-        let (root, point) = (fields.next()?, fields.next()?);
-        let below = own.strip_prefix(root.trim_end_matches('/'))?;
-        let group = Path::new(point).join(below.trim_start_matches('/'));
-        Some(group.join("memory.oom_control"))
+        Some(group_at(place, own)?.join("memory.oom_control"))
     })
 }
 

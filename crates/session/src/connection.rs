@@ -54,12 +54,8 @@ impl Connection {
 
     /// True if the peer has disconnected, although not all of its frames may have been handled.
     pub fn peer_closed(&self) -> bool {
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
-        let told = rustix::event::poll(&mut fds, Some(&at_once));
+        let told = rustix::event::poll(&mut fds, Some(&Timespec::default()));
         told.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 

@@ -258,7 +258,7 @@ enum Waiting {
 fn waits_for_input(pid: i32, stat: &Stat, fed: &InputPipe) -> Waiting {
     let threads = match stat.threads {
         1 => vec![pid],
-        _ => threads(pid),
+        _ => proc::numbered(format!("/proc/{pid}/task")),
     };
     let alone = threads.len() == 1;
     let waits = threads.into_iter().map(|tid| {
@@ -305,16 +305,6 @@ fn is_any_terminal(device: &Statx) -> bool {
 fn number(device: &Statx) -> u32 {
     let (major, minor) = (device.stx_rdev_major, device.stx_rdev_minor);
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)
-}
-
-fn threads(pid: i32) -> Vec<i32> {
-    let Ok(listing) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Vec::new();
-    };
-    listing
-        .flatten()
-        .filter_map(|item| item.file_name().to_str()?.parse().ok())
-        .collect()
 }
 
 /// A system call that a thread is blocked in.

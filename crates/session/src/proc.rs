@@ -161,11 +161,13 @@ fn children_by_search(parent: i32) -> Vec<i32> {
 
 /// Pids of all processes.
 pub fn all() -> Vec<i32> {
-    let Ok(listing) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    listing
-        .flatten()
+    numbered("/proc")
+}
+
+/// Numbers that are names in a directory of procfs: the pids of processes, or the ids of threads.
+pub fn numbered(folder: impl AsRef<Path>) -> Vec<i32> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
         .filter_map(|item| number(item.file_name().to_str()?))
         .collect()
 }
@@ -205,12 +207,11 @@ impl ProcessHandle {
 
     /// True while the process lives. If it still lives, what was read under its pid before was about it.
     pub fn lives(&self) -> bool {
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
         let mut fds = [PollFd::new(&self.handle, PollFlags::IN)];
-        matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(0))
+        matches!(
+            rustix::event::poll(&mut fds, Some(&Timespec::default())),
+            Ok(0)
+        )
     }
 
     /// Sends a signal. False if that failed.

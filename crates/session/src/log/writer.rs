@@ -252,12 +252,8 @@ impl LogWriter {
 
 /// State of an empty pipe; `None` if it is not empty.
 fn nothing_yet(from: BorrowedFd<'_>) -> Option<OutputRead> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
     let mut fds = [PollFd::from_borrowed_fd(from, PollFlags::IN)];
-    rustix::event::poll(&mut fds, Some(&now)).ok()?;
+    rustix::event::poll(&mut fds, Some(&Timespec::default())).ok()?;
     let seen = fds[0].revents();
     if seen.contains(PollFlags::IN) {
         None

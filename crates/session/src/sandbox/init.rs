@@ -33,6 +33,13 @@ use crate::spawn::Failure;
 /// Longest report of the init process: a step and its cause.
 const REPORT_LIMIT: usize = 8 << 10;
 
+/// Mechanisms, the strongest first.
+pub const MECHANISMS: [SandboxedBy; 3] = [
+    SandboxedBy::Namespaces,
+    SandboxedBy::Bubblewrap,
+    SandboxedBy::Landlock,
+];
+
 /// A sandbox that was built and waits for its command.
 pub(crate) struct Sandbox {
     /// The init process, if there are namespaces.
@@ -96,13 +103,8 @@ impl Sandbox {
         session: &str,
         cgroup: Option<&SessionCgroup>,
     ) -> Result<Self, Failure> {
-        let ladder = [
-            SandboxedBy::Namespaces,
-            SandboxedBy::Bubblewrap,
-            SandboxedBy::Landlock,
-        ];
         let (mut reasons, mut errno) = (Vec::new(), None);
-        for by in ladder.into_iter().filter(|by| *by >= plan.at_least) {
+        for by in MECHANISMS.into_iter().filter(|by| *by >= plan.at_least) {
             match Sandbox::by(by, plan, session, cgroup) {
                 Ok(made) => return Ok(made),
                 Err(not) if !not.is_unavailable => {

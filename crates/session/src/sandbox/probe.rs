@@ -4,7 +4,7 @@ use std::path::Path;
 
 use abide_core::{Gap, SandboxedBy};
 
-use super::init::{NotBuilt, Sandbox, clean_up};
+use super::init::{MECHANISMS, NotBuilt, Sandbox, clean_up};
 use super::plan::{Folder, Mode, Network, Plan};
 
 /// A mechanism, and its gaps or the reason why it does not work here.
@@ -32,12 +32,7 @@ pub fn probe(layers: &Path) -> Option<Vec<Probed>> {
         own: Vec::new(),
         layer_bytes: None,
     };
-    let ladder = [
-        SandboxedBy::Namespaces,
-        SandboxedBy::Bubblewrap,
-        SandboxedBy::Landlock,
-    ];
-    let probed = ladder.map(|by| {
+    let probed = MECHANISMS.map(|by| {
         let made = Sandbox::by(by, &plan, SESSION, None).map(|mut made| {
             if let Some(namespace) = made.namespace.take() {
                 namespace.abandon();
