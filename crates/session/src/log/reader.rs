@@ -5,20 +5,17 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::{ENTRY_SIZE, IndexEntry, LOG_FOLDER, Stream, data_name, index_name};
 
 /// Maximum size of a chunk.
 pub const CHUNK_LIMIT: usize = 64 << 10;
 
-/// A log that is read. A reader that continues keeps the value: the last segment stays open, and new bytes are mostly
-/// there.
+/// A log that is read.
 #[derive(Clone, Debug)]
 pub struct Log {
     folder: Arc<Path>,
-    last: Arc<Mutex<Option<Arc<Segment>>>>,
     written: u64,
 }
 
@@ -84,7 +81,6 @@ impl Log {
     pub fn open(session_folder: &Path) -> Self {
         Log {
             folder: session_folder.join(LOG_FOLDER).into(),
-            last: Arc::default(),
             written: 0,
         }
     }
@@ -134,7 +130,6 @@ impl Log {
                 && let Some(last) = segment.count()?.checked_sub(1)
                 && let Some(entry) = segment.entry(last)?
             {
-                self.read_last(Arc::new(segment));
                 return Ok(Some(entry));
             }
         }
@@ -187,15 +182,6 @@ impl Log {
         }
     }
 
-    /// The segment that was read last.
-    fn last_read(&self) -> Option<Arc<Segment>> {
-        self.last.lock().expect("no holder panics").clone()
-    }
-
-    fn read_last(&self, segment: Arc<Segment>) {
-        *self.last.lock().expect("no holder panics") = Some(segment);
-    }
-
     fn segments(&self) -> io::Result<Vec<u64>> {
         let listing = match std::fs::read_dir(&self.folder) {
             Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -218,12 +204,7 @@ impl Log {
     fn segment(&self, base: u64) -> io::Result<Option<Segment>> {
         let open = |name: String| open_quietly(&self.folder.join(name));
         Ok(match (open(data_name(base))?, open(index_name(base))?) {
-            (Some(data), Some(index)) => Some(Segment {
-                base,
-                data,
-                index,
-                seen: AtomicU64::new(0),
-            }),
+            (Some(data), Some(index)) => Some(Segment { base, data, index }),
             _ => None,
         })
     }
@@ -261,15 +242,11 @@ struct Segment {
     base: u64,
     data: File,
     index: File,
-    /// Number of entries that are known to be in the index.
-    seen: AtomicU64,
 }
 
 impl Segment {
     fn count(&self) -> io::Result<u64> {
-        let count = self.index.metadata()?.len() / ENTRY_SIZE as u64;
-        self.seen.fetch_max(count, Ordering::Relaxed);
-        Ok(count)
+        Ok(self.index.metadata()?.len() / ENTRY_SIZE as u64)
     }
 
     fn entry(&self, line: u64) -> io::Result<Option<IndexEntry>> {
@@ -310,43 +287,6 @@ impl Segment {
         Ok(read)
     }
 
-    /// The entry that covers the byte `at`, if there is one. The newest entries are tried first, because
-    /// readers that follow a log ask for them.
-    fn line_of(&self, at: u64) -> io::Result<Option<(u64, IndexEntry)>> {
-        let holds = |entry: &IndexEntry| entry.offset <= at && at < entry.end();
-        if let Some((line, entry)) = self.newest()?.filter(|(_, entry)| holds(entry)) {
-            return Ok(Some((line, entry)));
-        }
-        let count = self.count()?;
-        if at < self.base || count == 0 {
-            return Ok(None);
-        }
-        let last = count - 1;
-        if let Some(entry) = self.entry(last)?.filter(holds) {
-            return Ok(Some((last, entry)));
-        }
-        let line = self.line_at(at)?;
-        let entry = self.entry(line)?.filter(holds);
-        Ok(entry.map(|entry| (line, entry)))
-    }
-
-    /// The entry after the last one that was read, or that one again, since it may have grown. Mostly the newest
-    /// entry.
-    fn newest(&self) -> io::Result<Option<(u64, IndexEntry)>> {
-        let Some(last) = self.seen.load(Ordering::Relaxed).checked_sub(1) else {
-            return Ok(None);
-        };
-        let mut two = [0; 2 * ENTRY_SIZE];
-        let length = self.index.read_at(&mut two, last * ENTRY_SIZE as u64)?;
-        let (lines, _) = two[..length].as_chunks::<ENTRY_SIZE>();
-        let Some(entry) = lines.last().map(|line| self.valid(line)) else {
-            return Ok(None);
-        };
-        let line = last + lines.len() as u64 - 1;
-        self.seen.fetch_max(line + 1, Ordering::Relaxed);
-        Ok(Some((line, entry)))
-    }
-
     /// Index of the first entry whose bytes reach beyond `at`.
     fn line_at(&self, at: u64) -> io::Result<u64> {
         let (mut low, mut high) = (0, self.count()?);
@@ -368,7 +308,7 @@ pub struct Pieces {
     end: u64,
     written: u64,
     only: Option<Stream>,
-    segment: Option<Arc<Segment>>,
+    segment: Option<Segment>,
     line: u64,
 }
 
@@ -462,9 +402,6 @@ impl Pieces {
         if self.at >= self.end {
             return Ok(None);
         }
-        if let Some(entry) = self.take_up()? {
-            return Ok(Some(entry));
-        }
         loop {
             if let Some(entry) = self.find_here()? {
                 return Ok(Some(entry));
@@ -477,24 +414,8 @@ impl Pieces {
                 return Ok(Some(entry));
             }
             self.line = next.line_at(self.at)?;
-            let next = Arc::new(next);
-            self.log.read_last(next.clone());
             self.segment = Some(next);
         }
-    }
-
-    /// Continues in the segment that was read last, if the current offset is there. A byte is in only one segment,
-    /// whatever segments were added since.
-    fn take_up(&mut self) -> io::Result<Option<IndexEntry>> {
-        if self.segment.is_none()
-            && let Some(last) = self.log.last_read()
-            && let Some((line, entry)) = last.line_of(self.at)?
-        {
-            self.line = line;
-            self.segment = Some(last);
-            return Ok(Some(entry));
-        }
-        Ok(None)
     }
 
     fn find_here(&mut self) -> io::Result<Option<IndexEntry>> {
