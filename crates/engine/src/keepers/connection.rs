@@ -459,7 +459,6 @@ impl KeeperTask {
                     }
                 }
             }
-            keepers.starting.stop_watch_later(keepers);
             let count = self.connection.stream.read(&mut chunk).await?;
             match count {
                 0 => return Ok(None),

@@ -441,7 +441,6 @@ impl Keepers {
             if deferred.connections.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
                 deferred.scheduled = false;
                 drop(deferred);
-                self.starting.stop_watch_later(&self);
                 return self.recycle_deferred();
             }
         }

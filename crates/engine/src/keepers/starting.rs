@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use abide_core::time::Mono;
 use abide_core::{Millis, SessionId};
-use tokio::task::AbortHandle;
 
 use super::Keepers;
 use crate::clock::{Clock, SystemClock, pause};
@@ -19,10 +18,6 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 /// Time limit of a start if the keeper is not blocked and the machine is only busy.
 const BUSY_START_LIMIT: Duration = Duration::from_secs(120);
 
-/// Delay before the watch task stops after the last start. Not at once, because starting a new task for the next
-/// command costs more.
-const WATCH_LINGER: Duration = Duration::from_millis(500);
-
 /// Sessions whose command may not have started yet.
 #[derive(Default)]
 pub(super) struct PendingStarts(Mutex<StartTable>);
@@ -31,10 +26,8 @@ pub(super) struct PendingStarts(Mutex<StartTable>);
 #[derive(Default)]
 struct StartTable {
     begun: Vec<(Mono, SessionId)>,
-    /// Handle of the task that watches them.
-    watch: Option<AbortHandle>,
-    /// True if the end of that task is scheduled.
-    stop_scheduled: bool,
+    /// True while a task watches them. It ends when it finds none, so that not each start needs a new one.
+    is_watched: bool,
 }
 
 impl PendingStarts {
@@ -42,9 +35,8 @@ impl PendingStarts {
     pub fn add(&self, keepers: &Arc<Keepers>, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.push((SystemClock.mono(), id));
-        if waiting.watch.is_none() {
-            let watch = tokio::spawn(watch(keepers.clone()));
-            waiting.watch = Some(watch.abort_handle());
+        if !std::mem::replace(&mut waiting.is_watched, true) {
+            tokio::spawn(watch(keepers.clone()));
         }
     }
 
@@ -52,29 +44,6 @@ impl PendingStarts {
     pub fn remove(&self, id: SessionId) {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.retain(|(_, begun)| *begun != id);
-    }
-
-    /// Stops the watch task after a delay, if no start is pending.
-    pub fn stop_watch_later(&self, keepers: &Arc<Keepers>) {
-        let mut waiting = self.0.lock().expect("no holder panics");
-        let unneeded = waiting.begun.is_empty() && waiting.watch.is_some();
-        if unneeded && !std::mem::replace(&mut waiting.stop_scheduled, true) {
-            let keepers = keepers.clone();
-            tokio::spawn(async move {
-                pause(WATCH_LINGER).await;
-                keepers.starting.stop_watch();
-            });
-        }
-    }
-
-    fn stop_watch(&self) {
-        let mut waiting = self.0.lock().expect("no holder panics");
-        waiting.stop_scheduled = false;
-        if waiting.begun.is_empty()
-            && let Some(watch) = waiting.watch.take()
-        {
-            watch.abort();
-        }
     }
 
     /// Sessions whose start takes too long, with the time waited.
@@ -91,11 +60,8 @@ impl PendingStarts {
     fn remove_all(&self, abandoned: &[SessionId]) -> bool {
         let mut waiting = self.0.lock().expect("no holder panics");
         waiting.begun.retain(|(_, id)| !abandoned.contains(id));
-        let any_left = !waiting.begun.is_empty();
-        if !any_left {
-            waiting.watch = None;
-        }
-        any_left
+        waiting.is_watched = !waiting.begun.is_empty();
+        waiting.is_watched
     }
 }
 
