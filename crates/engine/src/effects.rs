@@ -17,7 +17,7 @@ use abide_output::mask::Mask;
 use crate::commits::AfterCommit;
 use crate::config::Containment;
 use crate::event_loop::OpenCall;
-use crate::handle::{CallUpdate, Handle, LaunchOptions, Stdin};
+use crate::handle::{CallUpdate, Handle, LaunchOptions};
 use crate::keepers::RecoveredDetails;
 use crate::policy::audit::AuditEntry;
 use crate::published_state::{QuestionView, SessionView};
@@ -378,11 +378,7 @@ impl Performer {
                 .into_iter()
                 .map(|(k, v)| (into_bytes(k), into_bytes(v)))
                 .collect(),
-            stdin: match launch.stdin {
-                Stdin::None => frame::Stdin::None,
-                Stdin::Bytes(bytes) => frame::Stdin::Bytes(bytes),
-                Stdin::Open => frame::Stdin::Open,
-            },
+            stdin: launch.stdin,
             containment: containment_choice(config.containment),
             max_processes: config.max_processes,
             inherited: launch.inherited_limits,

@@ -35,7 +35,8 @@ use crate::store::{Store, StoreReader, WakerRecord};
 use abide_session::daemon_record::OpenRecord;
 use abide_session::facts::{CpuSamples, Facts};
 
-pub use launch_options::{LaunchOptions, Stdin};
+pub use abide_session::frame::Stdin;
+pub use launch_options::LaunchOptions;
 
 /// Input of the loop.
 pub enum Input {
@@ -93,20 +94,10 @@ pub struct Handle {
 
 /// State that all clones of a handle share.
 struct Shared {
+    parts: HandleParts,
     published: PublishedState,
-    keepers: Arc<Keepers>,
-    store_reader: StoreReader,
-    prober: Arc<Prober>,
     screens: Arc<Screens>,
-    clients: Arc<Clients>,
-    store: Arc<dyn Store>,
-    resend: mpsc::Sender<ResendRequest>,
-    policy: PolicyStore,
-    audit: AuditLog,
-    fleet: Option<Fleet>,
-    unnamed: Agent,
     config: LiveConfig,
-    paths: Paths,
     next_call: AtomicU64,
     watchers: AtomicU32,
     secrets: Mutex<HashMap<SessionId, Arc<SecretFingerprints>>>,
@@ -146,18 +137,8 @@ impl Handle {
         let shared = Shared {
             published: PublishedState::default(),
             screens: Screens::new(parts.keepers.clone()),
-            keepers: parts.keepers,
-            store_reader: parts.store_reader,
-            prober: parts.prober,
-            clients: parts.clients,
-            store: parts.store,
-            resend: parts.resend,
-            policy: parts.policy,
-            audit: parts.audit,
-            fleet: parts.fleet,
-            unnamed: parts.unnamed,
             config: LiveConfig::new(&parts.paths.config, config),
-            paths: parts.paths,
+            parts,
             next_call: AtomicU64::new(1),
             watchers: AtomicU32::new(0),
             secrets: Mutex::default(),
@@ -178,7 +159,7 @@ impl Handle {
 
     /// Gives a session another name, or none. The name is stored before anything shows it.
     pub async fn rename_session(&self, id: SessionId, name: Option<SessionName>) -> io::Result<()> {
-        let (keepers, stored) = (self.shared.keepers.clone(), name.clone());
+        let (keepers, stored) = (self.shared.parts.keepers.clone(), name.clone());
         let store = move || keepers.store_name(id, stored.as_ref());
         tokio::task::spawn_blocking(store)
             .await
@@ -199,12 +180,12 @@ impl Handle {
 
     /// Rules about commands of agents.
     pub fn policy(&self) -> &PolicyStore {
-        &self.shared.policy
+        &self.shared.parts.policy
     }
 
     /// Log of the decisions about commands.
     pub fn audit(&self) -> &AuditLog {
-        &self.shared.audit
+        &self.shared.parts.audit
     }
 
     /// True if the record of a session's refusals has not been told yet in this form; it counts as told from now on.
@@ -218,40 +199,40 @@ impl Handle {
 
     /// Paths of this daemon.
     pub fn paths(&self) -> &Paths {
-        &self.shared.paths
+        &self.shared.parts.paths
     }
 
     /// Keepers, to read from and write to a terminal directly.
     pub fn keepers(&self) -> &Keepers {
-        &self.shared.keepers
+        &self.shared.parts.keepers
     }
 
     /// Reader of stored timers and messages.
     pub fn store_reader(&self) -> &StoreReader {
-        &self.shared.store_reader
+        &self.shared.parts.store_reader
     }
 
     /// Store, for records that the loop does not decide.
     pub fn store(&self) -> &dyn Store {
-        &*self.shared.store
+        &*self.shared.parts.store
     }
 
     /// Agent that gives no name: `default`, or `default@machine` where names are valid on many machines.
     pub fn unnamed_agent(&self) -> &Agent {
-        &self.shared.unnamed
+        &self.shared.parts.unnamed
     }
 
     /// Agent of this name. One that calls itself `default` has none.
     pub fn agent_called(&self, name: &str) -> Agent {
         match *name == *Agent::default().0 {
-            true => self.shared.unnamed.clone(),
+            true => self.shared.parts.unnamed.clone(),
             false => Agent(name.into()),
         }
     }
 
     /// Fleet of this machine, if its database is shared.
     pub fn fleet(&self) -> Option<&Fleet> {
-        self.shared.fleet.as_ref()
+        self.shared.parts.fleet.as_ref()
     }
 
     /// Fault of the database, as a sentence.
@@ -264,7 +245,7 @@ impl Handle {
 
     /// Clients through which agents call.
     pub fn clients(&self) -> &Arc<Clients> {
-        &self.shared.clients
+        &self.shared.parts.clients
     }
 
     /// Marks a conversation of an agent as connected until the guard is dropped.
@@ -317,12 +298,12 @@ impl Handle {
     /// Asks the wakers to deliver a message again. Returns false if there are no wakers.
     pub async fn resend(&self, message: u64) -> bool {
         let wanted = ResendRequest { message };
-        self.shared.resend.send(wanted).await.is_ok()
+        self.shared.parts.resend.send(wanted).await.is_ok()
     }
 
     /// Prober of the conditions of timers.
     pub fn prober(&self) -> &Prober {
-        &self.shared.prober
+        &self.shared.parts.prober
     }
 
     /// Tells the core that the caller of an answered call is gone.
@@ -342,7 +323,7 @@ impl Handle {
 
     /// Name, read cursors and the like of a session, which this daemon records.
     pub fn daemon_record(&self, id: SessionId) -> OpenRecord {
-        self.shared.keepers.record(id)
+        self.shared.parts.keepers.record(id)
     }
 
     /// Fingerprints of the secrets in the environment of a session.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use abide_core::SessionName;
 use abide_output::secret_fingerprints::SecretFingerprints;
-use abide_session::frame::InheritedLimits;
+use abide_session::frame::{InheritedLimits, Stdin};
 
 use crate::sandbox::SandboxChoice;
 
@@ -57,15 +57,4 @@ impl LaunchOptions {
             name: None,
         }
     }
-}
-
-/// Standard input of a command.
-#[derive(Clone, Debug)]
-pub enum Stdin {
-    /// Closed from the start.
-    None,
-    /// These bytes, then closed.
-    Bytes(Vec<u8>),
-    /// Open, to be written to later.
-    Open,
 }
