@@ -161,8 +161,7 @@ fn sleep_for(span: Duration) -> tokio::time::Sleep {
 
 /// Id of the current boot of the machine.
 pub fn boot_id() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or(0)
+    u128::from_str_radix(&abide_session::boot_id().replace('-', ""), 16).unwrap_or(0)
 }
 
 /// Timer of the kernel (timerfd). The timers of the runtime stand still while the machine sleeps, and do not notice

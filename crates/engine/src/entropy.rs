@@ -2,9 +2,7 @@
 
 /// Sixty-four random bits.
 pub fn bits() -> u64 {
-    let mut bytes = [0; 8];
-    fill(&mut bytes);
-    u64::from_le_bytes(bytes)
+    u64::from_le_bytes(array())
 }
 
 /// An array of random bytes.

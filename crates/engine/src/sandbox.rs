@@ -12,6 +12,7 @@ use abide_session::sandbox::{ASK_OUTSIDE, Folder, Mode, Network, OWN_LAYERS, Pla
 use crate::config::{Config, HttpListen, NetworkMode, Paths, SandboxConfig, SandboxMode};
 use crate::gate_plan::{self, GateConfig};
 use crate::policy::PolicyStore;
+use crate::secret;
 
 /// Sandbox of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -286,11 +287,7 @@ fn file_name(agent: &str) -> String {
     match name.len() {
         // A file name has at most 255 bytes.
         ..=200 => name,
-        _ => {
-            let digest = Sha256::digest(agent);
-            let hex: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("agent-{}", hex.concat())
-        }
+        _ => format!("agent-{}", secret::hex(&Sha256::digest(agent))),
     }
 }
 

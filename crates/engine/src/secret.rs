@@ -30,9 +30,7 @@ pub fn token(path: &Path) -> io::Result<String> {
 
 /// Random bytes, in hexadecimal.
 pub fn random_hex<const BYTES: usize>() -> String {
-    let mut bytes = [0; BYTES];
-    entropy::fill(&mut bytes);
-    hex(&bytes)
+    hex(&entropy::array::<BYTES>())
 }
 
 /// Bytes in hexadecimal.

@@ -1,12 +1,12 @@
 //! Access of probes to sessions: reads the published state, and runs the commands of conditions as sessions.
 
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use abide_core::request::Caller;
 use abide_core::session::{End, Ending, Exit, Phase};
 use abide_core::{Agent, Millis, Outcome, Request, SessionId, Try, Wall};
+use futures_util::future::BoxFuture;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
@@ -18,9 +18,6 @@ use crate::probe::{Command, Owner, PortCandidates, SessionEnd, Sessions, TRY_LIM
 use crate::sandbox::{SandboxChoice, SandboxSubject, SandboxWish, WishOf, confine_environment};
 use crate::text::{last_lines, refusal_sentence, short_command};
 use abide_session::log::tail;
-
-/// Boxed future.
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Access through a handle.
 pub(super) struct SessionAccess(pub Handle);

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::InvalidSetting;
 use crate::clients::ClientKind;
+use crate::secret;
 use crate::web::Address;
 
 /// One waker for one agent, or for all.
@@ -278,10 +279,7 @@ impl WakerConfig {
     /// Id in the database. Changes with the agent or the target.
     pub fn id(&self) -> String {
         let digest = Sha256::digest(format!("{} {:?}", self.agent, self.kind).as_bytes());
-        digest[..8]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        secret::hex(&digest[..8])
     }
 }
 

@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 pub use verify::{Verified, VerifyFault};
 
 use crate::clock::{Clock, SystemClock};
-use crate::timestamp;
+use crate::{secret, timestamp};
 
 /// Days that files are kept.
 const KEPT_DAYS: u64 = 90;
@@ -287,8 +287,7 @@ impl Today {
 
 /// Hash of a line, without its newline.
 fn hash(line: &[u8]) -> String {
-    let digest = Sha256::digest(line);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    secret::hex(&Sha256::digest(line))
 }
 
 /// Hash of the last line of the newest file before this one. Empty: there is none.

@@ -23,6 +23,7 @@ use std::time::Duration;
 use abide_core::session::StartedBy;
 use abide_core::timer::Until;
 use abide_core::{Agent, Event, Key, TimerId, Wall};
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{Semaphore, mpsc};
@@ -44,9 +45,6 @@ use inotify::Watcher;
 
 /// Delay before all parts of an `All` are checked again, if one of them no longer holds.
 const RECHECK_DELAY: Duration = Duration::from_millis(100);
-
-/// Boxed future.
-type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Reason why a condition can no longer hold.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use abide_core::{Agent, Ending, SessionId, Wall};
 use anstream::adapter::StripBytes;
+use futures_util::future::BoxFuture;
 use regex::bytes::Regex;
 
 use super::Owner;
 use super::condition::{Command, SessionCondition};
 use super::pattern::{Window, pattern};
-use super::{BoxFuture, Impossible, Observations, ProbeServices};
+use super::{Impossible, Observations, ProbeServices};
 use crate::clock::pause;
 use crate::keepers::Follower;
 use abide_session::log::{Log, Piece, Pieces};
