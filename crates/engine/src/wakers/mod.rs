@@ -285,15 +285,8 @@ impl WakerTask {
         let why = self.disabled.get(&config.id())?;
         let delivery = self.delivery(message, config).await;
         let would = *agent.0 != *OWNER && config.is_for(&agent.0);
-        (would && delivery.state == DeliveryState::Waiting).then(|| {
-            let over = Delivery {
-                state: DeliveryState::GivenUp,
-                fault: Some(why.clone()),
-                next_ms: None,
-                ..delivery
-            };
-            (message, over)
-        })
+        (would && delivery.state == DeliveryState::Waiting)
+            .then(|| (message, given_up(delivery, why)))
     }
 
     /// Key of the state for a message: for a client, the conversation that the message belongs to. `None`: the
@@ -469,13 +462,22 @@ impl WakerTask {
                     let event = Event::Woken { agent, messages };
                     self.handle.send_event(event).await;
                 }
-                self.delivered(&config, &numbers).await
+                let delivered = |before| Delivery {
+                    state: DeliveryState::Done,
+                    failures: 0,
+                    fault: None,
+                    next_ms: None,
+                    hold_ms: None,
+                    ..self.attempted(before)
+                };
+                self.deliveries(&config, &numbers, delivered).await
             }
             Err(WakeFault::Disabled(why)) => {
                 tracing::error!("{name} is disabled: {why}");
                 state.waker.done(now, &numbers);
                 self.disable(&config, &why).await;
-                self.given_up(&config, &numbers, &why).await
+                let given_up = |before| given_up(self.attempted(before), &why);
+                self.deliveries(&config, &numbers, given_up).await
             }
             Err(fault @ (WakeFault::Retry(_) | WakeFault::RetryAfter(..))) => {
                 let (why, retry_after) = fault.into_parts();
@@ -500,38 +502,17 @@ impl WakerTask {
         }
     }
 
-    async fn delivered(&self, config: &WakerConfig, numbers: &[u64]) -> Vec<(u64, Delivery)> {
-        let mut deliveries = Vec::new();
-        for &number in numbers {
-            let made = Delivery {
-                state: DeliveryState::Done,
-                failures: 0,
-                fault: None,
-                next_ms: None,
-                hold_ms: None,
-                ..self.next_attempt(number, config).await
-            };
-            deliveries.push((number, made));
-        }
-        deliveries
-    }
-
-    async fn given_up(
+    /// Deliveries of these messages by one waker, each changed.
+    async fn deliveries(
         &self,
         config: &WakerConfig,
         numbers: &[u64],
-        why: &str,
+        change: impl Fn(Delivery) -> Delivery,
     ) -> Vec<(u64, Delivery)> {
         let mut deliveries = Vec::new();
         for &number in numbers {
-            let over = Delivery {
-                state: DeliveryState::GivenUp,
-                fault: Some(why.to_owned()),
-                next_ms: None,
-                hold_ms: None,
-                ..self.next_attempt(number, config).await
-            };
-            deliveries.push((number, over));
+            let before = self.delivery(number, config).await;
+            deliveries.push((number, change(before)));
         }
         deliveries
     }
@@ -545,15 +526,11 @@ impl WakerTask {
     ) -> Vec<(u64, Delivery)> {
         let mut deliveries = Vec::new();
         for (number, failed) in verdicts {
-            let next_ms = match failed {
-                Failed::Again(at) => Some(self.to_wall_ms(*at)),
-                Failed::GivenUp => None,
+            let (state, next_ms) = match failed {
+                Failed::Again(at) => (DeliveryState::Waiting, Some(self.to_wall_ms(*at))),
+                Failed::GivenUp => (DeliveryState::GivenUp, None),
             };
-            let state = match failed {
-                Failed::Again(_) => DeliveryState::Waiting,
-                Failed::GivenUp => DeliveryState::GivenUp,
-            };
-            let before = self.next_attempt(*number, config).await;
+            let before = self.attempted(self.delivery(*number, config).await);
             let missed = Delivery {
                 state,
                 failures: before.failures + 1,
@@ -568,8 +545,7 @@ impl WakerTask {
     }
 
     /// Delivery with one more attempt, made now.
-    async fn next_attempt(&self, message: u64, config: &WakerConfig) -> Delivery {
-        let before = self.delivery(message, config).await;
+    fn attempted(&self, before: Delivery) -> Delivery {
         Delivery {
             attempts: before.attempts + 1,
             at_ms: Some(self.clock.now().wall.0),
@@ -614,14 +590,12 @@ impl WakerTask {
                 "held back: at most {} per hour (most_per_hour)",
                 config.most_per_hour
             );
-            for number in messages {
-                let held = Delivery {
-                    fault: Some(fault.clone()),
-                    next_ms,
-                    ..self.delivery(number, config).await
-                };
-                deliveries.push((number, held));
-            }
+            let held = |before| Delivery {
+                fault: Some(fault.clone()),
+                next_ms,
+                ..before
+            };
+            deliveries.extend(self.deliveries(config, &messages, held).await);
         }
         if !deliveries.is_empty() {
             self.record(WakerRecord::Deliveries(deliveries)).await;
@@ -640,16 +614,8 @@ impl WakerTask {
                 *state = WakerState::new(config);
             }
         }
-        let mut deliveries = Vec::new();
-        for number in waiting {
-            let over = Delivery {
-                state: DeliveryState::GivenUp,
-                fault: Some(why.to_owned()),
-                next_ms: None,
-                ..self.delivery(number, config).await
-            };
-            deliveries.push((number, over));
-        }
+        let given_up = |before| given_up(before, why);
+        let deliveries = self.deliveries(config, &waiting, given_up).await;
         self.record(WakerRecord::Deliveries(deliveries)).await;
         self.record(WakerRecord::Disabled {
             waker: id,
@@ -677,6 +643,16 @@ impl WakerTask {
             Err(_) => "the writer thread of the database has ended".into(),
         };
         tracing::warn!("cannot store a delivery: {fault}");
+    }
+}
+
+fn given_up(before: Delivery, why: &str) -> Delivery {
+    Delivery {
+        state: DeliveryState::GivenUp,
+        fault: Some(why.to_owned()),
+        next_ms: None,
+        hold_ms: None,
+        ..before
     }
 }
 
