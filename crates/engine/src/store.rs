@@ -9,6 +9,7 @@ mod load;
 mod postgres;
 mod query;
 mod read;
+mod records;
 mod schema;
 mod timer_history;
 mod timer_list;
@@ -290,7 +291,7 @@ fn serve(
             }
             Job::WakerRecord(record, done) => {
                 waker_records.fetch_sub(1, Ordering::Relaxed);
-                drop(done.send(writer.with(|db| deliveries::write_waker_record(db, &record))));
+                drop(done.send(writer.with(|db| write::write_waker_record(db, &record))));
             }
             Job::Prune(before, done) => {
                 drop(done.send(writer.with(|db| write::prune(db, before))));

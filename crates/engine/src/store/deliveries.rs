@@ -1,8 +1,6 @@
 //! Deliveries: the result of each attempt of each waker to deliver a message. Also what wakers need after a restart:
 //! disabled wakers, and the clients of agents.
 
-use rusqlite::{Connection, params};
-
 use super::query::{Columns, Param, Query};
 use super::read::{MessageRow, StoreReader};
 use super::{Of, StoreFault};
@@ -91,62 +89,6 @@ pub enum WakerRecord {
     Enabled(String),
     /// Clients of an agent, and the time.
     Client(ClientRow, u64),
-}
-
-/// Writes a record about wakers in one transaction.
-pub(super) fn write_waker_record(
-    db: &mut Connection,
-    note: &WakerRecord,
-) -> Result<(), StoreFault> {
-    let transaction = db.transaction()?;
-    match note {
-        WakerRecord::Deliveries(all) => {
-            for (message, delivery) in all {
-                put(&transaction, *message, delivery)?;
-            }
-        }
-        WakerRecord::Disabled {
-            waker,
-            at_ms,
-            fault,
-        } => {
-            transaction.execute(
-                "INSERT OR REPLACE INTO waker (id, ended_ms, fault) VALUES (?, ?, ?)",
-                params![waker, at_ms, fault],
-            )?;
-        }
-        WakerRecord::Enabled(waker) => {
-            transaction.execute("DELETE FROM waker WHERE id = ?", [waker])?;
-        }
-        WakerRecord::Client(client, at_ms) => {
-            transaction.execute(
-                "INSERT OR REPLACE INTO client (agent, kind, facts, at_ms) VALUES (?, ?, ?, ?)",
-                params![client.agent, client.kind, client.facts, at_ms],
-            )?;
-        }
-    }
-    transaction.commit()?;
-    Ok(())
-}
-
-fn put(transaction: &Connection, message: u64, delivery: &Delivery) -> Result<(), StoreFault> {
-    transaction.prepare_cached(
-        "INSERT OR REPLACE INTO delivery (message, waker, name, attempts, failures, state, at_ms, \
-         fault, next_ms, hold_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )?
-    .execute(params![
-        message,
-        delivery.waker,
-        delivery.name,
-        delivery.attempts,
-        delivery.failures,
-        delivery.state.as_str(),
-        delivery.at_ms,
-        delivery.fault,
-        delivery.next_ms,
-        delivery.hold_ms,
-    ])?;
-    Ok(())
 }
 
 const DELIVERY: &str = "SELECT waker, name, attempts, failures, state, at_ms, fault, next_ms, \

@@ -3,14 +3,13 @@
 
 use std::sync::Arc;
 
-use abide_core::held::{Approval, HeldCommand, Record};
+use abide_core::held::{Approval, HeldCommand};
 use abide_core::policy::Choice;
 use abide_core::wait::Asking;
 use abide_core::{Agent, Conversation, Key, Millis, QuestionId, SessionId};
 use abide_output::secret_fingerprints::SecretFingerprints;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
 use super::query::Query;
@@ -105,27 +104,6 @@ pub(super) fn command(text: &str, launch: Vec<u8>) -> Option<HeldCommand> {
         key: row.key.map(|key| Key(key.into())),
         approval: Arc::new(approval),
     })
-}
-
-/// Writes a fact about a held command.
-pub(super) fn write(
-    db: &Connection,
-    question: QuestionId,
-    record: &Record,
-) -> Result<(), StoreFault> {
-    let id = question.to_string();
-    match record {
-        Record::Approved { session } => db.execute(
-            "UPDATE question SET session = ? WHERE id = ?",
-            params![session.to_string(), id],
-        )?,
-        Record::Declined { because } => db.execute(
-            "UPDATE question SET because = ? WHERE id = ?",
-            params![because.as_deref(), id],
-        )?,
-        Record::Started => db.execute("UPDATE question SET launch = NULL WHERE id = ?", [id])?,
-    };
-    Ok(())
 }
 
 /// Commands that a person has approved and whose start is not recorded.

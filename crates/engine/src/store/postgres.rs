@@ -11,7 +11,6 @@ mod link;
 mod ownership;
 mod prepared;
 mod reads;
-mod records;
 mod schema;
 mod settling;
 mod shard_rows;

@@ -1,8 +1,6 @@
 //! History of a timer: pauses, resumes and cancellations, each with the reason that was given.
 
-use abide_core::timer::Change;
-use abide_core::{TimerId, Wall, limit};
-use rusqlite::{Connection, params};
+use abide_core::{TimerId, Wall};
 
 use super::query::Query;
 use super::{StoreFault, StoreReader};
@@ -16,28 +14,6 @@ pub struct TimerChangeRow {
     pub reason: Option<String>,
     /// Time of the change.
     pub at: Wall,
-}
-
-/// Adds a change to the history of a timer, which keeps the newest ones.
-pub(super) fn add(
-    transaction: &Connection,
-    number: u64,
-    change: Change,
-    reason: Option<&str>,
-    at: Wall,
-) -> Result<(), StoreFault> {
-    transaction
-        .prepare_cached(
-            "INSERT INTO timer_change (timer, change, reason, at_ms) VALUES (?, ?, ?, ?)",
-        )?
-        .execute(params![number, change.as_str(), reason, at.0])?;
-    transaction
-        .prepare_cached(
-            "DELETE FROM timer_change WHERE timer = ?1 AND position <= (SELECT position FROM timer_change \
-             WHERE timer = ?1 ORDER BY position DESC LIMIT 1 OFFSET ?2)",
-        )?
-        .execute(params![number, limit::TIMER_CHANGES])?;
-    Ok(())
 }
 
 impl StoreReader {

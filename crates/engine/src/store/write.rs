@@ -1,13 +1,15 @@
-//! Writes records as rows.
+//! Writes records to SQLite, and removes old rows from it.
 
-use abide_core::Record;
-use abide_core::message::{self, About};
+use abide_core::message;
 use abide_core::question::{Answer, Closing};
-use abide_core::time::{Millis, Wall};
-use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
-use rusqlite::{Connection, params};
+use abide_core::timer::{self, Status};
+use abide_core::{Record, Wall, limit};
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{Connection, Params, ToSql, params, params_from_iter};
 
-use super::{StoreFault, held, in_transaction, timer_history};
+use super::deliveries::WakerRecord;
+use super::records::{Form, Kind, RecordRows, Value};
+use super::{StoreFault, in_transaction};
 use abide_session::crash_point;
 
 /// Maximum of rows that one prune removes, so that it never blocks a turn for long.
@@ -16,7 +18,13 @@ pub(super) const PRUNE_BATCH: usize = 2_000;
 /// Writes all records in one transaction.
 pub(crate) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFault> {
     in_transaction(db, |db| {
-        rows(db, records)?;
+        let next = "SELECT coalesce(max(position), 0) + 1 FROM timer_change";
+        let mut position = db.prepare_cached(next)?.query_one([], |row| row.get(0))?;
+        let mut rows = SqliteRows::new(db);
+        for record in records {
+            rows.record(record, &mut position);
+        }
+        rows.done?;
         crash_points(records, |[before, _]| before);
         Ok(())
     })?;
@@ -24,44 +32,110 @@ pub(crate) fn commit(db: &Connection, records: &[Record]) -> Result<(), StoreFau
     Ok(())
 }
 
-fn rows(transaction: &Connection, records: &[Record]) -> Result<(), StoreFault> {
-    for record in records {
+/// Writes a record about wakers in one transaction.
+pub(super) fn write_waker_record(db: &Connection, record: &WakerRecord) -> Result<(), StoreFault> {
+    in_transaction(db, |db| {
+        let mut rows = SqliteRows::new(db);
         match record {
-            Record::Asked { question, state } => {
-                let held = state.held();
-                transaction.execute(
-                    "INSERT OR REPLACE INTO question (id, session, idle_ms, asked_ms, command, launch) \
-                     VALUES (?, ?, ?, ?, ?, ?)",
-                    params![
-                        question.to_string(),
-                        state.session().to_string(),
-                        state.idle().unwrap_or_default().0,
-                        state.asked.0,
-                        held.map(|held| held::text(held)),
-                        held.map(|held| held.approval.launch.as_ref()),
-                    ],
-                )?;
-            }
-            Record::Closed {
-                question,
-                closing,
-                at,
-            } => {
-                transaction.execute(
-                    "UPDATE question SET closing = ?, closed_ms = ? WHERE id = ? AND closing IS NULL",
-                    params![closing_word(*closing), at.0, question.to_string()],
-                )?;
-                if *closing != Closing::Answered(Answer::Yes) {
-                    let started = abide_core::held::Record::Started;
-                    held::write(transaction, *question, &started)?;
+            WakerRecord::Deliveries(all) => {
+                for (message, delivery) in all {
+                    rows.delivery(*message, delivery);
                 }
             }
-            Record::Held { question, record } => held::write(transaction, *question, record)?,
-            Record::Timer(record) => timer(transaction, record)?,
-            Record::Message(record) => message(transaction, record)?,
+            record => rows.waker_record(record),
+        }
+        rows.done
+    })
+}
+
+/// Rows that are written to SQLite. Nothing is written after the first fault.
+struct SqliteRows<'a> {
+    db: &'a Connection,
+    done: Result<(), StoreFault>,
+}
+
+impl<'a> SqliteRows<'a> {
+    fn new(db: &'a Connection) -> Self {
+        SqliteRows { db, done: Ok(()) }
+    }
+
+    fn execute(&mut self, sql: &str, params: impl Params) {
+        if self.done.is_ok() {
+            let statement = self.db.prepare_cached(sql);
+            let written = statement.and_then(|mut statement| statement.execute(params));
+            self.done = written.map(drop).map_err(StoreFault::from);
         }
     }
-    Ok(())
+}
+
+impl RecordRows for SqliteRows<'_> {
+    fn put<const COLUMNS: usize>(
+        &mut self,
+        kind: &'static Kind,
+        _: &str,
+        values: [Value; COLUMNS],
+    ) {
+        self.execute(&statement(kind), params_from_iter(values));
+    }
+
+    fn delivery_begun(&mut self, numbers: &[u64], _: bool, at: Wall) {
+        for number in numbers {
+            let sql = "UPDATE message SET told_ms = ? WHERE number = ?";
+            self.execute(sql, params![at.0, number]);
+        }
+    }
+
+    fn trim_history(&mut self, timer: u64) {
+        let sql = "DELETE FROM timer_change WHERE timer = ?1 AND position <= (SELECT position FROM timer_change \
+             WHERE timer = ?1 ORDER BY position DESC LIMIT 1 OFFSET ?2)";
+        self.execute(sql, params![timer, limit::TIMER_CHANGES]);
+    }
+
+    fn enable_waker(&mut self, waker: &str) {
+        self.execute("DELETE FROM waker WHERE id = ?", [waker]);
+    }
+
+    fn anchored(&mut self, anchor: &timer::Anchor) {
+        let sql = "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, reached_ms) \
+             VALUES (1, ?, ?, ?, ?)";
+        let boot_id = format!("{:032x}", anchor.boot_id);
+        let (ahead, wall) = (anchor.ahead_of_boot, anchor.wall_ahead);
+        self.execute(sql, params![boot_id, ahead, wall, anchor.reached.0]);
+    }
+}
+
+/// Statement that writes a row of this kind.
+fn statement(kind: &Kind) -> String {
+    let names = kind.columns.iter();
+    let names: Vec<&str> = names
+        .map(|name| name.trim_end_matches(['$', '#']))
+        .collect();
+    let (table, columns) = (kind.table, names.join(", "));
+    let marks = vec!["?"; names.len()].join(", ");
+    match kind.form {
+        Form::Insert => format!("INSERT INTO {table} ({columns}) VALUES ({marks})"),
+        Form::Put(_) => format!("INSERT OR REPLACE INTO {table} ({columns}) VALUES ({marks})"),
+        Form::Update(condition) => {
+            let changed = names.iter().enumerate().skip(1);
+            let changed = changed.map(|(at, name)| format!("{name} = ?{}", at + 1));
+            let changed = changed.collect::<Vec<_>>().join(", ");
+            format!(
+                "UPDATE {table} AS t SET {changed} WHERE {} = ?1 AND {condition}",
+                names[0]
+            )
+        }
+        Form::UpdateEvery | Form::Sql(_) => unreachable!("a statement of PostgreSQL"),
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        match self {
+            Value::Int(number) => number.to_sql(),
+            Value::Text(text) => text.to_sql(),
+            Value::Bytes(bytes) => bytes.to_sql(),
+        }
+    }
 }
 
 /// Crash points around a commit, for tests.
@@ -101,213 +175,9 @@ pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'
     }
 }
 
-fn timer(transaction: &Connection, record: &timer::Record) -> Result<(), StoreFault> {
-    match record {
-        timer::Record::Created {
-            number,
-            id,
-            agent,
-            conversation,
-            kind,
-            purpose,
-            until,
-            key,
-            total,
-            due,
-            standby,
-            at,
-        } => {
-            transaction
-                .prepare_cached(
-                    "INSERT INTO timer (number, id, agent, kind, purpose, condition, key, created_ms, \
-                 checked_ms, total_ms, standby_ms, status, background, due_ms, conversation) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'running', 0, ?, ?)",
-                )?
-                .execute(params![
-                    number,
-                    id.to_string(),
-                    agent.0.as_ref(),
-                    kind.as_str(),
-                    purpose.as_ref(),
-                    until.as_deref(),
-                    key.as_ref().map(|key| key.0.as_ref()),
-                    at.0,
-                    at.0,
-                    total.0,
-                    standby.map(|time| time.0),
-                    due.0,
-                    conversation.as_ref().map(|of| of.0.as_ref()),
-                ])?;
-        }
-        timer::Record::Changed {
-            number,
-            state,
-            standby,
-            change,
-            reason,
-            checked,
-            at,
-        } => {
-            // A reason that was given with `resume_timer` is not the reason of a stop.
-            let stop_reason = reason.as_deref().filter(|_| *change != Change::Resumed);
-            changed(
-                transaction,
-                *number,
-                *state,
-                *standby,
-                stop_reason,
-                *checked,
-            )?;
-            // Calls that stand by again and again change nothing that a person would look for.
-            if *change != Change::Continued {
-                timer_history::add(transaction, *number, *change, reason.as_deref(), *at)?;
-            }
-        }
-        timer::Record::Ended {
-            number,
-            status,
-            total,
-            remaining,
-            stop_reason,
-            seen,
-            checked,
-            at,
-            ..
-        } => {
-            let (by, late) = match status {
-                Status::Completed { by, late } => (Some(by.as_str()), Some(late.0)),
-                Status::Stopped | Status::Running(_) | Status::Paused { .. } => (None, None),
-            };
-            transaction
-                .prepare_cached(
-                    "UPDATE timer SET status = ?, total_ms = ?, remaining_ms = ?, stop_reason = ?, seen = ?, \
-                 completed_by = ?, late_ms = ?, checked_ms = ?, ended_ms = ?, due_ms = NULL, \
-                 pause_until_ms = NULL WHERE number = ? AND ended_ms IS NULL",
-                )?
-                .execute(params![
-                    status.as_str(),
-                    total.0,
-                    remaining.0,
-                    stop_reason.as_deref(),
-                    seen.as_deref(),
-                    by,
-                    late,
-                    checked.0,
-                    at.0,
-                    number,
-                ])?;
-        }
-        timer::Record::Acted { number, key } => {
-            transaction
-                .prepare_cached("UPDATE timer SET acted = ? WHERE number = ?")?
-                .execute(params![key.0.as_ref(), number])?;
-        }
-        timer::Record::Anchored(anchor) => {
-            transaction
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO clock (one, boot_id, ahead_of_boot_ms, wall_ahead_ms, \
-                 reached_ms) VALUES (1, ?, ?, ?, ?)",
-                )?
-                .execute(params![
-                    format!("{:032x}", anchor.boot_id),
-                    anchor.ahead_of_boot,
-                    anchor.wall_ahead,
-                    anchor.reached.0,
-                ])?;
-        }
-    }
-    Ok(())
-}
-
-fn changed(
-    transaction: &Connection,
-    number: u64,
-    state: timer::State,
-    standby: Option<Millis>,
-    stop_reason: Option<&str>,
-    checked: Wall,
-) -> Result<(), StoreFault> {
-    let background = state.wait_mode == WaitMode::Background;
-    let status = match (state.countdown, state.wait_mode) {
-        (Countdown::Paused { .. }, _) => "paused",
-        (Countdown::Running { .. }, mode) => Status::Running(mode).as_str(),
-    };
-    let (due, pause_until, remaining) = match state.countdown {
-        Countdown::Running { due } => (Some(due.0), None, None),
-        Countdown::Paused { remaining, until } => (None, Some(until.0), Some(remaining.0)),
-    };
-    transaction
-        .prepare_cached(
-            "UPDATE timer SET status = ?, background = ?, total_ms = ?, due_ms = ?, \
-         pause_until_ms = ?, remaining_ms = ?, standby_ms = coalesce(?, standby_ms), stop_reason = ?, \
-         checked_ms = ? WHERE number = ?",
-        )?
-        .execute(params![
-            status,
-            background,
-            state.total.0,
-            due,
-            pause_until,
-            remaining,
-            standby.map(|time| time.0),
-            stop_reason,
-            checked.0,
-            number,
-        ])?;
-    Ok(())
-}
-
 /// Value of `told_ms` for a message that the answer of a waiting call carries. If that answer arrives, no other call
 /// needs the message; if it does not, the message is told again and gets the time.
 pub(super) const TOLD_BY_CALL: u64 = 0;
-
-fn message(transaction: &Connection, record: &message::Record) -> Result<(), StoreFault> {
-    match record {
-        message::Record::Posted {
-            number,
-            id,
-            agent,
-            content,
-            reported_by_call,
-            at,
-        } => {
-            let about = match content.about {
-                About::Timer(timer) => timer.to_string(),
-                About::Session(session) => session.to_string(),
-                About::Question(question) => question.to_string(),
-            };
-            transaction.prepare_cached(
-                "INSERT INTO message (number, id, agent, about, made_ms, told_ms, conversation, \
-                 wakes) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                number,
-                id.to_string(),
-                agent.0.as_ref(),
-                about,
-                at.0,
-                reported_by_call.then_some(TOLD_BY_CALL),
-                content.conversation.as_ref().map(|of| of.0.as_ref()),
-                content.wakes,
-            ])?;
-        }
-        message::Record::DeliveryBegun { numbers, at, .. } => {
-            let mut told =
-                transaction.prepare_cached("UPDATE message SET told_ms = ? WHERE number = ?")?;
-            for number in numbers {
-                told.execute(params![at.0, number])?;
-            }
-        }
-        message::Record::Seen { numbers, at } => {
-            let mut seen =
-                transaction.prepare_cached("UPDATE message SET seen_ms = ? WHERE number = ?")?;
-            for number in numbers {
-                seen.execute(params![at.0, number])?;
-            }
-        }
-    }
-    Ok(())
-}
 
 /// Removes old rows. The newest row of each table stays, so that no number is used twice; a timer stays while a
 /// message about it has not been seen.

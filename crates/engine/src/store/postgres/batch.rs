@@ -5,86 +5,11 @@
 
 use std::collections::HashSet;
 
+use abide_core::{Wall, limit, timer};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::sharing::NOW;
-
-/// Kind of statement. A column is a number unless its name ends with `$` (text) or `#` (bytes). The first column is
-/// the key.
-pub(super) struct Kind {
-    pub table: &'static str,
-    pub form: Form,
-    pub columns: &'static [&'static str],
-}
-
-pub(super) enum Form {
-    /// New rows. A row that exists is a conflict, unless the batch may have been committed before.
-    Insert,
-    /// New or replaced rows, by this key.
-    Put(&'static str),
-    /// Changed rows, under this condition.
-    Update(&'static str),
-    /// Changed rows, each of which must be there.
-    UpdateEvery,
-    /// Any other statement. Its first three parameters are the stamp.
-    Sql(&'static str),
-}
-
-/// Value of a column.
-pub(super) enum Value {
-    Int(Option<i64>),
-    Text(Option<String>),
-    Bytes(Option<Vec<u8>>),
-}
-
-impl From<u64> for Value {
-    fn from(number: u64) -> Self {
-        Some(number).into()
-    }
-}
-
-impl From<Option<u64>> for Value {
-    fn from(number: Option<u64>) -> Self {
-        Value::Int(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
-    }
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Value::Int(Some(number))
-    }
-}
-
-impl From<bool> for Value {
-    fn from(flag: bool) -> Self {
-        Value::Int(Some(flag.into()))
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Value::Text(Some(text))
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Some(text).into()
-    }
-}
-
-impl From<Option<&str>> for Value {
-    fn from(text: Option<&str>) -> Self {
-        // PostgreSQL has no zero bytes in texts; one would make every record of the batch fail.
-        Value::Text(text.map(|text| text.replace('\0', "\u{fffd}")))
-    }
-}
-
-impl From<Option<&[u8]>> for Value {
-    fn from(bytes: Option<&[u8]>) -> Self {
-        Value::Bytes(bytes.map(<[u8]>::to_vec))
-    }
-}
+use crate::store::records::{Form, Kind, RecordRows, Value};
 
 /// Values of one column.
 enum Column {
@@ -329,16 +254,6 @@ pub(crate) struct Statement<'a> {
     pub params: Vec<(&'a (dyn ToSql + Sync), Type)>,
 }
 
-impl Value {
-    fn size(&self) -> usize {
-        match self {
-            Value::Int(_) => 16,
-            Value::Text(text) => 24 + text.as_ref().map_or(0, String::len),
-            Value::Bytes(bytes) => 24 + bytes.as_ref().map_or(0, Vec::len),
-        }
-    }
-}
-
 impl Group {
     /// Parameters of its statement after the stamp: an array for each column, or the value that all rows have.
     fn params(&self) -> impl Iterator<Item = (&(dyn ToSql + Sync), Type)> {
@@ -476,4 +391,60 @@ fn all_found(written: &str, rows: usize) -> String {
     format!(
         "SELECT CASE count(*) WHEN {rows} THEN 0 ELSE ('taken ' || count(*))::bigint END FROM {written}"
     )
+}
+
+/// Fails if another machine has taken one of the messages.
+static TOLD: Kind = Kind {
+    table: "message",
+    form: Form::UpdateEvery,
+    columns: &["number", "told_ms", "told_by"],
+};
+static TRIM_HISTORY: Kind = Kind {
+    table: "timer_change",
+    form: Form::Sql(
+        "DELETE FROM timer_change AS t USING unnest($4, $5) AS u(timer, most) WHERE t.timer = u.timer \
+         AND t.position <= (SELECT position FROM timer_change AS o WHERE o.timer = u.timer \
+         ORDER BY position DESC LIMIT 1 OFFSET u.most)",
+    ),
+    columns: &["timer", "most"],
+};
+static WAKER_ENABLED: Kind = Kind {
+    table: "waker",
+    form: Form::Sql("DELETE FROM waker WHERE shard = $3 AND id = ANY($4)"),
+    columns: &["id$"],
+};
+
+impl RecordRows for Batch {
+    fn put<const COLUMNS: usize>(
+        &mut self,
+        kind: &'static Kind,
+        key: &str,
+        values: [Value; COLUMNS],
+    ) {
+        Batch::put(self, kind, key, values);
+    }
+
+    fn delivery_begun(&mut self, numbers: &[u64], in_flight: bool, at: Wall) {
+        let told_by = in_flight.then_some(self.stamp.shard);
+        for number in numbers {
+            let values = [(*number).into(), at.0.into(), Value::Int(told_by)];
+            self.put(&TOLD, &number.to_string(), values);
+        }
+    }
+
+    fn trim_history(&mut self, timer: u64) {
+        let most = limit::TIMER_CHANGES as u64;
+        self.put(
+            &TRIM_HISTORY,
+            &timer.to_string(),
+            [timer.into(), most.into()],
+        );
+    }
+
+    fn enable_waker(&mut self, waker: &str) {
+        self.put(&WAKER_ENABLED, waker, [waker.into()]);
+    }
+
+    /// Does nothing: deadlines are in fleet time, which needs no record of this machine's clocks.
+    fn anchored(&mut self, _: &timer::Anchor) {}
 }

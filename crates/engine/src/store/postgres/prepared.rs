@@ -9,10 +9,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use tokio_postgres::types::{ToSql, Type};
 
-use super::batch::{Batch, Kind, STAMP_PARAMS, Style};
+use super::batch::{Batch, STAMP_PARAMS, Style};
 use super::link::LOCK_MS;
 use super::ownership::{FENCE_VALUES, fence};
 use super::sharing::compare_time;
+use crate::store::records::Kind;
 
 /// Parameter that is the hash of the statement.
 const HASH: usize = STAMP_PARAMS + 1;
@@ -106,10 +107,11 @@ impl<'a> Prepared<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::batch::{Form, Stamp};
+    use super::super::batch::Stamp;
     use super::super::schema::TIMELINE;
     use super::super::sharing::NOW;
     use super::*;
+    use crate::store::records::Form;
 
     static MADE: Kind = Kind {
         table: "timer",

@@ -9,6 +9,7 @@ use super::batch::{Batch, Stamp, Statement, WrittenBy};
 use super::ownership::Owned;
 use crate::clock::SystemClock;
 use crate::store::deliveries::WakerRecord;
+use crate::store::records::RecordRows;
 
 /// Limits of the transactions that are kept in memory.
 const RECENT_AGE: Millis = Millis::from_secs(300);

@@ -1,14 +1,101 @@
-//! Records as rows of a batch.
+//! Records as rows. They are described once; each store says how it writes a row ([`RecordRows`]).
 
 use abide_core::message::{self, About};
 use abide_core::question::{Answer, Closing};
 use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
-use abide_core::{Record, held as held_core, limit};
+use abide_core::{Record, Wall, held as held_core};
 
-use super::batch::{Batch, Form, Kind, Value};
-use crate::store::deliveries::{Delivery, WakerRecord};
-use crate::store::write::TOLD_BY_CALL;
-use crate::store::{closing_word, held};
+use super::deliveries::{Delivery, WakerRecord};
+use super::write::TOLD_BY_CALL;
+use super::{closing_word, held};
+
+/// Kind of statement. A column is a number unless its name ends with `$` (text) or `#` (bytes). The first column is
+/// the key.
+pub(super) struct Kind {
+    pub table: &'static str,
+    pub form: Form,
+    pub columns: &'static [&'static str],
+}
+
+pub(super) enum Form {
+    /// New rows. A row that exists is a conflict, unless the batch may have been committed before.
+    Insert,
+    /// New or replaced rows, by this key.
+    Put(&'static str),
+    /// Changed rows, under this condition.
+    Update(&'static str),
+    /// Changed rows, each of which must be there.
+    UpdateEvery,
+    /// Any other statement. Its first three parameters are the stamp.
+    Sql(&'static str),
+}
+
+/// Value of a column.
+pub(super) enum Value {
+    Int(Option<i64>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Some(number).into()
+    }
+}
+
+impl From<Option<u64>> for Value {
+    fn from(number: Option<u64>) -> Self {
+        Value::Int(number.map(|number| i64::try_from(number).unwrap_or(i64::MAX)))
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Value::Int(Some(number))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Value::Int(Some(flag.into()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(Some(text))
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Some(text).into()
+    }
+}
+
+impl From<Option<&str>> for Value {
+    fn from(text: Option<&str>) -> Self {
+        // PostgreSQL has no zero bytes in texts; one would make every record of the batch fail.
+        Value::Text(text.map(|text| text.replace('\0', "\u{fffd}")))
+    }
+}
+
+impl From<Option<&[u8]>> for Value {
+    fn from(bytes: Option<&[u8]>) -> Self {
+        Value::Bytes(bytes.map(<[u8]>::to_vec))
+    }
+}
+
+impl Value {
+    /// Bytes, approximately.
+    pub fn size(&self) -> usize {
+        match self {
+            Value::Int(_) => 16,
+            Value::Text(text) => 24 + text.as_ref().map_or(0, String::len),
+            Value::Bytes(bytes) => 24 + bytes.as_ref().map_or(0, Vec::len),
+        }
+    }
+}
 
 static ASKED: Kind = Kind {
     table: "question",
@@ -106,15 +193,6 @@ static HISTORY: Kind = Kind {
     form: Form::Insert,
     columns: &["position", "timer", "change$", "reason$", "at_ms"],
 };
-static TRIM_HISTORY: Kind = Kind {
-    table: "timer_change",
-    form: Form::Sql(
-        "DELETE FROM timer_change AS t USING unnest($4, $5) AS u(timer, most) WHERE t.timer = u.timer \
-         AND t.position <= (SELECT position FROM timer_change AS o WHERE o.timer = u.timer \
-         ORDER BY position DESC LIMIT 1 OFFSET u.most)",
-    ),
-    columns: &["timer", "most"],
-};
 static POSTED: Kind = Kind {
     table: "message",
     form: Form::Insert,
@@ -128,12 +206,6 @@ static POSTED: Kind = Kind {
         "conversation$",
         "wakes",
     ],
-};
-/// Fails if another machine has taken one of the messages.
-static TOLD: Kind = Kind {
-    table: "message",
-    form: Form::UpdateEvery,
-    columns: &["number", "told_ms", "told_by"],
 };
 static SEEN: Kind = Kind {
     table: "message",
@@ -153,20 +225,36 @@ static WAKER_DISABLED: Kind = Kind {
     form: Form::Put("shard, id"),
     columns: &["id$", "ended_ms", "fault$"],
 };
-static WAKER_ENABLED: Kind = Kind {
-    table: "waker",
-    form: Form::Sql("DELETE FROM waker WHERE shard = $3 AND id = ANY($4)"),
-    columns: &["id$"],
-};
 static CLIENT: Kind = Kind {
     table: "client",
     form: Form::Put("shard, agent, kind"),
     columns: &["agent$", "kind$", "facts$", "at_ms"],
 };
 
-impl Batch {
+/// Writer of rows.
+pub(super) trait RecordRows {
+    /// Writes a row. `key` tells it from the others of its table.
+    fn put<const COLUMNS: usize>(
+        &mut self,
+        kind: &'static Kind,
+        key: &str,
+        values: [Value; COLUMNS],
+    );
+
+    /// Writes that these messages were told. `in_flight`: by an answer that may not arrive.
+    fn delivery_begun(&mut self, numbers: &[u64], in_flight: bool, at: Wall);
+
+    /// Removes the oldest changes of a timer beyond the limit.
+    fn trim_history(&mut self, timer: u64);
+
+    /// Removes the row that says that a waker is disabled.
+    fn enable_waker(&mut self, waker: &str);
+
+    /// Writes the relation of the clocks.
+    fn anchored(&mut self, anchor: &timer::Anchor);
+
     /// Adds a record about wakers, other than deliveries.
-    pub fn waker_record(&mut self, record: &WakerRecord) {
+    fn waker_record(&mut self, record: &WakerRecord) {
         match record {
             WakerRecord::Deliveries(_) => {}
             WakerRecord::Disabled {
@@ -182,7 +270,7 @@ impl Batch {
                     fault.as_str().into(),
                 ],
             ),
-            WakerRecord::Enabled(waker) => self.put(&WAKER_ENABLED, waker, [waker.as_str().into()]),
+            WakerRecord::Enabled(waker) => self.enable_waker(waker),
             WakerRecord::Client(client, at_ms) => self.put(
                 &CLIENT,
                 &format!("{} {}", client.kind, client.agent),
@@ -197,7 +285,7 @@ impl Batch {
     }
 
     /// Adds a record. `position` is the number of the next change in the history of timers.
-    pub fn record(&mut self, record: &Record, position: &mut i64) {
+    fn record(&mut self, record: &Record, position: &mut i64) {
         match record {
             Record::Asked { question, state } => {
                 let held = state.held();
@@ -337,8 +425,7 @@ impl Batch {
                         ],
                     );
                     *position += 1;
-                    let most = limit::TIMER_CHANGES as u64;
-                    self.put(&TRIM_HISTORY, &key, [(*number).into(), most.into()]);
+                    self.trim_history(*number);
                 }
             }
             timer::Record::Ended {
@@ -379,8 +466,7 @@ impl Batch {
                 let values = [(*number).into(), key.0.as_ref().into()];
                 self.put(&ACTED, &number.to_string(), values);
             }
-            // Deadlines are in fleet time, which needs no record of this machine's clocks.
-            timer::Record::Anchored(_) => {}
+            timer::Record::Anchored(anchor) => self.anchored(anchor),
         }
     }
 
@@ -419,13 +505,7 @@ impl Batch {
                 numbers,
                 in_flight,
                 at,
-            } => {
-                let told_by = in_flight.then_some(self.stamp.shard);
-                for number in numbers {
-                    let values = [(*number).into(), at.0.into(), Value::Int(told_by)];
-                    self.put(&TOLD, &number.to_string(), values);
-                }
-            }
+            } => self.delivery_begun(numbers, *in_flight, *at),
             message::Record::Seen { numbers, at } => {
                 for number in numbers {
                     self.put(&SEEN, &number.to_string(), [(*number).into(), at.0.into()]);
@@ -435,7 +515,7 @@ impl Batch {
     }
 
     /// Adds the delivery of a message.
-    pub fn delivery(&mut self, message: u64, delivery: &Delivery) {
+    fn delivery(&mut self, message: u64, delivery: &Delivery) {
         self.put(
             &DELIVERY,
             &format!("{message} {}", delivery.waker),
