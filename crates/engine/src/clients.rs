@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use super::store::ClientRow;
+use crate::lock::lock;
 
 /// Kind of client that can be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -106,7 +107,7 @@ pub struct ConnectionGuard(Arc<Clients>, String);
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let mut connected = self.0.connected.lock().expect("no holder panics");
+        let mut connected = lock(&self.0.connected);
         connected.remove(&self.1);
     }
 }
@@ -126,7 +127,7 @@ impl Clients {
             let kind = known.first()?.client.kind;
             Some(((row.agent, kind), known))
         };
-        let mut known = self.known.lock().expect("no holder panics");
+        let mut known = lock(&self.known);
         for (whose, stored) in rows.into_iter().filter_map(read) {
             known.entry(whose).or_insert(stored);
         }
@@ -134,20 +135,20 @@ impl Clients {
 
     /// Adds an open connection until the guard is dropped.
     pub fn add_connection(self: &Arc<Self>, agent: &str, connection: &str) -> ConnectionGuard {
-        let mut connected = self.connected.lock().expect("no holder panics");
+        let mut connected = lock(&self.connected);
         connected.insert(connection.to_owned(), agent.to_owned());
         ConnectionGuard(self.clone(), connection.to_owned())
     }
 
     /// Agents with an open connection.
     pub fn agents_connected(&self) -> BTreeSet<String> {
-        let connected = self.connected.lock().expect("no holder panics");
+        let connected = lock(&self.connected);
         connected.values().cloned().collect()
     }
 
     /// Open connections of an agent.
     pub fn connections_of(&self, agent: &str) -> Vec<String> {
-        let connected = self.connected.lock().expect("no holder panics");
+        let connected = lock(&self.connected);
         let own = connected.iter().filter(|(_, whose)| *whose == agent);
         own.map(|(connection, _)| connection.clone()).collect()
     }
@@ -159,7 +160,7 @@ impl Clients {
         client: Client,
         connection: Option<&str>,
     ) -> Option<ClientRow> {
-        let mut known = self.known.lock().expect("no holder panics");
+        let mut known = lock(&self.known);
         let kind = client.kind;
         let all = known.entry((agent.to_owned(), kind)).or_default();
         let place = all.iter().position(|k| k.client.session == client.session);
@@ -194,13 +195,13 @@ impl Clients {
 
     /// Agents with known clients.
     pub fn agents(&self) -> BTreeSet<String> {
-        let known = self.known.lock().expect("no holder panics");
+        let known = lock(&self.known);
         known.keys().map(|(agent, _)| agent.clone()).collect()
     }
 
     /// Conversations of an agent with clients of one kind.
     pub fn conversations(&self, agent: &str, kind: ClientKind) -> Vec<Conversation> {
-        let known = self.known.lock().expect("no holder panics");
+        let known = lock(&self.known);
         let all = known.get(&(agent.to_owned(), kind)).into_iter().flatten();
         all.map(|known| kind.conversation(&known.client.session))
             .collect()
@@ -208,7 +209,7 @@ impl Clients {
 
     /// Working directory of the client with this session.
     pub fn folder_of(&self, kind: ClientKind, session: &str) -> Option<PathBuf> {
-        let known = self.known.lock().expect("no holder panics");
+        let known = lock(&self.known);
         let mut all = known.values().flatten();
         let is =
             |known: &&ClientRecord| known.client.kind == kind && known.client.session == session;
@@ -223,13 +224,13 @@ impl Clients {
         kind: ClientKind,
         session: Option<&str>,
     ) -> Option<(Client, bool)> {
-        let known = self.known.lock().expect("no holder panics");
+        let known = lock(&self.known);
         let all = known.get(&(agent.to_owned(), kind))?;
         let known = match session {
             Some(session) => all.iter().find(|known| known.client.session == session)?,
             None => all.last()?,
         };
-        let connected = self.connected.lock().expect("no holder panics");
+        let connected = lock(&self.connected);
         let live = known
             .connections
             .iter()

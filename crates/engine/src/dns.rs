@@ -10,6 +10,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
+use crate::lock::lock;
+
 /// Limit of concurrent lookups.
 const MAX_CONCURRENT: usize = 64;
 
@@ -84,7 +86,7 @@ impl Drop for LookupGuard {
 }
 
 fn lookups() -> MutexGuard<'static, HashMap<String, PendingLookup>> {
-    LOOKUPS.lock().expect("no holder panics")
+    lock(&LOOKUPS)
 }
 
 /// Calls the resolver of the system, which blocks.
@@ -135,7 +137,7 @@ mod tests {
             let known = addresses("127.0.0.1", silent).await.expect("an address");
             assert_eq!(known, [SocketAddr::from(([127, 0, 0, 1], 0))]);
             assert_eq!(ASKED.load(Ordering::SeqCst), MAX_CONCURRENT);
-            *ANSWERS.0.lock().expect("no holder panics") = true;
+            *lock(&ANSWERS.0) = true;
             ANSWERS.1.notify_all();
             for (n, asked) in asking.into_iter().enumerate() {
                 let fault = asked.await.expect("an answer").expect_err("there is none");

@@ -26,6 +26,7 @@ use crate::config::{Config, Paths};
 use crate::fleet::Fleet;
 use crate::keepers::Keepers;
 use crate::live_config::LiveConfig;
+use crate::lock::lock;
 use crate::policy::PolicyStore;
 use crate::policy::audit::AuditLog;
 use crate::probe::Prober;
@@ -193,7 +194,7 @@ impl Handle {
         let mut hasher = std::hash::DefaultHasher::new();
         record.hash(&mut hasher);
         let hash = hasher.finish();
-        let mut told = self.shared.told_refusals.lock().expect("no holder panics");
+        let mut told = lock(&self.shared.told_refusals);
         told.insert(id, hash) != Some(hash)
     }
 
@@ -328,14 +329,14 @@ impl Handle {
 
     /// Fingerprints of the secrets in the environment of a session.
     pub fn secrets(&self, id: SessionId) -> Arc<SecretFingerprints> {
-        let secrets = self.shared.secrets.lock().expect("no holder panics");
+        let secrets = lock(&self.shared.secrets);
         secrets.get(&id).cloned().unwrap_or_default()
     }
 
     /// Keeps the fingerprints until the session is removed.
     pub(super) fn remember_secrets(&self, id: SessionId, given: Arc<SecretFingerprints>) {
         if !given.is_empty() {
-            let mut secrets = self.shared.secrets.lock().expect("no holder panics");
+            let mut secrets = lock(&self.shared.secrets);
             secrets.insert(id, given);
         }
     }
@@ -373,24 +374,16 @@ impl Handle {
         let Now { wall, mono, .. } = SystemClock.now();
         let age = wall.0.saturating_sub(session.created.0);
         let began = Mono(mono.0.saturating_sub(age));
-        let mut samples = self.shared.cpu_samples.lock().expect("no holder panics");
+        let mut samples = lock(&self.shared.cpu_samples);
         act(samples.entry(id).or_insert(CpuSamples::since(began)), mono)
     }
 
     /// Drops what is kept about a session.
     pub(super) fn forget(&self, id: SessionId) {
         let shared = &self.shared;
-        shared.secrets.lock().expect("no holder panics").remove(&id);
-        shared
-            .cpu_samples
-            .lock()
-            .expect("no holder panics")
-            .remove(&id);
-        shared
-            .told_refusals
-            .lock()
-            .expect("no holder panics")
-            .remove(&id);
+        lock(&shared.secrets).remove(&id);
+        lock(&shared.cpu_samples).remove(&id);
+        lock(&shared.told_refusals).remove(&id);
     }
 
     /// Makes a call. `launch` goes with [`Request::Run`] and [`Request::Try`].
@@ -462,14 +455,14 @@ impl Handle {
 
     /// Marks a session's terminal as attached to a person until the guard is dropped.
     pub fn attach(&self, id: SessionId) -> AttachGuard {
-        let mut attached = self.shared.attached.lock().expect("no holder panics");
+        let mut attached = lock(&self.shared.attached);
         *attached.entry(id).or_default() += 1;
         AttachGuard(self.clone(), id)
     }
 
     /// True if a person is attached to the session's terminal.
     pub fn is_attached(&self, id: SessionId) -> bool {
-        let attached = self.shared.attached.lock().expect("no holder panics");
+        let attached = lock(&self.shared.attached);
         attached.contains_key(&id)
     }
 
@@ -517,7 +510,7 @@ pub struct AttachGuard(Handle, SessionId);
 
 impl Drop for AttachGuard {
     fn drop(&mut self) {
-        let mut attached = self.0.shared.attached.lock().expect("no holder panics");
+        let mut attached = lock(&self.0.shared.attached);
         if let Some(count) = attached.get_mut(&self.1) {
             *count -= 1;
             if *count == 0 {

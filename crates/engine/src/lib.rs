@@ -18,6 +18,7 @@ mod handle;
 pub mod keepers;
 mod launch_bytes;
 mod live_config;
+pub mod lock;
 pub mod machine_link;
 pub mod peer;
 pub mod policy;

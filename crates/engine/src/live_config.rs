@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::file_stamp::FileStamp;
+use crate::lock::lock;
 use crate::store::PostgresAddress;
 
 /// Compares one setting of two configurations.
@@ -87,7 +88,7 @@ impl LiveConfig {
 
     /// Configuration in force.
     pub fn current(&self) -> Arc<Config> {
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = lock(&self.state);
         let stamp = FileStamp::of(&self.path);
         if state.stamp != stamp {
             self.read(&mut state, stamp);
@@ -97,7 +98,7 @@ impl LiveConfig {
 
     /// Reads the file again, changed or not.
     pub fn reread(&self) {
-        let mut state = self.state.lock().expect("no holder panics");
+        let mut state = lock(&self.state);
         let stamp = FileStamp::of(&self.path);
         self.read(&mut state, stamp);
     }
@@ -110,7 +111,7 @@ impl LiveConfig {
     /// State of the configuration.
     pub fn state(&self) -> ConfigState {
         let config = self.current();
-        let state = self.state.lock().expect("no holder panics");
+        let state = lock(&self.state);
         let differs = AT_START.iter();
         let differs = differs.filter(|(_, same)| !same(&config, &self.at_start));
         ConfigState {
@@ -123,7 +124,7 @@ impl LiveConfig {
     /// Reason why the file as it is now is not in force.
     pub fn fault(&self) -> Option<Arc<str>> {
         self.current();
-        let state = self.state.lock().expect("no holder panics");
+        let state = lock(&self.state);
         state.fault.clone()
     }
 

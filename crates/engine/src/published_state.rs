@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 
 use abide_core::session::{Phase, Session};
 use abide_core::{
@@ -13,12 +13,13 @@ use abide_core::{
 use tokio::sync::{Notify, broadcast, watch};
 
 use crate::keepers::PortState;
+use crate::lock::lock;
 use abide_session::facts::Facts;
 
 /// Newest views, and a stream of changes.
 pub struct PublishedState {
-    sessions: RwLock<BTreeMap<SessionId, Arc<SessionView>>>,
-    questions: RwLock<BTreeMap<QuestionId, Arc<QuestionView>>>,
+    sessions: Mutex<BTreeMap<SessionId, Arc<SessionView>>>,
+    questions: Mutex<BTreeMap<QuestionId, Arc<QuestionView>>>,
     changes: broadcast::Sender<Change>,
     questions_changed: watch::Sender<()>,
     /// Sessions that have ended since the last call of `take_ended`, once per publication.
@@ -144,8 +145,8 @@ const CHANGES: usize = 1_024;
 impl Default for PublishedState {
     fn default() -> Self {
         PublishedState {
-            sessions: RwLock::default(),
-            questions: RwLock::default(),
+            sessions: Mutex::default(),
+            questions: Mutex::default(),
             changes: broadcast::channel(CHANGES).0,
             questions_changed: watch::Sender::new(()),
             ended: Mutex::default(),
@@ -160,40 +161,22 @@ impl Default for PublishedState {
 impl PublishedState {
     /// One session.
     pub fn session(&self, id: SessionId) -> Option<Arc<SessionView>> {
-        self.sessions
-            .read()
-            .expect("no holder panics")
-            .get(&id)
-            .cloned()
+        lock(&self.sessions).get(&id).cloned()
     }
 
     /// All sessions.
     pub fn sessions(&self) -> Vec<Arc<SessionView>> {
-        self.sessions
-            .read()
-            .expect("no holder panics")
-            .values()
-            .cloned()
-            .collect()
+        lock(&self.sessions).values().cloned().collect()
     }
 
     /// One open question.
     pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
-        self.questions
-            .read()
-            .expect("no holder panics")
-            .get(&id)
-            .cloned()
+        lock(&self.questions).get(&id).cloned()
     }
 
     /// All open questions.
     pub fn questions(&self) -> Vec<Arc<QuestionView>> {
-        self.questions
-            .read()
-            .expect("no holder panics")
-            .values()
-            .cloned()
-            .collect()
+        lock(&self.questions).values().cloned().collect()
     }
 
     /// Follows only if questions are asked or closed.
@@ -210,21 +193,21 @@ impl PublishedState {
     pub(super) fn publish(&self, mut view: SessionView) {
         let is_over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
         let id = view.id;
-        let mut sessions = self.sessions.write().expect("no holder panics");
+        let mut sessions = lock(&self.sessions);
         if let Some(before) = sessions.get(&id) {
             view.name.clone_from(&before.name);
         }
         sessions.insert(id, Arc::new(view));
         drop(sessions);
         if is_over {
-            self.ended.lock().expect("no holder panics").push(id);
+            lock(&self.ended).push(id);
             self.any_ended.notify_one();
         }
     }
 
     /// Gives a session another name, or none, and notifies followers.
     pub(super) fn rename(&self, id: SessionId, name: Option<SessionName>) {
-        let mut sessions = self.sessions.write().expect("no holder panics");
+        let mut sessions = lock(&self.sessions);
         if let Some(view) = sessions.get_mut(&id) {
             Arc::make_mut(view).name = name;
         }
@@ -244,19 +227,16 @@ impl PublishedState {
 
     /// Takes the sessions that have ended since the last call.
     pub(super) fn take_ended(&self) -> Vec<SessionId> {
-        std::mem::take(&mut self.ended.lock().expect("no holder panics"))
+        std::mem::take(&mut lock(&self.ended))
     }
 
     pub(super) fn forget(&self, id: SessionId) {
-        self.sessions.write().expect("no holder panics").remove(&id);
+        lock(&self.sessions).remove(&id);
     }
 
     /// Adds an open question to lists.
     pub(super) fn add_question(&self, view: Arc<QuestionView>) {
-        self.questions
-            .write()
-            .expect("no holder panics")
-            .insert(view.id, view);
+        lock(&self.questions).insert(view.id, view);
     }
 
     /// Adds a question and notifies all followers.
@@ -267,10 +247,7 @@ impl PublishedState {
     }
 
     pub(super) fn close_question(&self, id: QuestionId, closing: Closing) {
-        self.questions
-            .write()
-            .expect("no holder panics")
-            .remove(&id);
+        lock(&self.questions).remove(&id);
         let _ = self.changes.send(Change::Closed(id, closing));
         self.questions_changed.send_replace(());
     }
@@ -296,7 +273,7 @@ impl PublishedState {
 
     /// Sets the fault of the database. It is logged once and shown in the status.
     pub(super) fn set_storage_fault(&self, sentence: &str) {
-        let mut known = self.storage.lock().expect("no holder panics");
+        let mut known = lock(&self.storage);
         if known.as_deref() != Some(sentence) {
             tracing::error!("{sentence}");
             *known = Some(sentence.into());
@@ -305,7 +282,7 @@ impl PublishedState {
 
     /// Fault of the database, as a sentence.
     pub fn storage_fault(&self) -> Option<Arc<str>> {
-        self.storage.lock().expect("no holder panics").clone()
+        lock(&self.storage).clone()
     }
 
     pub(super) fn timer_changed(&self, id: TimerId) {

@@ -16,6 +16,7 @@ use tokio::sync::broadcast;
 use super::clock::pause;
 use super::keepers::Keepers;
 use super::screen::{CompactScreen, ModeScanner, Modes, Screen, Size, Snapshot};
+use crate::lock::lock;
 use abide_session::daemon_record::DaemonRecord;
 use abide_session::folder;
 use abide_session::frame;
@@ -80,7 +81,7 @@ impl Screens {
 
     /// Tracks the screen of a running session. `fresh`: the session has only just been started.
     pub fn track(self: &Arc<Self>, id: SessionId, fresh: bool) {
-        let mut tracked = self.tracked.lock().expect("no holder panics");
+        let mut tracked = lock(&self.tracked);
         if tracked.contains_key(&id) {
             return;
         }
@@ -150,12 +151,7 @@ impl Screens {
         id: SessionId,
         read: impl FnOnce(&mut SessionScreen) -> T + Send + 'static,
     ) -> io::Result<T> {
-        let session = self
-            .tracked
-            .lock()
-            .expect("no holder panics")
-            .get(&id)
-            .cloned();
+        let session = lock(&self.tracked).get(&id).cloned();
         let session = session.unwrap_or_else(|| {
             // The session has ended, so no output is live.
             let mut session = SessionScreen::new(self.keepers.folder(id));
@@ -200,7 +196,7 @@ impl Screens {
 
     /// Marks a screen as used: it stays expanded, and the one that was not used for longest is compacted.
     fn mark_used(&self, id: SessionId) {
-        let mut expanded = self.expanded.lock().expect("no holder panics");
+        let mut expanded = lock(&self.expanded);
         expanded.retain(|other| *other != id);
         expanded.push_back(id);
         let idle = (expanded.len() > MAX_EXPANDED)
@@ -208,7 +204,7 @@ impl Screens {
             .flatten();
         drop(expanded);
         let idle = idle.and_then(|id| {
-            let tracked = self.tracked.lock().expect("no holder panics");
+            let tracked = lock(&self.tracked);
             tracked.get(&id).cloned()
         });
         // A screen that is being painted is in use, and will be added again.
@@ -218,14 +214,10 @@ impl Screens {
     }
 
     fn forget(&self, id: SessionId) {
-        self.tracked.lock().expect("no holder panics").remove(&id);
-        let mut expanded = self.expanded.lock().expect("no holder panics");
+        lock(&self.tracked).remove(&id);
+        let mut expanded = lock(&self.expanded);
         expanded.retain(|other| *other != id);
     }
-}
-
-fn lock(session: &Mutex<SessionScreen>) -> MutexGuard<'_, SessionScreen> {
-    session.lock().expect("no holder panics")
 }
 
 /// Locks without waiting, because painting may take a while.

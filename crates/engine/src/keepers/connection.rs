@@ -1,7 +1,7 @@
 //! Connection to one keeper: writes frames without a task in between, and turns received frames into events.
 
 use std::io;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use abide_core::session::Ending;
@@ -11,6 +11,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 
 use super::{Keepers, failed_keeper, starting};
 use crate::clock::SystemClock;
+use crate::lock::lock;
 use crate::seams::KeeperControl;
 use crate::stream::Stream;
 use abide_session::crash_point;
@@ -34,8 +35,7 @@ pub(super) struct KeeperConnection {
     dropped_input: AtomicU64,
     /// Pid of the keeper, once it has sent it.
     keeper: AtomicU32,
-    /// State of the start: [`START_PENDING`], [`START_REPORTED`] or [`START_ABANDONED`].
-    start_state: AtomicU8,
+    start_state: Mutex<StartState>,
     /// Notified on each frame of the keeper.
     pub frame_received: Notify,
     /// Reason, if the daemon has ended the session itself.
@@ -45,12 +45,16 @@ pub(super) struct KeeperConnection {
 /// Upper bound of the time that a keeper needs to become idle again.
 const RECYCLE_TIME: Millis = Millis(3);
 
-/// The start has not been reported yet.
-const START_PENDING: u8 = 0;
-/// The start has succeeded or failed.
-const START_REPORTED: u8 = 1;
-/// The daemon has stopped waiting for the start.
-const START_ABANDONED: u8 = 2;
+/// State of the start of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StartState {
+    /// The start has not been reported yet.
+    Pending,
+    /// The start has succeeded or failed.
+    Reported,
+    /// The daemon has stopped waiting for the start.
+    Abandoned,
+}
 
 /// Outgoing bytes of a connection.
 struct Outgoing {
@@ -101,7 +105,7 @@ impl KeeperConnection {
             credit: Semaphore::new(INPUT_WINDOW),
             dropped_input: AtomicU64::new(0),
             keeper: AtomicU32::new(0),
-            start_state: AtomicU8::new(START_PENDING),
+            start_state: Mutex::new(StartState::Pending),
             frame_received: Notify::new(),
             forced_end: Mutex::default(),
         }
@@ -110,15 +114,10 @@ impl KeeperConnection {
     /// Kills a keeper whose command should have started by now. The keeper may be stopped, so it gets
     /// SIGKILL.
     pub fn abandon_start(&self) {
-        let (expected, abandoned) = (START_PENDING, START_ABANDONED);
-        let order = Ordering::Relaxed;
-        let still = self
-            .start_state
-            .compare_exchange(expected, abandoned, order, order);
-        if still.is_err() {
+        if !self.end_start(StartState::Abandoned) {
             return;
         }
-        let keeper = self.keeper.load(order).cast_signed();
+        let keeper = self.keeper.load(Ordering::Relaxed).cast_signed();
         // While the connection is open, the process at its other end is alive and its pid is not reused.
         if let Some(process) = ProcessHandle::open(keeper).filter(|_| !self.stream.is_closed()) {
             process.signal(Signal::KILL);
@@ -150,19 +149,21 @@ impl KeeperConnection {
 
     /// True until the start was reported.
     pub fn is_starting(&self) -> bool {
-        self.start_state.load(Ordering::Relaxed) == START_PENDING
+        *lock(&self.start_state) == StartState::Pending
     }
 
     fn is_abandoned(&self) -> bool {
-        self.start_state.load(Ordering::Relaxed) == START_ABANDONED
+        *lock(&self.start_state) == StartState::Abandoned
     }
 
-    fn mark_start_reported(&self) {
-        let (expected, reported) = (START_PENDING, START_REPORTED);
-        let order = Ordering::Relaxed;
-        let _ = self
-            .start_state
-            .compare_exchange(expected, reported, order, order);
+    /// Ends the start in this state. Returns false if it has ended before.
+    fn end_start(&self, end: StartState) -> bool {
+        let mut state = lock(&self.start_state);
+        let was_pending = *state == StartState::Pending;
+        if was_pending {
+            *state = end;
+        }
+        was_pending
     }
 
     /// Sends a frame: at once if the socket has room, else as soon as it has.
@@ -216,7 +217,7 @@ impl KeeperConnection {
     }
 
     fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
-        self.out.lock().expect("no holder panics")
+        lock(&self.out)
     }
 
     /// Closes the connection.
@@ -235,7 +236,7 @@ impl KeeperConnection {
 
     /// Asks the keeper to report when the log is longer than `beyond`.
     pub fn watch(&self, beyond: u64) {
-        let mut watched = self.watched.lock().expect("no holder panics");
+        let mut watched = lock(&self.watched);
         if watched.is_none_or(|lowest| beyond < lowest) {
             *watched = Some(beyond);
             self.send(&ToKeeper::Watch { beyond });
@@ -287,7 +288,7 @@ impl KeeperConnection {
     }
 
     fn grew(&self, bytes: u64) {
-        let mut watched = self.watched.lock().expect("no holder panics");
+        let mut watched = lock(&self.watched);
         *watched = watched.filter(|beyond| *beyond >= bytes);
         if let Some(beyond) = *watched {
             self.send(&ToKeeper::Watch { beyond });
@@ -517,7 +518,7 @@ fn to_event(
             if !life.ready {
                 tracing::warn!("cannot start a keeper: {sentence}");
             }
-            connection.mark_start_reported();
+            connection.end_start(StartState::Reported);
             keepers.starting.remove(session);
             life.started = true;
             life.ended = true;
@@ -536,7 +537,7 @@ fn to_event(
         } => {
             keepers.set_containment(session, contained_by);
             keepers.set_sandbox(session, sandboxed);
-            connection.mark_start_reported();
+            connection.end_start(StartState::Reported);
             keepers.starting.remove(session);
             life.started = true;
             Some(Event::Started { session })

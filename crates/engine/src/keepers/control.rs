@@ -11,12 +11,13 @@ use abide_session::frame::{Launch, ToKeeper};
 
 use super::{DISK_FULL, Keepers, NO_KEEPER, PortState, RecoveredDetails, failed_keeper};
 use crate::clock::{Clock, SystemClock};
+use crate::lock::lock;
 use crate::seams::KeeperControl;
 
 impl KeeperControl for Arc<Keepers> {
     /// Id of a keeper that is ready or being made.
     fn reserve(&self) -> SessionId {
-        let mut idle = self.idle.lock().expect("no holder panics");
+        let mut idle = lock(&self.idle);
         if let Some(id) = self.next_ready(&idle).and_then(|at| idle.remove(at)) {
             return id;
         }
@@ -41,7 +42,7 @@ impl KeeperControl for Arc<Keepers> {
     /// Returns a reserved id that was not used.
     fn release(&self, id: SessionId) {
         if self.connection(id).is_some() {
-            self.idle.lock().expect("no holder panics").push_front(id);
+            lock(&self.idle).push_front(id);
         }
     }
 
@@ -56,7 +57,7 @@ impl KeeperControl for Arc<Keepers> {
                 self.recycle_deferred();
             }
             (None, false) => {
-                let keeper_fault = self.keeper_fault.lock().expect("no holder panics").take();
+                let keeper_fault = lock(&self.keeper_fault).take();
                 KeeperControl::fail(self, id, keeper_fault.as_deref().unwrap_or(NO_KEEPER));
             }
             (connection, true) => {
@@ -93,7 +94,7 @@ impl KeeperControl for Arc<Keepers> {
     }
 
     fn forget(&self, id: SessionId) {
-        let mut connections = self.connections.lock().expect("no holder panics");
+        let mut connections = lock(&self.connections);
         connections.remove(&id);
     }
 
@@ -114,12 +115,12 @@ impl KeeperControl for Arc<Keepers> {
     }
 
     fn contained_by(&self, id: SessionId) -> Option<Containment> {
-        let containment = self.containment.lock().expect("no holder panics");
+        let containment = lock(&self.containment);
         containment.get(&id).copied()
     }
 
     fn sandboxed(&self, id: SessionId) -> Option<Sandboxed> {
-        let sandboxes = self.sandboxes.lock().expect("no holder panics");
+        let sandboxes = lock(&self.sandboxes);
         sandboxes.get(&id).cloned()
     }
 
@@ -132,7 +133,7 @@ impl KeeperControl for Arc<Keepers> {
     }
 
     fn take_recovered_details(&self, id: SessionId) -> RecoveredDetails {
-        let mut recovered = self.recovered.lock().expect("no holder panics");
+        let mut recovered = lock(&self.recovered);
         recovered.remove(&id).unwrap_or_default()
     }
 }

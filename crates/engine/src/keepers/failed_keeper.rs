@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use super::connection::{KeeperConnection, Lifecycle};
 use super::{Keepers, recovery};
 use crate::clock::{Clock, SystemClock, pause};
+use crate::lock::lock;
 use crate::seams::KeeperControl;
 use abide_session::frame::ToKeeper;
 use abide_session::proc::{self, ProcessHandle};
@@ -38,7 +39,7 @@ pub(super) async fn end_session(keepers: Arc<Keepers>, id: SessionId, end: End) 
         return;
     }
     tracing::warn!("the keeper of {id} does not answer; the daemon ends the session itself");
-    *connection.forced_end.lock().expect("no holder panics") = Some(end);
+    *lock(&connection.forced_end) = Some(end);
     connection.send(&ToKeeper::Forced { end });
     end_tree(&keepers, id).await;
     keeper.signal(Signal::CONT);
@@ -101,7 +102,7 @@ pub(super) async fn keeper_gone(
     // A keeper that wrote `meta` may have started the command, even if it could not report it.
     let ran = life.started || meta.is_some();
     if ran && !life.ended {
-        let forced = *connection.forced_end.lock().expect("no holder panics");
+        let forced = *lock(&connection.forced_end);
         let now = SystemClock.now().wall;
         let lost = move || recovery::record_lost_ending(&folder, Some(now), forced);
         if let Ok((ending, empty)) = tokio::task::spawn_blocking(lost).await {

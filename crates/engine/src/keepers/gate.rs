@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use super::Keepers;
 use crate::clock::pause;
+use crate::lock::lock;
 use crate::policy::shown_host;
 use crate::socket;
 
@@ -47,7 +48,7 @@ struct FollowedGate {
 impl Gates {
     /// Ports that the gate of a session publishes, or could not.
     pub fn ports(&self, id: SessionId) -> BTreeMap<u16, PortState> {
-        let gates = self.0.lock().expect("no holder panics");
+        let gates = lock(&self.0);
         gates
             .get(&id)
             .map_or_else(BTreeMap::new, |gate| gate.ports.clone())
@@ -66,14 +67,14 @@ impl Gates {
             because: because.map(Into::into),
         };
         let line = serde_json::to_string(&line).expect("numbers and text are JSON");
-        let gates = self.0.lock().expect("no holder panics");
+        let gates = lock(&self.0);
         if let Some(gate) = gates.get(&id) {
             let _ = gate.answers.try_send(format!("{line}\n"));
         }
     }
 
     fn change_port(&self, id: SessionId, port: u16, state: Option<PortState>) {
-        let mut gates = self.0.lock().expect("no holder panics");
+        let mut gates = lock(&self.0);
         if let Some(gate) = gates.get_mut(&id) {
             match state {
                 Some(state) => gate.ports.insert(port, state),
@@ -96,7 +97,7 @@ impl Keepers {
             answers,
             ports: BTreeMap::new(),
         };
-        let mut gates = self.gates.0.lock().expect("no holder panics");
+        let mut gates = lock(&self.gates.0);
         gates.insert(id, gate);
         drop(gates);
         let keepers = self.clone();
@@ -114,12 +115,7 @@ impl Keepers {
             if let Err(fault) = followed {
                 tracing::debug!(%id, %fault, "the network gate is gone");
             }
-            keepers
-                .gates
-                .0
-                .lock()
-                .expect("no holder panics")
-                .remove(&id);
+            lock(&keepers.gates.0).remove(&id);
             let number = None;
             let ended = Event::ConnectionReleased {
                 session: id,

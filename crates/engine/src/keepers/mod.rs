@@ -27,6 +27,7 @@ pub use connection::{Follower, LogProgress};
 pub use gate::PortState;
 
 use crate::clock::{Clock, SystemClock, pause};
+use crate::lock::lock;
 use crate::stream::Stream;
 use crate::{entropy, socket};
 use abide_session::crash_point;
@@ -150,19 +151,19 @@ impl Keepers {
 
     /// Starts keepers in advance, up to the target.
     pub fn fill_pool(self: &Arc<Self>) {
-        while self.idle.lock().expect("no holder panics").len() < self.idle_target {
+        while lock(&self.idle).len() < self.idle_target {
             let id = self.start_keeper();
             // A keeper that cannot be made now is made when it is needed, or the start fails with the reason.
             if self.connection(id).is_none() {
                 return;
             }
-            self.idle.lock().expect("no holder panics").push_back(id);
+            lock(&self.idle).push_back(id);
         }
     }
 
     /// Closes idle keepers beyond the target, which busy times leave behind.
     pub fn trim_pool(&self) {
-        let mut idle = self.idle.lock().expect("no holder panics");
+        let mut idle = lock(&self.idle);
         let surplus = idle.len().saturating_sub(self.idle_target);
         for id in idle.drain(..surplus) {
             if let Some(connection) = self.connection(id) {
@@ -183,7 +184,7 @@ impl Keepers {
 
     /// Removes a keeper that has exited from the pool of idle keepers.
     fn drop_idle(&self, id: SessionId) {
-        let mut idle = self.idle.lock().expect("no holder panics");
+        let mut idle = lock(&self.idle);
         idle.retain(|kept| *kept != id);
     }
 
@@ -191,7 +192,7 @@ impl Keepers {
     /// for a moment.
     fn disk_is_full(&self) -> bool {
         let now = SystemClock.mono();
-        let mut plenty_free_at = self.plenty_free_at.lock().expect("no holder panics");
+        let mut plenty_free_at = lock(&self.plenty_free_at);
         if plenty_free_at.is_some_and(|seen| now.since(seen) < FREE_CHECK_INTERVAL) {
             return false;
         }
@@ -289,14 +290,10 @@ impl Keepers {
     /// them.
     pub fn disconnect_all(&self) {
         self.shutdown.cancel();
-        self.fork_server.lock().expect("no holder panics").take();
-        self.idle.lock().expect("no holder panics").clear();
-        self.deferred
-            .lock()
-            .expect("no holder panics")
-            .connections
-            .clear();
-        self.connections.lock().expect("no holder panics").clear();
+        lock(&self.fork_server).take();
+        lock(&self.idle).clear();
+        lock(&self.deferred).connections.clear();
+        lock(&self.connections).clear();
     }
 
     /// Recovers the sessions of earlier daemons: connects to living keepers, and reads the endings of the others or
@@ -318,54 +315,40 @@ impl Keepers {
 
     /// Removes the directory of an ended session.
     pub fn remove(&self, id: SessionId) -> io::Result<()> {
-        self.containment
-            .lock()
-            .expect("no holder panics")
-            .remove(&id);
-        self.sandboxes.lock().expect("no holder panics").remove(&id);
+        lock(&self.containment).remove(&id);
+        lock(&self.sandboxes).remove(&id);
         std::fs::remove_dir_all(self.folder(id))
     }
 
     fn connection(&self, id: SessionId) -> Option<Arc<KeeperConnection>> {
-        self.connections
-            .lock()
-            .expect("no holder panics")
-            .get(&id)
-            .cloned()
+        lock(&self.connections).get(&id).cloned()
     }
 
     /// Time at which a recovered session reaches its hard limit. Only its keeper knows exactly, because the limit
     /// does not run while the machine sleeps.
     fn deadline(&self, id: SessionId, created: Wall) -> Option<Mono> {
-        let limit = (self.recovered.lock().expect("no holder panics").get(&id))
-            .and_then(|of| of.deadline)?;
+        let limit = (lock(&self.recovered).get(&id)).and_then(|of| of.deadline)?;
         let now = SystemClock.now();
         let ran = now.wall.0.saturating_sub(created.0);
         Some(now.mono + Millis(limit.0.saturating_sub(ran)))
     }
 
     fn set_recovered_details(&self, id: SessionId, recovered: RecoveredDetails) {
-        let mut all = self.recovered.lock().expect("no holder panics");
+        let mut all = lock(&self.recovered);
         all.insert(id, recovered);
     }
 
     fn set_containment(&self, id: SessionId, by: Containment) {
-        self.containment
-            .lock()
-            .expect("no holder panics")
-            .insert(id, by);
+        lock(&self.containment).insert(id, by);
     }
 
     fn set_sandbox(&self, id: SessionId, sandboxed: Sandboxed) {
-        self.sandboxes
-            .lock()
-            .expect("no holder panics")
-            .insert(id, sandboxed);
+        lock(&self.sandboxes).insert(id, sandboxed);
     }
 
     /// True if the command of a session runs in namespaces, so that it may have a network gate.
     fn is_sandboxed(&self, id: SessionId) -> bool {
-        let sandboxes = self.sandboxes.lock().expect("no holder panics");
+        let sandboxes = lock(&self.sandboxes);
         sandboxes
             .get(&id)
             .is_some_and(|of| of.by >= SandboxedBy::Bubblewrap)
@@ -394,7 +377,7 @@ impl Keepers {
             Ok(stream) => self.adopt(id, stream, true),
             Err(e) => {
                 tracing::error!("cannot start a keeper: {e}");
-                *self.keeper_fault.lock().expect("no holder panics") = Some(keeper_fault(&e));
+                *lock(&self.keeper_fault) = Some(keeper_fault(&e));
             }
         }
     }
@@ -405,7 +388,7 @@ impl Keepers {
         self: &Arc<Self>,
         connection: &KeeperConnection,
     ) -> Option<(SessionId, Arc<KeeperConnection>)> {
-        let idle = self.idle.lock().expect("no holder panics").len();
+        let idle = lock(&self.idle).len();
         if self.idle_target == 0 || idle >= self.idle_target + MAX_SURPLUS {
             return None;
         }
@@ -414,18 +397,15 @@ impl Keepers {
         let folder = self.folder(id).into_os_string().into_vec();
         connection.queue(&ToKeeper::Renew { folder });
         self.defer_recycle(connection.clone());
-        self.connections
-            .lock()
-            .expect("no holder panics")
-            .insert(id, connection.clone());
-        self.idle.lock().expect("no holder panics").push_back(id);
+        lock(&self.connections).insert(id, connection.clone());
+        lock(&self.idle).push_back(id);
         Some((id, connection))
     }
 
     /// Delays the recycling of a keeper: a client that was answered may send its next call at once, and that
     /// needs the CPU more.
     fn defer_recycle(self: &Arc<Self>, connection: Arc<KeeperConnection>) {
-        let mut deferred = self.deferred.lock().expect("no holder panics");
+        let mut deferred = lock(&self.deferred);
         deferred.connections.push(connection);
         deferred.since = SystemClock.mono();
         if !std::mem::replace(&mut deferred.scheduled, true) {
@@ -436,7 +416,7 @@ impl Keepers {
     async fn recycle_when_quiet(self: Arc<Self>) {
         loop {
             pause(RECYCLE_DELAY).await;
-            let mut deferred = self.deferred.lock().expect("no holder panics");
+            let mut deferred = lock(&self.deferred);
             let quiet = SystemClock.mono().since(deferred.since);
             if deferred.connections.is_empty() || quiet.0 >= RECYCLE_DELAY.as_millis() as u64 {
                 deferred.scheduled = false;
@@ -447,14 +427,14 @@ impl Keepers {
     }
 
     fn recycle_deferred(&self) {
-        let mut deferred = self.deferred.lock().expect("no holder panics");
+        let mut deferred = lock(&self.deferred);
         for connection in std::mem::take(&mut deferred.connections) {
             connection.send_queued();
         }
     }
 
     fn make(&self, folder: &Path) -> io::Result<Stream> {
-        let mut fork_server = self.fork_server.lock().expect("no holder panics");
+        let mut fork_server = lock(&self.fork_server);
         // A fork server that has died is replaced once; a second failure is a fault of the machine.
         let mut may_retry = true;
         loop {
@@ -480,10 +460,7 @@ impl Keepers {
 
     fn adopt(self: &Arc<Self>, id: SessionId, stream: Stream, made_here: bool) {
         let connection = Arc::new(KeeperConnection::new(stream));
-        self.connections
-            .lock()
-            .expect("no holder panics")
-            .insert(id, connection.clone());
+        lock(&self.connections).insert(id, connection.clone());
         tokio::spawn(connection::read_connection(
             self.clone(),
             id,

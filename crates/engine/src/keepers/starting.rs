@@ -10,6 +10,7 @@ use abide_core::{Millis, SessionId};
 
 use super::Keepers;
 use crate::clock::{Clock, SystemClock, pause};
+use crate::lock::lock;
 use abide_session::folder::{self, EndingFile};
 use abide_session::tree;
 
@@ -33,7 +34,7 @@ struct StartTable {
 impl PendingStarts {
     /// Adds a session whose command is being started.
     pub fn add(&self, keepers: &Arc<Keepers>, id: SessionId) {
-        let mut waiting = self.0.lock().expect("no holder panics");
+        let mut waiting = lock(&self.0);
         waiting.begun.push((SystemClock.mono(), id));
         if !std::mem::replace(&mut waiting.is_watched, true) {
             tokio::spawn(watch(keepers.clone()));
@@ -42,14 +43,14 @@ impl PendingStarts {
 
     /// Removes a session whose command was started or cannot be started.
     pub fn remove(&self, id: SessionId) {
-        let mut waiting = self.0.lock().expect("no holder panics");
+        let mut waiting = lock(&self.0);
         waiting.begun.retain(|(_, begun)| *begun != id);
     }
 
     /// Sessions whose start takes too long, with the time waited.
     fn overdue(&self) -> Vec<(Millis, SessionId)> {
         let now = SystemClock.mono();
-        let waiting = self.0.lock().expect("no holder panics");
+        let waiting = lock(&self.0);
         let all = waiting.begun.iter();
         all.map(|(begun, id)| (now.since(*begun), *id))
             .filter(|(waited, _)| *waited >= millis(START_LIMIT))
@@ -58,7 +59,7 @@ impl PendingStarts {
 
     /// Removes sessions whose start was abandoned. Returns true if others are left.
     fn remove_all(&self, abandoned: &[SessionId]) -> bool {
-        let mut waiting = self.0.lock().expect("no holder panics");
+        let mut waiting = lock(&self.0);
         waiting.begun.retain(|(_, id)| !abandoned.contains(id));
         waiting.is_watched = !waiting.begun.is_empty();
         waiting.is_watched

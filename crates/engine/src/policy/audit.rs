@@ -20,6 +20,7 @@ use sha2::{Digest, Sha256};
 pub use verify::{Verified, VerifyFault};
 
 use crate::clock::{Clock, SystemClock};
+use crate::lock::lock;
 use crate::{secret, timestamp};
 
 /// Days that files are kept.
@@ -152,7 +153,7 @@ impl AuditLog {
 
     fn write(&self, mut entry: AuditEntry) -> io::Result<()> {
         let day = entry.at / DAY;
-        let mut today = self.today.lock().expect("no holder panics");
+        let mut today = lock(&self.today);
         let today = match &mut *today {
             Some(today) if today.day == day => today,
             slot => slot.insert(self.open(day)?),

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{GRANT_TIME, MAX_GRANTS, PolicyStore, settings};
 use crate::clock::SystemClock;
+use crate::lock::lock;
 
 /// Host name that may be connected to in a workspace.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -56,7 +57,7 @@ impl PolicyStore {
         let hosts = remembered.iter().filter(|host| host.folder == here);
         let mut found: Vec<String> = hosts.map(|host| host.host.clone()).collect();
         let now = SystemClock.mono();
-        let mut grants = self.host_grants.lock().expect("no holder panics");
+        let mut grants = lock(&self.host_grants);
         grants.retain(|grant| now.since(grant.used) < GRANT_TIME);
         for grant in grants.iter_mut() {
             if grant.agent == *agent && grant.conversation.as_ref() == conversation {
@@ -84,7 +85,7 @@ impl PolicyStore {
         match choice {
             Choice::Once | Choice::No => Ok(()),
             Choice::ThisAgent => {
-                let mut grants = self.host_grants.lock().expect("no holder panics");
+                let mut grants = lock(&self.host_grants);
                 if grants.len() >= MAX_GRANTS {
                     grants.remove(0);
                 }

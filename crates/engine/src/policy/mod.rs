@@ -27,6 +27,7 @@ use crate::clock::SystemClock;
 use crate::command_line;
 use crate::config;
 use crate::file_stamp::FileStamp;
+use crate::lock::lock;
 
 /// Longest file of rules, in bytes.
 const MAX_FILE: u64 = 1 << 20;
@@ -140,7 +141,7 @@ impl PolicyStore {
     /// Contents of the files as they are now.
     fn loaded(&self) -> MutexGuard<'_, Loaded> {
         let stamps = [FileStamp::of(&self.config), FileStamp::of(&self.remembered)];
-        let mut loaded = self.loaded.lock().expect("no holder panics");
+        let mut loaded = lock(&self.loaded);
         if loaded.stamps != stamps {
             let (policy, hosts) = match self.read() {
                 Ok((policy, hosts)) => (Ok(Arc::new(policy)), hosts.into()),
@@ -191,7 +192,7 @@ impl PolicyStore {
 
     /// Rules that "this agent" has added and that still hold.
     pub fn granted_rules(&self) -> Vec<Rule> {
-        let grants = self.grants.lock().expect("no holder panics");
+        let grants = lock(&self.grants);
         let now = SystemClock.mono();
         let hold = grants
             .iter()
@@ -201,7 +202,7 @@ impl PolicyStore {
 
     /// Rules that "this agent" has added for this agent.
     fn granted(&self, command: JudgedCommand<'_>) -> Vec<Rule> {
-        let mut grants = self.grants.lock().expect("no holder panics");
+        let mut grants = lock(&self.grants);
         if grants.is_empty() {
             return Vec::new();
         }
@@ -224,7 +225,7 @@ impl PolicyStore {
         match choice {
             Choice::Once | Choice::No => Ok(()),
             Choice::ThisAgent => {
-                let mut grants = self.grants.lock().expect("no holder panics");
+                let mut grants = lock(&self.grants);
                 let used = SystemClock.mono();
                 let surplus = (grants.len() + rules.len()).saturating_sub(MAX_GRANTS);
                 let surplus = surplus.min(grants.len());
@@ -274,7 +275,7 @@ impl PolicyStore {
 
     fn change_remembered(&self, change: impl FnOnce(&mut Remembered)) -> io::Result<()> {
         // Held while the file is written, so that no rule is lost.
-        let _writing = self.loaded.lock().expect("no holder panics");
+        let _writing = lock(&self.loaded);
         let mut remembered = self.remembered().map_err(io::Error::other)?;
         let before = remembered.clone();
         change(&mut remembered);

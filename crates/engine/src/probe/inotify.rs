@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use crate::async_fd;
 use crate::clock::pause;
+use crate::lock::lock;
 
 /// Names that are created, removed or moved, and permissions that change. These events are rare, even in a busy
 /// directory.
@@ -135,7 +136,7 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, Watches> {
-        self.watches.lock().expect("no holder panics")
+        lock(&self.watches)
     }
 
     fn forget(&self, watches: &mut Watches, descriptor: i32) {

@@ -39,6 +39,7 @@ pub use session::{PortCandidates, SessionEnd, Sessions, TryResult, without_outpu
 use super::clock::pause;
 use super::entropy;
 use super::web::Web;
+use crate::lock::lock;
 use crate::seams::ProbeControl;
 use backoff::ActiveProbes;
 use inotify::Watcher;
@@ -190,7 +191,7 @@ impl Prober {
                     task: None,
                     seen: Arc::new(Mutex::new(seen)),
                 };
-                let mut all = self.probes.lock().expect("no holder panics");
+                let mut all = lock(&self.probes);
                 all.insert(timer, probe);
             }
             Err(e) => tracing::error!("the condition of {timer} cannot be read: {e}"),
@@ -223,7 +224,7 @@ impl Prober {
 
     /// Last observation of a probe.
     pub fn last_seen(&self, timer: TimerId) -> Option<String> {
-        let all = self.probes.lock().expect("no holder panics");
+        let all = lock(&self.probes);
         all.get(&timer).map(TimerProbe::last_seen)
     }
 }
@@ -233,7 +234,7 @@ impl ProbeControl for Prober {
         if let Some(until) = until {
             self.register(timer, until);
         }
-        let mut all = self.probes.lock().expect("no holder panics");
+        let mut all = lock(&self.probes);
         let Some(probe) = all.get_mut(&timer) else {
             return;
         };
@@ -268,14 +269,14 @@ impl ProbeControl for Prober {
     }
 
     fn pause(&self, timer: TimerId) {
-        let mut all = self.probes.lock().expect("no holder panics");
+        let mut all = lock(&self.probes);
         if let Some(probe) = all.get_mut(&timer) {
             probe.stop();
         }
     }
 
     fn remove(&self, timer: TimerId) {
-        let mut all = self.probes.lock().expect("no holder panics");
+        let mut all = lock(&self.probes);
         if let Some(mut probe) = all.remove(&timer) {
             probe.stop();
         }
@@ -317,7 +318,7 @@ impl Future for ConditionWait {
 impl LastSeen {
     /// Observations as one sentence.
     pub fn last(&self) -> String {
-        let seen = self.0.lock().expect("no holder panics");
+        let seen = lock(&self.0);
         let observed: Vec<&str> = seen
             .iter()
             .map(String::as_str)
@@ -348,14 +349,14 @@ struct Observations {
 impl Observations {
     /// Sets the observation if there is none yet.
     fn set_if_empty(&self, what: impl FnOnce() -> String) {
-        let mut seen = self.seen.lock().expect("no holder panics");
+        let mut seen = lock(&self.seen);
         if let Some(slot) = seen.get_mut(self.first).filter(|slot| slot.is_empty()) {
             *slot = what();
         }
     }
 
     fn set(&self, what: impl Into<String>) {
-        let mut seen = self.seen.lock().expect("no holder panics");
+        let mut seen = lock(&self.seen);
         if let Some(slot) = seen.get_mut(self.first) {
             *slot = what.into();
         }

@@ -26,6 +26,8 @@ pub use mode_scanner::ModeScanner;
 
 use guard::Guard;
 
+use crate::lock::lock;
+
 /// Columns and rows of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -321,7 +323,7 @@ struct TermEvents(Arc<Mutex<TermOutput>>);
 
 impl TermEvents {
     fn lock(&self) -> MutexGuard<'_, TermOutput> {
-        self.0.lock().expect("no holder panics")
+        lock(&self.0)
     }
 
     fn reply(&self, text: &str) {

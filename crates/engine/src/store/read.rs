@@ -17,6 +17,7 @@ use super::load::{Of, kind, subject};
 use super::postgres::Reads;
 use super::query::{Columns, Param, Query};
 use super::write::TOLD_BY_CALL;
+use crate::lock::lock;
 
 /// Reader of stored timers, messages and questions. With SQLite, a read of few rows is done when it is called; one of
 /// many rows is done by another thread.
@@ -188,7 +189,7 @@ impl StoreReader {
         work: impl FnOnce(&dyn Query) -> Result<T, StoreFault> + Send + 'static,
     ) -> Result<T, StoreFault> {
         match &self.source {
-            Source::Sqlite { db, .. } => work(&*db.lock().expect("no holder panics")),
+            Source::Sqlite { db, .. } => work(&*lock(db)),
             Source::Postgres(reads, _) => reads.read(work).await,
         }
     }
@@ -202,7 +203,7 @@ impl StoreReader {
             Source::Sqlite { scan_db, .. } => scan_db.clone(),
             Source::Postgres(reads, _) => return reads.read(work).await,
         };
-        let scan = move || work(&*db.lock().expect("no holder panics"));
+        let scan = move || work(&*lock(&db));
         let done = tokio::task::spawn_blocking(scan).await;
         done.unwrap_or_else(|fault| Err(StoreFault::Refused(fault.to_string())))
     }
@@ -210,7 +211,7 @@ impl StoreReader {
     #[cfg(test)]
     fn db(&self) -> std::sync::MutexGuard<'_, Connection> {
         match &self.source {
-            Source::Sqlite { db, .. } => db.lock().expect("no holder panics"),
+            Source::Sqlite { db, .. } => lock(db),
             Source::Postgres(..) => panic!("no SQLite"),
         }
     }

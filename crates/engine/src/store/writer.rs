@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::StoreFault;
 use super::checkpoint::WalSize;
+use crate::lock::lock;
 
 /// Connection that writes, with the size of the write-ahead log.
 pub(super) struct Writer {
@@ -29,6 +30,6 @@ impl Writer {
     }
 
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Connection) -> T) -> T {
-        work(&mut self.db.lock().expect("no holder panics"))
+        work(&mut lock(&self.db))
     }
 }
