@@ -25,31 +25,31 @@ impl Installation {
         private_file::write(&path, text).expect("a file");
     }
 
-    fn judge(&self, text: &str) -> Result<Action, String> {
-        let agent = Agent("default".into());
-        let work = self.folder.path();
-        let judged = self.store.judge(JudgedCommand {
+    fn judge_as(
+        &self,
+        agent: &str,
+        conversation: Option<&Conversation>,
+        text: &str,
+    ) -> Result<PolicyEvaluation, BrokenPolicy> {
+        let (agent, work) = (Agent(agent.into()), self.folder.path());
+        self.store.judge(JudgedCommand {
             agent: &agent,
-            conversation: None,
+            conversation,
             folder: work,
             workspace: work,
             command: text,
-        });
+        })
+    }
+
+    fn judge(&self, text: &str) -> Result<Action, String> {
+        let judged = self.judge_as("default", None, text);
         judged
             .map(|judged| judged.decision.action)
             .map_err(|broken| broken.0.to_string())
     }
 
     fn offer(&self, text: &str, choice: Choice) -> Vec<Rule> {
-        let agent = Agent("default".into());
-        let work = self.folder.path();
-        let judged = self.store.judge(JudgedCommand {
-            agent: &agent,
-            conversation: None,
-            folder: work,
-            workspace: work,
-            command: text,
-        });
+        let judged = self.judge_as("default", None, text);
         let offers = judged.expect("a policy").offers.into_iter();
         let mut offers = offers.filter(|offer| offer.choice == choice);
         offers.next().expect("an offer").rules
@@ -199,14 +199,7 @@ fn this_agent_holds_for_its_conversation_only() {
         .expect("kept");
     assert_eq!(made.judge("git push --force"), Ok(Action::Allow));
     let judge_as = |agent: &str, conversation: Option<&Conversation>| {
-        let agent = Agent(agent.into());
-        let judged = made.store.judge(JudgedCommand {
-            agent: &agent,
-            conversation,
-            folder: made.folder.path(),
-            workspace: made.folder.path(),
-            command: "git push --force",
-        });
+        let judged = made.judge_as(agent, conversation, "git push --force");
         judged.expect("a policy").decision.action
     };
     assert_eq!(judge_as("other", None), Action::Ask);
@@ -219,14 +212,7 @@ fn this_agent_holds_for_its_conversation_only() {
 #[test]
 fn audit_log_keeps_entries_in_order() {
     let folder = tempfile::tempdir().expect("a folder");
-    let log = audit::AuditLog::new(folder.path().join("audit"));
-    for command in ["a", "b", "c"] {
-        log.append(audit::AuditEntry {
-            event: "deny".into(),
-            command: command.into(),
-            ..audit::AuditEntry::default()
-        });
-    }
+    let log = three_lines(&folder.path().join("audit"));
     let commands = |most| {
         let entries = log.read(0, most).into_iter();
         entries.map(|entry| entry.command).collect::<Vec<_>>()
