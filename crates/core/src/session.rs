@@ -37,6 +37,30 @@ pub struct Session {
 }
 
 impl Session {
+    /// Session without limits that is about to be started.
+    pub(crate) fn starting(
+        agent: Agent,
+        conversation: Option<Conversation>,
+        command: Arc<str>,
+        key: Option<Key>,
+        created: Wall,
+    ) -> Self {
+        Session {
+            agent,
+            conversation,
+            command,
+            key,
+            started_by: StartedBy::Call,
+            created,
+            idle: None,
+            inactivity: None,
+            unasked_until: Mono::default(),
+            bytes: 0,
+            unattended: false,
+            phase: Phase::Starting,
+        }
+    }
+
     /// Time at which the whole tree had ended, if its leader did not exit with code 0.
     pub(crate) fn failed_at(&self) -> Option<Wall> {
         match &self.phase {

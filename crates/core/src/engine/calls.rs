@@ -10,8 +10,8 @@ use crate::effect::{Effect, Update};
 use crate::id::{Agent, CallId, Conversation, SessionId};
 use crate::limit;
 use crate::request::{Caller, Refusal, Request, Run};
-use crate::session::{End, Phase, Session, StartedBy};
-use crate::time::{Millis, Mono};
+use crate::session::{End, Phase, Session};
+use crate::time::Millis;
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
 /// Refusal of a start for which the interface has reserved no id.
@@ -183,18 +183,9 @@ impl Engine {
             return self.hold(step, wait, agent, conversation, run, approval);
         }
         let session = Session {
-            agent,
-            conversation,
-            command: run.command,
-            key: run.key,
-            started_by: StartedBy::Call,
-            created: step.now.wall,
             idle: run.idle,
             inactivity: run.inactivity,
-            unasked_until: Mono::default(),
-            bytes: 0,
-            unattended: false,
-            phase: Phase::Starting,
+            ..Session::starting(agent, conversation, run.command, run.key, step.now.wall)
         };
         self.start(step, wait, session, run.deadline)
     }
@@ -210,11 +201,7 @@ impl Engine {
         let (id, call) = (wait.session, wait.call);
         self.has_room_to_run(id)?;
         self.has_room_to_wait()?;
-        let mut entry = SessionState::new(session);
-        entry.limit = deadline;
-        entry.deadline = deadline.map(|limit| step.now.mono + limit);
-        self.keep(id, entry);
-        self.rearm_overdue_timer(id);
+        self.keep_starting(step, id, session, deadline);
         self.begin_wait(wait);
         step.push(Effect::Start {
             session: id,
@@ -227,6 +214,21 @@ impl Engine {
             update: Update::Accepted(id),
         });
         Ok(())
+    }
+
+    /// Adds a session that is about to be started.
+    pub(super) fn keep_starting(
+        &mut self,
+        step: &Step<'_>,
+        id: SessionId,
+        session: Session,
+        deadline: Option<Millis>,
+    ) {
+        let mut entry = SessionState::new(session);
+        entry.limit = deadline;
+        entry.deadline = deadline.map(|limit| step.now.mono + limit);
+        self.keep(id, entry);
+        self.rearm_overdue_timer(id);
     }
 
     pub(super) fn has_room_to_run(&self, id: SessionId) -> Result<(), Refusal> {

@@ -8,7 +8,6 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::session_state::SessionState;
 use super::{Alarm, Engine, Step};
 use crate::effect::{Effect, Update};
 use crate::held::{self, Approval, HeldCommand, NotStarted, WhyHeld};
@@ -18,7 +17,7 @@ use crate::message::{self, About};
 use crate::question::{Answer, Closing, Question, Subject};
 use crate::record::Record;
 use crate::request::{Refusal, Run};
-use crate::session::{Phase, Session, StartedBy};
+use crate::session::Session;
 use crate::time::{Millis, Mono, Wall};
 use crate::wait::{Asking, Goal, Outcome, Wait};
 
@@ -338,26 +337,20 @@ impl Engine {
         held: Arc<HeldCommand>,
     ) {
         self.forget_held(id, question);
+        let key = held.key.clone().unwrap_or_else(|| key_of(question));
         let session = Session {
-            agent: held.agent.clone(),
-            conversation: held.conversation.clone(),
-            command: held.command.clone(),
-            key: Some(held.key.clone().unwrap_or_else(|| key_of(question))),
-            started_by: StartedBy::Call,
-            created: step.now.wall,
             idle: held.idle,
             inactivity: held.inactivity,
-            unasked_until: Mono::default(),
-            bytes: 0,
-            unattended: false,
-            phase: Phase::Starting,
+            ..Session::starting(
+                held.agent.clone(),
+                held.conversation.clone(),
+                held.command.clone(),
+                Some(key),
+                step.now.wall,
+            )
         };
-        let mut entry = SessionState::new(session);
-        entry.limit = held.deadline;
-        entry.deadline = held.deadline.map(|limit| step.now.mono + limit);
-        self.keep(id, entry);
+        self.keep_starting(step, id, session, held.deadline);
         self.approved.insert(id, question);
-        self.rearm_overdue_timer(id);
         let mut calls = Vec::new();
         for call in self.held_calls(question) {
             if let Some(waiting) = self.end_held_wait(call) {

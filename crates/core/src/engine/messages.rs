@@ -143,15 +143,7 @@ impl Engine {
     /// Records that a waker has delivered these messages: the agent may know them when it reads them later.
     pub(super) fn woken(&mut self, step: &mut Step<'_>, agent: &Agent, messages: &[u64]) {
         let numbers = self.outbox.may_be_known(agent, messages);
-        if !numbers.is_empty() {
-            let at = step.now.wall;
-            let begun = message::Record::DeliveryBegun {
-                numbers,
-                in_flight: false,
-                at,
-            };
-            step.push(Effect::Record(Record::Message(begun)));
-        }
+        record_delivery(step, numbers, false);
     }
 
     /// Posts a message about a session that ended while no call waited for it. A session of a waker gets no message:
@@ -218,16 +210,8 @@ impl Engine {
         };
         let messages = self.outbox.take(recipient, call, most, known, rule);
         let any = !messages.is_empty();
-        if any {
-            let numbers = messages.iter().map(|message| message.number).collect();
-            let at = step.now.wall;
-            let begun = message::Record::DeliveryBegun {
-                numbers,
-                in_flight: true,
-                at,
-            };
-            step.push(Effect::Record(Record::Message(begun)));
-        }
+        let numbers = messages.iter().map(|message| message.number).collect();
+        record_delivery(step, numbers, true);
         let more = self.outbox.unread(recipient, rule);
         step.reply(call, Outcome::Messages(messages, more));
         any
@@ -298,15 +282,7 @@ impl Engine {
             let (agent, message) = (agent.clone(), self.outbox.id(*number));
             step.push(Effect::Posted { agent, message });
         }
-        if !left.is_empty() {
-            let (numbers, at) = (left, step.now.wall);
-            let begun = message::Record::DeliveryBegun {
-                numbers,
-                in_flight: false,
-                at,
-            };
-            step.push(Effect::Record(Record::Message(begun)));
-        }
+        record_delivery(step, left, false);
     }
 
     pub(super) fn readers_due(&mut self, step: &mut Step<'_>) {
@@ -344,5 +320,18 @@ impl Engine {
             conversation: conversation.cloned(),
         };
         self.outbox.unread(&recipient, self.rule(now))
+    }
+}
+
+/// Records that the delivery of these messages has begun. `in_flight`: an answer carries them.
+fn record_delivery(step: &mut Step<'_>, numbers: Vec<u64>, in_flight: bool) {
+    if !numbers.is_empty() {
+        let at = step.now.wall;
+        let begun = message::Record::DeliveryBegun {
+            numbers,
+            in_flight,
+            at,
+        };
+        step.push(Effect::Record(Record::Message(begun)));
     }
 }

@@ -12,7 +12,7 @@ use crate::effect::Effect;
 use crate::id::{Agent, CallId, Key, SessionId, TimerId};
 use crate::request::{Refusal, Try};
 use crate::session::{End, Phase, Session, StartedBy};
-use crate::time::{Mono, Wall};
+use crate::time::Wall;
 use crate::timer::{Found, Status, Timer, not_allowed};
 use crate::wait::{Asking, Goal, Wait};
 
@@ -55,18 +55,8 @@ impl Engine {
             self.remove(step, earlier);
         }
         let session = Session {
-            agent,
-            conversation: None,
-            command: once.command,
-            key: Some(once.key),
             started_by: once.started_by,
-            created: step.now.wall,
-            idle: None,
-            inactivity: None,
-            unasked_until: Mono::default(),
-            bytes: 0,
-            unattended: false,
-            phase: Phase::Starting,
+            ..Session::starting(agent, None, once.command, Some(once.key), step.now.wall)
         };
         self.start(step, wait, session, Some(once.deadline))
     }
