@@ -18,4 +18,5 @@ pub use command::{
 };
 pub use decide::{Decision, Part, Place, Policy, Reason};
 pub use path::normalized;
+pub use pattern::matches;
 pub use rule::{Action, Rule, Source, Targets};

@@ -28,7 +28,7 @@ fn word_tokens(word: &Word) -> Vec<Token> {
 }
 
 /// Returns whether a text has this pattern, in which `*` is any text.
-pub(super) fn matches(pattern: &str, text: &str) -> bool {
+pub fn matches(pattern: &str, text: &str) -> bool {
     // Every rule is compared with every command, and few can match: most are told apart without tokens.
     match pattern.split_once('*') {
         None => pattern == text,
