@@ -434,8 +434,7 @@ pub async fn wait(
     // port that another program opens, so there are no candidates.
     let since = requester.agent.as_ref().map(|_| SystemClock.now().wall);
     let owner = Owner::wait(context.agent.clone(), since);
-    let probe = state.handle.prober().wait_for(condition, owner);
-    let observed = probe.last_seen();
+    let (probe, observed) = state.handle.prober().wait_for(condition, owner);
     let decided = tokio::select! {
         decided = probe => Some(decided),
         () = pause(Duration::from_millis(time.0.0)) => None,

@@ -16,7 +16,6 @@ mod session;
 mod url;
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -198,8 +197,13 @@ impl Prober {
         }
     }
 
-    /// Waits for a condition for as long as the returned future exists.
-    pub fn wait_for(&self, condition: Condition, owner: Owner) -> ConditionWait {
+    /// Waits for a condition for as long as the returned future exists. It resolves to a description when the condition
+    /// holds, or to the reason why it no longer can. A wait that is cancelled has its last observations.
+    pub fn wait_for(
+        &self,
+        condition: Condition,
+        owner: Owner,
+    ) -> (BoxFuture<'static, Result<String, Impossible>>, LastSeen) {
         let seen = Arc::new(Mutex::new(vec![String::new(); condition.leaves()]));
         let (services, observations) = (
             self.services.clone(),
@@ -216,10 +220,7 @@ impl Prober {
             let decided = until_decided(&condition, context, observations).await;
             decided.map(|held| held.seen)
         });
-        ConditionWait {
-            decision,
-            last_seen: LastSeen(seen),
-        }
+        (decision, LastSeen(seen))
     }
 
     /// Last observation of a probe.
@@ -287,33 +288,9 @@ impl ProbeControl for Prober {
     }
 }
 
-/// Future that resolves to a description when a condition holds, or to the reason why it no longer can.
-pub struct ConditionWait {
-    decision: BoxFuture<'static, Result<String, Impossible>>,
-    last_seen: LastSeen,
-}
-
 /// Last observations of a probe.
 #[derive(Clone)]
 pub struct LastSeen(Arc<Mutex<Vec<String>>>);
-
-impl ConditionWait {
-    /// Last observations, for a wait that is cancelled.
-    pub fn last_seen(&self) -> LastSeen {
-        self.last_seen.clone()
-    }
-}
-
-impl Future for ConditionWait {
-    type Output = Result<String, Impossible>;
-
-    fn poll(
-        mut self: Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        self.decision.as_mut().poll(context)
-    }
-}
 
 impl LastSeen {
     /// Observations as one sentence.
@@ -339,6 +316,7 @@ impl TimerProbe {
         LastSeen(self.seen.clone()).last()
     }
 }
+
 /// Observations of the parts of a condition, in the order in which they are written.
 #[derive(Clone)]
 struct Observations {
