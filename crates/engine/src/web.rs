@@ -14,6 +14,7 @@ use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
@@ -27,6 +28,8 @@ use super::dns;
 
 /// User agent.
 pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
+/// Characters of ASCII that a URL cannot have.
+const UNSENDABLE: AsciiSet = CONTROLS.add(b' ');
 /// Time limit of a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 
@@ -56,7 +59,10 @@ impl Address {
         };
         let authority = uri.authority()?.as_str();
         let (login, place) = match authority.rsplit_once('@') {
-            Some((login, place)) => (Some(percent_decoded(login)), place),
+            Some((login, place)) => {
+                let login = percent_decode_str(login).decode_utf8_lossy();
+                (Some(login.into_owned()), place)
+            }
             None => (None, authority),
         };
         // The library treats an invalid port like a missing one.
@@ -253,29 +259,8 @@ pub(crate) fn connector(ca_file: Option<PathBuf>) -> Result<TlsConnector, WebFau
 fn percent_encoded(text: &str) -> String {
     let host = text.find("://").map_or(0, |at| at + 3);
     let path = text[host..].find(['/', '?', '#']);
-    let path = path.map_or(text.len(), |at| host + at);
-    let mut whole = text[..path].to_owned();
-    for byte in text[path..].bytes() {
-        match byte.is_ascii_graphic() {
-            true => whole.push(char::from(byte)),
-            false => whole.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    whole
-}
-
-/// Text without percent-encoding.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *first == b'%');
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let (host, path) = text.split_at(path.map_or(text.len(), |at| host + at));
+    format!("{host}{}", utf8_percent_encode(path, &UNSENDABLE))
 }
 
 /// Error with its causes.
