@@ -259,15 +259,13 @@ const BASH: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 /// bash where it is installed, because models write commands for bash; else sh.
 fn default_shell() -> Vec<String> {
     static PROGRAM: OnceLock<String> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| {
-        let search = std::env::var_os("PATH").unwrap_or_default();
-        let in_path = std::env::split_paths(&search).map(|folder| folder.join("bash"));
-        let places = BASH.iter().map(PathBuf::from).chain(in_path);
-        let mut found = places.filter(|place| place.is_absolute() && place.is_file());
-        let bash = found.find_map(|place| place.into_os_string().into_string().ok());
+    let found = PROGRAM.get_or_init(|| {
+        let known = BASH.iter().map(PathBuf::from).find(|place| place.is_file());
+        let bash = known.or_else(|| program("bash").filter(|place| place.is_absolute()));
+        let bash = bash.and_then(|place| place.into_os_string().into_string().ok());
         bash.unwrap_or_else(|| "/bin/sh".into())
     });
-    vec![program.clone(), "-c".into()]
+    vec![found.clone(), "-c".into()]
 }
 
 /// Setting with a value that is not allowed, as a sentence.
