@@ -13,8 +13,7 @@ use super::error::CliError;
 use super::ids;
 use super::prompt::{Prompt, PromptAnswer, needs_words, offered_answers};
 use super::reconnect::{self, LineHandler, Reconnect};
-use super::show;
-use super::show::outln;
+use super::show::{self, outln};
 use crate::cli::terminal::Terminal;
 use crate::tools::GivenAnswer;
 
@@ -28,11 +27,12 @@ pub async fn answer(client: Client, args: AnswerArgs) -> Result<u8, CliError> {
     let at_terminal =
         super::stdout_is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
     if args.json.json {
-        return if args.follow {
-            follow_json(&client).await
-        } else {
-            print_json(&open)
-        };
+        match args.follow {
+            // A line for each question that is opened or closed.
+            true => reconnect::follow(&client, &mut KnownQuestions::default()).await?,
+            false => show::json(&json!({"questions": open})),
+        }
+        return Ok(0);
     }
     if open.is_empty() && !args.follow {
         outln!("No open questions.");
@@ -78,11 +78,6 @@ fn text_with_owner(question: &Value) -> String {
     format!("{}\n  agent {agent} in {folder}{machine}", text("text"))
 }
 
-fn print_json(open: &[Value]) -> Result<u8, CliError> {
-    show::json(&json!({"questions": open}));
-    Ok(0)
-}
-
 async fn send_answer(
     client: &Client,
     question: &str,
@@ -106,11 +101,7 @@ async fn send_answer(
         ClientError::Refused { detail, .. } => CliError::new(detail),
         other => other.into(),
     })?;
-    if json {
-        show::json(&answered);
-    } else {
-        outln!("{}", done(&answered));
-    }
+    show::result(json, &answered, done(&answered));
     Ok(0)
 }
 
@@ -140,12 +131,6 @@ pub(super) fn done(answered: &Value) -> &'static str {
         _ if answered["about"] == "command" => "No: the command is not started.",
         _ => "No: the command is being ended.",
     }
-}
-
-/// Prints a line for each question that is opened or closed.
-async fn follow_json(client: &Client) -> Result<u8, CliError> {
-    reconnect::follow(client, &mut KnownQuestions::default()).await?;
-    Ok(0)
 }
 
 /// Ids of questions that were reported as open and not yet as closed.

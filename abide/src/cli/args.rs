@@ -16,7 +16,7 @@ mod waiting;
 pub use fleet::{
     FleetCommand, FleetInitArgs, FleetJoinArgs, MachineActArgs, MachineCommand, MachineLabelArgs,
 };
-pub use policy::{AuditArgs, PolicyCommand, PolicyReplayArgs, PolicyTestArgs};
+pub use policy::{AuditArgs, PolicyCommand, PolicyTestArgs};
 pub use session::{
     AttachArgs, ExtendArgs, KillArgs, ListArgs, LogsArgs, RemoveArgs, RenameArgs, RerunArgs,
     ResizeArgs, ScreenArgs, SearchArgs, SendArgs, SessionCommand, SignalArgs, StartArgs,
@@ -73,11 +73,13 @@ pub enum Command {
     Machine(MachineCommand),
     Call(CallArgs),
     Open(OpenArgs),
-    Status(StatusArgs),
+    /// Show the state of the daemon
+    Status(JsonArg),
     Top(TopArgs),
     Setup(SetupArgs),
     Doctor(DoctorArgs),
-    Stop(StopArgs),
+    /// Stop the daemon; sessions continue, and the next command starts it again
+    Stop(JsonArg),
     Serve(ServeArgs),
     Mcp(McpArgs),
     Tools(ToolsArgs),
@@ -86,7 +88,8 @@ pub enum Command {
     #[command(hide = true)]
     Complete(CompleteArgs),
     Man(ManArgs),
-    Version(VersionArgs),
+    /// Print the version
+    Version(JsonArg),
 }
 
 /// Open the page in a browser
@@ -125,8 +128,8 @@ impl AgentArg {
     }
 
     /// The name, if one is given.
-    pub fn name(self) -> Option<String> {
-        self.agent.filter(|name| !name.is_empty())
+    pub fn name(&self) -> Option<String> {
+        self.agent.clone().filter(|name| !name.is_empty())
     }
 }
 
@@ -310,20 +313,6 @@ pub struct AnswerArgs {
     pub json: JsonArg,
 }
 
-/// Show the state of the daemon
-#[derive(Debug, Args)]
-pub struct StatusArgs {
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// Stop the daemon; sessions continue, and the next command starts it again
-#[derive(Debug, Args)]
-pub struct StopArgs {
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
 /// Run the daemon in the foreground
 ///
 /// Usually not needed: every command starts the daemon if it is not running. Use it to watch the
@@ -396,11 +385,4 @@ pub struct ManArgs {
     /// Print one Markdown page with all commands, as in the guide's reference
     #[arg(long, conflicts_with = "dir")]
     pub markdown: bool,
-}
-
-/// Print the version
-#[derive(Debug, Args)]
-pub struct VersionArgs {
-    #[command(flatten)]
-    pub json: JsonArg,
 }

@@ -7,7 +7,6 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::show;
-use super::show::outln;
 use crate::cli::process_exit::Process;
 use crate::connect::{self, DaemonSocket};
 use crate::http;
@@ -56,19 +55,13 @@ pub fn serve(paths: Paths, background: bool) -> Result<(), CliError> {
 /// Stops the daemon and waits until its process has exited. Succeeds if no daemon is running.
 pub fn stop(paths: &Paths, as_json: bool) -> Result<(), CliError> {
     if connect::connect_running(paths, DaemonSocket::Http).is_err() {
-        if as_json {
-            show::json(&json!({"stopped": false}));
-        } else {
-            outln!("No daemon is running.");
-        }
+        let fields = json!({"stopped": false});
+        show::result(as_json, &fields, "No daemon is running.");
         return Ok(());
     }
     stop_running(paths)?;
-    if as_json {
-        show::json(&json!({"stopped": true}));
-    } else {
-        outln!("The daemon has stopped. Sessions continue; the next command starts it again.");
-    }
+    let stopped = "The daemon has stopped. Sessions continue; the next command starts it again.";
+    show::result(as_json, &json!({"stopped": true}), stopped);
     Ok(())
 }
 

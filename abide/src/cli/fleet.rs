@@ -28,7 +28,7 @@ pub fn init(paths: &Paths, args: FleetInitArgs) -> Result<u8, CliError> {
         return Err(CliError::new("a fleet needs a PostgreSQL database")
             .next("give its address: `abide fleet init postgres://user@host/db`"));
     };
-    wait(check_new(&url, config.ca_file.clone()))??;
+    super::block_on(check_new(&url, config.ca_file.clone()))?;
     let secret = FleetSecret::random();
     enter(paths, &url, &secret)?;
     outln!("This machine is the first of a new fleet.");
@@ -52,7 +52,7 @@ pub fn join(paths: &Paths, args: FleetJoinArgs) -> Result<u8, CliError> {
     let config = load(paths)?;
     refuse_member(paths)?;
     let secret = read_secret(args.secret_file.as_deref())?;
-    wait(check_join(&args.url, config.ca_file.clone(), &secret))??;
+    super::block_on(check_join(&args.url, config.ca_file.clone(), &secret))?;
     enter(paths, &args.url, &secret)?;
     outln!("This machine has joined the fleet. `abide fleet status` shows it.");
     Ok(0)
@@ -65,7 +65,7 @@ pub fn leave(paths: &Paths) -> Result<u8, CliError> {
         return Err(CliError::new("this machine is in no fleet"));
     }
     daemon::stop_quietly(paths)?;
-    wait(leave_fleet(paths, &config))??;
+    super::block_on(leave_fleet(paths, &config))?;
     change_config(paths, |document| {
         document.remove("store");
     })?;
@@ -99,14 +99,6 @@ fn refuse_member(paths: &Paths) -> Result<(), CliError> {
             .next("`abide fleet status` shows it; `abide fleet leave` leaves it")),
         false => Ok(()),
     }
-}
-
-/// Runs a future of the engine.
-fn wait<T>(future: impl Future<Output = T>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    Ok(runtime.block_on(future))
 }
 
 impl From<CannotJoin> for CliError {
@@ -154,7 +146,7 @@ fn enter(paths: &Paths, url: &str, secret: &FleetSecret) -> Result<(), CliError>
 fn restart(paths: &Paths) -> Result<(), CliError> {
     daemon::stop_quietly(paths)?;
     let client = Client::new(paths.clone(), None);
-    wait(client.get("/v1/machines"))??;
+    super::block_on(client.get("/v1/machines"))?;
     Ok(())
 }
 
@@ -261,17 +253,14 @@ pub async fn act(client: Client, act: &str, args: MachineActArgs) -> Result<u8, 
     }
     let path = format!("/v1/machines/{name}/{act}");
     let done = client.post(&path, &json!({})).await?;
-    if args.json.json {
-        show::json(&done);
-        return Ok(0);
-    }
-    match act {
-        "lost" => outln!("What ran on {name} counts as lost."),
-        "forget" => outln!("{name} is not listed any more, and what ran on it counts as lost."),
-        _ => outln!(
+    let sentence = match act {
+        "lost" => format!("What ran on {name} counts as lost."),
+        "forget" => format!("{name} is not listed any more, and what ran on it counts as lost."),
+        _ => format!(
             "{name} has no rights any more. If it was stolen, also change the password of the database and make a new \
              fleet secret."
         ),
-    }
+    };
+    show::result(args.json.json, &done, sentence);
     Ok(0)
 }

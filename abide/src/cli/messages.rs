@@ -3,7 +3,7 @@
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::args::{self, Hook, MessagesArgs, MessagesCommand};
+use super::args::{Hook, MessagesArgs, MessagesCommand};
 use super::client::Client;
 use super::error::CliError;
 use super::reconnect::{self, LineHandler};
@@ -15,28 +15,20 @@ use abide_engine::config::{self, Paths};
 /// Indentation of the reason of a failed delivery, in columns.
 const INDENT: usize = 4;
 
-pub async fn messages(
-    client: &dyn Fn(args::AgentArg) -> Client,
-    paths: &Paths,
-    args: MessagesArgs,
-) -> Result<u8, CliError> {
+pub async fn messages(paths: &Paths, args: MessagesArgs) -> Result<u8, CliError> {
     if let Some(Hook::ClaudeCode) = args.hook {
         let agent = args.agent.name().unwrap_or_else(config::agent_from_env);
         return hook::wait(paths, agent).await;
     }
     if let Some(MessagesCommand::Resend(resend)) = args.act {
         let path = format!("/v1/messages/{}/wake", super::check_id(&resend.message)?);
-        let person = client(args::AgentArg::none());
-        let message = person.post(&path, &json!({})).await?;
-        if resend.json.json {
-            show::json(&message);
-        } else {
-            outln!("Sending it again; `abide messages --deliveries` shows the result.");
-        }
+        let message = super::person()?.post(&path, &json!({})).await?;
+        let sentence = "Sending it again; `abide messages --deliveries` shows the result.";
+        show::result(resend.json.json, &message, sentence);
         return Ok(0);
     }
     let path = format!("/v1/messages?unseen={}&limit={}", args.unseen, args.limit);
-    let client = client(args.agent);
+    let client = super::client(&args.agent)?;
     if args.follow {
         let mut follower = MessageFollower {
             path: format!("{path}&follow=true"),

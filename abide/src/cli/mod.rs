@@ -48,7 +48,7 @@ use serde_json::json;
 
 use crate::client;
 use abide_engine::config::{self, Paths};
-use args::{Cli, Command, FleetCommand, MachineCommand, RunArgs, SandboxCommand, SessionCommand};
+use args::{Cli, Command, FleetCommand, MachineCommand, SandboxCommand, SessionCommand};
 use client::Client;
 use error::{CliError, EXIT_ABIDE_ERROR};
 use show::outln;
@@ -106,11 +106,8 @@ fn run_command(command: Command) -> Result<u8, CliError> {
         }
         Command::Version(version) => {
             let number = env!("CARGO_PKG_VERSION");
-            if version.json.json {
-                show::json(&json!({"version": number}));
-            } else {
-                outln!("abide {number}");
-            }
+            let fields = json!({"version": number});
+            show::result(version.json, &fields, format_args!("abide {number}"));
         }
         Command::Schema(args) => schema::schema(&args)?,
         Command::Setup(args) => return setup::setup(&args, &paths()?),
@@ -118,153 +115,113 @@ fn run_command(command: Command) -> Result<u8, CliError> {
         Command::Serve(serve) => daemon::serve(paths()?, serve.background)?,
         Command::Policy(command) => return policy::policy(&paths()?, command),
         Command::Audit(args) => return policy::audit(&paths()?, &args),
-        Command::Stop(stop) => daemon::stop(&paths()?, stop.json.json)?,
+        Command::Stop(stop) => daemon::stop(&paths()?, stop.json)?,
         Command::Mcp(mcp) => {
             let agent = mcp.agent.name().unwrap_or_else(config::agent_from_env);
             daemon::mcp(&paths()?, &agent)?;
         }
+        Command::Run(run) => {
+            let client = client(&run.agent)?;
+            return block_on(run::run(client, run));
+        }
+        Command::Sandbox(SandboxCommand::Shell(shell)) => {
+            let client = client(&shell.agent)?;
+            return block_on(run::run(client, shell.into()));
+        }
         Command::Sandbox(SandboxCommand::Layers(args)) => return layers::layers(&paths()?, args),
-        Command::Fleet(FleetCommand::Init(args)) => return fleet::init(&paths()?, args),
-        Command::Fleet(FleetCommand::Join(args)) => return fleet::join(&paths()?, args),
-        Command::Fleet(FleetCommand::Leave) => return fleet::leave(&paths()?),
-        Command::Machine(MachineCommand::Label(args)) => return fleet::label(&paths()?, args),
-        Command::Run(_)
-        | Command::Sandbox(SandboxCommand::Shell(_))
-        | Command::Answer(_)
-        | Command::Session(_)
-        | Command::Ps(_)
-        | Command::Logs(_)
-        | Command::Attach(_)
-        | Command::Kill(_)
-        | Command::Rm(_)
-        | Command::Rerun(_)
-        | Command::Timer(_)
-        | Command::Wait(_)
-        | Command::Messages(_)
-        | Command::Call(_)
-        | Command::Open(_)
-        | Command::Top(_)
-        | Command::Fleet(FleetCommand::Status(_))
-        | Command::Machine(_)
-        | Command::Status(_) => return run_with_daemon(command),
+        Command::Answer(answer) => return block_on(answer::answer(person()?, answer)),
+        Command::Open(open) => return block_on(open::open(person()?, open)),
+        Command::Top(args) => return block_on(top::top(person()?, args)),
+        Command::Status(status) => return block_on(status::status(person()?, status.json)),
+        Command::Ps(list) => return session_command(SessionCommand::List(list)),
+        Command::Logs(logs) => return session_command(SessionCommand::Read(logs)),
+        Command::Attach(attach) => return session_command(SessionCommand::Attach(attach)),
+        Command::Kill(kill) => return session_command(SessionCommand::Kill(kill)),
+        Command::Rm(remove) => return session_command(SessionCommand::Rm(remove)),
+        Command::Rerun(again) => return session_command(SessionCommand::Rerun(again)),
+        Command::Session(command) => return session_command(command),
+        Command::Fleet(command) => return fleet_command(command),
+        Command::Machine(command) => return machine_command(command),
+        Command::Timer(timer) => return block_on(timers::timer(timer)),
+        Command::Wait(wait) => return block_on(wait::wait(client(&wait.agent)?, wait)),
+        Command::Messages(args) => return block_on(messages::messages(&paths()?, args)),
+        Command::Call(call) => {
+            let agent = call.agent.name().unwrap_or_else(config::agent_from_env);
+            return block_on(call::call(Client::new(paths()?, Some(agent)), call));
+        }
     }
     Ok(0)
 }
 
-/// Runs a command that needs the daemon.
-fn run_with_daemon(command: Command) -> Result<u8, CliError> {
-    let paths = paths()?;
+fn session_command(command: SessionCommand) -> Result<u8, CliError> {
+    match command {
+        SessionCommand::Start(args) => {
+            block_on(terminal_session::start(client(&args.agent)?, args))
+        }
+        SessionCommand::Attach(args) => block_on(attach::attach(client(&args.agent)?, args)),
+        SessionCommand::List(args) => block_on(sessions::list(client(&args.agent)?, args)),
+        SessionCommand::Read(args) => block_on(logs::logs(client(&args.agent)?, args)),
+        SessionCommand::Send(args) => block_on(terminal_session::send(client(&args.agent)?, args)),
+        SessionCommand::Screen(args) => {
+            block_on(terminal_session::screen(client(&args.agent)?, args))
+        }
+        SessionCommand::Search(args) => {
+            block_on(terminal_session::search(client(&args.agent)?, args))
+        }
+        SessionCommand::Extend(args) => block_on(sessions::extend(client(&args.agent)?, args)),
+        SessionCommand::Resize(args) => {
+            block_on(terminal_session::resize(client(&args.agent)?, args))
+        }
+        SessionCommand::Signal(args) => {
+            block_on(terminal_session::signal(client(&args.agent)?, args))
+        }
+        SessionCommand::Rename(args) => block_on(sessions::rename(client(&args.agent)?, args)),
+        SessionCommand::Kill(args) => block_on(sessions::kill(client(&args.agent)?, args)),
+        SessionCommand::Rm(args) => block_on(sessions::remove(person()?, args)),
+        SessionCommand::Rerun(args) => block_on(run::rerun::rerun(person()?, args)),
+    }
+}
+
+fn fleet_command(command: FleetCommand) -> Result<u8, CliError> {
+    match command {
+        FleetCommand::Init(args) => fleet::init(&paths()?, args),
+        FleetCommand::Join(args) => fleet::join(&paths()?, args),
+        FleetCommand::Leave => fleet::leave(&paths()?),
+        FleetCommand::Status(args) => block_on(fleet::status(person()?, args.json)),
+    }
+}
+
+fn machine_command(command: MachineCommand) -> Result<u8, CliError> {
+    match command {
+        MachineCommand::List(args) => block_on(fleet::list(person()?, args.json)),
+        MachineCommand::Label(args) => fleet::label(&paths()?, args),
+        MachineCommand::Lost(args) => block_on(fleet::act(person()?, "lost", args)),
+        MachineCommand::Forget(args) => block_on(fleet::act(person()?, "forget", args)),
+        MachineCommand::Revoke(args) => block_on(fleet::act(person()?, "revoke", args)),
+    }
+}
+
+/// Client on behalf of the agent of the command line, or of a person.
+fn client(agent: &args::AgentArg) -> Result<Client, CliError> {
+    Ok(Client::new(paths()?, agent.name()))
+}
+
+/// Client on behalf of a person.
+fn person() -> Result<Client, CliError> {
+    Ok(Client::new(paths()?, None))
+}
+
+/// Runs a future to its end.
+fn block_on<T, E: Into<CliError>>(
+    command: impl Future<Output = Result<T, E>>,
+) -> Result<T, CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let done = runtime.block_on(async {
-        let client = |agent: args::AgentArg| Client::new(paths.clone(), agent.name());
-        let person = || Client::new(paths.clone(), None);
-        match command {
-            Command::Run(mut run) => {
-                let agent = std::mem::replace(&mut run.agent, args::AgentArg::none());
-                run::run(client(agent), run).await
-            }
-            Command::Sandbox(SandboxCommand::Shell(shell)) => {
-                let mut run = RunArgs::from(shell);
-                let agent = std::mem::replace(&mut run.agent, args::AgentArg::none());
-                run::run(client(agent), run).await
-            }
-            Command::Answer(answer) => answer::answer(person(), answer).await,
-            Command::Open(open) => open::open(person(), open).await,
-            Command::Top(args) => top::top(person(), args).await,
-            Command::Fleet(FleetCommand::Status(args)) => {
-                fleet::status(person(), args.json.json).await
-            }
-            Command::Machine(MachineCommand::List(args)) => {
-                fleet::list(person(), args.json.json).await
-            }
-            Command::Machine(MachineCommand::Lost(args)) => {
-                fleet::act(person(), "lost", args).await
-            }
-            Command::Machine(MachineCommand::Forget(args)) => {
-                fleet::act(person(), "forget", args).await
-            }
-            Command::Machine(MachineCommand::Revoke(args)) => {
-                fleet::act(person(), "revoke", args).await
-            }
-            Command::Status(status) => status::status(person(), status.json.json).await,
-            Command::Logs(logs) | Command::Session(SessionCommand::Read(logs)) => {
-                logs::logs(client(logs.agent.clone()), logs).await
-            }
-            Command::Session(SessionCommand::Start(start)) => {
-                terminal_session::start(client(start.agent.clone()), start).await
-            }
-            Command::Attach(attach) | Command::Session(SessionCommand::Attach(attach)) => {
-                attach::attach(client(attach.agent.clone()), attach).await
-            }
-            Command::Session(SessionCommand::Send(send)) => {
-                terminal_session::send(client(send.agent.clone()), send).await
-            }
-            Command::Session(SessionCommand::Screen(screen)) => {
-                terminal_session::screen(client(screen.agent.clone()), screen).await
-            }
-            Command::Session(SessionCommand::Search(search)) => {
-                terminal_session::search(client(search.agent.clone()), search).await
-            }
-            Command::Session(SessionCommand::Resize(resize)) => {
-                terminal_session::resize(client(resize.agent.clone()), resize).await
-            }
-            Command::Session(SessionCommand::Signal(signal)) => {
-                terminal_session::signal(client(signal.agent.clone()), signal).await
-            }
-            Command::Ps(list) | Command::Session(SessionCommand::List(list)) => {
-                sessions::list(client(list.agent.clone()), list).await
-            }
-            Command::Session(SessionCommand::Rename(rename)) => {
-                sessions::rename(client(rename.agent.clone()), rename).await
-            }
-            Command::Rm(remove) | Command::Session(SessionCommand::Rm(remove)) => {
-                sessions::remove(person(), remove).await
-            }
-            Command::Rerun(again) | Command::Session(SessionCommand::Rerun(again)) => {
-                run::rerun::rerun(person(), again).await
-            }
-            Command::Kill(kill) | Command::Session(SessionCommand::Kill(kill)) => {
-                sessions::kill(client(kill.agent.clone()), kill).await
-            }
-            Command::Session(SessionCommand::Extend(extend)) => {
-                sessions::extend(client(extend.agent.clone()), extend).await
-            }
-            Command::Timer(timer) => timers::timer(&client, timer).await,
-            Command::Wait(wait) => wait::wait(client(wait.agent.clone()), wait).await,
-            Command::Messages(messages) => messages::messages(&client, &paths, messages).await,
-            Command::Call(call) => {
-                let agent = call
-                    .agent
-                    .clone()
-                    .name()
-                    .or_else(|| Some(config::agent_from_env()));
-                call::call(Client::new(paths.clone(), agent), call).await
-            }
-            Command::Sandbox(SandboxCommand::Layers(_))
-            | Command::Fleet(FleetCommand::Init(_) | FleetCommand::Join(_) | FleetCommand::Leave)
-            | Command::Machine(MachineCommand::Label(_))
-            | Command::Setup(_)
-            | Command::Policy(_)
-            | Command::Audit(_)
-            | Command::Doctor(_)
-            | Command::Stop(_)
-            | Command::Serve(_)
-            | Command::Mcp(_)
-            | Command::Tools(_)
-            | Command::Schema(_)
-            | Command::Completions(_)
-            | Command::Complete(_)
-            | Command::Man(_)
-            | Command::Version(_) => {
-                unreachable!("`run_command` carries these out without a daemon")
-            }
-        }
-    });
+    let done = runtime.block_on(command);
     // A blocking thread may still wait for input that is no longer needed.
     runtime.shutdown_background();
-    done
+    done.map_err(Into::into)
 }
 
 fn paths() -> Result<Paths, CliError> {

@@ -15,8 +15,9 @@ use abide_engine::timestamp;
 use abide_output::printable::one_line;
 use abide_session::folder;
 
-use super::args::{AuditArgs, PolicyCommand, PolicyReplayArgs, PolicyTestArgs};
+use super::args::{AuditArgs, PolicyCommand, PolicyTestArgs};
 use super::error::CliError;
+use super::run;
 use super::show::{self, outln};
 use crate::tools::rules;
 
@@ -43,7 +44,7 @@ pub fn policy(paths: &Paths, command: PolicyCommand) -> Result<u8, CliError> {
             }
             Ok(0)
         }
-        PolicyCommand::Replay(replay) => replay_sessions(&store, paths, &replay),
+        PolicyCommand::Replay(replay) => replay_sessions(&store, paths, replay.json),
     }
 }
 
@@ -52,12 +53,12 @@ fn broken(fault: impl std::fmt::Display) -> CliError {
         .next("until the file is corrected, commands of agents are refused")
 }
 
-fn list_rules(store: &PolicyStore, json: super::args::JsonArg) -> Result<u8, CliError> {
+fn list_rules(store: &PolicyStore, json: bool) -> Result<u8, CliError> {
     let listed = rules::rules(store);
     if let Some(error) = &listed.error {
         return Err(broken(error));
     }
-    if json.json {
+    if json {
         show::typed(&listed);
         return Ok(0);
     }
@@ -119,17 +120,12 @@ fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliErr
         [line] => line.clone(),
         words => words
             .iter()
-            .map(|word| quoted(word))
+            .map(|word| run::quoted(word.as_ref()))
             .collect::<Vec<_>>()
             .join(" "),
     };
-    let agent = Agent(
-        test.agent
-            .clone()
-            .name()
-            .unwrap_or_else(|| "default".into())
-            .into(),
-    );
+    let agent = test.agent.name().unwrap_or_else(|| "default".into());
+    let agent = Agent(agent.into());
     let judged = rules::test(store, &agent, &folder, &command).map_err(broken)?;
     if test.json.json {
         show::typed(&rules::tested(&command, &judged));
@@ -141,14 +137,6 @@ fn test_command(store: &PolicyStore, test: &PolicyTestArgs) -> Result<u8, CliErr
         Action::Ask => 3,
         Action::Deny => 4,
     })
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:+@%,".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 fn print_judged(judged: &PolicyEvaluation) {
@@ -178,11 +166,7 @@ fn print_judged(judged: &PolicyEvaluation) {
     }
 }
 
-fn replay_sessions(
-    store: &PolicyStore,
-    paths: &Paths,
-    replay: &PolicyReplayArgs,
-) -> Result<u8, CliError> {
+fn replay_sessions(store: &PolicyStore, paths: &Paths, json: bool) -> Result<u8, CliError> {
     let entries = std::fs::read_dir(paths.sessions())
         .into_iter()
         .flatten()
@@ -210,7 +194,7 @@ fn replay_sessions(
         }
     }
     let [allowed, asked, denied] = counts;
-    if replay.json.json {
+    if json {
         show::typed(&cli::PolicyReplay {
             sessions: metas.len(),
             allow: allowed,

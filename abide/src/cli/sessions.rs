@@ -170,11 +170,7 @@ async fn kill_all(client: &Client, kill: &KillArgs) -> Result<u8, CliError> {
 async fn end(client: &Client, id: &str, as_json: bool) -> Result<(), CliError> {
     let path = format!("/v1/sessions/{id}/kill");
     let session = client.post_retrying(&path, &json!({})).await?;
-    if as_json {
-        show::json(&session);
-    } else {
-        outln!("{}", killed(id, &session));
-    }
+    show::result(as_json, &session, killed(id, &session));
     Ok(())
 }
 
@@ -234,11 +230,8 @@ pub async fn remove(client: Client, remove: RemoveArgs) -> Result<u8, CliError> 
     }
     let path = format!("/v1/sessions/{id}/delete");
     let deleted = client.post(&path, &json!({})).await?;
-    if remove.json.json {
-        show::json(&deleted);
-    } else {
-        outln!("{id} and its log are deleted.");
-    }
+    let sentence = format_args!("{id} and its log are deleted.");
+    show::result(remove.json.json, &deleted, sentence);
     Ok(0)
 }
 

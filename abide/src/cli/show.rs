@@ -64,6 +64,14 @@ pub fn json(value: &Value) {
     }
 }
 
+/// Prints the result of a command: as JSON for programs, else as a sentence for people.
+pub fn result(as_json: bool, value: &Value, sentence: impl std::fmt::Display) {
+    match as_json {
+        true => json(value),
+        false => outln!("{sentence}"),
+    }
+}
+
 /// Number of bytes for people, such as `1.5 MiB`.
 pub fn bytes(count: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];

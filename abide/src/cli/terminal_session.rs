@@ -7,7 +7,7 @@ use super::args::{ResizeArgs, ScreenArgs, SearchArgs, SendArgs, SignalArgs, Star
 use super::client::Client;
 use super::duration::DurationLimit;
 use super::error::CliError;
-use super::show::{self, outln};
+use super::show;
 use super::{ids, run};
 use crate::http::headers::{INHERITED_LIMITS_HEADER, SESSION_NAME_HEADER};
 use crate::http::run_request::OsText;
@@ -27,12 +27,12 @@ async fn call(client: &Client, arguments: Value) -> Result<Value, CliError> {
 
 async fn show(client: Client, arguments: Value, as_json: bool) -> Result<u8, CliError> {
     let result = call(&client, arguments).await?;
-    if as_json {
-        show::json(&result);
-    } else {
-        outln!("{}", result["text"].as_str().unwrap_or_default());
-    }
+    show_result(&result, as_json);
     Ok(0)
+}
+
+fn show_result(result: &Value, as_json: bool) {
+    show::result(as_json, result, result["text"].as_str().unwrap_or_default());
 }
 
 pub async fn start(client: Client, start: StartArgs) -> Result<u8, CliError> {
@@ -114,11 +114,7 @@ pub async fn search(client: Client, search: SearchArgs) -> Result<u8, CliError> 
         "max_lines": search.max_lines,
     });
     let result = call(&client, arguments).await?;
-    if search.json.json {
-        show::json(&result);
-    } else {
-        outln!("{}", result["text"].as_str().unwrap_or_default());
-    }
+    show_result(&result, search.json.json);
     Ok(u8::from(result["matches"] == json!(0)))
 }
 

@@ -4,7 +4,8 @@ use abide_core::Millis;
 use abide_output::printable::one_line;
 use serde_json::{Value, json};
 
-use super::args::{self, TimerActionArgs, TimerCommand, TimerStartArgs};
+use super::args::{TimerActionArgs, TimerCommand, TimerStartArgs};
+use super::client;
 use super::client::{Client, ClientError};
 use super::error::CliError;
 use super::ids;
@@ -17,50 +18,35 @@ use abide_engine::secret;
 /// Page size of list requests.
 const PAGE: usize = 1_000;
 
-pub async fn timer(
-    client: &dyn Fn(args::AgentArg) -> Client,
-    timer: TimerCommand,
-) -> Result<u8, CliError> {
+pub async fn timer(timer: TimerCommand) -> Result<u8, CliError> {
     match timer {
-        TimerCommand::Start(new) => start(client(new.agent.clone()), new).await,
+        TimerCommand::Start(new) => start(client(&new.agent)?, new).await,
         TimerCommand::Read(read) => match read.timer {
             Some(timer) => {
-                let client = client(read.agent);
+                let client = client(&read.agent)?;
                 let id = ids::timer(&client, &timer).await?;
                 let timer = client.get(&format!("/v1/timers/{id}")).await?;
                 print_timer(&timer, read.json.json);
                 Ok(0)
             }
-            None => list_active(&client(read.agent), read.json.json).await,
+            None => list_active(&client(&read.agent)?, read.json.json).await,
         },
-        TimerCommand::Stop(args) => {
-            timer_action(client(args.agent.clone()), "stop", args, json!({})).await
-        }
-        TimerCommand::Cancel(args) => {
-            timer_action(client(args.agent.clone()), "cancel", args, json!({})).await
-        }
-        TimerCommand::Resume(args) => {
-            timer_action(client(args.agent.clone()), "resume", args, json!({})).await
-        }
+        TimerCommand::Stop(args) => timer_action("stop", args, json!({})).await,
+        TimerCommand::Cancel(args) => timer_action("cancel", args, json!({})).await,
+        TimerCommand::Resume(args) => timer_action("resume", args, json!({})).await,
         TimerCommand::Pause(pause) => {
             let more = json!({"pause_duration": seconds(pause.time)});
-            let args = TimerActionArgs {
-                timer: pause.timer,
-                reason: pause.reason,
-                agent: pause.agent.clone(),
-                json: pause.json,
-            };
-            timer_action(client(pause.agent), "pause", args, more).await
+            timer_action("pause", pause.timer, more).await
         }
-        TimerCommand::List(list) => list_active(&client(list.agent), list.json.json).await,
+        TimerCommand::List(list) => list_active(&client(&list.agent)?, list.json.json).await,
         TimerCommand::History(history) => {
             let path = format!("/v1/timers/history?limit={}", history.limit);
-            let timers = client(history.agent).get(&path).await?;
+            let timers = client(&history.agent)?.get(&path).await?;
             print_table(&timers, history.json.json, "No timers have ended yet.");
             Ok(0)
         }
         TimerCommand::Stats(stats) => {
-            let found = client(stats.agent).get("/v1/timers/stats").await?;
+            let found = client(&stats.agent)?.get("/v1/timers/stats").await?;
             if stats.json.json {
                 show::json(&found);
             } else {
@@ -151,12 +137,8 @@ async fn create(client: &Client, new: &TimerStartArgs) -> Result<Value, ClientEr
     }
 }
 
-async fn timer_action(
-    client: Client,
-    act: &str,
-    args: TimerActionArgs,
-    mut body: Value,
-) -> Result<u8, CliError> {
+async fn timer_action(act: &str, args: TimerActionArgs, mut body: Value) -> Result<u8, CliError> {
+    let client = client(&args.agent)?;
     let id = ids::timer(&client, &args.timer).await?;
     let path = format!("/v1/timers/{id}/{act}");
     body["reason"] = json!(args.reason);

@@ -3,9 +3,9 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{FromRequest, Query, Request};
+use axum::extract::{self, FromRequest, FromRequestParts, Request};
 use axum::http::header;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,12 +80,18 @@ impl JsonBody {
     }
 }
 
-/// Unwraps a query, or converts the rejection to a problem.
-pub fn parse_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, Problem> {
-    query.map(|Query(query)| query).map_err(|rejection| {
-        let text = rejection.body_text();
-        let text = text.strip_prefix("Failed to deserialize query string: ");
-        let text = text.map_or_else(|| rejection.body_text(), str::to_owned);
-        Problem::bad_input(format!("the query is invalid: {text}"))
-    })
+/// Query of a request.
+pub struct Query<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = extract::Query::from_request_parts(parts, state).await;
+        query.map(|query| Query(query.0)).map_err(|rejection| {
+            let text = rejection.body_text();
+            let text = text.trim_start_matches("Failed to deserialize query string: ");
+            Problem::bad_input(format!("the query is invalid: {text}"))
+        })
+    }
 }

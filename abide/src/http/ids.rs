@@ -5,18 +5,16 @@ use abide_api::{KnownId, KnownIds, Session};
 use abide_core::session::StartedBy;
 use abide_core::session_name::LAST;
 use abide_output::printable::one_line;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State as Shared};
+use axum::extract::State as Shared;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::State;
-use super::body::{JsonResponse, parse_query};
+use super::body::{JsonResponse, Query};
 use super::problem::Problem;
 use super::questions::visible_questions;
 use super::requester::Requester;
 use super::sessions::sort_key;
-use super::timers::unreadable;
 use crate::fleet;
 use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery};
 
@@ -57,9 +55,8 @@ impl IdKind {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<IdQuery>, QueryRejection>,
+    Query(IdQuery { kind, word }): Query<IdQuery>,
 ) -> Result<JsonResponse<KnownIds>, Problem> {
-    let IdQuery { kind, word } = parse_query(query)?;
     let word = word.filter(|word| !word.is_empty());
     let mut ids = match kind {
         IdKind::Session => sessions(&state, &requester).await,
@@ -174,13 +171,7 @@ async fn timers(
             after,
             limit: TIMER_PAGE,
         };
-        let handle = state.handle.clone();
-        let page = handle
-            .store_reader()
-            .timers(query)
-            .await
-            .map_err(unreadable)?;
-        let Some(page) = page else {
+        let Some(page) = state.handle.store_reader().timers(query).await? else {
             return Ok(known);
         };
         after = page.rows.last().map(|row| row.id);

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -12,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::State;
-use super::body::parse_query;
+use super::body::Query;
 use super::log_stream::{self, LogTail};
 use super::problem::Problem;
 use super::requester::Requester;
@@ -33,18 +32,16 @@ pub async fn download(
     requester: Requester,
     Path(id): Path<String>,
     headers: HeaderMap,
-    query: Result<Query<DownloadQuery>, QueryRejection>,
+    Query(query): Query<DownloadQuery>,
 ) -> Result<Response, Problem> {
-    let query = parse_query(query)?;
     let view = requester.session(&state, &id)?;
-    let stored = StoredRanges::of(&Log::open(&view.folder));
-    let stored = stored.map_err(|fault| Problem::fault(fault.to_string()))?;
+    let stored = StoredRanges::of(&Log::open(&view.folder))?;
     let length = stored.length();
     let range = headers
         .get(header::RANGE)
         .and_then(|range| range.to_str().ok());
     let part = match range.map(|range| parse_range(range, length)) {
-        None | Some(RangeRequest::WholeNumber) => None,
+        None | Some(RangeRequest::Whole) => None,
         Some(RangeRequest::Range(part)) => Some(part),
         Some(RangeRequest::Unsatisfiable) => {
             let detail = format!("the log has {length} bytes");
@@ -136,7 +133,7 @@ impl StoredRanges {
 #[derive(Debug, PartialEq, Eq)]
 enum RangeRequest {
     /// The whole file: the header is malformed or requests several ranges.
-    WholeNumber,
+    Whole,
     Range(Range<u64>),
     Unsatisfiable,
 }
@@ -147,7 +144,7 @@ fn parse_range(range: &str, length: u64) -> RangeRequest {
         .filter(|parts| !parts.contains(','))
         .and_then(|part| part.trim().split_once('-'))
     else {
-        return RangeRequest::WholeNumber;
+        return RangeRequest::Whole;
     };
     let number = |text: &str| {
         let plain = text.bytes().all(|digit| digit.is_ascii_digit());
@@ -156,15 +153,15 @@ fn parse_range(range: &str, length: u64) -> RangeRequest {
     let requested = match (from, to) {
         ("", last) => match number(last) {
             Some(last) => length.saturating_sub(last)..length,
-            None => return RangeRequest::WholeNumber,
+            None => return RangeRequest::Whole,
         },
         (from, "") => match number(from) {
             Some(from) => from..length,
-            None => return RangeRequest::WholeNumber,
+            None => return RangeRequest::Whole,
         },
         (from, to) => match (number(from), number(to)) {
             (Some(from), Some(to)) if from <= to => from..length.min(to.saturating_add(1)),
-            _ => return RangeRequest::WholeNumber,
+            _ => return RangeRequest::Whole,
         },
     };
     match requested.start < requested.end {
@@ -189,12 +186,12 @@ mod tests {
             ("bytes=10-", RangeRequest::Unsatisfiable),
             ("bytes=10-12", RangeRequest::Unsatisfiable),
             ("bytes=-0", RangeRequest::Unsatisfiable),
-            ("bytes=4-2", RangeRequest::WholeNumber),
-            ("bytes=0-1,3-4", RangeRequest::WholeNumber),
-            ("bytes=x-1", RangeRequest::WholeNumber),
-            ("bytes=+1-2", RangeRequest::WholeNumber),
-            ("lines=0-1", RangeRequest::WholeNumber),
-            ("", RangeRequest::WholeNumber),
+            ("bytes=4-2", RangeRequest::Whole),
+            ("bytes=0-1,3-4", RangeRequest::Whole),
+            ("bytes=x-1", RangeRequest::Whole),
+            ("bytes=+1-2", RangeRequest::Whole),
+            ("lines=0-1", RangeRequest::Whole),
+            ("", RangeRequest::Whole),
         ] {
             assert_eq!(parse_range(range, 10), requested, "{range}");
         }

@@ -5,13 +5,12 @@ use std::io;
 use abide_api::{LogLine, LogLines, LogMatches, LogRange, LogStream};
 use abide_core::Millis;
 use abide_output::mask::Mask;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use memchr::memchr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{JsonResponse, parse_query};
+use super::body::{JsonResponse, Query};
 use super::line_index::LineIndex;
 use super::line_text::{self, utf16_range};
 use super::log_stream::session_log;
@@ -52,9 +51,8 @@ pub async fn lines(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-    query: Result<Query<LinesQuery>, QueryRejection>,
+    Query(query): Query<LinesQuery>,
 ) -> Result<JsonResponse<LogLines>, Problem> {
-    let query = parse_query(query)?;
     let limit = pagination::limit(query.limit)?;
     let pattern = query.pattern.as_deref().map(parse_pattern).transpose()?;
     let view = requester.session(&state, &id)?;
@@ -74,12 +72,7 @@ pub async fn lines(
             total: index.total(),
         })
     });
-    let read = read
-        .await
-        .map_err(|fault| Problem::fault(fault.to_string()))?;
-    Ok(JsonResponse(
-        read.map_err(|fault| Problem::fault(fault.to_string()))?,
-    ))
+    Ok(JsonResponse(read.await??))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -97,9 +90,8 @@ pub async fn matches(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-    query: Result<Query<MatchesQuery>, QueryRejection>,
+    Query(query): Query<MatchesQuery>,
 ) -> Result<JsonResponse<LogMatches>, Problem> {
-    let query = parse_query(query)?;
     let pattern = parse_pattern(&query.pattern)?;
     let view = requester.session(&state, &id)?;
     let found = tokio::task::spawn_blocking(move || {
@@ -113,10 +105,7 @@ pub async fn matches(
         };
         search::search(&session_log(&view), &search, || SystemClock.mono() >= end)
     });
-    let found = found
-        .await
-        .map_err(|fault| Problem::fault(fault.to_string()))?;
-    let found = found.map_err(|fault| Problem::fault(fault.to_string()))?;
+    let found = found.await??;
     let lines: Vec<u64> = found.lines.iter().map(|line| line.number).collect();
     let more = found.matches > lines.len() as u64;
     let last = lines.last().copied().unwrap_or(query.after);

@@ -5,8 +5,7 @@ use std::io;
 
 use abide_api::OutputEnded;
 use abide_core::session::Phase;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
@@ -14,7 +13,7 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{json, parse_query};
+use super::body::{Query, json};
 use super::frame::{self, Frame};
 use super::problem::Problem;
 use super::requester::Requester;
@@ -44,7 +43,7 @@ pub struct LogTail {
 pub type Page = Vec<Piece>;
 
 impl LogTail {
-    /// Opens the log at offset `from`; `only` selects one stream.
+    /// Opens the log at offset `from`; `filter` selects one stream.
     pub fn open(handle: &Handle, view: &SessionView, from: u64, filter: Option<Stream>) -> Self {
         LogTail {
             pieces: Some(session_log(view).pieces(from, filter)),
@@ -229,9 +228,8 @@ pub async fn log(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-    query: Result<Query<LogQuery>, QueryRejection>,
+    Query(query): Query<LogQuery>,
 ) -> Result<Response, Problem> {
-    let query = parse_query(query)?;
     let view = requester.session(&state, &id)?;
     let filter = match query.stream {
         StreamFilter::All => None,
@@ -242,8 +240,7 @@ pub async fn log(
     };
     let mut tail = LogTail::open(&state.handle, &view, query.from, filter);
     if !query.follow || !view.is_running() {
-        let extent = session_log(&view).extent();
-        tail.end_at(extent.map_err(|fault| Problem::fault(fault.to_string()))?.0);
+        tail.end_at(session_log(&view).extent()?.0);
     }
     tail.stop_before(query.to.unwrap_or(u64::MAX));
     let (kind, format) = match query.format {
@@ -274,7 +271,7 @@ pub async fn log(
 }
 
 struct LogBody {
-    /// PendingCall call that marks the session as in use while the client reads.
+    /// Call that marks the session as in use while the client reads.
     activity: Option<PendingCall>,
     follow: bool,
     _attached: Option<AttachGuard>,

@@ -1,8 +1,7 @@
 //! Messages for people. Reading them here does not mark them as read for their agent.
 
 use abide_api::{Delivery, Id, Message, MessagePage};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -11,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
 
-use super::body::{JsonBody, JsonResponse, json, parse_query};
+use super::body::{JsonBody, JsonResponse, Query, json};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::{State, body_until_logout, pagination};
@@ -49,9 +48,8 @@ pub struct MessageListQuery {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<MessageListQuery>, QueryRejection>,
+    Query(query): Query<MessageListQuery>,
 ) -> Result<Response, Problem> {
-    let query = parse_query(query)?;
     let changes = state.handle.published().follow();
     let store = state.handle.store_reader();
     let before = query.after.map(|id| match id.parse() {
@@ -87,7 +85,7 @@ pub async fn list(
             store.messages(page).await
         }
     };
-    let mut rows = rows.map_err(|e| Problem::fault(e.to_string()))?;
+    let mut rows = rows?;
     let more = since.is_none() && rows.len() > most;
     if more {
         rows.truncate(most);
@@ -179,8 +177,7 @@ impl MessageStream {
             }
             match self.changes.recv().await {
                 Ok(Change::Message(agent, _)) => {
-                    let own = self.requester.agent.as_ref().is_none_or(|me| *me == agent);
-                    if own {
+                    if self.requester.sees(&agent) {
                         self.read_new().await;
                     }
                 }
@@ -223,9 +220,7 @@ pub async fn wake(
     let store = state.handle.store_reader();
     let missing = || Problem::not_found(format!("Message '{id}' not found"));
     let number = store.message_number(id.parse().map_err(|_| missing())?);
-    let row = store.message(number).await;
-    let row = row.map_err(|e| Problem::fault(e.to_string()))?;
-    let row = row.ok_or_else(missing)?;
+    let row = store.message(number).await?.ok_or_else(missing)?;
     let config = state.handle.config();
     let mut wakers = config.wakers.iter();
     let has_waker = wakers.any(|waker| waker.is_for(&row.agent));

@@ -18,8 +18,7 @@ use abide_engine::clock::{Clock, SystemClock};
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Response, Problem> {
-    let counted = state.handle.store_reader().message_counts().await;
-    let messages = counted.map_err(|fault| Problem::fault(fault.to_string()))?;
+    let messages = state.handle.store_reader().message_counts().await?;
     let mut out = MetricsText::default();
     sessions(&state, &mut out);
     let published = state.handle.published();

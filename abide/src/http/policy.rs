@@ -7,12 +7,11 @@ use abide_api::{
 use abide_engine::config;
 use abide_engine::policy::audit::{AuditEntry, AuditLog};
 use abide_output::mask::Mask;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{JsonBody, JsonResponse, parse_query};
+use super::body::{JsonBody, JsonResponse, Query};
 use super::pagination::{self, SearchText};
 use super::problem::Problem;
 use super::requester::{self, Requester};
@@ -117,10 +116,9 @@ pub async fn remove(
 pub async fn audit(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<AuditQuery>, QueryRejection>,
+    Query(query): Query<AuditQuery>,
 ) -> Result<JsonResponse<AuditPage>, Problem> {
     check_person(&requester)?;
-    let query = parse_query(query)?;
     let limit = pagination::limit(query.limit)?;
     let after = match &query.after {
         None => None,
@@ -182,10 +180,9 @@ async fn on_thread<T: Send + 'static>(
 pub async fn refusals(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<RefusalQuery>, QueryRejection>,
+    Query(query): Query<RefusalQuery>,
 ) -> Result<JsonResponse<RefusalPage>, Problem> {
     check_person(&requester)?;
-    let query = parse_query(query)?;
     let limit = pagination::limit(query.limit)?;
     let mut views = state.handle.published().sessions();
     views.sort_by_key(|view| std::cmp::Reverse(sessions::sort_key(view)));

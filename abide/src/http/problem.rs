@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::body::json;
 use crate::tools::refusal_code;
+use abide_engine::store::StoreFault;
 use abide_engine::text::refusal_sentence;
 
 /// Media type of problem details.
@@ -77,6 +78,19 @@ impl Problem {
         }
     }
 }
+
+/// Failures of the system that a request can do nothing about.
+macro_rules! faults {
+    ($($fault:ty),* $(,)?) => {
+        $(impl From<$fault> for Problem {
+            fn from(fault: $fault) -> Self {
+                Problem::fault(fault.to_string())
+            }
+        })*
+    };
+}
+
+faults!(std::io::Error, StoreFault, tokio::task::JoinError);
 
 impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {

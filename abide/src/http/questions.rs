@@ -8,8 +8,7 @@ use abide_api::{
 };
 use abide_core::policy::Choice;
 use abide_core::{Millis, Mono, QuestionId};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::body::{JsonBody, JsonResponse, json, parse_query};
+use super::body::{JsonBody, JsonResponse, Query, json};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::{State, body_until_logout, pagination, session_activity};
@@ -54,9 +53,8 @@ pub struct QuestionListQuery {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<QuestionListQuery>, QueryRejection>,
+    Query(query): Query<QuestionListQuery>,
 ) -> Result<Response, Problem> {
-    let query = parse_query(query)?;
     if !query.follow {
         let page = page(&state, &requester, &query).await?;
         return Ok(JsonResponse(page).into_response());
@@ -193,12 +191,7 @@ pub async fn details(handle: &Handle, question: &QuestionView) -> QuestionDetail
 /// Open questions that a requester may see, oldest first.
 pub fn visible_questions(handle: &Handle, requester: &Requester) -> Vec<Arc<QuestionView>> {
     let mut open = handle.published().questions();
-    open.retain(|question| {
-        requester
-            .agent
-            .as_ref()
-            .is_none_or(|agent| *agent == question.agent)
-    });
+    open.retain(|question| requester.sees(&question.agent));
     open.sort_by_key(|question| (question.state.asked, question.id));
     open
 }
@@ -238,11 +231,9 @@ impl QuestionStream {
             };
             match change {
                 Ok(Change::Asked(question)) => {
-                    let agent = self.requester.agent.as_ref();
-                    let own = agent.is_none_or(|agent| *agent == question.agent);
                     // A question is in the list just before its change arrives, and a restarted daemon
                     // asks again: send it once.
-                    if own && self.known.insert(question.id) {
+                    if self.requester.sees(&question.agent) && self.known.insert(question.id) {
                         return Some(opened(&question));
                     }
                 }
@@ -268,8 +259,7 @@ impl QuestionStream {
 
     async fn look_elsewhere(&mut self) {
         for (agent, event) in self.elsewhere.look().await {
-            let own = self.requester.agent.as_ref();
-            if own.is_some_and(|own| *own != agent) {
+            if !self.requester.sees(&agent) {
                 continue;
             }
             match event {
@@ -317,11 +307,7 @@ pub async fn answer(
             "a command cannot answer a question; only a person can",
         ));
     }
-    if requester.agent.is_some() {
-        return Err(Problem::forbidden(
-            "an agent cannot answer a question; only a person can",
-        ));
-    }
+    requester.refuse_agent("answer a question")?;
     let not_found = || Problem::not_found(format!("Question '{id}' not found"));
     let question: QuestionId = id.parse().map_err(|_| not_found())?;
     let view = state.handle.published().question(question);

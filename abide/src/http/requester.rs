@@ -104,6 +104,21 @@ impl Requester {
         }
     }
 
+    /// Returns `true` if the caller may see what belongs to this agent.
+    pub fn sees(&self, owner: &Agent) -> bool {
+        self.agent.as_ref().is_none_or(|agent| agent == owner)
+    }
+
+    /// Refuses an action, such as "stop the daemon", that an agent must not take.
+    pub fn refuse_agent(&self, action: &str) -> Result<(), Problem> {
+        match self.agent {
+            None => Ok(()),
+            Some(_) => Err(Problem::forbidden(format!(
+                "an agent cannot {action}; only a person can"
+            ))),
+        }
+    }
+
     /// Checks the peer again right before an action that only a person may take.
     pub async fn check_again(&self) -> Result<(), Problem> {
         match &self.kind {

@@ -18,8 +18,7 @@ pub async fn screen_snapshot(
     if !view.pty {
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
-    let painted = state.handle.screens().paint(view.id).await;
-    let (folded, offset) = painted.map_err(|fault| Problem::fault(fault.to_string()))?;
+    let (folded, offset) = state.handle.screens().paint(view.id).await?;
     Ok(JsonResponse(ScreenPaint {
         paint: String::from_utf8_lossy(folded.paint()).into_owned(),
         cols: folded.size().cols,

@@ -7,12 +7,11 @@ use abide_api::{Id, Match, MatchPage};
 use abide_core::Millis;
 use abide_output::digest::rendered_rows;
 use abide_output::mask::Mask;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State as Shared};
+use axum::extract::State as Shared;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::body::{JsonResponse, parse_query};
+use super::body::{JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::sessions::sort_key;
@@ -62,9 +61,8 @@ impl SearchCursor {
 pub async fn search(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<SearchQuery>, QueryRejection>,
+    Query(query): Query<SearchQuery>,
 ) -> Result<JsonResponse<MatchPage>, Problem> {
-    let query = parse_query(query)?;
     let most = pagination::limit(query.limit)?;
     let pattern = Pattern::new(&query.pattern)
         .map_err(|bad| Problem::bad_input(format!("`pattern` is invalid: {bad}")))?;
@@ -89,9 +87,7 @@ pub async fn search(
         let found = search_sessions(&handle, &views, &pattern, most, from, &mut unreadable);
         (found, unreadable)
     });
-    let ((matches, next), unreadable) = found
-        .await
-        .map_err(|fault| Problem::fault(fault.to_string()))?;
+    let ((matches, next), unreadable) = found.await?;
     let mut page = MatchPage {
         matches,
         truncated: next.is_some(),

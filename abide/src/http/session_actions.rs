@@ -5,8 +5,7 @@ use abide_api::{Rename, Session, WrittenBytes};
 use abide_core::session::Phase;
 use abide_core::{Event, Outcome, Request, SessionId};
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::State;
-use super::body::{JsonBody, JsonResponse, parse_query};
+use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::run_request::PtySize;
@@ -54,11 +53,7 @@ pub async fn delete(
     requester: Requester,
     Path(id): Path<String>,
 ) -> SessionResponse {
-    if requester.agent.is_some() {
-        return Err(Problem::forbidden(
-            "an agent cannot delete a session; only a person can",
-        ));
-    }
+    requester.refuse_agent("delete a session")?;
     let view = requester.session(&state, &id)?;
     if !matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. }) {
         return Err(Problem::conflict(format!(
@@ -68,14 +63,10 @@ pub async fn delete(
     let session = view.id;
     let handle = state.handle.clone();
     let removed = tokio::task::spawn_blocking(move || handle.keepers().remove(session));
-    let removed = removed
-        .await
-        .map_err(|fault| Problem::fault(fault.to_string()))?;
-    match removed {
-        Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Problem::fault(format!("cannot delete the log: {fault}")));
-        }
-        _ => {}
+    if let Err(fault) = removed.await?
+        && fault.kind() != std::io::ErrorKind::NotFound
+    {
+        return Err(Problem::fault(format!("cannot delete the log: {fault}")));
     }
     let sessions = vec![session];
     state.handle.send_event(Event::Forgotten { sessions }).await;
@@ -190,8 +181,7 @@ pub async fn resize(
         return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
     }
     check_running(&view)?;
-    let resized = resize_terminal(&state, view.id, Size { cols, rows }).await;
-    resized.map_err(|fault| Problem::fault(fault.to_string()))?;
+    resize_terminal(&state, view.id, Size { cols, rows }).await?;
     Ok(JsonResponse(session_from(&view)))
 }
 
@@ -232,10 +222,9 @@ pub async fn input(
     Shared(state): Shared<State>,
     requester: Requester,
     Path(id): Path<String>,
-    input: Result<Query<InputQuery>, QueryRejection>,
+    Query(InputQuery { eof, key }): Query<InputQuery>,
     body: Body,
 ) -> Result<JsonResponse<WrittenBytes>, Problem> {
-    let InputQuery { eof, key } = parse_query(input)?;
     let key = key.as_deref().map(checked_key).transpose()?;
     let view = requester.session(&state, &id)?;
     let _activity = state.handle.keep_active(requester.caller(), view.id).await;

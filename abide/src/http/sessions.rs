@@ -7,15 +7,14 @@ use std::time::UNIX_EPOCH;
 use abide_api::{Session, SessionPage, TerminalSessionResult, ToolOutput};
 use abide_core::session::Phase;
 use abide_core::{Millis, SessionId, SessionName};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::body::{JsonBody, JsonResponse, parse_query};
+use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::tools::context;
@@ -50,9 +49,8 @@ pub struct SessionQuery {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<SessionQuery>, QueryRejection>,
+    Query(query): Query<SessionQuery>,
 ) -> Result<JsonResponse<SessionPage>, Problem> {
-    let query = parse_query(query)?;
     let limit = pagination::limit(query.limit)?;
     let mut views = state.handle.published().sessions();
     let text = query.q.as_deref().map(pagination::SearchText::new);
@@ -175,13 +173,8 @@ pub async fn start(
             "an agent can only start its own sessions",
         ));
     }
-    let agent = named.unwrap_or_else(|| requester.acting_agent());
-    let mut context = context(
-        config::environment().into(),
-        agent,
-        requester.may_be_a_person(),
-        &headers,
-    )?;
+    let mut context = context(config::environment().into(), &requester, &headers)?;
+    context.agent = named.unwrap_or(context.agent);
     context.session_name = name.or(context.session_name);
     let call = tools::begin_session(&state.handle, body, context).await;
     let call = call.map_err(|not_called| Problem::bad_input(not_called.to_string()))?;

@@ -32,12 +32,8 @@ pub async fn status(Shared(state): Shared<State>, requester: Requester) -> JsonR
     let left = |phase: &Phase| matches!(phase, Phase::Leftover { .. });
     let background = visible().filter(|view| left(&view.state.phase)).count();
     let questions = state.handle.published().questions();
-    let open = questions.iter().filter(|question| {
-        requester
-            .agent
-            .as_ref()
-            .is_none_or(|agent| *agent == question.agent)
-    });
+    let open = questions.iter();
+    let open = open.filter(|question| requester.sees(&question.agent));
     JsonResponse(Status {
         daemon: Daemon {
             pid: std::process::id(),
@@ -150,11 +146,7 @@ pub async fn reload(
     Shared(state): Shared<State>,
     requester: Requester,
 ) -> Result<JsonResponse<Configuration>, Problem> {
-    if requester.agent.is_some() {
-        return Err(Problem::forbidden(
-            "an agent cannot reload the configuration; only a person can",
-        ));
-    }
+    requester.refuse_agent("reload the configuration")?;
     state.handle.live_config().reread();
     Ok(JsonResponse(configuration(&state)))
 }
@@ -164,11 +156,7 @@ pub async fn stop(
     Shared(state): Shared<State>,
     requester: Requester,
 ) -> Result<JsonResponse<Stopping>, Problem> {
-    if requester.agent.is_some() {
-        return Err(Problem::forbidden(
-            "an agent cannot stop the daemon; only a person can",
-        ));
-    }
+    requester.refuse_agent("stop the daemon")?;
     state.handle.stop().await;
     Ok(JsonResponse(Stopping {
         stopping: true,

@@ -11,15 +11,14 @@ use abide_api::{
 use abide_core::request::Caller;
 use abide_core::time::Wall;
 use abide_core::{Millis, Outcome, Request, TimerId, timer};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, State as Shared};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::body::{JsonBody, JsonResponse, parse_query};
+use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
 use super::tools::{context, environment_for};
@@ -29,7 +28,7 @@ use abide_engine::Handle;
 use abide_engine::clock::{Clock, SystemClock, pause};
 use abide_engine::config;
 use abide_engine::probe::{Impossible, Owner};
-use abide_engine::store::{EndedFilter, StoreFault, TimerOrder, TimerQuery, TimerRow};
+use abide_engine::store::{EndedFilter, TimerOrder, TimerQuery, TimerRow};
 
 type TimerResponse = Result<JsonResponse<TimerDetails>, Problem>;
 
@@ -66,9 +65,8 @@ enum Sort {
 pub async fn list(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<TimerListQuery>, QueryRejection>,
+    Query(query): Query<TimerListQuery>,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
-    let query = parse_query(query)?;
     let rows = TimerQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
         statuses: statuses(query.status.as_deref())?,
@@ -112,8 +110,7 @@ async fn page(
     requester: &Requester,
     filter: TimerQuery,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
-    let page = state.handle.store_reader().timers(filter).await;
-    let page = page.map_err(unreadable)?;
+    let page = state.handle.store_reader().timers(filter).await?;
     let page = page.ok_or_else(|| {
         Problem::bad_input("`after` names a timer that no longer exists; start from the first page")
     })?;
@@ -211,13 +208,7 @@ async fn create_many(
     let Value::Array(all) = all else {
         return Err(Problem::bad_input("`timers` must be a list of timers"));
     };
-    let env = config::environment();
-    let context = context(
-        env.into(),
-        requester.acting_agent(),
-        requester.may_be_a_person(),
-        headers,
-    )?;
+    let context = context(config::environment().into(), requester, headers)?;
     let many = tools::many_timers(all, &context, &state.handle)?;
     let request = Request::Timer(many);
     let pending = state.handle.call(requester.caller(), request, None).await;
@@ -265,12 +256,7 @@ async fn call(
 ) -> TimerResponse {
     let plain = tool == "timer" && creates_plain_mission(headers, &arguments);
     let env = environment_for(tool, &arguments);
-    let context = context(
-        env,
-        requester.acting_agent(),
-        requester.may_be_a_person(),
-        headers,
-    )?;
+    let context = context(env, requester, headers)?;
     let call =
         tools::begin_quietly(&state.handle, tool, arguments, context, requester.caller()).await;
     let mut call = call.map_err(|not_called| match not_called {
@@ -355,9 +341,8 @@ pub struct TimerHistoryQuery {
 pub async fn history(
     Shared(state): Shared<State>,
     requester: Requester,
-    query: Result<Query<TimerHistoryQuery>, QueryRejection>,
+    Query(query): Query<TimerHistoryQuery>,
 ) -> Result<JsonResponse<TimerPage>, Problem> {
-    let query = parse_query(query)?;
     let filter = TimerQuery {
         agent: requester.agent.as_ref().map(|agent| agent.0.to_string()),
         ended: EndedFilter::Only,
@@ -383,11 +368,9 @@ pub async fn stats(
     let since = SystemClock.now().wall.0.saturating_sub(DAYS * 86_400_000);
     let agent = requester.agent.as_ref().map(|agent| agent.0.as_ref());
     let store = state.handle.store_reader();
-    let stats = store.stats(agent).await.map_err(unreadable)?;
-    let days = store.timer_days(agent, Wall(since)).await;
-    let days = days.map_err(unreadable)?;
-    let saved = store.calls_saved(agent, POLL_INTERVAL).await;
-    let saved = saved.map_err(unreadable)?;
+    let stats = store.stats(agent).await?;
+    let days = store.timer_days(agent, Wall(since)).await?;
+    let saved = store.calls_saved(agent, POLL_INTERVAL).await?;
     let days = days.into_iter().map(|day| TimerDay {
         day: day.day,
         completed: day.completed,
@@ -408,10 +391,6 @@ pub async fn stats(
     }))
 }
 
-pub fn unreadable(fault: StoreFault) -> Problem {
-    Problem::fault(fault.to_string())
-}
-
 /// Waits until a condition holds, while the client stays connected. Nothing is stored.
 pub async fn wait(
     Shared(state): Shared<State>,
@@ -419,13 +398,7 @@ pub async fn wait(
     headers: HeaderMap,
     JsonBody(body): JsonBody,
 ) -> Result<JsonResponse<Waited>, Problem> {
-    let env = config::environment();
-    let context = context(
-        env.into(),
-        requester.acting_agent(),
-        requester.may_be_a_person(),
-        &headers,
-    )?;
+    let context = context(config::environment().into(), &requester, &headers)?;
     let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
     let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
     let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 
 use abide_api::{PublishedTool, PublishedTools};
-use abide_core::{Agent, Asking};
+use abide_core::Asking;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Path, State as Shared};
 use axum::http::{HeaderMap, header};
@@ -52,10 +52,9 @@ pub async fn call(
         let own = session_actions::check_not_inside(&requester, &view).await;
         own.map_err(Problem::tool_error)?;
     }
-    let is_person = requester.may_be_a_person();
     let quiet = headers.contains_key(headers::QUIET_HEADER) || requester.is_a_person_over_tcp();
     let env = environment_for(&name, &arguments);
-    let context = context(env, requester.acting_agent(), is_person, &headers)?;
+    let context = context(env, &requester, &headers)?;
     let span = tracing::debug_span!("call", tool = name, agent = %context.agent.0);
     let call = tools::begin(&state.handle, &name, arguments, context);
     let call = call.instrument(span.clone()).await;
@@ -130,12 +129,11 @@ type Environment = Arc<[(OsString, OsString)]>;
 /// Context of a call: everything besides its arguments.
 pub(super) fn context(
     env: Environment,
-    agent: Agent,
-    is_person: bool,
+    requester: &Requester,
     headers: &HeaderMap,
 ) -> Result<Context, Problem> {
     Ok(Context {
-        agent,
+        agent: requester.acting_agent(),
         root: requester::root(headers)?,
         env,
         asking: Asking::Elsewhere,
@@ -144,7 +142,7 @@ pub(super) fn context(
             .map(|key| format!("http:{key}")),
         conversation: requester::conversation(headers)?,
         client: None,
-        is_person,
+        is_person: requester.may_be_a_person(),
         inherited_limits: requester::inherited_limits(headers)?,
         session_name: session_name(
             requester::json::<String>(headers, headers::SESSION_NAME_HEADER)?.as_deref(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{JsonArg, StatusArgs};
+use super::JsonArg;
 
 const JOIN_HELP: &str = "\
 The secret comes from --secret-file or standard input, never from the command line:
@@ -20,7 +20,7 @@ pub enum FleetCommand {
     /// Leave the fleet; its machines take over the timers of this one
     Leave,
     /// Show the membership of this machine and the other machines
-    Status(StatusArgs),
+    Status(JsonArg),
 }
 
 /// Make a fleet, with this machine as its first
@@ -47,7 +47,7 @@ pub struct FleetJoinArgs {
 #[derive(Debug, Subcommand)]
 pub enum MachineCommand {
     /// List the machines of the fleet
-    List(StatusArgs),
+    List(JsonArg),
     Label(MachineLabelArgs),
     /// Say that what ran on a machine is lost
     Lost(MachineActArgs),

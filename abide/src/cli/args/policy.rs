@@ -14,17 +14,12 @@ use crate::cli::duration;
 /// `always` to a question writes one into `policy.toml` beside it. Your own `abide run` is not judged.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    List(PolicyListArgs),
+    /// List all rules
+    List(JsonArg),
     Test(PolicyTestArgs),
     Remove(PolicyRemoveArgs),
-    Replay(PolicyReplayArgs),
-}
-
-/// List all rules
-#[derive(Debug, Args)]
-pub struct PolicyListArgs {
-    #[command(flatten)]
-    pub json: JsonArg,
+    /// Say what the rules would have decided about the recorded sessions
+    Replay(JsonArg),
 }
 
 /// Say what the rules decide about a command, without running it
@@ -49,13 +44,6 @@ pub struct PolicyTestArgs {
 pub struct PolicyRemoveArgs {
     /// Name of the rule, such as `always-1`
     pub name: String,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// Say what the rules would have decided about the recorded sessions
-#[derive(Debug, Args)]
-pub struct PolicyReplayArgs {
     #[command(flatten)]
     pub json: JsonArg,
 }

@@ -20,9 +20,11 @@ pub enum TimerCommand {
     Pause(TimerPauseArgs),
     /// Resume a paused timer now
     Resume(TimerActionArgs),
+    /// List active timers
     List(TimerListArgs),
     History(TimerHistoryArgs),
-    Stats(TimerStatsArgs),
+    /// Show statistics of all timers
+    Stats(TimerListArgs),
 }
 
 const TIMER_START_HELP: &str = "\
@@ -97,21 +99,13 @@ pub struct TimerActionArgs {
 /// Pause a timer for a while; it resumes by itself
 #[derive(Debug, Args)]
 pub struct TimerPauseArgs {
-    /// Timer id or its beginning, or `last`
-    pub timer: String,
+    #[command(flatten)]
+    pub timer: TimerActionArgs,
     /// Duration of the pause
     #[arg(value_name = "TIME", value_parser = duration::parse)]
     pub time: Millis,
-    /// Reason, shown to the waiting agent
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
 }
 
-/// List active timers
 #[derive(Debug, Args)]
 pub struct TimerListArgs {
     #[command(flatten)]
@@ -126,15 +120,6 @@ pub struct TimerHistoryArgs {
     /// Maximum number of timers
     #[arg(long, default_value_t = 20, value_name = "COUNT", value_parser = number::parse::<u16, 1, 1_000>)]
     pub limit: u16,
-    #[command(flatten)]
-    pub agent: AgentArg,
-    #[command(flatten)]
-    pub json: JsonArg,
-}
-
-/// Show statistics of all timers
-#[derive(Debug, Args)]
-pub struct TimerStatsArgs {
     #[command(flatten)]
     pub agent: AgentArg,
     #[command(flatten)]

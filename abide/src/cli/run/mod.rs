@@ -194,7 +194,7 @@ pub(super) fn command(words: &[OsString]) -> Result<(String, Option<Vec<OsText>>
 }
 
 /// Word quoted for a shell.
-fn quoted(word: &OsStr) -> String {
+pub(super) fn quoted(word: &OsStr) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_=+/.,:@%^".contains(byte);
     let text = word.to_string_lossy();
     if !word.is_empty() && word.as_bytes().iter().all(plain) {

@@ -61,7 +61,7 @@ pub fn setup(args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
 }
 
 fn setup_client(client: ClientName, args: &SetupArgs, paths: &Paths) -> Result<u8, CliError> {
-    let agent = args.agent.clone().name();
+    let agent = args.agent.name();
     let agent = agent.unwrap_or_else(|| client.word().to_owned());
     if agent.chars().any(char::is_control) {
         return Err(CliError::new("an agent name must not contain control characters").code(2));

@@ -92,7 +92,7 @@ impl EventBacklog {
         self.outputs.insert(session, output);
     }
 
-    /// Drops the output events of all sessions for which `stay` returns `false`.
+    /// Drops the output events of all sessions for which `keep` returns `false`.
     pub fn retain_outputs(&mut self, keep: impl Fn(SessionId) -> bool) {
         self.outputs.retain(|session, _| keep(*session));
     }

@@ -16,10 +16,9 @@ use std::time::Duration;
 
 use abide_api::Hello;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::State as Shared;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
-use axum::extract::{Query, State as Shared};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use bytes::{Bytes, BytesMut};
@@ -30,7 +29,7 @@ use tokio::sync::watch;
 
 pub use hub::Hub;
 
-use super::body::parse_query;
+use super::body::Query;
 use super::problem::Problem;
 use super::requester::{self, Requester};
 use super::{State, login_ends};
@@ -64,10 +63,9 @@ pub async fn events(
     Shared(state): Shared<State>,
     requester: Requester,
     headers: HeaderMap,
-    query: Result<Query<EventQuery>, QueryRejection>,
+    Query(EventQuery { tails, last }): Query<EventQuery>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let EventQuery { tails, last } = parse_query(query)?;
     let last = requester::text(&headers, "last-event-id")?.or(last.as_deref());
     let subscription = state.hub.subscribe(tails);
     let (cursor, resumed) = subscription.cursor(last);
@@ -142,7 +140,7 @@ fn hello(state: &State, subscription: &Subscription, cursor: EventCursor) -> Byt
     hello.freeze()
 }
 
-/// Stream of one client with its cursor. It buffers at most one batch of events; the ring stores the rest.
+/// Stream of one client with its cursor. It buffers at most one batch of events; the backlog has the rest.
 struct SubscriberStream {
     subscription: Subscription,
     new_events: watch::Receiver<()>,
