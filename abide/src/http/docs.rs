@@ -48,15 +48,13 @@ fn html(document: &Value) -> String {
     let mut out = String::new();
     let info = &document["info"];
     let title = format!("{} {}", text(&info["title"]), text(&info["version"]));
-    push_fmt(
-        &mut out,
-        format_args!(
-            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
+    let _ = write!(
+        out,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>{title}: HTTP</title><style>{STYLE}</style><body><h1>{title}: HTTP</h1><p>{}</p>\
          <p>For programs: <a href=\"/v1/openapi.json\">openapi.json</a> (OpenAPI 3.1).</p>",
-            inline_code(text(&info["description"])),
-        ),
+        inline_code(text(&info["description"])),
     );
     let operations = operations(document);
     let mut tags: Vec<&str> = operations
@@ -67,30 +65,21 @@ fn html(document: &Value) -> String {
     tags.dedup();
     out.push_str("<nav>");
     for tag in &tags {
-        push_fmt(&mut out, format_args!("<a href=\"#{tag}\">{tag}</a> "));
+        let _ = write!(out, "<a href=\"#{tag}\">{tag}</a> ");
     }
-    push_fmt(
-        &mut out,
-        format_args!("<a href=\"#shapes\">shapes</a></nav>"),
-    );
+    out.push_str("<a href=\"#shapes\">shapes</a></nav>");
     for tag in tags {
-        push_fmt(&mut out, format_args!("<h2 id=\"{tag}\">{tag}</h2>"));
+        let _ = write!(out, "<h2 id=\"{tag}\">{tag}</h2>");
         for (path, method, op) in operations.iter().filter(|(_, _, op)| op["tags"][0] == tag) {
             operation(&mut out, path, method, op);
         }
     }
     out.push_str("<h2 id=\"shapes\">Shapes</h2>");
-    for (name, shape) in document["components"]["schemas"]
-        .as_object()
-        .into_iter()
-        .flatten()
-    {
-        push_fmt(
-            &mut out,
-            format_args!(
-                "<section id=\"shape-{name}\"><h3>{name}</h3><p>{}</p>",
-                inline_code(text(&shape["description"]))
-            ),
+    for (name, shape) in members(&document["components"]["schemas"]) {
+        let about = inline_code(text(&shape["description"]));
+        let _ = write!(
+            out,
+            "<section id=\"shape-{name}\"><h3>{name}</h3><p>{about}</p>"
         );
         fields(&mut out, shape);
         out.push_str("</section>");
@@ -99,72 +88,46 @@ fn html(document: &Value) -> String {
     out
 }
 
+/// Members of an object.
+fn members(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    object.as_object().into_iter().flatten()
+}
+
 fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
-    let paths = document["paths"].as_object().into_iter().flatten();
-    paths
+    members(&document["paths"])
         .flat_map(|(path, item)| {
-            let item = item.as_object().into_iter().flatten();
-            item.map(move |(method, op)| (path.as_str(), method.as_str(), op))
+            members(item).map(move |(method, op)| (path.as_str(), method.as_str(), op))
         })
         .collect()
 }
 
 fn operation(out: &mut String, path: &str, method: &str, op: &Value) {
-    push_fmt(
+    let (path, summary) = (escape_html(path), inline_code(text(&op["summary"])));
+    let _ = write!(
         out,
-        format_args!(
-            "<section><h3><b>{method}</b> <code>{}</code></h3><p>{}</p>",
-            escape_html(path),
-            inline_code(text(&op["summary"]))
-        ),
+        "<section><h3><b>{method}</b> <code>{path}</code></h3><p>{summary}</p>"
     );
     if let Some(about) = op["description"].as_str() {
-        push_fmt(out, format_args!("<p>{}</p>", inline_code(about)));
+        let _ = write!(out, "<p>{}</p>", inline_code(about));
     }
     if let Some(parameters) = op["parameters"].as_array() {
         out.push_str("<table>");
         for parameter in parameters {
-            let needed = if parameter["required"] == true {
-                "required"
-            } else {
-                ""
-            };
-            row(
-                out,
-                text(&parameter["name"]),
-                &type_name(&parameter["schema"]),
-                needed,
-                &parameter["description"],
-            );
+            let is_required = parameter["required"] == true;
+            let (name, about) = (text(&parameter["name"]), &parameter["description"]);
+            row(out, name, &parameter["schema"], is_required, about);
         }
         out.push_str("</table>");
     }
-    for (kind, body) in op["requestBody"]["content"]
-        .as_object()
-        .into_iter()
-        .flatten()
-    {
-        push_fmt(
-            out,
-            format_args!(
-                "<p>Takes <code>{}</code>: {}</p>",
-                escape_html(kind),
-                schema_link(&body["schema"])
-            ),
-        );
+    for (kind, body) in members(&op["requestBody"]["content"]) {
+        let (kind, shape) = (escape_html(kind), schema_link(&body["schema"]));
+        let _ = write!(out, "<p>Takes <code>{kind}</code>: {shape}</p>");
         fields(out, &body["schema"]);
     }
-    for (status, response) in op["responses"].as_object().into_iter().flatten() {
-        let content = response["content"].as_object().into_iter().flatten();
-        for (kind, body) in content {
-            push_fmt(
-                out,
-                format_args!(
-                    "<p>{status}: <code>{}</code> {}</p>",
-                    escape_html(kind),
-                    schema_link(&body["schema"])
-                ),
-            );
+    for (status, response) in members(&op["responses"]) {
+        for (kind, body) in members(&response["content"]) {
+            let (kind, shape) = (escape_html(kind), schema_link(&body["schema"]));
+            let _ = write!(out, "<p>{status}: <code>{kind}</code> {shape}</p>");
         }
     }
     out.push_str("</section>");
@@ -178,24 +141,22 @@ fn fields(out: &mut String, shape: &Value) {
     let required = shape["required"].as_array().cloned().unwrap_or_default();
     out.push_str("<table>");
     for (name, field) in properties {
-        let needed = if required.contains(&Value::String(name.clone())) {
-            "required"
-        } else {
-            ""
-        };
-        row(out, name, &type_name(field), needed, &field["description"]);
+        let is_required = required.contains(&Value::String(name.clone()));
+        row(out, name, field, is_required, &field["description"]);
     }
     out.push_str("</table>");
 }
 
-fn row(out: &mut String, name: &str, kind: &str, needed: &str, about: &Value) {
-    push_fmt(
+fn row(out: &mut String, name: &str, shape: &Value, is_required: bool, about: &Value) {
+    let (name, kind, about) = (
+        escape_html(name),
+        type_name(shape),
+        inline_code(text(about)),
+    );
+    let needed = if is_required { "required" } else { "" };
+    let _ = write!(
         out,
-        format_args!(
-            "<tr><td><code>{}</code><td>{kind}<td>{needed}<td>{}",
-            escape_html(name),
-            inline_code(text(about))
-        ),
+        "<tr><td><code>{name}</code><td>{kind}<td>{needed}<td>{about}"
     );
 }
 
@@ -248,17 +209,10 @@ fn text(value: &Value) -> &str {
 
 /// Text with HTML special characters escaped.
 fn escape_html(text: &str) -> String {
-    text.chars()
-        .fold(String::with_capacity(text.len()), |mut out, c| {
-            match c {
-                '<' => out.push_str("&lt;"),
-                '>' => out.push_str("&gt;"),
-                '&' => out.push_str("&amp;"),
-                '"' => out.push_str("&quot;"),
-                c => out.push(c),
-            }
-            out
-        })
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// Escaped text in which words between backticks become `<code>` elements.
@@ -273,11 +227,6 @@ fn inline_code(text: &str) -> String {
         _ => format!("<code>{part}</code>"),
     });
     spelled.collect()
-}
-
-fn push_fmt(out: &mut String, what: std::fmt::Arguments<'_>) {
-    // Writing to a `String` cannot fail.
-    let _ = out.write_fmt(what);
 }
 
 #[cfg(test)]
