@@ -27,7 +27,7 @@ a{color:inherit}nav a{margin-right:1rem}";
 
 /// Renders the page, with a content security policy that allows only its own style sheet.
 pub fn page(document: &OpenApiDocument) -> Response {
-    let html = html(document.value());
+    let html = html(document);
     let digest = STANDARD.encode(Sha256::digest(STYLE));
     let policy = format!(
         "default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'; \

@@ -7,7 +7,6 @@ use abide_api::schema::with_is_error;
 use axum::Router;
 use axum::handler::Handler;
 use axum::routing;
-use bytes::Bytes;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
@@ -155,44 +154,15 @@ impl ApiRouter {
     /// Returns the routes and their document, which is generated on first use.
     pub fn finish(self) -> (Router<State>, Arc<OpenApiDocument>) {
         let operations = self.operations;
-        let document = LazyLock::new(
-            Box::new(move || EncodedDocument::new(document(&operations))) as BuildDocument,
-        );
-        (self.router, Arc::new(OpenApiDocument(document)))
+        let build: BuildDocument = Box::new(move || document(&operations));
+        (self.router, Arc::new(LazyLock::new(build)))
     }
 }
 
-type BuildDocument = Box<dyn FnOnce() -> EncodedDocument + Send>;
+type BuildDocument = Box<dyn FnOnce() -> Value + Send>;
 
 /// OpenAPI document, generated on first use.
-pub struct OpenApiDocument(LazyLock<EncodedDocument, BuildDocument>);
-
-/// Document as a JSON value and as encoded bytes.
-struct EncodedDocument {
-    value: Value,
-    bytes: Bytes,
-}
-
-impl EncodedDocument {
-    fn new(value: Value) -> Self {
-        EncodedDocument {
-            bytes: value.to_string().into(),
-            value,
-        }
-    }
-}
-
-impl OpenApiDocument {
-    /// Encoded document.
-    pub fn bytes(&self) -> Bytes {
-        self.0.bytes.clone()
-    }
-
-    /// Document as a JSON value.
-    pub fn value(&self) -> &Value {
-        &self.0.value
-    }
-}
+pub type OpenApiDocument = LazyLock<Value, BuildDocument>;
 
 fn document(operations: &[Operation]) -> Value {
     let mut schemas = Schemas::new();

@@ -24,7 +24,7 @@ pub fn openapi_json(document: &OpenApiDocument) -> Response {
         (header::CONTENT_TYPE, "application/json"),
         (header::CACHE_CONTROL, "no-cache"),
     ];
-    (headers, document.bytes()).into_response()
+    (headers, document.to_string()).into_response()
 }
 
 /// All routes.
