@@ -10,9 +10,9 @@ use axum::response::{IntoResponse, Response};
 use super::State;
 use super::problem::Problem;
 use super::requester::Requester;
-use crate::http::process_usage;
 use crate::tools::{BOUNDS, tool_stats};
 use abide_engine::clock::{Clock, SystemClock};
+use abide_session::{facts, proc};
 
 /// Media type of the Prometheus text format.
 const KIND: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -65,18 +65,18 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
         "Seconds since the daemon started.",
         uptime,
     );
-    let usage = process_usage::process_usage();
+    let (memory, cpu_seconds) = process_usage();
     out.gauge(
         "process_resident_memory_bytes",
         "Resident memory of the daemon.",
-        usage.memory as f64,
+        memory as f64,
     );
     out.head(
         "process_cpu_seconds_total",
         "counter",
         "CPU time used by the daemon.",
     );
-    out.value("process_cpu_seconds_total", &[], usage.cpu_seconds);
+    out.value("process_cpu_seconds_total", &[], cpu_seconds);
     out.head("abide_build_info", "gauge", "Version of the daemon.");
     out.value(
         "abide_build_info",
@@ -84,6 +84,15 @@ pub async fn metrics(Shared(state): Shared<State>, _: Requester) -> Result<Respo
         1.0,
     );
     Ok(([(header::CONTENT_TYPE, KIND)], out.0).into_response())
+}
+
+/// Resident memory of this process in bytes, and its CPU time in seconds.
+fn process_usage() -> (u64, f64) {
+    let me = rustix::process::Pid::as_raw(Some(rustix::process::getpid()));
+    proc::stat(me).map_or((0, 0.0), |stat| {
+        let cpu_seconds = stat.cpu_ticks as f64 / facts::ticks_per_second() as f64;
+        (stat.resident_pages * facts::page_size(), cpu_seconds)
+    })
 }
 
 fn sessions(state: &State, out: &mut MetricsText) {

@@ -26,7 +26,6 @@ mod page;
 mod pagination;
 mod policy;
 mod problem;
-mod process_usage;
 pub mod query_text;
 mod questions;
 mod requester;
