@@ -32,7 +32,6 @@ mod requester;
 mod routes;
 pub mod run_request;
 mod runs;
-mod screen_snapshot;
 mod search;
 mod session_actions;
 mod session_activity;

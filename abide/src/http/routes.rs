@@ -7,8 +7,8 @@ use super::openapi::{ApiRouter, OpenApiDocument, operation};
 use super::run_request::{PtySize, RunBody};
 use super::{
     events, frame, ids, log_download, log_lines, log_stream, login, machines, messages, metrics,
-    policy, questions, runs, screen_snapshot, search, session_actions, session_stats, sessions,
-    status, terminal, timers, tools,
+    policy, questions, runs, search, session_actions, session_stats, sessions, status, terminal,
+    timers, tools,
 };
 
 /// Path of the OpenAPI document.
@@ -179,7 +179,7 @@ fn session_routes(api: ApiRouter) -> ApiRouter {
     )
     .get(
         "/v1/sessions/{id}/paint",
-        screen_snapshot::screen_snapshot,
+        sessions::paint,
         operation("Bytes that draw a session's screen on an empty terminal")
             .returns::<abide_api::ScreenPaint>(),
     )

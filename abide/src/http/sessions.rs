@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use abide_api::{Session, SessionPage, TerminalSessionResult, ToolOutput};
+use abide_api::{ScreenPaint, Session, SessionPage, TerminalSessionResult, ToolOutput};
 use abide_core::session::Phase;
 use abide_core::{Millis, SessionId, SessionName};
 use axum::extract::{Path, State as Shared};
@@ -138,6 +138,25 @@ pub async fn get(
     let mut session = session_from(&view);
     recount_output(&view, &mut session.summary);
     Ok(JsonResponse(session))
+}
+
+/// Snapshot of a session's screen: bytes that draw it on an empty terminal, and the log offset at which it was taken.
+pub async fn paint(
+    Shared(state): Shared<State>,
+    requester: Requester,
+    Path(id): Path<String>,
+) -> Result<JsonResponse<ScreenPaint>, Problem> {
+    let view = requester.session(&state, &id)?;
+    if !view.pty {
+        return Err(Problem::conflict(format!("Session '{id}' has no terminal")));
+    }
+    let (folded, offset) = state.handle.screens().paint(view.id).await?;
+    Ok(JsonResponse(ScreenPaint {
+        paint: String::from_utf8_lossy(folded.paint()).into_owned(),
+        cols: folded.size().cols,
+        rows: folded.size().rows,
+        offset,
+    }))
 }
 
 /// Starts a session with a terminal. A person may start one on behalf of an agent.
