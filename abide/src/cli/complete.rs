@@ -6,9 +6,8 @@ use std::ffi::OsString;
 use clap::{Arg, Command};
 use clap_complete::Shell;
 
-use super::ids::IdKind;
 use super::show::outln;
-use crate::http;
+use crate::http::{self, IdKind};
 use abide_engine::config::Paths;
 use abide_output::printable::one_line;
 

@@ -1,7 +1,6 @@
 //! Ids as people type them: whole, by a unique beginning, by name, or `last`. The daemon knows which ids a word may
 //! stand for.
 
-use std::fmt;
 use std::str::FromStr;
 
 use abide_core::{QuestionId, SessionId, TimerId};
@@ -10,28 +9,11 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::error::CliError;
+use crate::http::IdKind;
 use crate::http::query_text::encoded;
 
 /// Candidates that are listed for an ambiguous word.
 const LISTED: usize = 5;
-
-/// Kind of an id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdKind {
-    Session,
-    Timer,
-    Question,
-}
-
-impl fmt::Display for IdKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            IdKind::Session => "session",
-            IdKind::Timer => "timer",
-            IdKind::Question => "question",
-        })
-    }
-}
 
 impl IdKind {
     /// Command that lists what has ids of this kind.

@@ -1,6 +1,8 @@
 //! Ids that a word typed by a person may stand for: a unique prefix, a name or `last`. The command line resolves words
 //! and completes ids with it.
 
+use std::fmt;
+
 use abide_api::{KnownId, KnownIds, Session};
 use abide_core::session::StartedBy;
 use abide_core::session_name::LAST;
@@ -33,21 +35,22 @@ pub struct IdQuery {
     word: Option<String>,
 }
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
+/// Kind of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum IdKind {
+pub enum IdKind {
     Session,
     Timer,
     Question,
 }
 
-impl IdKind {
-    fn prefix(self) -> &'static str {
-        match self {
-            IdKind::Session => "session_",
-            IdKind::Timer => "timer_",
-            IdKind::Question => "question_",
-        }
+impl fmt::Display for IdKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IdKind::Session => "session",
+            IdKind::Timer => "timer",
+            IdKind::Question => "question",
+        })
     }
 }
 
@@ -64,7 +67,7 @@ pub async fn list(
         IdKind::Timer => timers(&state, &requester, word.as_deref()).await?,
     };
     if let Some(word) = &word {
-        ids = meant(ids, word, kind.prefix());
+        ids = meant(ids, word, &format!("{kind}_"));
     }
     let total = ids.len();
     ids.truncate(MOST);

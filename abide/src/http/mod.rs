@@ -44,6 +44,7 @@ mod timers;
 mod tools;
 
 pub use blocking_client::{daemon_status, daemon_version, known_ids, stop_daemon};
+pub use ids::IdKind;
 pub use page::is_built as page_is_built;
 pub(crate) use problem::Problem;
 pub use tcp::serve_tcp;
