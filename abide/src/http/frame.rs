@@ -1,6 +1,7 @@
 //! Frame format of streamed output: `u8 kind | u32 length, little endian | payload`. Output is sent as
 //! raw bytes; facts about it are sent as JSON or as little-endian integers.
 
+pub use abide_session::log::Stream;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::{Value, json};
 
@@ -29,17 +30,6 @@ pub enum Frame {
     Closed(Value),
     /// Outcome; always the last frame.
     Ended(Value),
-}
-
-/// Source of output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-    /// Pseudo-terminal, which does not separate the two.
-    Pty,
 }
 
 /// Error: the bytes are not a valid frame.

@@ -164,12 +164,7 @@ pub fn frames(page: Page, next: &mut u64, mut last_time: Option<&mut u64>) -> By
             **last_time = chunk.at_wall_ms;
             Frame::Time(chunk.at_wall_ms).encode_to(&mut out);
         }
-        let stream = match chunk.stream {
-            Stream::Stdout => frame::Stream::Stdout,
-            Stream::Stderr => frame::Stream::Stderr,
-            Stream::Pty => frame::Stream::Pty,
-        };
-        Frame::Output(stream, chunk.bytes.into()).encode_to(&mut out);
+        Frame::Output(chunk.stream, chunk.bytes.into()).encode_to(&mut out);
     }
     out.freeze()
 }
