@@ -8,7 +8,6 @@ use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::args::AttachArgs;
@@ -18,7 +17,7 @@ use super::ids;
 use super::reconnect::Reconnect;
 use super::run::input::{self, Source};
 use super::show::{self, errln};
-use crate::cli::terminal::{RawMode, Terminal};
+use crate::cli::terminal::{RawMode, Terminal, TerminalSignal, TerminalSignals};
 use crate::http::frame::Frame;
 use abide_engine::clock::{SystemClock, sleep_until};
 
@@ -114,23 +113,6 @@ enum FollowEnd {
     Redraw,
 }
 
-/// Signals: a change of the terminal's size, and those that end this program after the terminal is restored.
-struct AttachSignals {
-    resized: Signal,
-    term: Signal,
-    hang_up: Signal,
-}
-
-impl AttachSignals {
-    fn new() -> std::io::Result<Self> {
-        Ok(AttachSignals {
-            resized: signal(SignalKind::window_change())?,
-            term: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-}
-
 /// Hint that is shown on entry.
 struct Hint {
     until: Mono,
@@ -157,7 +139,7 @@ struct Attachment {
 
 impl Attachment {
     async fn run(&mut self) -> Result<AttachEnd, CliError> {
-        let mut signals = AttachSignals::new()?;
+        let mut signals = TerminalSignals::new()?;
         self.resize_session().await?;
         let screen = self.draw_snapshot().await?;
         self.draw_hint(screen);
@@ -186,7 +168,7 @@ impl Attachment {
     async fn follow(
         &mut self,
         answer: &mut ResponseStream,
-        signals: &mut AttachSignals,
+        signals: &mut TerminalSignals,
     ) -> Result<FollowEnd, ClientError> {
         let mut room = [0; 4 << 10];
         let detached = || Ok(FollowEnd::Attach(AttachEnd::Detached));
@@ -228,9 +210,10 @@ impl Attachment {
                     self.remove_hint();
                 }
                 Some(refusal) = self.refused.recv() => return Err(refusal),
-                _ = signals.resized.recv() => self.resize_session().await?,
-                _ = signals.term.recv() => return detached(),
-                _ = signals.hang_up.recv() => return detached(),
+                signal = signals.next() => match signal {
+                    TerminalSignal::Resized => self.resize_session().await?,
+                    TerminalSignal::End => return detached(),
+                },
             }
         }
     }

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::termios::{self, LocalModes, OptionalActions, QueueSelector, Termios};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use abide_engine::async_fd;
 
@@ -129,6 +130,44 @@ impl Drop for RawMode {
     fn drop(&mut self) {
         let _ = termios::tcsetattr(&self.device, OptionalActions::Now, &self.before);
     }
+}
+
+/// Signals for a program that has taken the terminal over.
+pub struct TerminalSignals {
+    resized: Signal,
+    interrupt: Signal,
+    term: Signal,
+    hang_up: Signal,
+}
+
+impl TerminalSignals {
+    /// Starts to receive them instead of their default actions.
+    pub fn new() -> io::Result<Self> {
+        Ok(TerminalSignals {
+            resized: signal(SignalKind::window_change())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            term: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for the next signal. Cancel safe.
+    pub async fn next(&mut self) -> TerminalSignal {
+        tokio::select! {
+            _ = self.resized.recv() => TerminalSignal::Resized,
+            _ = self.interrupt.recv() => TerminalSignal::End,
+            _ = self.term.recv() => TerminalSignal::End,
+            _ = self.hang_up.recv() => TerminalSignal::End,
+        }
+    }
+}
+
+/// Meaning of a signal.
+pub enum TerminalSignal {
+    /// The size of the terminal has changed.
+    Resized,
+    /// The program restores the terminal and ends.
+    End,
 }
 
 /// Columns and rows of the terminal behind a descriptor.

@@ -9,7 +9,6 @@ mod render;
 
 use abide_core::Mono;
 use serde_json::{Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 
 use super::answer;
@@ -18,7 +17,7 @@ use super::attach::attach;
 use super::error::{CliError, EXIT_ABIDE_ERROR};
 use super::sessions::killed;
 use super::show;
-use crate::cli::terminal::Terminal;
+use crate::cli::terminal::{Terminal, TerminalSignal, TerminalSignals};
 use crate::client::{Client, ClientError};
 use abide_engine::clock::{Clock, SystemClock, sleep_until};
 use feed::{Feed, FeedUpdate};
@@ -58,31 +57,6 @@ pub async fn top(client: Client, args: TopArgs) -> Result<u8, CliError> {
     view.run().await
 }
 
-/// Signals that end the program.
-struct EndSignals {
-    term: Signal,
-    hang_up: Signal,
-    interrupt: Signal,
-}
-
-impl EndSignals {
-    fn new() -> std::io::Result<Self> {
-        Ok(EndSignals {
-            term: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn received(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.hang_up.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
 /// End of a request to the daemon.
 enum RequestDone {
     /// Sentence about an action that was carried out or failed.
@@ -102,8 +76,7 @@ struct TopView {
 
 impl TopView {
     async fn run(mut self) -> Result<u8, CliError> {
-        let mut resized = signal(SignalKind::window_change())?;
-        let mut end_signals = EndSignals::new()?;
+        let mut signals = TerminalSignals::new()?;
         let mut room = [0; 256];
         let mut tick = next_tick();
         loop {
@@ -120,8 +93,10 @@ impl TopView {
                         }
                     }
                 },
-                _ = resized.recv() => self.screen.invalidate(),
-                () = end_signals.received() => return Ok(0),
+                signal = signals.next() => match signal {
+                    TerminalSignal::Resized => self.screen.invalidate(),
+                    TerminalSignal::End => return Ok(0),
+                },
                 update = self.feed.next() => self.apply(update),
                 Some(Ok(done)) = self.requests.join_next() => self.done(done),
                 () = sleep_until(&SystemClock, Some(tick)) => {
