@@ -243,6 +243,13 @@ mod tests {
     }
 
     #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(bytes(512), "0.5 KiB");
+        assert_eq!(bytes(512 << 20), "512.0 MiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+    }
+
+    #[test]
     fn escaped_json_has_the_same_value_without_control_characters() {
         let value = serde_json::json!({"a": "\u{9b}6n\u{9d}0;t\u{7}\u{7f}é\u{a0}"});
         let shown = escape_controls(&format!("{value:#}"));

@@ -307,7 +307,7 @@ fn disk(state: &Path) -> Option<Finding> {
     // If the directory does not exist yet, its nearest existing ancestor is checked.
     let there = state.ancestors().find(|path| path.exists())?;
     let disk = system::disk(there).ok()?;
-    let free = size(disk.free);
+    let free = show::bytes(disk.free);
     Some(if let Some(network) = disk.network {
         Finding::warning(
             "disk",
@@ -340,7 +340,7 @@ fn future_files(paths: &Paths) -> Option<Finding> {
         .filter_map(|path| system::written_at(path))
         .max()?;
     let ahead = newest.checked_sub(now).filter(|ahead| *ahead > 60_000)?;
-    let span = crate::cli::show::short(abide_core::Millis(ahead));
+    let span = show::short(abide_core::Millis(ahead));
     Some(Finding::warning(
         "calendar",
         format!("some files are dated {span} in the future: the system clock was set back"),
@@ -348,26 +348,11 @@ fn future_files(paths: &Paths) -> Option<Finding> {
     ))
 }
 
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..=0xf_ffff => format!("{} KiB", bytes >> 10),
-        0x10_0000..=0x3fff_ffff => format!("{} MiB", bytes >> 20),
-        _ => format!("{:.1} GiB", bytes as f64 / f64::from(1_u32 << 30)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Severity;
     use super::*;
     use abide_session::sandbox::NotBuilt;
-
-    #[test]
-    fn sizes_have_a_unit() {
-        assert_eq!(size(900 << 10), "900 KiB");
-        assert_eq!(size(512 << 20), "512 MiB");
-        assert_eq!(size(3 << 29), "1.5 GiB");
-    }
 
     fn with(mechanisms: [bool; 3]) -> Vec<Probed> {
         let ladder = [
