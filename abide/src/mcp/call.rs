@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use abide_api::{ErrorCode, ToolResult};
+use abide_api::{ErrorCode, Id, ToolResult};
 use abide_core::request::Caller;
 use abide_core::{Answer, Asking, Millis, Mono, QuestionId, SessionId};
 use futures_util::future::{BoxFuture, OptionFuture};
@@ -144,7 +144,7 @@ pub async fn run(
     let begun = match round {
         None => tools::begin(&server.handle, &tool, arguments, context).await,
         Some(Round { session, .. }) => {
-            tools::resume(&server.handle, &tool, arguments, context, session).await
+            tools::resume(&server.handle, &tool, arguments, context, session.0).await
         }
     };
     let call = match begun {
@@ -325,11 +325,12 @@ impl WaitingCall<'_> {
     /// Gives the answer that a repeated call brings. The wait has begun again before this, so no event that
     /// the answer causes is missed.
     async fn resume(&mut self, round: Round, mut responses: InputResponses) {
-        let response = responses.remove(&round.question.to_string());
+        let question = round.question.0;
+        let response = responses.remove(&question.to_string());
         match response.as_ref().and_then(elicitation::interpret_json) {
             Some(ElicitationReply::Answered(answer)) => {
-                self.answered_question = Some(round.question);
-                give_answer(self.server, &self.origin, round.question, answer).await;
+                self.answered_question = Some(question);
+                give_answer(self.server, &self.origin, question, answer).await;
             }
             Some(ElicitationReply::NoPerson) => self.no_person(),
             None => {}
@@ -485,8 +486,8 @@ impl WaitingCall<'_> {
             arguments: &self.arguments,
         };
         let round = Round {
-            session: question.state.session(),
-            question: question.id,
+            session: Id(question.state.session()),
+            question: Id(question.id),
             count: self.rounds + 1,
         };
         let sealed = self.server.seal.close(round, &subject);

@@ -1,11 +1,14 @@
 //! Hello: the first line that a front sends, before MCP. It contains the identity, working directory and
 //! environment of the front and, after a reconnect, the numbers of the requests that the front replays.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+
+use abide_engine::secret;
 
 /// Longest hello in bytes.
 pub const LINE_LIMIT: usize = 1 << 20;
@@ -38,7 +41,7 @@ impl FrontHello {
     pub fn line(&self) -> Vec<u8> {
         let mut hello = self.clone();
         loop {
-            let mut line = hello.to_json().to_string().into_bytes();
+            let mut line = serde_json::to_vec(&hello.to_json()).unwrap_or_default();
             line.push(b'\n');
             let size = |(name, value): &(OsString, OsString)| name.len() + value.len();
             let largest = (0..hello.env.len()).max_by_key(|&i| size(&hello.env[i]));
@@ -49,89 +52,81 @@ impl FrontHello {
         }
     }
 
-    fn to_json(&self) -> Value {
-        let (mut env, mut env_raw) = (Map::new(), Vec::new());
+    fn to_json(&self) -> HelloLine {
+        let (mut env, mut env_raw) = (BTreeMap::new(), Vec::new());
         for (name, value) in &self.env {
             match (name.to_str(), value.to_str()) {
                 (Some(name), Some(value)) => drop(env.insert(name.into(), value.into())),
-                _ => env_raw.push(json!([hex(name), hex(value)])),
+                _ => env_raw.push((hex(name), hex(value))),
             }
         }
-        json!({
-            "abide": VERSION,
-            "front": self.front,
-            "cwd": self.cwd.to_string_lossy(),
-            "cwd_raw": self.cwd.to_str().is_none().then(|| hex(self.cwd.as_os_str())),
-            "agent": self.agent,
-            "env": env,
-            "env_raw": env_raw,
-            "connection": self.connection,
-            "resent": self.replayed,
-            "next": self.next,
-        })
+        HelloLine {
+            abide: VERSION,
+            front: self.front.clone(),
+            cwd: self.cwd.to_string_lossy().into_owned(),
+            cwd_raw: (self.cwd.to_str().is_none()).then(|| hex(self.cwd.as_os_str())),
+            agent: self.agent.clone(),
+            env,
+            env_raw,
+            connection: self.connection,
+            resent: self.replayed.clone(),
+            next: self.next,
+        }
     }
 
     /// Decodes the line. `None`: no hello, or an unknown version.
     pub fn read(line: &[u8]) -> Option<Self> {
-        let decoded: Value = serde_json::from_slice(line).ok()?;
-        if decoded.get("abide")?.as_u64()? != VERSION {
+        let mut line: HelloLine = serde_json::from_slice(line).ok()?;
+        if line.abide != VERSION || line.front.is_empty() {
             return None;
         }
-        let text = |field: &str| decoded.get(field).and_then(Value::as_str);
-        let number = |field: &str| decoded.get(field).and_then(Value::as_u64);
-        let cwd = match text("cwd_raw").and_then(unhex) {
-            Some(raw) => raw,
-            None => text("cwd")?.into(),
-        };
-        let replayed = decoded
-            .get("resent")
-            .and_then(Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
+        let cwd = line.cwd_raw.as_deref().and_then(unhex);
+        let plain = line.env.into_iter();
+        let mut env: Vec<(OsString, OsString)> = plain
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        for (name, value) in line.env_raw {
+            env.push((unhex(&name)?, unhex(&value)?));
+        }
+        line.resent.truncate(UNANSWERED_LIMIT + 1);
         Some(FrontHello {
-            front: text("front").filter(|id| !id.is_empty())?.into(),
-            cwd: cwd.into(),
-            agent: text("agent")
-                .filter(|agent| !agent.is_empty())
-                .unwrap_or("default")
-                .into(),
-            env: env(&decoded)?,
-            connection: number("connection")
-                .and_then(|n| u32::try_from(n).ok())
-                .unwrap_or(0),
-            replayed: replayed
-                .iter()
-                .take(UNANSWERED_LIMIT + 1)
-                .filter_map(Value::as_u64)
-                .collect(),
-            next: number("next").unwrap_or(0),
+            front: line.front,
+            cwd: cwd.unwrap_or_else(|| line.cwd.into()).into(),
+            agent: match line.agent.as_str() {
+                "" => "default".into(),
+                _ => line.agent,
+            },
+            env,
+            connection: line.connection,
+            replayed: line.resent,
+            next: line.next,
         })
     }
 }
 
-fn env(decoded: &Value) -> Option<Vec<(OsString, OsString)>> {
-    let mut env = Vec::new();
-    if let Some(plain) = decoded.get("env") {
-        for (name, value) in plain.as_object()? {
-            env.push((name.into(), value.as_str()?.into()));
-        }
-    }
-    for pair in decoded
-        .get("env_raw")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        let part = |i: usize| pair.get(i).and_then(Value::as_str).and_then(unhex);
-        env.push((part(0)?, part(1)?));
-    }
-    Some(env)
+/// The hello as JSON. Text that is not Unicode is written as hexadecimal bytes.
+#[derive(Serialize, Deserialize)]
+struct HelloLine {
+    abide: u64,
+    front: String,
+    cwd: String,
+    cwd_raw: Option<String>,
+    #[serde(default)]
+    agent: String,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    env_raw: Vec<(String, String)>,
+    #[serde(default)]
+    connection: u32,
+    #[serde(default)]
+    resent: Vec<u64>,
+    #[serde(default)]
+    next: u64,
 }
 
 fn hex(text: &OsStr) -> String {
-    text.as_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    secret::hex(text.as_bytes())
 }
 
 fn unhex(text: &str) -> Option<OsString> {

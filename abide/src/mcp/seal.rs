@@ -1,6 +1,7 @@
 //! State that a client carries between two rounds of one call. It is sealed: a call can be resumed only with
 //! the same arguments and by the same agent.
 
+use abide_api::Id;
 use abide_core::{QuestionId, SessionId};
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde::{Deserialize, Serialize};
@@ -10,21 +11,14 @@ use serde_json::{Map, Value};
 pub struct Seal(RequestStateCodec);
 
 /// State of a call that returned to ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Round {
     /// Session that the call waits for.
-    pub session: SessionId,
+    pub session: Id<SessionId>,
     /// Question that was asked.
-    pub question: QuestionId,
+    pub question: Id<QuestionId>,
     /// Number of times that the call has returned.
     pub count: u32,
-}
-
-#[derive(Serialize, Deserialize)]
-struct SealedRound {
-    session: String,
-    question: String,
-    count: u32,
 }
 
 /// Caller, tool and arguments; authenticated together with the state.
@@ -45,12 +39,7 @@ impl Seal {
 
     /// Seals a round.
     pub fn close(&self, round: Round, subject: &Subject<'_>) -> String {
-        let written = SealedRound {
-            session: round.session.to_string(),
-            question: round.question.to_string(),
-            count: round.count,
-        };
-        let payload = serde_json::to_vec(&written).unwrap_or_default();
+        let payload = serde_json::to_vec(&round).unwrap_or_default();
         let subject = subject.bytes();
         self.0
             .seal_with(&payload, &SealOptions::new().associated_data(&subject))
@@ -58,12 +47,7 @@ impl Seal {
 
     /// Opens a sealed state. `None`: the state was not sealed here, or belongs to another call.
     pub fn open(&self, sealed: &str, subject: &Subject<'_>) -> Option<Round> {
-        let written: SealedRound = self.0.open_json_with(sealed, &subject.bytes()).ok()?;
-        Some(Round {
-            session: written.session.parse().ok()?,
-            question: written.question.parse().ok()?,
-            count: written.count,
-        })
+        self.0.open_json_with(sealed, &subject.bytes()).ok()
     }
 }
 
@@ -115,8 +99,8 @@ mod tests {
     fn state_opens_only_for_the_same_call() {
         let seal = Seal::new([7; 32]);
         let round = Round {
-            session: SessionId::from_bits(11),
-            question: QuestionId::from_bits(12),
+            session: Id(SessionId::from_bits(11)),
+            question: Id(QuestionId::from_bits(12)),
             count: 3,
         };
         let given = arguments(json!({"command": "sleep 9", "env": {"B": "2", "A": "1"}}));

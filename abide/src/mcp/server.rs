@@ -106,9 +106,7 @@ impl Origin {
             peer,
         }
     }
-}
 
-impl Origin {
     /// Variable of the client's environment. `None` also over HTTP, where the environment is not the client's.
     pub fn var(&self, name: &str) -> Option<&OsStr> {
         if matches!(self.transport, Transport::Http) {
@@ -117,9 +115,7 @@ impl Origin {
         let (_, value) = self.env.iter().find(|(key, _)| key == name)?;
         Some(value)
     }
-}
 
-impl Origin {
     /// True if the client listens to a Claude Code channel.
     fn has_channel(&self) -> bool {
         self.var(CHANNEL).is_some_and(|value| value == "1")
