@@ -15,6 +15,8 @@ mod one_list;
 #[path = "../postgres/proxy.rs"]
 #[expect(dead_code, reason = "each test program uses a part")]
 mod proxy;
+#[path = "../common/terminal_page.rs"]
+mod terminal_page;
 mod terminals;
 
 use std::os::unix::net::UnixStream;

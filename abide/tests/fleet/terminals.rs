@@ -1,12 +1,13 @@
 //! Terminals of one machine that are attached from another.
 
-use std::io::{BufReader, ErrorKind, Read, Write};
+use std::io::{BufReader, Read, Write};
 
+use tungstenite::Message;
 use tungstenite::client::IntoClientRequest;
-use tungstenite::{Message, WebSocket};
 
 use super::*;
 use crate::common::home::PATIENCE;
+use crate::terminal_page::TerminalPage;
 
 fn connected(machine: &Abide) -> UnixStream {
     let stream = UnixStream::connect(machine.path("run/http.sock")).expect("the daemon listens");
@@ -15,68 +16,10 @@ fn connected(machine: &Abide) -> UnixStream {
     stream
 }
 
-/// Terminal of a session as a page sees it.
-struct Page {
-    socket: WebSocket<UnixStream>,
-    /// Everything that was painted so far.
-    seen: Vec<u8>,
-    /// All control messages so far.
-    said: Vec<Value>,
-}
-
-impl Page {
-    fn open(machine: &Abide, session: &str) -> Self {
-        let url = format!("ws://abide/v1/sessions/{session}/terminal");
-        let request = url.into_client_request().expect("a request");
-        let (socket, _) = tungstenite::client(request, connected(machine)).expect("a channel");
-        Page {
-            socket,
-            seen: Vec::new(),
-            said: Vec::new(),
-        }
-    }
-
-    /// Reads the next message; `false`: the channel is closed.
-    fn take(&mut self) -> bool {
-        match self.socket.read() {
-            Ok(Message::Binary(bytes)) => self.seen.extend_from_slice(&bytes),
-            Ok(Message::Text(text)) => self.said.push(serde_json::from_str(&text).expect("JSON")),
-            Ok(Message::Close(_)) => return false,
-            Err(tungstenite::Error::Io(fault)) if fault.kind() == ErrorKind::WouldBlock => {
-                panic!("nothing came: {fault}")
-            }
-            Err(_) => return false,
-            Ok(_) => {}
-        }
-        true
-    }
-
-    fn until_said(&mut self, kind: &str) -> Value {
-        loop {
-            if let Some(said) = self.said.iter().find(|said| said["type"] == kind) {
-                return said.clone();
-            }
-            assert!(self.take(), "closed before {kind}");
-        }
-    }
-
-    fn until_seen(&mut self, text: &str) {
-        while !String::from_utf8_lossy(&self.seen).contains(text) {
-            assert!(self.take(), "closed before {text}");
-        }
-    }
-
-    fn until_closed(&mut self) {
-        while self.take() {}
-    }
-
-    fn send(&mut self, message: Message) {
-        self.socket.send(message).expect("it is taken");
-    }
-
-    fn type_in(&mut self, text: &str) {
-        self.send(Message::Binary(text.as_bytes().to_vec().into()));
-    }
+fn open(machine: &Abide, session: &str) -> TerminalPage<UnixStream> {
+    let url = format!("ws://abide/v1/sessions/{session}/terminal");
+    let request = url.into_client_request().expect("a request");
+    TerminalPage::open(request, connected(machine))
 }
 
 const MAY_TYPE: &str = "[fleet]\ntype = [\"desk\"]\n";
@@ -85,21 +28,21 @@ const MAY_TYPE: &str = "[fleet]\ntype = [\"desk\"]\n";
 fn terminal_of_the_other_machine_takes_input_and_sizes_and_shows_output() {
     let pair = Pair::with(MAY_TYPE);
     let id = pair.cat();
-    let mut page = Page::open(&pair.desk, &id);
-    let hello = page.until_said("hello");
+    let mut page = open(&pair.desk, &id);
+    let hello = page.until_event("hello");
     assert!(hello.get("read_only").is_none(), "{hello}");
     page.type_in("typed from the desk\r");
-    page.until_seen("typed from the desk\r\ntyped from the desk");
+    page.until_painted("typed from the desk\r\ntyped from the desk");
     let size = json!({"type": "resize", "cols": 90, "rows": 25}).to_string();
     page.send(Message::Text(size.into()));
-    let resized = page.until_said("resized");
+    let resized = page.until_event("resized");
     assert_eq!(
         (&resized["cols"], &resized["rows"]),
         (&json!(90), &json!(25))
     );
     let killed = (pair.build).post(&format!("/v1/sessions/{id}/kill"), &json!({}));
     assert_eq!(killed.expect("an answer").status, 200);
-    page.until_said("ended");
+    page.until_event("ended");
     page.until_closed();
 }
 
@@ -107,15 +50,15 @@ fn terminal_of_the_other_machine_takes_input_and_sizes_and_shows_output() {
 fn terminal_without_the_right_to_type_is_read_only_and_names_the_line_to_add() {
     let pair = Pair::with("");
     let id = pair.cat();
-    let mut page = Page::open(&pair.desk, &id);
-    let hello = page.until_said("hello");
+    let mut page = open(&pair.desk, &id);
+    let hello = page.until_event("hello");
     let why = hello["read_only"].as_str().expect("a reason").to_owned();
     assert!(why.contains("`type = [\"desk\"]` below `[fleet]`"), "{why}");
     page.type_in("from the desk\r");
     let input = json!({"action": "send_input", "session_id": id, "input": "from home\n"});
     call(&pair.build, &input);
-    page.until_seen("from home");
-    let seen = String::from_utf8_lossy(&page.seen).into_owned();
+    page.until_painted("from home");
+    let seen = String::from_utf8_lossy(&page.painted).into_owned();
     assert!(!seen.contains("from the desk"), "{seen}");
 }
 
@@ -123,8 +66,8 @@ fn terminal_without_the_right_to_type_is_read_only_and_names_the_line_to_add() {
 fn right_that_is_taken_away_closes_the_terminal_at_the_next_key() {
     let pair = Pair::with(MAY_TYPE);
     let id = pair.cat();
-    let mut page = Page::open(&pair.desk, &id);
-    page.until_said("hello");
+    let mut page = open(&pair.desk, &id);
+    page.until_event("hello");
     let path = pair.build.path("config.toml");
     let config = std::fs::read_to_string(&path).expect("it");
     std::fs::write(&path, config.replace(MAY_TYPE, "")).expect("a configuration");
@@ -156,8 +99,8 @@ fn followed_log(machine: &Abide, id: &str) -> BufReader<UnixStream> {
 fn revoked_machine_loses_its_terminal_and_the_log_that_it_follows() {
     let pair = Pair::with(MAY_TYPE);
     let id = pair.cat();
-    let mut page = Page::open(&pair.desk, &id);
-    page.until_said("hello");
+    let mut page = open(&pair.desk, &id);
+    page.until_event("hello");
     let mut log = followed_log(&pair.desk, &id);
     let revoked = pair.build.output(["machine", "revoke", "desk"]);
     assert!(revoked.status.success(), "{revoked:?}");

@@ -22,3 +22,5 @@ mod raw;
 #[path = "../common/shape.rs"]
 mod shape;
 mod terminal;
+#[path = "../common/terminal_page.rs"]
+mod terminal_page;

@@ -3,74 +3,26 @@
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
+use tungstenite::Message;
 use tungstenite::client::IntoClientRequest;
-use tungstenite::{Message, WebSocket};
 
 use crate::harness::{Abide, feed};
+use crate::terminal_page::TerminalPage;
 
 const PERSON: &str = "abide-person: true\r\n";
 
-struct Page {
-    socket: WebSocket<TcpStream>,
-    /// Everything that was painted so far.
-    seen: Vec<u8>,
-    /// All control messages so far.
-    said: Vec<Value>,
-}
-
-impl Page {
-    fn open(abide: &Abide, browser: &str, session: &str) -> Self {
-        let address = abide.address();
-        let url = format!("ws://{address}/v1/sessions/{session}/terminal");
-        let mut request = url.into_client_request().expect("a request");
-        for line in browser.lines() {
-            let (name, value) = line.split_once(": ").expect("a header");
-            let name = tungstenite::http::HeaderName::try_from(name).expect("a name");
-            request
-                .headers_mut()
-                .insert(name, value.parse().expect("a value"));
-        }
-        let (socket, _) = tungstenite::client(request, abide.connect()).expect("a channel");
-        Page {
-            socket,
-            seen: Vec::new(),
-            said: Vec::new(),
-        }
+fn open(abide: &Abide, browser: &str, session: &str) -> TerminalPage<TcpStream> {
+    let address = abide.address();
+    let url = format!("ws://{address}/v1/sessions/{session}/terminal");
+    let mut request = url.into_client_request().expect("a request");
+    for line in browser.lines() {
+        let (name, value) = line.split_once(": ").expect("a header");
+        let name = tungstenite::http::HeaderName::try_from(name).expect("a name");
+        request
+            .headers_mut()
+            .insert(name, value.parse().expect("a value"));
     }
-
-    /// Reads the next message; `false`: the channel was closed properly.
-    fn take(&mut self) -> bool {
-        match self.socket.read().expect("a message") {
-            Message::Binary(bytes) => self.seen.extend_from_slice(&bytes),
-            Message::Text(text) => self.said.push(serde_json::from_str(&text).expect("JSON")),
-            Message::Close(close) => {
-                assert_eq!(u16::from(close.expect("a reason").code), 1000);
-                return false;
-            }
-            _ => {}
-        }
-        true
-    }
-
-    fn until_said(&mut self, kind: &str) -> Value {
-        loop {
-            if let Some(said) = self.said.iter().find(|said| said["type"] == kind) {
-                return said.clone();
-            }
-            assert!(self.take(), "closed before {kind}");
-        }
-    }
-
-    fn until_seen(&mut self, text: &str) {
-        while !String::from_utf8_lossy(&self.seen).contains(text) {
-            assert!(self.take(), "closed before {text}");
-        }
-    }
-
-    fn type_in(&mut self, text: &str) {
-        let bytes = Message::Binary(text.as_bytes().to_vec().into());
-        self.socket.send(bytes).expect("it is taken");
-    }
+    TerminalPage::open(request, abide.connect())
 }
 
 fn start(abide: &Abide, browser: &str, body: &Value) -> String {
@@ -85,12 +37,12 @@ fn websocket_terminal_takes_input_and_shows_output() {
     let browser = abide.log_in();
     let body = json!({"command": "cat", "agent": "helper", "cwd": "/"});
     let session = start(&abide, &browser, &body);
-    let mut page = Page::open(&abide, &browser, &session);
-    let hello = page.until_said("hello");
+    let mut page = open(&abide, &browser, &session);
+    let hello = page.until_event("hello");
     let expected = json!({"type": "hello", "cols": 120, "rows": 40, "pty": true, "running": true});
     assert_eq!(hello, expected);
     page.type_in("hello\r");
-    page.until_seen("hello\r\nhello\r\n");
+    page.until_painted("hello\r\nhello\r\n");
     // Other users of the terminal are notified.
     let read = json!({"action": "read_output", "session_id": session});
     let agent = "abide-agent: helper\r\n";
@@ -98,23 +50,23 @@ fn websocket_terminal_takes_input_and_shows_output() {
     let text = read["text"].as_str().unwrap();
     assert!(text.contains("a person is at this terminal too"), "{text}");
     // Another page resizes the terminal, and this one is notified.
-    let mut other = Page::open(&abide, &browser, &session);
-    other.until_said("hello");
-    other.until_seen("hello");
+    let mut other = open(&abide, &browser, &session);
+    other.until_event("hello");
+    other.until_painted("hello");
     let size = r#"{"type": "resize", "cols": 100, "rows": 30}"#;
-    other.socket.send(Message::Text(size.into())).unwrap();
-    let resized = page.until_said("resized");
+    other.send(Message::Text(size.into()));
+    let resized = page.until_event("resized");
     assert_eq!(
         (&resized["cols"], &resized["rows"]),
         (&json!(100), &json!(30))
     );
     page.type_in("\u{4}");
-    let ended = page.until_said("ended");
+    let ended = page.until_event("ended");
     assert_eq!(
         (&ended["exit_code"], &ended["session_id"]),
         (&json!(0), &json!(session))
     );
-    while page.take() {}
+    assert_eq!(page.until_closed(), Some(1000));
 }
 
 #[test]
@@ -126,14 +78,14 @@ fn ended_session_shows_its_last_screen() {
         &browser,
         &json!({"command": "printf 'last\\nwords'"}),
     );
-    let mut page = Page::open(&abide, &browser, &session);
-    page.until_said("ended");
-    page.until_seen("words");
-    let mut late = Page::open(&abide, &browser, &session);
-    assert_eq!(late.until_said("hello")["running"], false);
-    late.until_said("ended");
-    late.until_seen("words");
-    while late.take() {}
+    let mut page = open(&abide, &browser, &session);
+    page.until_event("ended");
+    page.until_painted("words");
+    let mut late = open(&abide, &browser, &session);
+    assert_eq!(late.until_event("hello")["running"], false);
+    late.until_event("ended");
+    late.until_painted("words");
+    assert_eq!(late.until_closed(), Some(1000));
 }
 
 #[test]
@@ -149,13 +101,13 @@ fn session_without_pty_shows_the_end_of_its_log() {
     let session = start(&abide, &browser, &json!({"command": command, "pty": false}));
     let all = "first\n".len() + 400_000 + "\nbefore\n".len();
     abide.written(&session, all as u64);
-    let mut page = Page::open(&abide, &browser, &session);
-    assert_eq!(page.until_said("hello")["pty"], false);
-    page.until_seen("before");
-    assert!(page.seen.len() <= 256 << 10, "{}", page.seen.len());
+    let mut page = open(&abide, &browser, &session);
+    assert_eq!(page.until_event("hello")["pty"], false);
+    page.until_painted("before");
+    assert!(page.painted.len() <= 256 << 10, "{}", page.painted.len());
     feed(&fifo, "after\n");
-    page.until_said("ended");
-    page.until_seen("after");
+    page.until_event("ended");
+    page.until_painted("after");
 }
 
 #[test]
@@ -166,12 +118,12 @@ fn unsafe_sequences_are_filtered() {
     let hostile = "printf 'a\\033]52;c;aGk=\\007b\\033]0;title\\007c\\033[6nd\\033[5ie'";
     let command = format!("cat {0} >/dev/null; {hostile}; cat {0}", fifo.display());
     let session = start(&abide, &browser, &json!({"command": command}));
-    let mut page = Page::open(&abide, &browser, &session);
-    page.until_said("hello");
+    let mut page = open(&abide, &browser, &session);
+    page.until_event("hello");
     feed(&fifo, "");
-    page.until_seen("abcde");
+    page.until_painted("abcde");
     feed(&fifo, "");
-    page.until_said("ended");
+    page.until_event("ended");
 }
 
 #[test]
@@ -187,16 +139,16 @@ fn slow_page_gets_a_new_snapshot() {
         end.display()
     );
     let session = start(&abide, &browser, &json!({"command": command, "pty": false}));
-    let mut page = Page::open(&abide, &browser, &session);
-    page.until_said("hello");
+    let mut page = open(&abide, &browser, &session);
+    page.until_event("hello");
     feed(&go, "");
     // Opened after the flood of output, which no client has read.
     feed(&end, "");
-    page.until_said("ended");
-    assert!(String::from_utf8_lossy(&page.seen).contains("over"));
-    assert!(page.seen.len() < size, "{}", page.seen.len());
+    page.until_event("ended");
+    assert!(String::from_utf8_lossy(&page.painted).contains("over"));
+    assert!(page.painted.len() < size, "{}", page.painted.len());
     assert!(
-        page.seen.windows(2).any(|pair| pair == b"\x1bc"),
+        page.painted.windows(2).any(|pair| pair == b"\x1bc"),
         "painted again"
     );
 }
