@@ -1,7 +1,5 @@
 //! Questions answered from another process, and processes that may not answer them.
 
-use std::os::unix::fs::DirBuilderExt;
-
 use crate::harness::{Abide, Seat, feed, text};
 
 /// A run in a terminal whose question is open, and the id of the question. The command writes nothing before.
@@ -77,17 +75,7 @@ fn answer_to_a_withdrawn_question_is_refused() {
 
 /// Configuration without a control group for each session.
 fn held_by_keepers_alone() -> Abide {
-    let abide = Abide::new();
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(abide.path("abide"))
-        .unwrap();
-    std::fs::write(
-        abide.path("abide/config.toml"),
-        "containment = \"subreaper\"\n",
-    )
-    .unwrap();
-    abide
+    Abide::with_config("containment = \"subreaper\"\n")
 }
 
 #[test]

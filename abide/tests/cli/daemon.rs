@@ -471,13 +471,7 @@ fn s11_state_directory_writable_by_others_is_refused() {
 
 #[test]
 fn invalid_configuration_is_reported() {
-    use std::os::unix::fs::DirBuilderExt;
-    let abide = Abide::new();
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(abide.path("abide"))
-        .unwrap();
-    std::fs::write(abide.path("abide/config.toml"), "nonsense = 1\n").unwrap();
+    let abide = Abide::with_config("nonsense = 1\n");
     let output = abide.output(["run", "--", "true"]);
     assert_eq!(output.status.code(), Some(125), "{output:?}");
     assert!(text(&output.stderr).contains("nonsense"), "{output:?}");

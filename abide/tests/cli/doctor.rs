@@ -1,6 +1,6 @@
 //! `abide doctor`: findings on a healthy system and on one with problems.
 
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use serde_json::Value;
@@ -8,18 +8,7 @@ use serde_json::Value;
 use crate::harness::{Abide, text};
 
 fn command(abide: &Abide) -> Command {
-    let mut command = abide.command(["doctor", "--json"]);
-    command.env("HOME", abide.path("home"));
-    for name in [
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-        "GEMINI_CLI_HOME",
-        "XDG_CONFIG_HOME",
-        "VSCODE_PORTABLE",
-    ] {
-        command.env_remove(name);
-    }
-    command
+    abide.command_at_home(["doctor", "--json"])
 }
 
 fn look(abide: &Abide) -> (Option<i32>, Value) {
@@ -76,12 +65,7 @@ fn doctor_names_the_running_daemon() {
 
 #[test]
 fn invalid_configuration_is_a_finding_and_other_checks_run() {
-    let abide = Abide::new();
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(abide.path("abide"))
-        .unwrap();
-    std::fs::write(abide.path("abide/config.toml"), "nonsense = 1\n").unwrap();
+    let abide = Abide::with_config("nonsense = 1\n");
     let (code, found) = look(&abide);
     assert_eq!(code, Some(1));
     assert_eq!(found["level"], "trouble");
@@ -201,13 +185,8 @@ fn entry_that_fetches_the_package_is_tried() {
 
 #[test]
 fn missing_waker_program_is_a_finding() {
-    let abide = Abide::new();
-    std::fs::DirBuilder::new()
-        .mode(0o700)
-        .create(abide.path("abide"))
-        .unwrap();
     let config = "[[wakers]]\ncommand = [\"no-such-program\", \"{text}\"]\n";
-    std::fs::write(abide.path("abide/config.toml"), config).unwrap();
+    let abide = Abide::with_config(config);
     let (code, found) = look(&abide);
     assert_eq!(code, Some(1));
     let says = of(&found, "wakers")["says"].as_str().unwrap();

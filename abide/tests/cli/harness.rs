@@ -28,7 +28,28 @@ impl Deref for Abide {
 
 impl Abide {
     pub fn new() -> Self {
-        Abide(Home::new())
+        Abide::with_config("")
+    }
+
+    pub fn with_config(config: &str) -> Self {
+        Abide(Home::with_config(config))
+    }
+
+    /// A command that finds the files of clients in the folder `home` only.
+    pub fn command_at_home<I: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = I>) -> Command {
+        let mut command = self.command(words);
+        command.env("HOME", self.path("home"));
+        for name in [
+            "CLAUDE_CONFIG_DIR",
+            "CODEX_HOME",
+            "GEMINI_CLI_HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_STATE_HOME",
+            "VSCODE_PORTABLE",
+        ] {
+            command.env_remove(name);
+        }
+        command
     }
 
     /// The command, with its output in pipes.

@@ -18,19 +18,7 @@ const CLIENTS: [(&str, &str, &str); 4] = [
 ];
 
 fn command(abide: &Abide, words: &[&str]) -> Command {
-    let mut command = abide.command(["setup"].iter().chain(words));
-    command.env("HOME", abide.path("home"));
-    for name in [
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-        "GEMINI_CLI_HOME",
-        "XDG_CONFIG_HOME",
-        "XDG_STATE_HOME",
-        "VSCODE_PORTABLE",
-    ] {
-        command.env_remove(name);
-    }
-    command
+    abide.command_at_home(["setup"].iter().chain(words))
 }
 
 fn setup(abide: &Abide, words: &[&str]) -> Output {

@@ -182,10 +182,8 @@ fn top_attaches_and_comes_back() {
 
 #[test]
 fn top_answers_a_question_of_a_rule_with_any_of_its_answers() {
-    let abide = Abide::new();
-    std::fs::create_dir_all(abide.path("abide")).unwrap();
     let rule = "[[policy.rule]]\nrun = [\"touch\", \"...\"]\ndo = \"ask\"\nwhy = \"test\"\n";
-    std::fs::write(abide.path("abide/config.toml"), rule).unwrap();
+    let abide = Abide::with_config(rule);
     let call = "<tool name=\"execute_command\"><command>touch made</command></tool>";
     std::fs::write(abide.path("call"), call).unwrap();
     let mut seat = sit(&abide);
