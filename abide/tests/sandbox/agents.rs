@@ -143,12 +143,8 @@ fn needs_that_a_person_grants_hold_for_this_command_only() {
         assert!(words.contains("install the tool"), "{words}");
         assert!(!user.exists("outside/made"), "135: {words}");
         let id = |name: &str| held["result"][name].as_str().expect("an id").to_owned();
-        let answered = user
-            .command(user.path("abide-program"))
-            .args(["answer", &id("question_id"), "yes"])
-            .output()
-            .expect("abide runs");
-        assert!(answered.status.success(), "{answered:?}");
+        let answered = user.abide(&["answer", &id("question_id"), "yes"]);
+        assert_eq!(answered.code, 0, "{answered:?}");
         let ended = call(user, "shell", &json!({"session_id": id("session_id")}));
         assert_eq!(ended["result"]["status"], "SUCCESS", "{ended}");
         assert!(user.exists("outside/made"), "{ended}");

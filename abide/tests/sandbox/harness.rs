@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use serde_json::Value;
@@ -185,6 +185,15 @@ impl User {
             code: ran.status.code().unwrap_or(-1),
             text: String::from_utf8_lossy(&text).into_owned(),
         }
+    }
+
+    /// Starts a script in the sandbox `workspace-write` and does not wait for it.
+    pub fn spawn(&self, script: &str) -> Child {
+        let words = ["run", "--sandbox", "workspace-write", "--"];
+        let mut command = self.command(self.path("abide-program"));
+        command.args(words).args(["/bin/bash", "-c", script]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("abide runs")
     }
 
     /// Runs a script in the sandbox `workspace-write`, without network.

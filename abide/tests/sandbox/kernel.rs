@@ -132,21 +132,7 @@ fn folder_that_is_moved_away_leads_nowhere() {
         user.write("outside/secret", "kept\n");
         user.outside("mkfifo ready go");
         let script = "cd a/b; echo ready > ../../ready; read < $ROOT/work/go; echo x > ../secret; echo x > ../new; ls ..; cat ../../etc/hostname";
-        let mut inside = user
-            .command(user.path("abide-program"))
-            .args([
-                "run",
-                "--sandbox",
-                "workspace-write",
-                "--",
-                "/bin/bash",
-                "-c",
-                script,
-            ])
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .expect("abide runs");
+        let mut inside = user.spawn(script);
         user.outside("read < ready && mv a/b $ROOT/outside/b && echo go > go");
         let status = inside.wait().expect("an ending");
         assert!(!status.success(), "93");

@@ -192,20 +192,7 @@ fn protection_holds_while_another_session_ends() {
         repository(user);
         user.outside("mkfifo ready go");
         let script = "echo ready > ready; read < go; echo x > .git/hooks/pre-commit";
-        let mut first = user
-            .command(user.path("abide-program"))
-            .args([
-                "run",
-                "--sandbox",
-                "workspace-write",
-                "--",
-                "/bin/bash",
-                "-c",
-                script,
-            ])
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .expect("abide runs");
+        let mut first = user.spawn(script);
         user.outside("read < ready");
         user.works("49", "true");
         user.outside("echo go > go");
