@@ -7,7 +7,7 @@ use abide_session::folder;
 use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, Stdin, ToKeeper};
 use abide_session::log::Stream;
 
-use crate::harness::{ForkServer, marked, output, wait_gone};
+use crate::harness::{ForkServer, Keeper, marked, output, wait_gone};
 
 /// The start of a session with open input is reported at once, before any other event.
 fn talked_to(launch: Launch) -> Launch {
@@ -184,8 +184,12 @@ fn k14_tree_of_a_killed_keeper_is_killed_through_its_cgroup() {
     ));
     keeper.expect_started();
     assert_eq!(keeper.hear(), None);
-    let meta = keeper.meta();
-    let leader = keeper.leader;
+    tree_of_a_dead_keeper_is_ended(keeper);
+}
+
+/// Ends the tree of a keeper that died without an ending, as a daemon does. No process is left.
+fn tree_of_a_dead_keeper_is_ended(keeper: Keeper) {
+    let (meta, leader) = (keeper.meta(), keeper.leader);
     let away = keeper.hang_up();
     assert_eq!(away.ending(), None);
     abide_session::tree::end_orphans(&meta);
@@ -216,18 +220,7 @@ fn k14_keeper_killed_during_a_kill_leaves_no_process() {
             },
         });
         while keeper.hear().is_some() {}
-        let (meta, leader) = (keeper.meta(), keeper.leader);
-        let away = keeper.hang_up();
-        assert_eq!(away.ending(), None);
-        abide_session::tree::end_orphans(&meta);
-        wait_gone(leader);
-        for process in abide_session::tree::processes(&meta) {
-            wait_gone(process.pid);
-        }
-        abide_session::tree::end_orphans(&meta);
-        // Without a control group, the fork server kills them a moment later.
-        while meta.cgroup.is_none() && !marked(&away.folder).is_empty() {}
-        assert_eq!(marked(&away.folder), Vec::<String>::new());
+        tree_of_a_dead_keeper_is_ended(keeper);
     }
 }
 
