@@ -187,10 +187,9 @@ fn only_keepers_start_commands_of_users() {
 
 #[test]
 fn core_does_no_io() {
-    let core = std::fs::read_to_string(root().join("crates/core/src/lib.rs")).expect("the core");
+    let core = text_of("crates/core/src/lib.rs");
     assert!(core.contains("#![no_std]") && core.contains("#![forbid(unsafe_code)]"));
-    let manifest =
-        std::fs::read_to_string(root().join("crates/core/Cargo.toml")).expect("its manifest");
+    let manifest = text_of("crates/core/Cargo.toml");
     assert!(
         !manifest.contains("[dependencies]"),
         "the core depends on nothing"
@@ -199,10 +198,8 @@ fn core_does_no_io() {
 
 #[test]
 fn output_does_no_io_and_depends_on_no_workspace_crate() {
-    let folder = root().join("crates/output");
-    let library = std::fs::read_to_string(folder.join("src/lib.rs")).expect("the library");
-    assert!(library.contains("#![forbid(unsafe_code)]"));
-    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("its manifest");
+    assert!(text_of("crates/output/src/lib.rs").contains("#![forbid(unsafe_code)]"));
+    let manifest = text_of("crates/output/Cargo.toml");
     assert!(
         !manifest.contains("path = "),
         "abide-output depends on no crate of this workspace"
@@ -221,8 +218,7 @@ fn output_does_no_io_and_depends_on_no_workspace_crate() {
 #[test]
 fn api_and_session_depend_on_the_core_only() {
     for name in ["api", "session"] {
-        let manifest = root().join(format!("crates/{name}/Cargo.toml"));
-        let manifest = std::fs::read_to_string(manifest).expect("its manifest");
+        let manifest = text_of(&format!("crates/{name}/Cargo.toml"));
         let ours: Vec<&str> = manifest
             .lines()
             .filter(|line| line.contains("path = "))
@@ -244,15 +240,13 @@ fn api_gate_and_program_forbid_unsafe_code() {
         "abide/src/lib.rs",
         "abide/src/main.rs",
     ] {
-        let text = std::fs::read_to_string(root().join(file)).expect("the crate");
-        assert!(text.contains("#![forbid(unsafe_code)]"), "{file}");
+        assert!(text_of(file).contains("#![forbid(unsafe_code)]"), "{file}");
     }
 }
 
 #[test]
 fn session_has_no_async_runtime() {
-    let manifest = root().join("crates/session/Cargo.toml");
-    let manifest = std::fs::read_to_string(manifest).expect("its manifest");
+    let manifest = text_of("crates/session/Cargo.toml");
     assert!(
         !manifest.contains("tokio"),
         "a keeper is a process without an async runtime"
@@ -261,8 +255,7 @@ fn session_has_no_async_runtime() {
 
 #[test]
 fn engine_knows_no_protocol() {
-    let manifest = root().join("crates/engine/Cargo.toml");
-    let manifest = std::fs::read_to_string(manifest).expect("its manifest");
+    let manifest = text_of("crates/engine/Cargo.toml");
     let protocols = ["rmcp", "axum", "clap"];
     let known: Vec<&str> = protocols
         .into_iter()
@@ -325,6 +318,11 @@ fn strings_have_no_refused_words() {
         ),
         "Say these in plain English (CONTRIBUTING.md):",
     );
+}
+
+/// Text of a file of the repository.
+fn text_of(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).expect("a file")
 }
 
 fn contains_word(text: &str, word: &str) -> bool {
