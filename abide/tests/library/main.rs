@@ -4,11 +4,11 @@
 #[expect(dead_code, reason = "each test program uses a part")]
 mod common;
 
-use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use abide::{Abide, EmbeddedEngine, Error, Session};
 use common::cleanup::Cleanup;
+use common::home::private_folder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -97,13 +97,6 @@ async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
     assert!(results[0].1.text.contains("block"), "{results:?}");
     assert!(results[1].1.is_error, "{results:?}");
     Ok(())
-}
-
-/// Temporary directory with mode 0700, regardless of the umask.
-fn private_folder() -> TempDir {
-    let mut folder = tempfile::Builder::new();
-    folder.permissions(PermissionsExt::from_mode(0o700));
-    folder.tempdir().expect("a folder")
 }
 
 /// Waits until a terminal shows this text: the first read may return too early.
