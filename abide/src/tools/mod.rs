@@ -681,6 +681,7 @@ pub fn refusal_code(refusal: &Refusal) -> ErrorCode {
         | Refusal::KeyReused(_) => ErrorCode::Conflict,
         Refusal::NotRecorded => ErrorCode::StorageFull,
         Refusal::DatabaseAway(_) => ErrorCode::Fault,
+        Refusal::OutcomeUnknown(_) => ErrorCode::OutcomeUnknown,
         Refusal::TooMany(_) => ErrorCode::TooMany,
     }
 }

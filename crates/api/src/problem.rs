@@ -36,6 +36,8 @@ pub enum ErrorCode {
     StorageFull,
     /// The machine of the fleet that could answer cannot be reached.
     Unreachable,
+    /// The database does not answer, so it is not known whether the request was recorded.
+    OutcomeUnknown,
     /// The HTTP library refused the request.
     Refused,
 }
@@ -59,6 +61,7 @@ impl ErrorCode {
             ErrorCode::Stopping => "stopping",
             ErrorCode::StorageFull => "storage-full",
             ErrorCode::Unreachable => "unreachable",
+            ErrorCode::OutcomeUnknown => "outcome-unknown",
             ErrorCode::Refused => "refused",
         }
     }
@@ -79,7 +82,7 @@ impl ErrorCode {
             ErrorCode::TooMany => 429,
             ErrorCode::Fault => 500,
             ErrorCode::Stopping => 503,
-            ErrorCode::Unreachable => 504,
+            ErrorCode::Unreachable | ErrorCode::OutcomeUnknown => 504,
             ErrorCode::StorageFull => 507,
         }
     }
@@ -101,7 +104,7 @@ impl ErrorCode {
     }
 }
 
-/// A problem (RFC 9457). Nothing was changed.
+/// A problem (RFC 9457). Nothing was changed, unless `type` ends with `outcome-unknown`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Problem {
     /// `urn:abide:problem:` and a word for programs.

@@ -133,7 +133,7 @@ pub struct Try {
     pub deadline: Millis,
 }
 
-/// Call that breaks the contract. It has changed nothing.
+/// Call that cannot be carried out. It has changed nothing, unless the variant says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No such session, or it belongs to another agent.
@@ -152,6 +152,8 @@ pub enum Refusal {
     NotRecorded,
     /// The database is away, as the sentence says, so nothing has changed.
     DatabaseAway(String),
+    /// The database does not answer, as the sentence says. The request may have been recorded or not.
+    OutcomeUnknown(String),
     /// Too many of something; the sentence names it and the limit.
     TooMany(String),
 }

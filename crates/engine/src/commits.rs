@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{About, CallId, Effect, Engine, Outcome, Record, Refusal, SessionId, message};
+use abide_core::{
+    About, CallId, Effect, Engine, Millis, Mono, Outcome, Record, Refusal, SessionId, message,
+};
 use tokio::sync::oneshot;
 
 use crate::event_loop::OpenCall;
@@ -15,6 +17,9 @@ use crate::store::{Store, StoreFault};
 /// Records and effects that gather during a commit before the loop takes no more calls and events, those of sessions
 /// included.
 const MAX_GATHERED: usize = 8_192;
+/// Time that calls wait for a commit of unknown outcome, from its begin. It includes the deadline of a transaction and
+/// some attempts to connect again, so that a short failure of the database delays an answer and does not change it.
+pub(super) const LONGEST_DOUBT: Millis = Millis::from_secs(30);
 
 /// Commits of one event loop.
 pub(super) struct Commits {
@@ -35,8 +40,11 @@ struct Generation {
 struct InFlight {
     done: oneshot::Receiver<Result<(), StoreFault>>,
     after: AfterCommit,
+    begun: Mono,
     /// True if the store has to find out how the commit ended.
     is_settling: bool,
+    /// True if the calls that wait for it were told that its outcome is not known.
+    is_doubt_told: bool,
 }
 
 /// Consequences of a commit that succeeded, or of changes that need none.
@@ -87,7 +95,7 @@ pub(super) enum FinishedCommit {
     /// Nothing was written. The effects of both generations are to be undone.
     Failed(StoreFault, Vec<Effect>),
     /// The store has to find out whether the records are durable, which can take as long as the database is away. It
-    /// counts as in flight until then, and what is decided meanwhile is refused.
+    /// counts as in flight until then, and what is decided meanwhile is refused. Calls wait for it for a limited time.
     Unknown(StoreFault),
 }
 
@@ -118,7 +126,7 @@ impl Commits {
     }
 
     /// Begins the next commit unless one is in flight. Returns what has gathered if there is nothing to commit.
-    pub fn begin(&mut self, engine: &mut Engine) -> Option<AfterCommit> {
+    pub fn begin(&mut self, engine: &mut Engine, now: Mono) -> Option<AfterCommit> {
         if self.in_flight.is_some() {
             return None;
         }
@@ -132,7 +140,9 @@ impl Commits {
         self.in_flight = Some(InFlight {
             done: self.store.commit(records),
             after,
+            begun: now,
             is_settling: false,
+            is_doubt_told: false,
         });
         None
     }
@@ -142,6 +152,31 @@ impl Commits {
         let Generation { records, effects } = &self.gathering;
         let any = !records.is_empty() || !effects.is_empty();
         (any && self.is_settling()).then(|| std::mem::take(&mut self.gathering).effects)
+    }
+
+    /// Time at which the calls that wait for a commit of unknown outcome are told so.
+    pub fn doubt_is_told_at(&self) -> Option<Mono> {
+        let in_flight = self.in_flight.as_ref()?;
+        let waits = in_flight.is_settling && !in_flight.is_doubt_told;
+        waits.then_some(in_flight.begun + LONGEST_DOUBT)
+    }
+
+    /// Calls that wait for the commit in flight, which has been in doubt for too long, and the sentence for them. Its
+    /// effects stay, and find these calls answered.
+    pub fn tell_doubt(&mut self) -> (Vec<CallId>, Refusal) {
+        let fault = StoreFault::Unknown("the database does not answer".into());
+        let sentence = self.store.refusal(&fault);
+        let refusal = Refusal::OutcomeUnknown(sentence.unwrap_or_else(|| fault.to_string()));
+        let Some(in_flight) = &mut self.in_flight else {
+            return (Vec::new(), refusal);
+        };
+        in_flight.is_doubt_told = true;
+        let replies = in_flight.after.effects.iter();
+        let waiting = replies.filter_map(|effect| match effect {
+            Effect::Reply { call, .. } => Some(*call),
+            _ => None,
+        });
+        (waiting.collect(), refusal)
     }
 
     /// Gives the reason to calls that are refused because the database is away.
@@ -164,9 +199,8 @@ impl Commits {
             return std::future::pending().await;
         };
         let result = (&mut in_flight.done).await;
-        let after = match self.in_flight.take() {
-            Some(in_flight) => in_flight.after,
-            None => AfterCommit::default(),
+        let Some(InFlight { after, begun, .. }) = self.in_flight.take() else {
+            return std::future::pending().await;
         };
         let gone = |_| StoreFault::Broken("its writer thread has ended".into());
         match result.map_err(gone)? {
@@ -175,7 +209,9 @@ impl Commits {
                 self.in_flight = Some(InFlight {
                     done: self.store.settle(),
                     after,
+                    begun,
                     is_settling: true,
+                    is_doubt_told: false,
                 });
                 Ok(FinishedCommit::Unknown(fault))
             }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use abide_core::{CallId, Effect, Engine, Event, Now, Request, Run, SessionId};
+use abide_core::{CallId, Effect, Engine, Event, Mono, Now, Outcome, Request, Run, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{AlarmCause, Clock};
@@ -76,7 +76,7 @@ pub(super) async fn run(
             let finished = turns.commits.finished().await?;
             turns.handle_finished_commit(finished, clock.now()).await;
         }
-        let (mono, boot) = (turns.engine.alarm(), turns.engine.due());
+        let (mono, boot) = (turns.alarm(), turns.engine.due());
         let mut clock_set = false;
         tokio::select! {
             biased;
@@ -106,6 +106,7 @@ pub(super) async fn run(
         let boot_due = boot.is_some_and(|at| at <= now.boot);
         if clock_set || boot_due || mono.is_some_and(|at| at <= now.mono) {
             turns.step(now, Event::Tick);
+            turns.tell_doubt(now);
         }
         turns.end_turn(now).await;
         turns.tell_fleet();
@@ -200,6 +201,32 @@ impl Turns {
         }
     }
 
+    /// Time of the next tick.
+    fn alarm(&self) -> Option<Mono> {
+        let alarms = [self.engine.alarm(), self.commits.doubt_is_told_at()];
+        alarms.into_iter().flatten().min()
+    }
+
+    /// Answers the calls that have waited too long for a commit whose outcome is not known. For the core their callers
+    /// are gone: what their answers were to tell is told later.
+    fn tell_doubt(&mut self, now: Now) {
+        if self
+            .commits
+            .doubt_is_told_at()
+            .is_none_or(|at| now.mono < at)
+        {
+            return;
+        }
+        let (waiting, refusal) = self.commits.tell_doubt();
+        for call in waiting {
+            if let Some(open) = self.calls.remove(&call) {
+                // The caller may be gone by now.
+                let _ = open.reply.outcome.send(Outcome::Refused(refusal.clone()));
+                self.step(now, Event::CallerGone { call });
+            }
+        }
+    }
+
     /// Tells the fleet what is due next, so that the other machines notice in time if this one is lost.
     fn tell_fleet(&self) {
         if let Some(fleet) = self.performer.handle().fleet() {
@@ -216,7 +243,7 @@ impl Turns {
             self.performer.add_last_observation(effect);
         }
         self.commits.gather(&mut self.effects, &self.calls);
-        let after = self.commits.begin(&mut self.engine);
+        let after = self.commits.begin(&mut self.engine, now.mono);
         let effects = std::mem::take(&mut self.effects);
         self.performer
             .perform(&self.engine, &mut self.calls, effects, now)
@@ -260,7 +287,7 @@ impl Turns {
             }
             FinishedCommit::Unknown(fault) => self.performer.report_failed_commit(&fault),
         }
-        if let Some(after) = self.commits.begin(&mut self.engine) {
+        if let Some(after) = self.commits.begin(&mut self.engine, now.mono) {
             self.performer
                 .perform_after_commit(&self.engine, &mut self.calls, after, now)
                 .await;

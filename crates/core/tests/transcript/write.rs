@@ -252,7 +252,10 @@ fn refused(refusal: &Refusal, stage: &mut Stage) -> String {
         }
         Refusal::SessionEnded(session) => format!("{} has ended", name(*session)),
         Refusal::KeyReused(key) => format!("key {} was used for another command", key.0),
-        Refusal::Timer(_) | Refusal::NotRecorded | Refusal::DatabaseAway(_) => {
+        Refusal::Timer(_)
+        | Refusal::NotRecorded
+        | Refusal::DatabaseAway(_)
+        | Refusal::OutcomeUnknown(_) => {
             panic!("not of sessions: {refusal:?}")
         }
         Refusal::TooMany(sentence) => format!("too many: {sentence}"),

@@ -39,6 +39,10 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
         Refusal::DatabaseAway(sentence) => {
             format!("{sentence}. Nothing was done; try again later")
         }
+        Refusal::OutcomeUnknown(sentence) => format!(
+            "{sentence}. It is not known whether this was recorded: repeat the call with the same `idempotency_key`, \
+             or look at the list before you repeat it without one"
+        ),
         Refusal::TooMany(sentence) => sentence.clone(),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use abide_core::request::Caller;
 use abide_core::timer::{self, Create, Kind, Why};
-use abide_core::{Asking, Millis, Outcome, Record, Refusal, Request, Run};
+use abide_core::{Asking, Key, Millis, Outcome, Record, Refusal, Request, Run};
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
@@ -211,7 +211,7 @@ fn calls_are_refused_while_the_outcome_of_a_commit_is_unknown() {
     simulated(async {
         for settled in [Ok(()), unwritable()] {
             let mut stage = Stage::new().await;
-            let mut first = stage.call("ann", make_timer("first")).await;
+            let first = stage.call("ann", make_timer("first")).await;
             let unknown = StoreFault::Unknown("simulated".into());
             stage.finish(Err(unknown)).await;
             loop_is_idle().await;
@@ -222,7 +222,6 @@ fn calls_are_refused_while_the_outcome_of_a_commit_is_unknown() {
             assert_eq!(list, refused, "what it would list may be reverted");
             let session = stage.call("bob", run(None)).await;
             assert!(matches!(session.done().await, Some(Outcome::Ended(_))));
-            assert!(is_unanswered(&mut first).await);
             let is_durable = settled.is_ok();
             stage.finish(settled).await;
             let first = first.done().await;
@@ -236,6 +235,83 @@ fn calls_are_refused_while_the_outcome_of_a_commit_is_unknown() {
             );
         }
     });
+}
+
+#[test]
+fn call_whose_outcome_stays_unknown_is_told_so_and_joins_its_timer_later() {
+    simulated(async {
+        for settled in [Ok(()), unwritable()] {
+            let keyed = || {
+                let key = Some(Key("given:once".into()));
+                let create = Create {
+                    key,
+                    ..create("once")
+                };
+                Request::Timer(timer::Request::Create(create))
+            };
+            let mut stage = Stage::new().await;
+            let first = stage.call("ann", keyed()).await;
+            stage.finish(unknown()).await;
+            assert!(is_doubt(first.done().await.as_ref()));
+            let is_durable = settled.is_ok();
+            stage.finish(settled).await;
+            let again = stage.call("ann", keyed()).await;
+            if !is_durable {
+                stage.finish(Ok(())).await;
+            }
+            let again = again.done().await;
+            assert!(matches!(again, Some(Outcome::Timer(..))), "{again:?}");
+            let list = stage.list().await.done().await;
+            assert!(
+                matches!(&list, Some(Outcome::Timers(all)) if all.len() == 1),
+                "{list:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn completion_whose_outcome_stays_unknown_is_told_once() {
+    simulated(async {
+        let mut stage = Stage::new().await;
+        let soon = Create {
+            kind: Kind::Waiting,
+            total: Millis::from_secs(5),
+            detach: false,
+            ..create("soon")
+        };
+        let create = Request::Timer(timer::Request::Create(soon));
+        let waiting = stage.call("ann", create).await;
+        stage.finish(Ok(())).await;
+        stage.finish(unknown()).await;
+        assert!(is_doubt(waiting.done().await.as_ref()));
+        stage.finish(Ok(())).await;
+        let mut told = 0;
+        for _ in 0..2 {
+            // Commits: that nobody was told, that the message is told, and that it was seen.
+            let read = stage.call("ann", read_messages()).await;
+            let read = loop {
+                tokio::select! {
+                    biased;
+                    Some((_, done)) = stage.commits.recv() => drop(done.send(Ok(()))),
+                    () = pause(Duration::from_secs(60)) => break read.done().await,
+                }
+            };
+            let Some(Outcome::Messages(messages, 0)) = read else {
+                panic!("{read:?}");
+            };
+            told += messages.len();
+        }
+        assert_eq!(told, 1);
+    });
+}
+
+fn unknown() -> Result<(), StoreFault> {
+    Err(StoreFault::Unknown("simulated".into()))
+}
+
+fn is_doubt(outcome: Option<&Outcome>) -> bool {
+    matches!(outcome, Some(Outcome::Refused(Refusal::OutcomeUnknown(why))) if why.contains("does not answer"))
 }
 
 #[test]
