@@ -218,6 +218,7 @@ impl Commits {
             // Nothing was written, so the state on disk is known, and commands need no database.
             Err(
                 fault @ (StoreFault::Unwritable(_)
+                | StoreFault::NotOwned(_)
                 | StoreFault::Unopenable(_)
                 | StoreFault::Fenced(_)
                 | StoreFault::Stale(_)

@@ -92,6 +92,9 @@ pub enum StoreFault {
     /// The write may succeed later: the disk is full, another program holds the lock, the server cannot be reached.
     #[error("the database cannot be written: {0}")]
     Unwritable(String),
+    /// The machine may not write this now: it is joining its fleet, or another machine has its timers. That passes.
+    #[error("the database cannot be written: {0}")]
+    NotOwned(String),
     /// The write may have been made: the server did not answer. [`Store::settle`] finds out.
     #[error("it is not known whether the database has written: {0}")]
     Unknown(String),

@@ -385,7 +385,7 @@ impl Writer {
         let shard = ShardId(MachineId(shard.cast_unsigned()));
         let keeper = state.adopted.get(&shard);
         let keeper = keeper.and_then(|owner| state.machines.get(owner));
-        StoreFault::Unwritable(match (&state.trouble, keeper) {
+        StoreFault::NotOwned(match (&state.trouble, keeper) {
             (Some(trouble), _) => trouble.clone(),
             (None, Some(keeper)) => format!(
                 "machine {} has the timers of this one, and is asked to give them back; try again",
