@@ -88,6 +88,17 @@ impl Abide {
         stream
     }
 
+    /// Calls a tool in a conversation of an agent.
+    pub fn call_in(&self, who: [&str; 2], tool: &str, arguments: &Value) -> Option<Answer> {
+        let [agent, conversation] = who;
+        let mut stream = self.connect();
+        let head = format!(
+            "POST /v1/tools/{tool} HTTP/1.1\r\nabide-agent: {agent}\r\nabide-conversation: {conversation}"
+        );
+        write_request(&mut stream, &head, arguments).expect("the request is sent");
+        receive(stream)
+    }
+
     /// Sends a request. The caller reads the answer from the returned stream.
     pub fn begin(&self, path: &str, body: &Value) -> UnixStream {
         let mut stream = self.connect();

@@ -66,6 +66,21 @@ fn message_reaches_an_agent_on_another_machine_once() {
 }
 
 #[test]
+fn message_of_a_conversation_that_is_gone_reaches_its_agent_on_another_machine() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let soon = json!({"total_duration": 0.2, "mission": "now"});
+    let id = look_for("a timer that can be made", || {
+        let made = one.call_in(["ann", "closed"], "timer", &soon)?;
+        made.body["timer_id"].as_str().map(str::to_owned)
+    });
+    assert_eq!(read(&two, "ann"), [id]);
+    look_for("a message that was seen", || {
+        (unseen(&server) == "0").then_some(())
+    });
+}
+
+#[test]
 fn f54_one_of_two_machines_tells_a_message() {
     let server = Server::start();
     let (one, two) = (machine(&server, "one"), machine(&server, "two"));

@@ -176,6 +176,11 @@ impl Engine {
         Engine { unnamed, ..self }
     }
 
+    /// True if machines share messages: then the agent without a name is another one on each.
+    fn shares_messages(&self) -> bool {
+        self.unnamed != Agent::default()
+    }
+
     /// Handles one event and appends its effects, in the order in which the daemon must perform them.
     pub fn step(&mut self, now: Now, event: Event, effects: &mut Vec<Effect>) {
         let first = effects.len();

@@ -91,6 +91,12 @@ pub enum Record {
         /// Time of the confirmation.
         at: Wall,
     },
+    /// The conversation of these messages is gone from this machine, so that another machine may take them. Recorded
+    /// only where machines share messages.
+    Released {
+        /// Numbers of the messages.
+        numbers: Vec<u64>,
+    },
 }
 
 /// An unseen message, read from the database at start.
@@ -116,6 +122,8 @@ struct Entry {
     conversation: Option<Conversation>,
     made: Steady,
     repeated: bool,
+    /// Another machine may take the message though it belongs to a conversation.
+    released: bool,
     /// The call whose answer carries the message. `None`: the message is unread.
     with: Option<CallId>,
 }
@@ -205,6 +213,7 @@ impl Outbox {
                 conversation: message.conversation,
                 made: made(message.made),
                 repeated: message.delivery_begun,
+                released: false,
                 with: None,
             };
             let known = self.boxes.get(&message.agent);
@@ -307,6 +316,7 @@ impl Outbox {
             conversation: content.conversation.clone(),
             made: now,
             repeated: false,
+            released: false,
             with: None,
         };
         self.put(agent, number, Some(entry));
@@ -450,6 +460,29 @@ impl Outbox {
             }
         }
         told
+    }
+
+    /// Releases the unread messages of conversations that have ended. Returns those that were not released before.
+    pub fn release(&mut self, agent: &Agent, rule: ReadRule<'_>) -> Vec<u64> {
+        let (agent, conversation) = (agent.clone(), None);
+        let other = Recipient {
+            agent,
+            conversation,
+        };
+        let agent = &other.agent;
+        let entries = self.boxes.get(agent).into_iter().flatten();
+        let is_new =
+            |entry: &Entry| entry.conversation.is_some() && !entry.released && entry.with.is_none();
+        let found = entries.filter(|(_, entry)| is_new(entry) && rule.allows(&other, entry));
+        let found: Vec<(u64, Entry)> = found
+            .map(|(number, entry)| (*number, entry.clone()))
+            .collect();
+        let numbers = found.iter().map(|(number, _)| *number).collect();
+        for (number, entry) in found {
+            let released = true;
+            self.put(agent, number, Some(Entry { released, ..entry }));
+        }
+        numbers
     }
 
     /// Returns whether an agent could read this message now.

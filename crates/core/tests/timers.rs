@@ -580,6 +580,7 @@ fn noted(record: &message::Record) -> String {
         }
         message::Record::DeliveryBegun { numbers, .. } => format!("{} being told", all(numbers)),
         message::Record::Seen { numbers, .. } => format!("{} seen", all(numbers)),
+        message::Record::Released { numbers } => format!("{} released", all(numbers)),
     }
 }
 

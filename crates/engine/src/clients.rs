@@ -102,6 +102,14 @@ impl ClientRecord {
     }
 }
 
+/// Readers of messages that are connected to this machine.
+pub struct ConnectedReaders {
+    /// Agents.
+    pub agents: BTreeSet<String>,
+    /// Conversations of agents that a client can resume, also on another machine.
+    pub conversations: Vec<(String, Conversation)>,
+}
+
 /// Guard of an open connection; dropping it removes the connection.
 pub struct ConnectionGuard(Arc<Clients>, String);
 
@@ -140,10 +148,25 @@ impl Clients {
         ConnectionGuard(self.clone(), connection.to_owned())
     }
 
-    /// Agents with an open connection.
-    pub fn agents_connected(&self) -> BTreeSet<String> {
+    /// Agents and conversations with an open connection.
+    pub fn connected_readers(&self) -> ConnectedReaders {
+        let known = lock(&self.known);
         let connected = lock(&self.connected);
-        connected.values().cloned().collect()
+        let records = known
+            .iter()
+            .flat_map(|(whose, all)| all.iter().map(move |record| (whose, record)));
+        let live = records.filter(|(_, record)| {
+            let mut connections = record.connections.iter();
+            connections.any(|connection| connected.contains_key(connection))
+        });
+        ConnectedReaders {
+            conversations: live
+                .map(|((agent, kind), record)| {
+                    (agent.clone(), kind.conversation(&record.client.session))
+                })
+                .collect(),
+            agents: connected.values().cloned().collect(),
+        }
     }
 
     /// Open connections of an agent.
@@ -283,7 +306,15 @@ mod tests {
             let found = later.find("a", kind, Some(session));
             assert_eq!(found, Some((client(session), live)), "{session}");
         }
+        let readers = later.connected_readers();
+        assert_eq!(readers.agents, ["a".to_owned()].into());
+        let live = [("a".to_owned(), kind.conversation("2"))];
+        assert_eq!(
+            readers.conversations, live,
+            "the other one is not connected"
+        );
         drop(there);
+        assert!(later.connected_readers().conversations.is_empty());
         assert_eq!(later.find("a", kind, None), Some((client("1"), false)));
         assert_eq!(later.find("a", kind, Some("9")), None);
         let both = ["2", "1"].map(|session| kind.conversation(session));

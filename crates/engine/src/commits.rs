@@ -72,7 +72,9 @@ impl AfterCommit {
                         reported_sessions.push(session);
                     }
                 }
-                Record::Message(message::Record::DeliveryBegun { .. })
+                Record::Message(
+                    message::Record::DeliveryBegun { .. } | message::Record::Released { .. },
+                )
                 | Record::Held { .. }
                 | Record::Timer(_)
                 | Record::Asked { .. }

@@ -30,6 +30,7 @@ use abide_core::{HeldCommand, Question, QuestionId, Record, SessionId, TimerId};
 use rusqlite::{Connection, ffi};
 use tokio::sync::oneshot;
 
+use crate::clients::ConnectedReaders;
 use checkpoint::Checkpointer;
 pub(crate) use damage::{OpenedPostgres, open_postgres};
 pub use damage::{check, damaged_copies, open, wal_is_damaged};
@@ -79,8 +80,8 @@ pub trait Store: Send + Sync {
     /// Writes a record about wakers.
     fn write_waker_record(&self, record: WakerRecord) -> oneshot::Receiver<Result<(), StoreFault>>;
 
-    /// Takes the messages that other machines have for these agents, which are connected here.
-    fn take_messages(&self, _: Vec<String>) {}
+    /// Takes the messages that other machines have for these readers.
+    fn take_messages(&self, _: ConnectedReaders) {}
 
     /// Removes a limited number of ended timers and seen messages from before `before_ms`. Returns how many.
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>>;

@@ -36,6 +36,7 @@ pub(super) enum UncommittedEvent {
     ReaderGone(CallId),
     ConditionDecided(TimerId, CompletedBy, Arc<str>),
     SessionEnded(Agent, Option<Conversation>, SessionId),
+    Released(Agent),
 }
 
 impl Engine {
@@ -155,6 +156,7 @@ impl Engine {
                     self.post_session_ended(step, agent, conversation, session);
                     step.push(Effect::Publish { session });
                 }
+                UncommittedEvent::Released(agent) => self.release(step, agent),
             }
         }
     }

@@ -107,12 +107,33 @@ impl Engine {
         }
     }
 
+    /// Lets other machines take the unread messages of an agent whose conversations have ended here.
+    pub(super) fn release(&mut self, step: &mut Step<'_>, agent: Agent) {
+        if !self.shares_messages() {
+            return;
+        }
+        let rule = ReadRule {
+            now: self.timers.steady(step.now),
+            conversations: &self.conversations,
+        };
+        let numbers = self.outbox.release(&agent, rule);
+        if numbers.is_empty() {
+            return;
+        }
+        step.push(Effect::Record(Record::Message(message::Record::Released {
+            numbers,
+        })));
+        self.uncommitted_events
+            .push(UncommittedEvent::Released(agent));
+    }
+
     /// Hands the messages of this step to calls that wait for messages, and reports the remaining ones with
     /// [`Effect::Posted`], so that wakers and other subscribers can deliver them.
     pub(super) fn deliver_posted(&mut self, step: &mut Step<'_>) {
         for (agent, number) in core::mem::take(&mut self.posted) {
             if !self.tell_readers(step, &agent, number) {
                 let message = self.outbox.id(number);
+                self.release(step, agent.clone());
                 step.push(Effect::Posted { agent, message });
             }
         }
@@ -137,6 +158,7 @@ impl Engine {
             while let Some(call) = self.outbox.reader_with_unread(&agent, self.rule(step.now)) {
                 self.answer_reader(step, call);
             }
+            self.release(step, agent);
         }
     }
 
@@ -281,6 +303,9 @@ impl Engine {
         for number in &left {
             let (agent, message) = (agent.clone(), self.outbox.id(*number));
             step.push(Effect::Posted { agent, message });
+        }
+        if !left.is_empty() {
+            self.release(step, agent);
         }
         record_delivery(step, left, false);
     }

@@ -133,6 +133,7 @@ impl TestDatabase {
                     letter.seen = true;
                 }
             }
+            message::Record::Released { .. } => {}
         }
     }
 

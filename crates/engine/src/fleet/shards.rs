@@ -84,10 +84,12 @@ pub(crate) async fn take_messages(fleet: Fleet, handle: Handle) {
         if !is_shared {
             continue;
         }
-        let mut agents = handle.clients().agents_connected();
-        agents.extend(fleet.due().waiting.iter().map(|agent| agent.0.to_string()));
-        if !agents.is_empty() {
-            handle.store().take_messages(agents.into_iter().collect());
+        let mut readers = handle.clients().connected_readers();
+        let waiting = fleet.due().waiting;
+        let waiting = waiting.iter().map(|agent| agent.0.to_string());
+        readers.agents.extend(waiting);
+        if !readers.agents.is_empty() {
+            handle.store().take_messages(readers);
         }
     }
 }

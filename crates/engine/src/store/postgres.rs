@@ -44,6 +44,7 @@ pub use timer_marks::TimerMarks;
 use writer::{Job, Trouble, Writer, WriterParts, unreachable};
 
 use super::{MAX_JOBS, MAX_WAKER_RECORDS, Opened, Store, StoreFault, StoreReader, WakerRecord};
+use crate::clients::ConnectedReaders;
 use crate::clock::{SystemClock, pause, sleep_until};
 use crate::config::Paths;
 use crate::fleet::{Fleet, Introduction, MachineIdentity, Runner, RunnerParts};
@@ -301,9 +302,9 @@ impl Store for Postgres {
         self.send(|done| Job::WakerRecord(record, done))
     }
 
-    fn take_messages(&self, agents: Vec<String>) {
+    fn take_messages(&self, readers: ConnectedReaders) {
         // A full queue has work that goes first; the next heartbeat tries again.
-        let _ = self.jobs.try_send(Job::TakeMessages(agents));
+        let _ = self.jobs.try_send(Job::TakeMessages(readers));
     }
 
     fn prune(&self, before_ms: u64) -> oneshot::Receiver<Result<usize, StoreFault>> {

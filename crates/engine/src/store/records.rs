@@ -212,6 +212,11 @@ static SEEN: Kind = Kind {
     form: Form::Update("true"),
     columns: &["number", "seen_ms"],
 };
+static RELEASED: Kind = Kind {
+    table: "message",
+    form: Form::Update("true"),
+    columns: &["number", "released"],
+};
 static DELIVERY: Kind = Kind {
     table: "delivery",
     form: Form::Put("message, waker"),
@@ -509,6 +514,15 @@ pub(super) trait RecordRows {
             message::Record::Seen { numbers, at } => {
                 for number in numbers {
                     self.put(&SEEN, &number.to_string(), [(*number).into(), at.0.into()]);
+                }
+            }
+            message::Record::Released { numbers } => {
+                for number in numbers {
+                    self.put(
+                        &RELEASED,
+                        &number.to_string(),
+                        [(*number).into(), true.into()],
+                    );
                 }
             }
         }

@@ -167,7 +167,7 @@ pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'
                 abide_core::held::Record::Started => ["held.start.pre", "held.start.post"],
                 abide_core::held::Record::Declined { .. } => continue,
             },
-            Record::Message(message::Record::Posted { .. })
+            Record::Message(message::Record::Posted { .. } | message::Record::Released { .. })
             | Record::Timer(timer::Record::Acted { .. } | timer::Record::Anchored(_))
             | Record::Asked { .. } => continue,
         };

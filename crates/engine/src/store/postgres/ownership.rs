@@ -179,6 +179,13 @@ impl Owned {
                 });
                 return parts.collect();
             }
+            Record::Message(message::Record::Released { numbers }) => {
+                let parts = self.by_shard(numbers).into_iter().map(|(shard, numbers)| {
+                    let released = message::Record::Released { numbers };
+                    (shard, Part::Split(Record::Message(released)))
+                });
+                return parts.collect();
+            }
         };
         let shard = number.map_or(self.home, |number| self.of_timer(number));
         vec![(shard, Part::Whole(record))]

@@ -10,6 +10,7 @@ use abide_core::time::Steady;
 use super::shard_rows::{self, ShardChange};
 use super::transaction::Transaction;
 use super::writer::Writer;
+use crate::clients::ConnectedReaders;
 use crate::clock::{Clock, SystemClock};
 use crate::store::StoreFault;
 use crate::store::write::TOLD_BY_CALL;
@@ -67,6 +68,11 @@ fn beat_fast(id: impl Display, claim: impl Display) -> String {
     format!("UPDATE machine SET pace = 'fast' WHERE id = {id} AND claim = {claim}")
 }
 
+/// Text as a literal, whatever `standard_conforming_strings` is.
+fn quoted(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
 impl Writer {
     /// Statements beside the rows of a transaction, if it makes timers.
     pub(super) fn time_check(&self, transaction: &Transaction) -> Option<TimeCheck> {
@@ -111,22 +117,27 @@ impl Writer {
     }
 
     /// Takes the unread messages of other machines for agents that are connected here. One that belongs to a
-    /// conversation is left to it, unless the machine of that conversation is away.
-    pub(super) async fn take_messages(&mut self, agents: &[String]) {
+    /// conversation is left to it, unless that is connected here, is gone from its machine, or its machine is away.
+    pub(super) async fn take_messages(&mut self, readers: &ConnectedReaders) {
         let home = self.home();
         let (Some(epoch), Some(link)) = (self.home_epoch(), self.link()) else {
             return;
         };
-        let agents: Vec<String> = (agents.iter())
-            .map(|agent| format!("'{}'", agent.replace('\'', "''")))
+        let agents: Vec<String> = readers.agents.iter().map(|agent| quoted(agent)).collect();
+        let here: Vec<String> = (readers.conversations.iter())
+            .map(|(agent, conversation)| {
+                let (agent, conversation) = (quoted(agent), quoted(&conversation.0));
+                format!(" OR m.agent = {agent} AND m.conversation = {conversation}")
+            })
             .collect();
         let sql = format!(
             "{}; UPDATE message AS m SET shard = {home}, epoch = {epoch}, batch = 0 FROM shard AS s \
              WHERE s.id = m.shard AND m.shard <> {home} AND m.agent = ANY(ARRAY[{}]) AND m.seen_ms IS NULL \
              AND m.told_by IS NULL AND m.told_ms IS DISTINCT FROM {TOLD_BY_CALL} \
-             AND (m.conversation IS NULL OR s.owner <> s.id) RETURNING m.number",
+             AND (m.conversation IS NULL OR m.released = 1 OR s.owner <> s.id{}) RETURNING m.number",
             self.home_fence(),
-            agents.join(", ")
+            agents.join(", "),
+            here.concat()
         );
         let Ok(answer) = link.transact(&sql, &[]).await else {
             // The next heartbeat tries again.

@@ -27,6 +27,7 @@ use super::schema;
 use super::shard_rows::{self, ShardChange};
 use super::sharing::TimeCheck;
 use super::transaction::{Counters, Recent, Transaction};
+use crate::clients::ConnectedReaders;
 use crate::clock::{Clock, SystemClock, pause, sleep_until};
 use crate::fleet::{Fleet, Ownership};
 use crate::store::StoreFault;
@@ -49,8 +50,8 @@ pub(super) enum Job {
     Settle(Done),
     WakerRecord(WakerRecord, Done),
     Prune(u64, oneshot::Sender<Result<usize, StoreFault>>),
-    /// Takes the messages of other machines for these agents.
-    TakeMessages(Vec<String>),
+    /// Takes the messages of other machines for these readers.
+    TakeMessages(ConnectedReaders),
 }
 
 /// Sentence about a server that cannot be reached.
@@ -162,7 +163,7 @@ impl Writer {
                     waker_records.fetch_sub(1, Ordering::Relaxed);
                     drop(done.send(self.write_waker_record(&record).await));
                 }
-                Job::TakeMessages(agents) => self.take_messages(&agents).await,
+                Job::TakeMessages(readers) => self.take_messages(&readers).await,
                 Job::Prune(before, done) => drop(done.send(self.prune(before).await)),
             }
         }
