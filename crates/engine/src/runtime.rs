@@ -289,7 +289,7 @@ fn open_postgres(
     identity: MachineIdentity,
 ) -> Result<OpenedPostgres, RuntimeFault> {
     let address = PostgresAddress::parse(url, config.ca_file.clone());
-    let address = address.map_err(StoreFault::Unopenable)?;
+    let address = address.map_err(|fault| StoreFault::Unopenable(fault.to_string()))?;
     let address = address.following(paths.config.clone());
     let introduction = Introduction {
         labels: config.labels.clone(),

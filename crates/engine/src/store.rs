@@ -42,7 +42,8 @@ pub(crate) use postgres::{
     ShardRows, TIMELINE,
 };
 pub use postgres::{
-    DirectoryFacts, DirectoryRow, DirectoryState, ServerFacts, TimerElsewhere, TimerMarks,
+    DirectoryFacts, DirectoryRow, DirectoryState, InvalidAddress, ServerFacts, TimerElsewhere,
+    TimerMarks,
 };
 pub(crate) use postgres::{
     FrameTable, MAX_ENTRIES, MAX_FRAMES, StoredFrame, inspect, introduced_machines, leave,

@@ -7,14 +7,16 @@ use abide_core::fleet::rights::Caller;
 use super::key::FleetSecret;
 use crate::config::{Config, Paths};
 use crate::fleet::MachineIdentity;
-use crate::store::{PostgresAddress, ServerFacts, StoreFault, inspect, introduced_machines, leave};
+use crate::store::{
+    InvalidAddress, PostgresAddress, ServerFacts, StoreFault, inspect, introduced_machines, leave,
+};
 
 /// Reason why a machine cannot join or leave.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotJoin {
     /// The address is not valid.
     #[error("the address of the database is not valid: {0}")]
-    Address(String),
+    Address(InvalidAddress),
     /// The database cannot be used.
     #[error("the database at {0} cannot be used: {1}")]
     Database(String, String),

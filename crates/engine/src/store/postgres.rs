@@ -36,6 +36,7 @@ pub use directory::{DirectoryFacts, DirectoryRow, DirectoryState, TimerElsewhere
 pub(crate) use frames::{FrameTable, MAX_FRAMES, StoredFrame};
 pub use joining::ServerFacts;
 pub(crate) use joining::{inspect, introduced_machines, leave};
+pub use link::InvalidAddress;
 pub(crate) use link::{Address, Link};
 pub(super) use reads::Reads;
 pub(crate) use schema::{TIMELINE, VERSION as SCHEMA_VERSION};

@@ -46,6 +46,17 @@ const MAX_USES: u32 = 4_096;
 /// Schema, unless the address names one.
 const DEFAULT_SCHEMA: &str = "abide";
 
+/// Reason why a text is no address of a database.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidAddress {
+    /// The name of the schema.
+    #[error("the schema must be small letters, digits and `_`, and begin with a letter; got {0:?}")]
+    Schema(String),
+    /// Everything else, as the PostgreSQL library says it.
+    #[error("{0}")]
+    Url(String),
+}
+
 /// Address of a database: server and schema.
 #[derive(Clone)]
 pub(crate) struct Address {
@@ -58,7 +69,7 @@ pub(crate) struct Address {
 
 impl Address {
     /// Reads `postgres://user@host/db?schema=name`, of which everything but the schema is as libpq has it.
-    pub fn parse(url: &str, ca_file: Option<PathBuf>) -> Result<Self, String> {
+    pub fn parse(url: &str, ca_file: Option<PathBuf>) -> Result<Self, InvalidAddress> {
         let (before, options) = url.split_once('?').unwrap_or((url, ""));
         let mut schema = DEFAULT_SCHEMA.to_owned();
         let mut others = Vec::new();
@@ -73,12 +84,11 @@ impl Address {
             || !schema.chars().all(is_plain)
             || schema.len() > 63
         {
-            return Err(format!(
-                "the schema must be small letters, digits and `_`, and begin with a letter; got {schema:?}"
-            ));
+            return Err(InvalidAddress::Schema(schema));
         }
         let plain = format!("{before}?{}", others.join("&"));
-        let mut config: Config = plain.parse().map_err(|e| described(&e))?;
+        let invalid = |fault: Error| InvalidAddress::Url(described(&fault));
+        let mut config: Config = plain.parse().map_err(invalid)?;
         config.application_name("abide");
         config.connect_timeout(CONNECT);
         config.target_session_attrs(TargetSessionAttrs::ReadWrite);
@@ -206,7 +216,7 @@ impl Address {
         };
         let config = self.current();
         let connected = tokio::select! {
-            connected = config.connect(tls) => connected.map_err(|e| LinkFault::of(&e, false))?,
+            connected = config.connect(tls.clone()) => connected.map_err(|e| LinkFault::of(&e, false))?,
             () = pause(CONNECT) => return Err(LinkFault::NotSent("no answer to a connection".into())),
         };
         let (client, mut connection) = connected;
@@ -221,6 +231,7 @@ impl Address {
         });
         Ok(Link {
             client,
+            tls,
             closed,
             prepares: AtomicBool::new(Accelerator::PreparedStatements.is_on()),
             statements: Mutex::default(),
@@ -237,6 +248,8 @@ impl Address {
 /// Connection.
 pub(crate) struct Link {
     client: Client,
+    /// Certificates that it trusts, also when it asks the server to give up a statement.
+    tls: Tls,
     /// Closed when the connection is.
     closed: oneshot::Receiver<()>,
     /// Settings of every transaction.
@@ -521,10 +534,10 @@ impl Link {
 
     /// Asks the server to give up the current statement.
     fn cancel(&self) -> impl Future<Output = ()> + use<> {
-        let cancel = self.client.cancel_token();
+        let (cancel, tls) = (self.client.cancel_token(), self.tls.clone());
         async move {
             tokio::select! {
-                _ = cancel.cancel_query(Tls { ca_file: None }) => {}
+                _ = cancel.cancel_query(tls) => {}
                 () = pause(CONNECT) => {}
             }
         }
