@@ -15,7 +15,7 @@ use std::time::Duration;
 use abide_core::Agent;
 use abide_core::fleet::{MachineId, MachineRow, ShardId, Standing};
 use abide_core::time::{Boot, Millis, Steady};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 pub use identity::MachineIdentity;
 pub(crate) use runner::{Runner, RunnerParts};
@@ -32,6 +32,8 @@ const LEAVING: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct Fleet {
     state: watch::Receiver<Arc<FleetState>>,
+    /// Notified when a heartbeat finds a frame for this machine.
+    frame_waits: Arc<Notify>,
     events: mpsc::Sender<abide_core::fleet::Event>,
     due: Arc<watch::Sender<Due>>,
     /// Links to the other machines, once they are started. Without a fleet secret there are none.
@@ -153,6 +155,11 @@ impl Fleet {
     /// Sets the other machines, once.
     pub fn set_others(&self, machines: Arc<OtherMachines>) {
         let _ = self.others.set(machines);
+    }
+
+    /// Waits until a heartbeat finds a frame for this machine.
+    pub(crate) async fn frame_waits(&self) {
+        self.frame_waits.notified().await;
     }
 
     /// Passes an event to the membership.

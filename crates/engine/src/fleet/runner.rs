@@ -47,6 +47,8 @@ pub(crate) struct Runner {
     flight: Option<Flight>,
     /// Notified when another machine has begun to beat fast, or when a shard was requested or handed back.
     rung: Arc<Notify>,
+    /// Notified when a heartbeat finds a frame for this machine.
+    frame_waits: Arc<Notify>,
     /// SQL to send before the next statement.
     extra: VecDeque<String>,
     /// Machines to notify after it: a shard was requested from them.
@@ -67,8 +69,10 @@ impl Runner {
             ..FleetState::default()
         };
         let (published, state) = watch::channel(Arc::new(state));
+        let frame_waits = Arc::<Notify>::default();
         let fleet = Fleet {
             state,
+            frame_waits: frame_waits.clone(),
             events: sender,
             due: Arc::new(due_sender),
             others: Arc::default(),
@@ -83,6 +87,7 @@ impl Runner {
             link: None,
             flight: None,
             rung: Arc::default(),
+            frame_waits,
             extra: VecDeque::new(),
             requested: Vec::new(),
             line,
@@ -150,6 +155,9 @@ impl Runner {
             self.ring(owner);
         }
         self.note(&statement, &read);
+        if read.has_frame {
+            self.frame_waits.notify_one();
+        }
         let answer = read.answer;
         self.step(Event::Answered { request, answer }).await;
         let due = self.due_event();

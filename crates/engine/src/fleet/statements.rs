@@ -145,7 +145,8 @@ fn heartbeat(id: i64, beat: &Beat) -> String {
 fn look(id: i64, scope: &Scope, shards: &[ShardId]) -> String {
     let fleet = format!(
         "SELECT 'fleet', row_version, version, oldest_writer, clock_ahead_ms, reached_ms, members, timeline, \
-         went_back_ms, {CLOCK}, {TIMELINE} FROM fleet"
+         went_back_ms, {CLOCK}, {TIMELINE}, (SELECT count(*) FROM (SELECT 1 FROM frame WHERE recipient = {id} LIMIT 1) \
+         AS waiting) FROM fleet"
     );
     let (machines, owners) = match scope {
         Scope::All => (String::new(), String::new()),
@@ -173,6 +174,8 @@ pub(super) struct Read {
     pub machines: Vec<Machine>,
     /// Shards that were asked for by the machines that made them.
     pub requested: Vec<ShardId>,
+    /// True if a frame of another machine waits for this one.
+    pub has_frame: bool,
 }
 
 /// Fault of an answer that does not have the expected form.
@@ -204,6 +207,7 @@ pub(super) fn read(
                 answer: Answer::Done(!of("done").is_empty()),
                 machines: Vec::new(),
                 requested: Vec::new(),
+                has_frame: false,
             });
         }
     };
@@ -235,6 +239,7 @@ pub(super) fn read(
     };
     Ok(Read {
         requested: requested.map(|(row, _)| row.id).collect(),
+        has_frame: fleet.get(11) == Some("1"),
         answer: Answer::Looked(Box::new(look)),
         machines,
     })

@@ -26,13 +26,12 @@ const BATCH: usize = 16;
 const MAX_CALLED: usize = 256;
 /// Links that may wait to be served.
 const MAX_WAITING: usize = 16;
-/// Time between looks for frames: while a link is open, and otherwise. A database that notifies is looked at seldom, in
-/// case that a notification was lost; the handshake of a link waits longer than that.
+/// Time between looks for frames: while a link is open, and otherwise. Every heartbeat finds frames too, in case that a
+/// notification was lost; the handshake of a link waits longer than that.
 const LOOK_OPEN: Duration = Duration::from_millis(100);
 const LOOK_IDLE: Duration = Duration::from_secs(1);
-const LOOK_NOTIFIED: Duration = Duration::from_secs(10);
-/// Time between two removals of frames that no machine takes.
-const SWEEP: Millis = Millis::from_secs(600);
+/// Time between two removals of frames that no machine takes, and between looks where the database notifies.
+const SWEEP: Duration = Duration::from_secs(600);
 /// Time until the next attempt to connect.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -188,7 +187,7 @@ impl Carrier {
                     Err(fault) => return fault,
                 }
             }
-            if SystemClock.mono().since(swept) > SWEEP {
+            if SystemClock.mono().since(swept) >= Millis(SWEEP.as_millis() as u64) {
                 swept = SystemClock.mono();
                 if let Err(fault) = table.sweep().await {
                     return fault;
@@ -203,8 +202,9 @@ impl Carrier {
                     }
                 }
                 () = table.rung() => look = true,
+                () = self.fleet.frame_waits() => look = true,
                 () = self.changed.notified() => {}
-                () = pause(self.interval(table)) => look = true,
+                () = pause(self.interval(table, taken.is_empty())) => look = true,
             }
             if table.is_closed() {
                 return StoreFault::Unwritable("the connection is closed".into());
@@ -213,13 +213,12 @@ impl Carrier {
     }
 
     /// Time until the next look.
-    fn interval(&self, table: &FrameTable) -> Duration {
+    fn interval(&self, table: &FrameTable, all_removed: bool) -> Duration {
         let open = !self.links.lock().expect("no holder panics").is_empty();
         match (table.notifies(), open) {
-            (true, true) => LOOK_IDLE,
-            (true, false) => LOOK_NOTIFIED,
+            (true, false) if all_removed => SWEEP,
+            (true, true | false) | (false, false) => LOOK_IDLE,
             (false, true) => LOOK_OPEN,
-            (false, false) => LOOK_IDLE,
         }
     }
 
