@@ -190,6 +190,8 @@ fn killed_machine_is_unreachable_and_answers_when_it_is_back() {
     assert!(listed["sessions"][0]["as_of"].is_u64(), "{listed}");
     let lost = pair.desk.output(["machine", "lost", "build"]);
     assert!(lost.status.success(), "{}", said(&lost));
+    let listed = said(&pair.desk.output(["machine", "list"]));
+    assert!(listed.contains("unreachable, lost"), "{listed}");
     look_for("the session as lost", || {
         let listed = pair.desk.get("/v1/sessions?include_ended=true");
         let session = &listed["sessions"][0];

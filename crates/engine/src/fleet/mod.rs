@@ -19,6 +19,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 pub use identity::MachineIdentity;
 pub(crate) use runner::{Runner, RunnerParts};
+pub(crate) use statements::bell;
 
 use crate::clock::{Clock, SystemClock, pause};
 use crate::machine_link::OtherMachines;

@@ -125,7 +125,7 @@ pub(super) fn request_hand_back(shard: ShardId, owner: MachineId) -> String {
 }
 
 /// Channel on which a machine is told to look soon.
-pub(super) fn bell(machine: MachineId) -> String {
+pub(crate) fn bell(machine: MachineId) -> String {
     format!("abide_look_{:016x}", machine.0)
 }
 

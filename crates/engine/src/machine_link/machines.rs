@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use abide_core::fleet::rights::{Caller, Denied, Right, decide};
 use abide_core::fleet::row::{Claim, Introduction, Standing};
-use abide_core::fleet::{MachineId, rights};
+use abide_core::fleet::{Event, MachineId, rights};
 use abide_core::{Agent, QuestionId, SessionId};
 use tokio::io::DuplexStream;
 use tokio::sync::{mpsc, oneshot};
@@ -75,6 +75,17 @@ pub enum PersonsWord {
     Forgotten,
     /// The key of the machine has no rights any more.
     Revoked,
+}
+
+impl PersonsWord {
+    /// True if the row of the machine has the word.
+    fn is_in(self, machine: &Machine) -> bool {
+        match self {
+            PersonsWord::Lost => machine.declared_lost,
+            PersonsWord::Forgotten => machine.row.standing == Standing::Forgotten,
+            PersonsWord::Revoked => machine.row.standing == Standing::Revoked,
+        }
+    }
 }
 
 /// Reason why a word about a machine is not recorded.
@@ -432,6 +443,18 @@ impl OtherMachines {
         if let (PersonsWord::Revoked, Some(key)) = (word, machine.public_key) {
             self.revoked.add(key);
         }
+        // All machines look soon, and the next list of this one has the word.
+        let others = state.machines.values().filter(|other| other.is_alive());
+        table.ring(others.map(|other| other.row.id)).await;
+        self.fleet.send(Event::Rung).await;
+        let mut states = self.fleet.watch();
+        let id = machine.row.id;
+        let is_shown =
+            |state: &Arc<FleetState>| state.machines.get(&id).is_none_or(|of| word.is_in(of));
+        within(FLUSH, async {
+            states.wait_for(is_shown).await.ok().map(drop)
+        })
+        .await;
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 use super::batch::Statement;
 use super::link::{Address, Link};
 use crate::clock::pause;
+use crate::fleet::bell;
 use crate::machine_link::frame::MAX_FRAME;
 use crate::machine_link::machines::PersonsWord;
 use crate::machine_link::stream::OutboundRow;
@@ -188,6 +189,12 @@ impl FrameTable {
         );
         self.link.transact(&sql, &[]).await?;
         Ok(())
+    }
+
+    /// Has machines look at the rows of the fleet soon. A fault is ignored, because they look later by themselves.
+    pub async fn ring(&self, machines: impl Iterator<Item = MachineId>) {
+        let bells: Vec<String> = machines.map(bell).collect();
+        join_all(bells.iter().map(|bell| self.link.notify(bell))).await;
     }
 
     pub(super) fn link(&self) -> &Link {
