@@ -71,7 +71,7 @@ async fn owner(state: &State, parts: &Parts) -> Result<Option<MachineId>, Cannot
     };
     Ok(match (kind, id.parse(), id.parse(), id.parse()) {
         ("sessions", Ok(id), _, _) if state.handle.published().session(id).is_none() => {
-            machines.session(id).await?.map(|row| row.machine)
+            machines.session_machine(id).await?
         }
         ("questions", _, Ok(id), _) if state.handle.published().question(id).is_none() => {
             machines.question_owner(id).await

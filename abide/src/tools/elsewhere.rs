@@ -183,7 +183,7 @@ async fn owner(
     if handle.published().session(id).is_some() {
         return Ok(None);
     }
-    Ok(machines.session(id).await?.map(|row| row.machine))
+    machines.session_machine(id).await
 }
 
 /// Call on its way.

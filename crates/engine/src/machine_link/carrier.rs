@@ -180,9 +180,10 @@ impl Carrier {
                 match table.take(&taken).await {
                     Ok(frames) => {
                         taken.clear();
+                        // Frames that were taken are removed by the next look. It need not be at once, because more
+                        // frames are notified: an answer goes first.
+                        look = frames.len() == MAX_FRAMES;
                         self.dispatch(table, frames, &mut taken).await;
-                        // Frames that were taken are removed by the next look, which may also find more.
-                        look = !taken.is_empty();
                     }
                     Err(fault) => return fault,
                 }

@@ -1,4 +1,5 @@
-//! Sessions of other machines as they were read last, for lists while the database is away.
+//! Sessions of other machines as they were read last: for lists while the database is away, and to find the machine of a
+//! session, which stays the same.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -44,6 +45,15 @@ impl KnownSessions {
             known.clear();
         }
         known.extend(read.iter().map(|row| ((row.machine, row.id), row.clone())));
+    }
+
+    /// Takes note of one row.
+    pub fn note_one(&self, row: &DirectoryRow) {
+        let mut known = self.0.lock().expect("no holder panics");
+        if known.len() >= MAX_ROWS {
+            known.clear();
+        }
+        known.insert((row.machine, row.id), row.clone());
     }
 
     /// Row of a session.

@@ -364,6 +364,10 @@ impl OtherMachines {
         right: Right,
         machine: &KnownMachine,
     ) -> Result<(), Denied> {
+        // What only shows something does not wait for the database: the link of a machine that is revoked is closed.
+        if right == Right::See {
+            return self.decide_by_last_look(rights, right, machine);
+        }
         // The row is read again: the machine may have been revoked since it opened the link.
         let caller = match self.known(machine.id).await {
             Ok(now) if now.key == machine.key && now.name == machine.name => Caller::Known {
@@ -483,11 +487,25 @@ impl OtherMachines {
     pub async fn session(&self, id: SessionId) -> Result<Option<DirectoryRow>, CannotCall> {
         let read = async { self.table().await?.directory_entry(id).await.ok() };
         match within(LIST, read).await {
-            Some(found) => Ok(found.into_iter().next()),
+            Some(found) => {
+                let found = found.into_iter().next();
+                found
+                    .iter()
+                    .for_each(|row| self.known_sessions.note_one(row));
+                Ok(found)
+            }
             None => match self.known_sessions.find(id) {
                 Some(row) => Ok(Some(row)),
                 None => Err(CannotCall::NotFound(id)),
             },
+        }
+    }
+
+    /// Other machine that has a session. A session stays on its machine, so one that was found is not looked for again.
+    pub async fn session_machine(&self, id: SessionId) -> Result<Option<MachineId>, CannotCall> {
+        match self.known_sessions.find(id) {
+            Some(row) => Ok(Some(row.machine)),
+            None => Ok(self.session(id).await?.map(|row| row.machine)),
         }
     }
 
