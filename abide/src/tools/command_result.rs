@@ -202,13 +202,11 @@ fn shell_text(
     let timed_out = status == ShellStatus::TimeoutError;
     let timeout = timed_out.then(|| {
         let secs = deadline(command, view).0 / 1_000;
-        let captured = match session.bytes_total {
-            0 => {
-                "No output was captured; a program that buffers its output on a pipe loses it when killed."
-            }
-            _ => "Partial output captured.",
+        let empty = match session.bytes_total {
+            0 => " It is empty: a program that buffers its output on a pipe loses it when killed.",
+            _ => "",
         };
-        format!("Command timed out after {secs}s. {captured}")
+        format!("Command timed out after {secs}s. Partial output captured.{empty}")
     });
     let end = match facts.outcome {
         Outcome::Cancelled(_) => Some("command execution cancelled by user"),
