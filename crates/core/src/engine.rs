@@ -226,7 +226,7 @@ impl Engine {
                 session,
                 state,
                 deadline,
-            } => self.session_found(step, session, state, deadline),
+            } => self.session_found(step, session, *state, deadline),
             Event::Reopened { question, state } => self.reopened(question, state),
             Event::Recovered => self.recovered(step),
             Event::QuestionLoaded { question, state } => {

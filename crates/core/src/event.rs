@@ -126,7 +126,7 @@ pub enum Event {
         /// The session.
         session: SessionId,
         /// State of the session.
-        state: Session,
+        state: Box<Session>,
         /// Deadline, as far as it is known without the keeper.
         deadline: Option<Mono>,
     },

@@ -32,6 +32,8 @@ pub struct Session {
     pub bytes: u64,
     /// No answer to a call reported its end, or the end of the processes that it left behind.
     pub unattended: bool,
+    /// Time at which this daemon heard that its command had ended, which is later than its end.
+    pub end_heard: Option<Wall>,
     /// Phase of its life.
     pub phase: Phase,
 }
@@ -57,6 +59,7 @@ impl Session {
             unasked_until: Mono::default(),
             bytes: 0,
             unattended: false,
+            end_heard: None,
             phase: Phase::Starting,
         }
     }

@@ -144,6 +144,7 @@ fn stored_sessions_are_limited() {
             unasked_until: Mono::default(),
             bytes: 0,
             unattended: false,
+            end_heard: None,
             phase: Phase::Failed {
                 fault: "no".into(),
                 at: Wall(0),
@@ -155,7 +156,7 @@ fn stored_sessions_are_limited() {
             &mut engine,
             Event::SessionFound {
                 session,
-                state,
+                state: Box::new(state),
                 deadline,
             },
         );

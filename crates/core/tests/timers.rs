@@ -187,7 +187,7 @@ impl Stage {
             self.step(
                 Event::SessionFound {
                     session,
-                    state,
+                    state: Box::new(state),
                     deadline: None,
                 },
                 out,

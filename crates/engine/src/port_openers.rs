@@ -71,10 +71,12 @@ impl Candidates {
     }
 }
 
-/// Time at which the command of a session ended.
+/// Time at which the end of a session's command was heard, else its end: a command that has ended when the wait begins,
+/// but is not known to have, still counts as running then.
 fn ended_at(view: &SessionView) -> Option<Wall> {
     let ending = view.ending()?;
-    Some(Wall(view.state.created.0.saturating_add(ending.duration.0)))
+    let end = Wall(view.state.created.0.saturating_add(ending.duration.0));
+    Some(view.state.end_heard.unwrap_or(end))
 }
 
 #[cfg(test)]
@@ -101,6 +103,7 @@ mod tests {
                 unasked_until: Mono::default(),
                 bytes: 0,
                 unattended: false,
+                end_heard: None,
                 phase,
             },
             cwd: "/".into(),
@@ -159,6 +162,10 @@ mod tests {
         // The next daemon finds the session only after it has ended.
         assert_eq!(last_after([ended(1, 9_000, 1_001)]), Some(1));
         assert_eq!(last_after([ended(1, 9_000, 500)]), None);
+        // It had ended when the wait began, but that was heard later.
+        let mut late = ended(1, 9_000, 999);
+        late.state.end_heard = Some(Wall(10_002));
+        assert_eq!(last_after([late]), Some(1));
     }
 
     #[test]

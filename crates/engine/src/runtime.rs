@@ -249,7 +249,7 @@ pub(super) fn recovery_events(
         .collect();
     let found = found.into_iter().map(|found| Event::SessionFound {
         session: found.id,
-        state: found.session,
+        state: Box::new(found.session),
         deadline: found.deadline,
     });
     let questions = questions

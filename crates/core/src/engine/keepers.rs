@@ -117,6 +117,7 @@ impl Engine {
             return;
         };
         entry.session.unattended = !is_awaited;
+        entry.session.end_heard = Some(step.now.wall);
         if !is_awaited && entry.found && step.now.mono < self.take_up_until {
             self.schedule_ending_message(step, id);
         }

@@ -178,7 +178,7 @@ impl Sim {
         for (id, keeper) in &self.keepers {
             told.push(Event::SessionFound {
                 session: *id,
-                state: keeper.found(),
+                state: Box::new(keeper.found()),
                 deadline: keeper.deadline_at(),
             });
         }

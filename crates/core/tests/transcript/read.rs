@@ -253,11 +253,12 @@ fn found(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         },
         bytes: words.count("bytes")?.unwrap_or(0),
         unattended: false,
+        end_heard: None,
         phase,
     };
     Ok(Event::SessionFound {
         session,
-        state,
+        state: Box::new(state),
         deadline,
     })
 }

@@ -263,6 +263,7 @@ fn recovered_session(
         unasked_until: limits.unasked_until,
         bytes,
         unattended: false,
+        end_heard: None,
         phase,
     }
 }

@@ -189,6 +189,7 @@ impl KeeperControl for Connections {
             unasked_until: Mono::default(),
             bytes: 0,
             unattended: false,
+            end_heard: None,
             phase: Phase::Starting,
         };
         let keepers = &self.0;
