@@ -270,32 +270,10 @@ impl Rule {
         if !options.iter().all(|option| has_option(option, arguments)) {
             return false;
         }
-        let mut at = 0;
-        let mut skips = false;
-        for name in names {
-            if name == "..." {
-                skips = true;
-                continue;
-            }
-            let found = arguments[at..]
-                .iter()
-                .enumerate()
-                .find_map(|(offset, word)| {
-                    let hit = could_be(name, word) || is_same_path(name, word, command, place);
-                    let here = at + offset;
-                    match hit {
-                        true => Some(Some(here)),
-                        false if skips || is_skipped(arguments, here) => None,
-                        false => Some(None),
-                    }
-                });
-            match found.flatten() {
-                Some(here) => at = here + 1,
-                None => return false,
-            }
-            skips = false;
-        }
-        true
+        let is_hit = |name: &str, word: &Word| {
+            could_be(name, word) || is_same_path(name, word, command, place)
+        };
+        in_order(&names, arguments, &is_hit)
     }
 
     fn may_have_option(&self, command: &SimpleCommand) -> bool {
@@ -305,6 +283,31 @@ impl Rule {
             false => arguments.iter().any(|word| could_match(with, word)),
         })
     }
+}
+
+/// Returns whether the arguments have these names in this order. A word that may be the value of an option is tried
+/// both as one and as a name.
+fn in_order(names: &[&String], arguments: &[Word], is_hit: &dyn Fn(&str, &Word) -> bool) -> bool {
+    // `reached[at]`: the names so far are among the first `at` arguments, the last of them at their end.
+    let mut reached = alloc::vec![false; arguments.len() + 1];
+    reached[0] = true;
+    let mut skips = false;
+    for name in names {
+        if *name == "..." {
+            skips = true;
+            continue;
+        }
+        let mut next = alloc::vec![false; arguments.len() + 1];
+        let mut open = false;
+        for (at, word) in arguments.iter().enumerate() {
+            open |= reached[at];
+            next[at + 1] = open && is_hit(name, word);
+            open &= skips || is_skipped(arguments, at);
+        }
+        reached = next;
+        skips = false;
+    }
+    reached.contains(&true)
 }
 
 /// Returns whether an argument does not stop the search for the next word of a rule: an option, the possible value of
