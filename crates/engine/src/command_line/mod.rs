@@ -4,6 +4,9 @@
 //! Nothing here runs anything or looks at files. Text that exceeds a limit or does not parse is reported as unparsed,
 //! never as fewer commands.
 
+mod containers;
+mod deletes;
+mod interpreters;
 mod programs;
 #[cfg(test)]
 mod random_scripts;
@@ -16,7 +19,7 @@ mod wrapper;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use abide_core::policy::{CommandLine, Folder, Parsed, SimpleCommand};
+use abide_core::policy::{CommandLine, Folder, Parsed, SimpleCommand, Word};
 use tree_sitter::{ParseOptions, Parser, Tree};
 
 /// Bytes of the longest command line that is parsed.
@@ -119,6 +122,8 @@ enum Input {
     None,
     /// This text.
     Text(String),
+    /// Names of files, of which these stand for all.
+    Files(Vec<Word>),
     /// Something that is known only when the command runs.
     Unknown,
 }

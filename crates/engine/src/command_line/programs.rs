@@ -3,7 +3,7 @@
 use abide_core::policy::{Folder, Piece, SimpleCommand, Word};
 
 use super::wrapper::{inner_words, joined, script, value_of, wrapped};
-use super::{Input, Reader, Scope, Unparsed};
+use super::{Input, Reader, Scope, Unparsed, deletes};
 
 /// `git-push` is `git push`.
 pub(super) fn dashed_git(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
@@ -70,21 +70,28 @@ pub(super) fn given_words(
     let Some(mut words) = inner_words(outer, "xargs") else {
         return Ok(());
     };
-    if let Input::Text(text) = &input {
-        let place = value_of(outer, &["-I", "--replace"]).and_then(|word| word.text());
-        match place.filter(|place| !place.is_empty()) {
-            Some(place) => words.iter_mut().for_each(|word| {
-                for piece in &mut word.pieces {
-                    if let Piece::Text(part) = piece {
-                        *part = part.replace(&place, text.trim());
-                    }
+    let place = value_of(outer, &["-I", "--replace"]).and_then(|word| word.text());
+    let place = place.filter(|place| !place.is_empty());
+    match (&input, place) {
+        (Input::Text(text), Some(place)) => words.iter_mut().for_each(|word| {
+            for piece in &mut word.pieces {
+                if let Piece::Text(part) = piece {
+                    *part = part.replace(&place, text.trim());
                 }
-            }),
-            None => {
-                let given = text.split_whitespace().take(GIVEN_WORDS);
-                words.extend(given.map(|word| Word::literal(word.trim_matches(['\'', '"']))));
+            }
+        }),
+        (Input::Text(text), None) => {
+            let given = text.split_whitespace().take(GIVEN_WORDS);
+            words.extend(given.map(|word| Word::literal(word.trim_matches(['\'', '"']))));
+        }
+        (Input::Files(names), Some(place)) => {
+            let is_place = |word: &Word| word.text().as_deref() == Some(place.as_str());
+            if let Some(at) = words.iter().position(is_place) {
+                words.splice(at..=at, names.iter().cloned());
             }
         }
+        (Input::Files(names), None) => words.extend(names.iter().cloned()),
+        (Input::None | Input::Unknown, _) => {}
     }
     wrapped(reader, words, outer, Input::None, scope)
 }
@@ -125,6 +132,7 @@ pub(super) fn remote(
     outer: &SimpleCommand,
     scope: Scope,
 ) -> Result<(), Unparsed> {
+    ssh_options(reader, outer, &scope)?;
     let mut words = outer.arguments().iter();
     let mut host = false;
     while let Some(word) = words.next() {
@@ -145,15 +153,43 @@ pub(super) fn remote(
     Ok(())
 }
 
-/// `find -exec command ;`
-pub(super) fn found(
+/// `ssh -o ProxyCommand=…`: the commands that options run on this machine.
+pub(super) fn ssh_options(
     reader: &mut Reader,
     outer: &SimpleCommand,
     scope: &Scope,
 ) -> Result<(), Unparsed> {
     let mut words = outer.arguments().iter();
     while let Some(word) = words.next() {
+        let text = joined(std::slice::from_ref(word));
+        let option = match text.strip_prefix("-o") {
+            Some("") => words.next().map(|word| joined(std::slice::from_ref(word))),
+            joined => joined.map(str::to_owned),
+        };
+        let option = option.unwrap_or_default();
+        let Some((name, command)) = option.trim_start().split_once(['=', ' ']) else {
+            continue;
+        };
+        let names = ["ProxyCommand", "LocalCommand", "KnownHostsCommand"];
+        if names.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            script(reader, command, scope.clone())?;
+        }
+    }
+    Ok(())
+}
+
+/// `find -exec command ;`
+pub(super) fn found(
+    reader: &mut Reader,
+    outer: &SimpleCommand,
+    scope: &Scope,
+) -> Result<(), Unparsed> {
+    let before = reader.commands.len();
+    let mut deletes = false;
+    let mut words = outer.arguments().iter();
+    while let Some(word) = words.next() {
         let text = word.text().unwrap_or_default();
+        deletes |= text == "-delete";
         if !matches!(text.as_str(), "-exec" | "-execdir" | "-ok" | "-okdir") {
             continue;
         }
@@ -163,7 +199,12 @@ pub(super) fn found(
             wrapped(reader, inner, outer, Input::None, scope)?;
         }
     }
-    Ok(())
+    let mut run = reader.commands[before..].iter();
+    deletes |= run.any(|command| command.program().as_deref() == Some("rm"));
+    match deletes {
+        true => deletes::found(reader, outer, scope),
+        false => Ok(()),
+    }
 }
 
 /// Commands that git runs.
@@ -207,42 +248,5 @@ pub(super) fn git(
             None => Ok(()),
         },
         () => Ok(()),
-    }
-}
-
-/// `docker exec container command`
-pub(super) fn container(
-    reader: &mut Reader,
-    outer: &SimpleCommand,
-    scope: &Scope,
-) -> Result<(), Unparsed> {
-    let texts: Vec<String> = outer.arguments().iter().map(Word::shown).collect();
-    let first: Vec<&str> = texts.iter().take(2).map(String::as_str).collect();
-    let begin = match first.as_slice() {
-        ["exec", ..] => 1,
-        ["compose", "exec"] => 2,
-        _ => return Ok(()),
-    };
-    let valued = [
-        "-e",
-        "-u",
-        "-w",
-        "--env",
-        "--user",
-        "--workdir",
-        "--env-file",
-    ];
-    let mut at = begin;
-    while texts.get(at).is_some_and(|text| text.starts_with('-')) {
-        at += if valued.contains(&texts[at].as_str()) {
-            2
-        } else {
-            1
-        };
-    }
-    let inner: Vec<Word> = outer.arguments().iter().skip(at + 1).cloned().collect();
-    match inner.is_empty() {
-        true => Ok(()),
-        false => wrapped(reader, inner, outer, Input::None, scope),
     }
 }

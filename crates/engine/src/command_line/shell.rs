@@ -42,7 +42,7 @@ pub(super) fn add_script(
     match (found, input) {
         (Script::Text(word), _) => script(reader, &joined(std::slice::from_ref(word)), scope),
         (Script::Input, Input::Text(text)) => script(reader, &text, scope),
-        (Script::Input, Input::None | Input::Unknown) => Ok(()),
+        (Script::Input, Input::None | Input::Files(_) | Input::Unknown) => Ok(()),
         (Script::File(file), input) => of_file(reader, file, input, scope),
     }
 }

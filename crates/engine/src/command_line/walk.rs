@@ -3,6 +3,7 @@
 use abide_core::policy::{Folder, Origin, Piece, Redirect, SimpleCommand, Word};
 use tree_sitter::{Node, Tree};
 
+use super::deletes::printed_names;
 use super::word::{ansi_c, collect_inner, word};
 use super::{Input, MAX_LEVELS, NOT_SHELL, Reader, Scope, TOO_DEEP, Unparsed};
 
@@ -223,7 +224,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Output of `echo` or `printf` with known words.
+    /// Output of `echo` or `printf` with known words, and names that `find` or `ls` prints.
     fn printed(&self, node: Node<'_>) -> Input {
         let is_name = |child: &Node<'_>| child.kind() == "command_name";
         let mut cursor = node.walk();
@@ -232,9 +233,14 @@ impl<'a> Walker<'a> {
         let name = children.iter().find(|child| is_name(child));
         let name = name.and_then(|name| word(*name, self.text, &mut inner).text());
         let words = children.iter().filter(|child| !is_name(child));
-        let words: Option<Vec<String>> = words
-            .map(|child| word(*child, self.text, &mut inner).text())
+        let words: Vec<Word> = words
+            .map(|child| word(*child, self.text, &mut inner))
             .collect();
+        let names = name.as_deref();
+        if let Some(names) = names.and_then(|name| printed_names(name, &words)) {
+            return Input::Files(names);
+        }
+        let words: Option<Vec<String>> = words.iter().map(Word::text).collect();
         match (name.as_deref(), words) {
             (Some("cat"), Some(words)) if words.is_empty() => self.input.clone(),
             (Some("tee"), _) => self.input.clone(),

@@ -3,7 +3,7 @@
 use abide_core::policy::{Folder, Origin, Piece, SimpleCommand, Word, normalized};
 
 use super::runs_code::runs_code;
-use super::{Input, Reader, Scope, Unparsed, programs, shell};
+use super::{Input, Reader, Scope, Unparsed, containers, interpreters, programs, shell};
 
 /// Program that runs the command behind its own options.
 struct Wrapper {
@@ -259,6 +259,7 @@ pub(super) fn add(
         reader.names_changed |= outer.names_changed;
         return shell::add_script(reader, &outer, input, scope);
     }
+    interpreters::add_code(reader, &outer, &program, &input, &scope)?;
     match program.as_str() {
         "eval" => script(reader, &joined(operands(&outer)), scope),
         "." | "source" => shell::add_sourced(reader, operands(&outer), input, scope),
@@ -272,7 +273,7 @@ pub(super) fn add(
         }
         "at" | "batch" => match input {
             Input::Text(text) => script(reader, &text, scope),
-            Input::None | Input::Unknown => Ok(()),
+            Input::None | Input::Files(_) | Input::Unknown => Ok(()),
         },
         "xargs" => programs::given_words(reader, &outer, input, &scope),
         "su" | "script" => match value_of(&outer, &["-c", "--command"]) {
@@ -280,6 +281,11 @@ pub(super) fn add(
             None => Ok(()),
         },
         "ssh" => programs::remote(reader, &outer, scope),
+        "scp" | "sftp" => programs::ssh_options(reader, &outer, &scope),
+        "rsync" => match value_of(&outer, &["-e", "--rsh"]) {
+            Some(text) => script(reader, &joined(&[text]), scope),
+            None => Ok(()),
+        },
         "watch"
             if !outer
                 .arguments()
@@ -293,7 +299,7 @@ pub(super) fn add(
         }
         "find" => programs::found(reader, &outer, &scope),
         "git" => programs::git(reader, &outer, &scope),
-        "docker" | "podman" => programs::container(reader, &outer, &scope),
+        "docker" | "podman" => containers::container(reader, &outer, &scope),
         "env" if value_of(&outer, &["-S", "--split-string"]).is_some() => {
             let text = value_of(&outer, &["-S", "--split-string"]);
             script(reader, &joined(&[text.unwrap_or_default()]), scope)

@@ -187,3 +187,200 @@ fn quotes_in_text_that_cannot_be_parsed_hide_no_program() {
     let many = ":;".repeat(1_001);
     all(&builtin(), Action::Ask, &[&format!("{many} gi''t push -f")]);
 }
+
+#[test]
+fn find_that_deletes_everything_counts_as_rm_of_where_it_begins() {
+    all(
+        &builtin(),
+        Action::Deny,
+        &[
+            "find / -delete",
+            "find ~ -delete",
+            "find \"$HOME\" -type f -delete",
+            "find / -exec rm -rf {} +",
+            "find / -xdev -exec rm {} \\;",
+            "find -L / -mindepth 1 -delete",
+            "find / | xargs rm -rf",
+            "find . | xargs rm -rf",
+            "find / -print0 | xargs -0 -I{} rm -rf {}",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "find . -delete",
+            "find -delete",
+            "find . -type f -delete",
+            "find . -mindepth 1 -maxdepth 1 -exec rm -rf {} +",
+            "find .. -delete",
+            "find / -name '*.log' -delete",
+            "find .. -name core -exec rm -rf {} \\;",
+            "find . -exec sh -c 'rm -rf \"$1\"' _ {} \\;",
+            "ls | xargs rm -rf",
+            "ls -A | xargs -I{} rm -rf {}",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "find . -name '*.pyc' -delete",
+            "find . -type d -name node_modules -exec rm -rf {} +",
+            "find . -type d -empty -delete",
+            "find . -type l -delete",
+            "find build -delete",
+            "find /tmp/x -delete",
+            "find \"$DIR\" -name x -delete",
+            "find / -name x",
+            "find . -name '*.o' | xargs rm -rf",
+            "find . -type f | xargs grep -l x",
+            "ls build | xargs rm -rf",
+            "ls | xargs wc -l",
+        ],
+    );
+}
+
+#[test]
+fn command_of_a_container_is_judged_with_the_paths_that_are_mounted() {
+    all(
+        &builtin(),
+        Action::Deny,
+        &[
+            "docker run --rm -v /:/host alpine rm -rf /host",
+            "podman run -it -v /:/host alpine rm -rf /host/*",
+            "docker run --mount type=bind,source=/home/u,target=/h alpine sh -c 'rm -rf /h'",
+            "docker run -v $PWD:/work alpine rm -rf /work",
+            "docker run -v .:/work --name x -w /work alpine rm -rf .",
+            "docker container run --volume=\"$(pwd)\":/work:rw alpine rm -r /work/",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "docker run -v /home:/host alpine rm -rf /host/u/src",
+            "docker run --rm -e A=1 image git push --force",
+            "docker run --entrypoint git image push --force",
+            "docker compose run --rm web git push -f",
+            "cd \"$X\" && docker exec web git push -f",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "docker run --rm -v $PWD:/work -w /work node:20 npm test",
+            "docker run -v $PWD:/work alpine rm -rf /work/build",
+            "docker run -d -p 80:80 --name rm nginx",
+            "docker run -it --privileged alpine sh",
+            "docker run -v cache:/root alpine rm -rf /root/x",
+            "docker run -v /:/host:ro alpine ls /host",
+        ],
+    );
+}
+
+#[test]
+fn code_for_an_interpreter_hides_no_command() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "python3 -c \"import os; os.system('git push -f')\"",
+            "python3.12 -c 'import subprocess; subprocess.run([\"git\", \"push\", \"--force\"])'",
+            "perl -e 'system(\"git push --force\")'",
+            "node -e 'require(\"child_process\").spawnSync(\"git\", [\"push\", \"-f\"])'",
+            "ruby -e '`sudo ls`'",
+            "awk 'BEGIN { system(\"sudo ls\") }'",
+            "awk '{ print | \"sudo tee x\" }' file",
+            "php -r 'passthru(\"sudo ls\");'",
+            "python3 - <<E\nimport os\nos.system('git push -f')\nE",
+            "python3 <<< \"import os; os.system('sudo ls')\"",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Deny,
+        &[
+            "python3 -c \"import os; os.system('rm -rf /')\"",
+            "python3 -c \"import shutil; shutil.rmtree('/')\"",
+            "python3 -c \"import shutil; shutil.rmtree(os.path.expanduser('~'))\"",
+            "node -e 'fs.rmSync(\".\", {recursive: true})'",
+            "ruby -rfileutils -e 'FileUtils.rm_rf(\"/home/u\")'",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "python3 -c \"print('git push -f')\"",
+            "python3 -c \"import os; os.system('git status')\"",
+            "python3 -c \"import shutil; shutil.rmtree('build')\"",
+            "python3 -c \"import os; os.system('a (')\"",
+            "python3 script.py sudo",
+            "awk '{ print \"sudo\" }' file",
+            "node -e 'console.log(1)'",
+        ],
+    );
+}
+
+#[test]
+fn options_of_ssh_and_rsync_hide_no_command() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "ssh -o ProxyCommand='git push -f' host",
+            "ssh -oProxyCommand='sudo nc h 22' host",
+            "ssh -o 'proxycommand sudo nc h 22' host ls",
+            "ssh -o PermitLocalCommand=yes -o LocalCommand='git push -f' host",
+            "scp -o ProxyCommand='sudo x' a b:",
+            "rsync -e \"ssh -o 'ProxyCommand=sudo x'\" a b:",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "ssh -o StrictHostKeyChecking=no host ls",
+            "ssh -o ProxyCommand='nc %h %p' host",
+            "rsync -av -e 'ssh -p 22' a b:",
+        ],
+    );
+}
+
+#[test]
+fn writes_to_clouds_and_clusters_ask() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "aws --profile p ec2 terminate-instances --instance-ids i-1",
+            "aws --debug ec2 terminate-instances",
+            "aws ec2 run-instances",
+            "aws s3 cp x s3://bucket",
+            "aws s3 sync . s3://bucket --delete",
+            "gcloud compute instances create x",
+            "az vm create -n x",
+            "kubectl create namespace x",
+            "kubectl -n x edit deployment y",
+            "kubectl set image deployment/x a=b",
+            "kubectl rollout restart deployment/x",
+            "kubectl cordon node",
+            "helm delete x",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "aws --profile p ec2 describe-instances",
+            "aws s3 cp s3://bucket/x .",
+            "aws s3 ls",
+            "gcloud compute instances list",
+            "kubectl rollout status deployment/x",
+            "kubectl get pods --show-labels",
+            "helm list",
+        ],
+    );
+}
