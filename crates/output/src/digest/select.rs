@@ -24,6 +24,8 @@ const SAME_SHAPE_MAX: usize = 3;
 const LINE_CHARS: usize = 300;
 /// A JSON record up to this length is shown from its begin, because its message can be anywhere.
 const RECORD_BYTES: usize = 1_000;
+/// Maximum number of lines that are shown below a warning.
+const WARNING_BELOW: usize = 2;
 /// Maximum number of groups whose counts are remembered.
 const COUNTS_MAX: usize = 4_096;
 
@@ -284,10 +286,17 @@ impl<'a> Selector<'a> {
         }
         if importance != Importance::Summary {
             block.extend(blocks::above(self.lines, at));
+            block.extend(blocks::place(self.lines, at));
         }
-        if importance == Importance::Error {
-            block.extend(blocks::below(self.lines, at));
+        match importance {
+            Importance::Error => block.extend(blocks::below(self.lines, at)),
+            Importance::Warning => {
+                block.extend(blocks::below(self.lines, at).iter().take(WARNING_BELOW));
+            }
+            _ => {}
         }
+        block.sort_unstable();
+        block.dedup();
         block
     }
 

@@ -126,6 +126,34 @@ fn heading_values_and_details_stay_with_a_finding() {
     );
 }
 
+/// Diagnostics of one kind, each with a location above or below it.
+#[test]
+fn location_on_a_line_of_its_own_stays_with_its_finding() {
+    let above = |n: usize| format!("src/f{n}.vue:{n}:1\nWarn: {} has no title\n\n", name(n));
+    let odd = "src/page.vue:6:46\nError: no property of that name\n\n";
+    assert_shown(&within(above, odd), &["src/page.vue:6:46"]);
+    let below = |n: usize| format!("W2001 {} is not used\nsite{n}.yaml:4:3\n\n", name(n));
+    let odd = "E3012 'soon' is not an integer\nshop.yaml:14:7\n\n";
+    assert_shown(&within(below, odd), &["shop.yaml:14:7"]);
+    let compiled = "fc -c hull.f90\nhull.f90:29:4:\n\n   29 |     h = 3\n      |    1\nError: h cannot be assigned at (1)\n";
+    assert_shown(&within(request, compiled), &["hull.f90:29:4"]);
+}
+
+#[test]
+fn further_stacks_of_a_report_are_shown() {
+    let report = "ERROR: use after free on address 0x602\n    #0 0x55 in check src/ticket.c:9\n    #1 0x56 in main src/main.c:280\n\n0x602 is inside of a region of 10 bytes\nfreed by thread T0 here:\n    #0 0x7f in free ../src/libsanitizer/malloc.cpp:52\n    #1 0x55 in close src/ticket.c:8\n";
+    assert_shown(
+        &within(request, report),
+        &["src/ticket.c:9", "region of 10 bytes", "src/ticket.c:8"],
+    );
+}
+
+#[test]
+fn message_below_a_warning_is_shown() {
+    let warning = "Warning (assay.R:9): reads the scale\nNAs made by conversion\n";
+    assert_shown(&within(request, warning), &["assay.R:9", "NAs made"]);
+}
+
 #[test]
 fn first_of_each_code_comes_before_a_second_of_any() {
     let often = |n: usize| {

@@ -17,12 +17,17 @@ const ABOVE_MAX: usize = 60;
 const BELOW_MAX: usize = 24;
 /// Number of lines directly above a finding that explain it.
 const OUTCOME_ABOVE_MAX: usize = 3;
+/// Number of lines above and below a finding among which its location is looked for.
+const PLACE_ABOVE_MAX: usize = 6;
+const PLACE_BELOW_MAX: usize = 2;
 /// Number of lines of the same indentation that follow a finding and belong to it.
 const SAME_INDENT_MAX: usize = 3;
 /// Number of lines below a finding among which a ruled line can begin its section.
 const SECTION_WITHIN: usize = 2;
 /// Number of equal characters that make a ruled line.
 const RULE_CHARS: usize = 10;
+/// Number of bytes that make a line of a hex dump.
+const HEX_DUMP_BYTES: usize = 8;
 /// Number of lines of a block that are shown below its finding.
 const SHOWN_MAX: usize = 8;
 /// Number of frames of a block that are shown.
@@ -56,9 +61,35 @@ static PLACE: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// Location within a line.
+static PLACE_WITHIN: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"[\w)\]-]\.\w{1,8}(?::|\(|\x22, line )\d+"));
+
 /// Returns whether a line says where something is.
 fn is_place(text: &str) -> bool {
     PLACE.is_match(text)
+}
+
+/// Line that is nothing but a location, perhaps with a mark before it, such as `--> src/app.rs:3:5`.
+static ONLY_PLACE: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(r"^(?:\S{1,4}\s+)?(?:,-\[|╭─\[|\()?[\w.@+/\\~-]+\.\w{1,8}[:(]\d+(?:[:,]\d+)?[\]):]*$")
+});
+
+/// Location of a finding that has none in its own line: the nearest line above or below it that is only a location.
+pub fn place(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
+    if PLACE_WITHIN.is_match(lines[main].text) {
+        return None;
+    }
+    let is_only_place = |at: &usize| ONLY_PLACE.is_match(lines[*at].text);
+    let ends = |at: &usize| lines[*at].finding.is_some() && !is_only_place(at);
+    let above = (main.saturating_sub(PLACE_ABOVE_MAX)..main).rev();
+    let mut above = above.take_while(|at| !ends(at));
+    let mut below = (main + 1..lines.len())
+        .take(PLACE_BELOW_MAX)
+        .take_while(|at| !ends(at) && !lines[*at].is_blank());
+    below
+        .find(is_only_place)
+        .or_else(|| above.find(is_only_place))
 }
 
 /// Lines above a finding that belong to it, as indices.
@@ -99,6 +130,9 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
         let line = &lines[at];
         if line.is_blank() {
             break;
+        }
+        if is_rule(line.text) {
+            continue;
         }
         if line.indent < own.indent {
             shown.push(at);
@@ -159,6 +193,12 @@ pub fn below(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     most_important(lines, block)
 }
 
+/// Returns whether a line shows bytes of memory.
+fn is_hex_dump(text: &str) -> bool {
+    let is_byte = |word: &&str| word.len() == 2 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    text.split([' ', '[', ']']).filter(is_byte).count() >= HEX_DUMP_BYTES
+}
+
 /// Returns whether a line is drawn across the page, to separate sections.
 fn is_rule(text: &str) -> bool {
     let Some(first) = text.chars().next().filter(|c| !c.is_alphanumeric()) else {
@@ -192,7 +232,7 @@ fn most_important(lines: &[ViewLine<'_>], block: Vec<usize>) -> Vec<usize> {
             || EXPLAINS.is_match(line.text)
         {
             0
-        } else if EXCERPT.is_match(line.line.text.trim_start()) {
+        } else if EXCERPT.is_match(line.line.text.trim_start()) || is_hex_dump(line.text) {
             4
         } else if is_place(line.text) {
             1

@@ -54,7 +54,7 @@ pub fn is_success(text: &str) -> bool {
 /// Importance of a line; `None` for an ordinary one.
 pub fn classify(line: &str) -> Option<Finding> {
     if line.len() <= MAX_WHOLE_LINE {
-        let may_be = is_numbered(line) || KEYWORDS.is_match(line);
+        let may_be = is_numbered(line) || is_crossed(line) || KEYWORDS.is_match(line);
         let found = may_be.then(|| read(line)).flatten();
         return found.or_else(|| rule_code(line));
     }
@@ -91,6 +91,11 @@ fn is_numbered(line: &str) -> bool {
     let text = line.trim_start_matches(' ');
     let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
     text.len() + 2 <= line.len() && number.len() < text.len() && number.starts_with(") ")
+}
+
+/// Returns whether a line begins with the letter that stands for a cross where only ASCII is written: `  x no-var: …`.
+fn is_crossed(line: &str) -> bool {
+    line.starts_with(' ') && line.trim_start().starts_with("x ")
 }
 
 /// A line with the code of a rule, such as `B006 Do not use mutable defaults`, is a warning without the word.

@@ -372,6 +372,7 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
         r"(?:^\s*|\d:\d+\s+|\s{2,}|\s-\s|\|\s*)(?i:error|fatal|critical|failed|failure)(?:\s{2,}|\s-\s|\s*\|)",
         r"(?:^|\s)[✗✘✕✖❌⨯☒]\s",
         r"^\s{2,}\d+\)\s\S",
+        r"^\s{1,4}x\s[A-Za-z@]\S*[a-z)]",
         // Numeric levels of JSON logs.
         r#""level":\s?(?:50|60)\b"#,
         // Counts that are not zero.
@@ -409,7 +410,7 @@ pattern!(
     r"(?x)
     (?i:\bwarn(?:ing)?s?(?:\[[\w-]+\])?\s?[:!\]]) | (?:^|[^\w.])(?:WARN|WARNING|WARNINGS)\b | \b[A-Z]\w*Warning\b
   | ^\s*W:\  | ^npm\ (?:warn|WARN)\b | (?i:\b(?:level|lvl|severity)[\x22']?\s*[=:]\s*[\x22']?warn) | ^W\d{4}\ \d\d:
-  | (?i:\bdeprecated\b) | ^\s*warning\b | (?:^\s*|\d:\d+\s+|\s{2,}|\s-\s|\|\s*)(?i:warning|warn)(?:\s{2,}|\s-\s|\s*\|) | \x22level\x22:\s?40\b | (?:^|\s)⚠
+  | (?i:\bdeprecated\b | ^\s*warning\b) | (?:^\s*|\d:\d+\s+|\s{2,}|\s-\s|\|\s*)(?i:warning|warn)(?:\s{2,}|\s-\s|\s*\|) | \x22level\x22:\s?40\b | (?:^|\s)⚠
   | (?i:\bwarnung\b|\bavertissement\b|\badvertencia\b|\bostrzeżenie|предупрежд)|(?:\b(?:aviso|avviso):)|警告|경고 | ^(?:Over|Under)full\b
   | \b(?:will|must|would)\ be\ (?:destroyed|deleted|removed|replaced|recreated)\b | forces\ replacement"
 );

@@ -22,6 +22,10 @@ const OWN_FRAMES: usize = 2;
 /// Number of messages of a chain that are shown.
 const MESSAGES_MAX: usize = 5;
 
+/// Number of lines between two stacks of one report, and of those that are shown.
+const FURTHER_WITHIN: usize = 6;
+const FURTHER_HEADING: usize = 2;
+
 /// Lines of a trace, as indices into the view.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Trace {
@@ -31,6 +35,28 @@ pub struct Trace {
     pub main: usize,
     /// Other lines that are shown.
     pub with: Vec<usize>,
+}
+
+impl Trace {
+    /// Adds a further stack of the same report, such as where memory was freed, with the lines that introduce it.
+    fn extend(&mut self, lines: &[ViewLine<'_>], frames: &[usize], end: usize) {
+        let Some(first) = frames.first().copied() else {
+            return;
+        };
+        let between = self.range.end..first;
+        if between.len() > FURTHER_WITHIN {
+            return;
+        }
+        self.with.extend(
+            between
+                .filter(|at| !lines[*at].is_blank())
+                .rev()
+                .take(FURTHER_HEADING),
+        );
+        self.with
+            .extend(own_frames(lines, frames.iter()).iter().take(1));
+        self.range.end = end;
+    }
 }
 
 static FRAME: LazyLock<Regex> = LazyLock::new(|| {
@@ -98,6 +124,8 @@ static FOREIGN: LazyLock<AhoCorasick> = LazyLock::new(|| {
         "start_thread",
         "in clone",
         "_libc_",
+        "libsanitizer",
+        "sysdeps/",
         "strdup.c",
         "malloc.c",
     ])
@@ -134,6 +162,9 @@ pub fn traces(lines: &[ViewLine<'_>]) -> Vec<Trace> {
             at = trace.range.end.max(end);
             found.push(trace);
         } else {
+            if let Some(before) = found.last_mut() {
+                before.extend(lines, &frames, end);
+            }
             at = end;
         }
     }
