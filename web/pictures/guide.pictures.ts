@@ -9,7 +9,7 @@ const PICTURES = resolve(import.meta.dirname, '../../guide/src/pictures');
 
 /** The command of the walk-through, idle for as long as the text says. */
 async function ask(abide: Abide, page: Page): Promise<void> {
-  abide.start('run', '--agent', 'claude-code', '--idle', '20s', '--', 'echo building; sleep 35; echo built');
+  abide.start('run', '--agent', 'claude-code', '--idle', '30s', '--', 'echo building; sleep 60; echo built');
   await expect(page.getByRole('article', { name: /Continue waiting/ })).toBeVisible();
 }
 

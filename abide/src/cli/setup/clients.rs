@@ -141,11 +141,11 @@ impl ClientName {
         match self {
             ClientName::ClaudeCode => Some(
                 "The agent can ask to be woken when a timer completes. If its session is closed by then, abide continues it \
-                 with `claude -p --resume`, at most 12 times an hour. Each such turn is billed like any other.",
+                 with `claude -p --resume`, at most 12 times an hour. Each such turn is billed like any other. Delete the entry `[[wakers]]` if you do not want this.",
             ),
             ClientName::Codex => Some(
                 "The agent can ask to be woken when a timer completes. If its thread is closed by then, abide continues it \
-                 with `codex exec resume`, at most 12 times an hour. Each such turn is billed like any other.",
+                 with `codex exec resume`, at most 12 times an hour. Each such turn is billed like any other. Delete the entry `[[wakers]]` if you do not want this.",
             ),
             ClientName::Cursor | ClientName::Vscode | ClientName::Gemini => None,
         }

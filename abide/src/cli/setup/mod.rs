@@ -398,7 +398,7 @@ fn print_result(
     if args.undo {
         outln!("\n{title} is restored to what it was.");
     } else {
-        outln!("\n{title} is set up as agent {agent}. Restart it to load abide.");
+        outln!("\n{title} is set up as agent {agent}. Start or restart it to load abide.");
         if let Some(hint) = client.hint(choices.without_approval) {
             print_wrapped(hint);
         }
@@ -407,7 +407,7 @@ fn print_result(
         }
         let project = if args.project { " --project" } else { "" };
         let (abide, word) = (Launcher::for_people(), client.word());
-        outln!("`{abide} setup {word}{project} --undo` removes it again.");
+        outln!("`{abide} setup {word}{project} --undo` removes abide from it.");
     }
 }
 
