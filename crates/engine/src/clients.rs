@@ -16,9 +16,7 @@ use crate::lock::lock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientKind {
-    /// Claude Code.
     ClaudeCode,
-    /// Codex.
     Codex,
 }
 
@@ -46,7 +44,6 @@ impl ClientKind {
 /// One conversation of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// Kind of the client.
     pub kind: ClientKind,
     /// Session id that the client uses.
     pub session: String,
@@ -222,7 +219,6 @@ impl Clients {
         known.keys().map(|(agent, _)| agent.clone()).collect()
     }
 
-    /// Conversations of an agent with clients of one kind.
     pub fn conversations(&self, agent: &str, kind: ClientKind) -> Vec<Conversation> {
         let known = lock(&self.known);
         let all = known.get(&(agent.to_owned(), kind)).into_iter().flatten();

@@ -41,7 +41,6 @@ pub enum AlarmCause {
     ClockSet,
 }
 
-/// Clocks of the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 

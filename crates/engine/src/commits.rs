@@ -90,7 +90,6 @@ impl AfterCommit {
     }
 }
 
-/// Commit that has finished.
 pub(super) enum FinishedCommit {
     /// The records are durable.
     Succeeded(AfterCommit),

@@ -111,7 +111,6 @@ impl Performer {
         self.perform(engine, calls, after.effects, now).await;
     }
 
-    /// Reports a commit that failed.
     pub fn report_failed_commit(&self, fault: &StoreFault) {
         match fault {
             StoreFault::Damaged(_) => self.handle.published().set_storage_fault(&format!(

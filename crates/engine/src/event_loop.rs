@@ -120,7 +120,6 @@ struct Turns {
     calls: HashMap<CallId, OpenCall>,
     commits: Commits,
     performer: Performer,
-    /// Effects of this turn.
     effects: Vec<Effect>,
     /// Calls whose callers left in this turn.
     callers_gone: Vec<CallId>,

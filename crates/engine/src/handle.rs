@@ -71,7 +71,6 @@ pub struct ReplyChannel {
 pub enum CallStep {
     /// An update before the outcome.
     Update(CallUpdate),
-    /// The outcome.
     Done(Outcome),
 }
 
@@ -125,7 +124,6 @@ pub(super) struct HandleParts {
 /// Request to deliver a message again.
 #[derive(Clone, Copy, Debug)]
 pub struct ResendRequest {
-    /// Number of the message.
     pub message: u64,
 }
 
@@ -198,7 +196,6 @@ impl Handle {
         told.insert(id, hash) != Some(hash)
     }
 
-    /// Paths of this daemon.
     pub fn paths(&self) -> &Paths {
         &self.shared.parts.paths
     }

@@ -108,7 +108,6 @@ impl LiveConfig {
         self.changes.subscribe()
     }
 
-    /// State of the configuration.
     pub fn state(&self) -> ConfigState {
         let config = self.current();
         let state = lock(&self.state);

@@ -65,7 +65,6 @@ impl Candidates {
         }
     }
 
-    /// Removes a session.
     pub fn forget(&mut self, id: SessionId) {
         self.alive.remove(&id);
     }

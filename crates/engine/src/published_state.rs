@@ -33,11 +33,9 @@ pub struct PublishedState {
 /// Session as the interfaces see it.
 #[derive(Clone, Debug)]
 pub struct SessionView {
-    /// Session id.
     pub id: SessionId,
     /// State in the core.
     pub state: Session,
-    /// Working directory.
     pub cwd: PathBuf,
     /// True if it has a terminal.
     pub pty: bool,
@@ -47,13 +45,11 @@ pub struct SessionView {
     pub sandboxed: Option<Sandboxed>,
     /// Ports on which its command listens behind a network gate.
     pub ports: BTreeMap<u16, PortState>,
-    /// Directory of the session.
     pub folder: PathBuf,
     /// Hard limit, counted from the start.
     pub deadline: Option<Millis>,
     /// Damage of its record, as a sentence.
     pub damage: Option<Arc<str>>,
-    /// Name of the session.
     pub name: Option<SessionName>,
 }
 
@@ -102,13 +98,10 @@ impl SessionView {
 /// Open question as a person sees it.
 #[derive(Clone, Debug)]
 pub struct QuestionView {
-    /// Question id.
     pub id: QuestionId,
     /// State in the core.
     pub state: Question,
-    /// Command of the session.
     pub command: Arc<str>,
-    /// Agent of the session.
     pub agent: Agent,
     /// Working directory of the command.
     pub cwd: PathBuf,
@@ -125,13 +118,9 @@ pub struct QuestionView {
 /// Change of the published state.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A session changed.
     Session(SessionId),
-    /// A question was asked.
     Asked(Arc<QuestionView>),
-    /// A question was closed.
     Closed(QuestionId, Closing),
-    /// A timer changed.
     Timer(TimerId),
     /// A message was posted for this agent.
     Message(Agent, MessageId),
@@ -159,17 +148,14 @@ impl Default for PublishedState {
 }
 
 impl PublishedState {
-    /// One session.
     pub fn session(&self, id: SessionId) -> Option<Arc<SessionView>> {
         lock(&self.sessions).get(&id).cloned()
     }
 
-    /// All sessions.
     pub fn sessions(&self) -> Vec<Arc<SessionView>> {
         lock(&self.sessions).values().cloned().collect()
     }
 
-    /// One open question.
     pub fn question(&self, id: QuestionId) -> Option<Arc<QuestionView>> {
         lock(&self.questions).get(&id).cloned()
     }

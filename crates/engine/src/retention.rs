@@ -17,7 +17,6 @@ use crate::clock::{Clock, pause};
 use crate::store::Store;
 use abide_session::{crash_point, sandbox};
 
-/// Interval of full scans.
 const FULL_SCAN_INTERVAL: Millis = Millis(3_600_000);
 /// Delay after a session has ended, so that several are handled together.
 const BATCH_DELAY: Duration = Duration::from_millis(500);

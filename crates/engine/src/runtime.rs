@@ -44,9 +44,7 @@ pub enum RuntimeFault {
     /// The database cannot be used.
     #[error("cannot use {}", path.display())]
     Database {
-        /// Path of the database.
         path: PathBuf,
-        /// Fault of the database.
         source: StoreFault,
     },
     /// The database failed while the engine ran.
@@ -60,7 +58,6 @@ pub enum RuntimeFault {
     Machine {
         /// File with the id.
         path: PathBuf,
-        /// Fault of the file.
         source: std::io::Error,
     },
     /// The task of the event loop panicked.
@@ -70,7 +67,6 @@ pub enum RuntimeFault {
 
 /// Running engine without interfaces.
 pub struct Runtime {
-    /// Handle for calls.
     pub handle: Handle,
     event_loop: tokio::task::JoinHandle<Result<(), StoreFault>>,
     recovered: Option<oneshot::Receiver<()>>,

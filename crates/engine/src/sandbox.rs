@@ -19,7 +19,6 @@ use crate::secret;
 pub enum SandboxChoice {
     /// The command has none.
     Off,
-    /// This one.
     Plan(Box<Plan>),
     /// The settings want one that cannot be made: nothing may run. The sentence says why.
     Impossible(String),
@@ -50,15 +49,11 @@ pub struct TooMuch(pub String);
 
 /// Facts about a command on which its sandbox depends.
 pub struct SandboxSubject<'a> {
-    /// Settings of the daemon.
     pub config: &'a Config,
-    /// Paths of the daemon.
     pub paths: &'a Paths,
     /// Answers of people about names, which add to the allowlist.
     pub policy: &'a PolicyStore,
-    /// Agent of the command.
     pub agent: &'a Agent,
-    /// Conversation of the agent.
     pub conversation: Option<&'a Conversation>,
     /// Root folder of the agent.
     pub root: &'a Path,

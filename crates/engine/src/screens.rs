@@ -49,7 +49,6 @@ pub struct Screens {
     resized: broadcast::Sender<(SessionId, Size)>,
 }
 
-/// Screen of one session.
 struct SessionScreen {
     folder: PathBuf,
     size: Size,

@@ -31,7 +31,6 @@ pub trait KeeperControl: Send + Sync {
     /// Returns a reserved keeper that was not used.
     fn release(&self, id: SessionId);
 
-    /// Starts a command.
     fn start(&self, id: SessionId, launch: Launch);
 
     /// Reports that a session could not be started.
@@ -55,7 +54,6 @@ pub trait KeeperControl: Send + Sync {
     /// Removes the directory of an ended session.
     fn remove(&self, id: SessionId);
 
-    /// Directory of a session.
     fn folder(&self, id: SessionId) -> PathBuf;
 
     /// Containment of a session's process tree, once it is known.
@@ -82,7 +80,6 @@ pub trait ProbeControl: Send + Sync {
     /// Stops a probe until it is started again.
     fn pause(&self, timer: TimerId);
 
-    /// Removes a probe.
     fn remove(&self, timer: TimerId);
 
     /// Last observation of a probe.

@@ -26,7 +26,6 @@ const PATTERN_LENGTH: usize = 4 << 10;
 /// Maximum bytes of a line in the result, around its match.
 const MAX_LINE_BYTES: usize = 1_000;
 
-/// Compiled pattern.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -40,7 +39,6 @@ pub struct Pattern {
 pub struct BadPattern(String);
 
 impl Pattern {
-    /// Compiles a pattern.
     pub fn new(pattern: &str) -> Result<Self, BadPattern> {
         if pattern.len() > PATTERN_LENGTH {
             return Err(BadPattern(format!(
@@ -117,7 +115,6 @@ fn spans_lines(part: &Hir) -> bool {
 /// Search request.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// The pattern.
     pub pattern: Pattern,
     /// Lines of context before and after each match.
     pub context: usize,
@@ -134,7 +131,6 @@ pub struct Search {
 pub struct Line {
     /// Line number, from one.
     pub number: u64,
-    /// True if it matches.
     pub matches: bool,
     /// Bytes without escape sequences; of a long line the part around the match.
     pub text: Vec<u8>,
@@ -152,10 +148,8 @@ impl Line {
     }
 }
 
-/// Result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchResult {
-    /// Lines in order.
     pub lines: Vec<Line>,
     /// Number of matching lines, including those that are not in the result.
     pub matches: u64,

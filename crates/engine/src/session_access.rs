@@ -185,7 +185,6 @@ impl SessionAccess {
         }
     }
 
-    /// Result of a try.
     fn try_result(&self, outcome: &Outcome) -> TryResult {
         let id = outcome.session();
         let Some(view) = id.and_then(|id| self.0.published().session(id)) else {
@@ -221,7 +220,6 @@ fn end_text(view: &SessionView) -> Option<String> {
     view.ending().map(ending_text)
 }
 
-/// Ending as text.
 fn ending_text(ending: &Ending) -> String {
     match (ending.end, ending.exit) {
         (End::Deadline, _) => "killed at its time limit".into(),

@@ -193,15 +193,11 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Opened {
     /// Writer.
     pub store: Arc<dyn Store>,
-    /// Reader of rows.
     pub reader: StoreReader,
-    /// Open questions.
     pub questions: Vec<(QuestionId, Question)>,
     /// Commands that a person has approved and whose start is not recorded.
     pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
-    /// Timers and messages.
     pub state: StoredState,
-    /// Conditions of the timers.
     pub conditions: Vec<(TimerId, Until)>,
     /// Clients of all agents.
     pub clients: Vec<ClientRow>,

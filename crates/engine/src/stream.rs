@@ -14,7 +14,6 @@ use tokio::io::unix::AsyncFd;
 
 use crate::async_fd;
 
-/// Connected socket.
 #[derive(Debug)]
 pub struct Stream(AsyncFd<OwnedFd>);
 

@@ -26,7 +26,6 @@ use tokio_util::task::AbortOnDropHandle;
 use super::clock::pause;
 use super::dns;
 
-/// User agent.
 pub const USER_AGENT: &str = concat!("abide/", env!("CARGO_PKG_VERSION"));
 /// Characters of ASCII that a URL cannot have.
 const UNSENDABLE: AsciiSet = CONTROLS.add(b' ');
@@ -42,7 +41,6 @@ pub struct Address {
     pub login: Option<String>,
     /// Host, without brackets.
     pub host: String,
-    /// Port.
     pub port: u16,
     /// Path and query.
     pub path: String,
@@ -111,7 +109,6 @@ pub enum WebFault {
     /// The server refused the connection.
     #[error("connection refused")]
     Refused,
-    /// The connection failed.
     #[error("{0}")]
     Connect(String),
     /// The connection took too long.
@@ -137,7 +134,6 @@ pub struct Web {
 
 /// Answer with its connection, which is closed when this is dropped.
 pub struct Answer {
-    /// Response.
     pub response: Response<Incoming>,
     _line: AbortOnDropHandle<()>,
 }
@@ -263,7 +259,6 @@ fn percent_encoded(text: &str) -> String {
     format!("{host}{}", utf8_percent_encode(path, &UNSENDABLE))
 }
 
-/// Error with its causes.
 fn error_chain(fault: &dyn std::error::Error) -> String {
     match fault.source() {
         Some(cause) => format!("{fault}: {}", error_chain(cause)),

@@ -120,7 +120,6 @@ impl Reader {
 enum Input {
     /// Not given.
     None,
-    /// This text.
     Text(String),
     /// Names of files, of which these stand for all.
     Files(Vec<Word>),

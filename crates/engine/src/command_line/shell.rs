@@ -24,7 +24,6 @@ enum Script<'a> {
     Text(&'a Word),
     /// The standard input.
     Input,
-    /// A file.
     File(&'a Word),
 }
 

@@ -15,11 +15,8 @@ use crate::sandbox::SandboxChoice;
 pub struct LaunchOptions {
     /// Program and arguments; `None`: the configured shell with the command.
     pub argv: Option<Vec<OsString>>,
-    /// Working directory.
     pub cwd: PathBuf,
-    /// Whole environment.
     pub env: Vec<(OsString, OsString)>,
-    /// Standard input.
     pub stdin: Stdin,
     /// Columns and rows of its terminal, if it gets one.
     pub pty: Option<(u16, u16)>,
@@ -27,11 +24,9 @@ pub struct LaunchOptions {
     pub inherited_limits: Option<InheritedLimits>,
     /// Fingerprints of the secrets in its environment, which are masked in output.
     pub secrets: Arc<SecretFingerprints>,
-    /// Sandbox of the command.
     pub sandbox: SandboxChoice,
     /// Permissions of this sandbox that the settings do not give, in words: a person has to approve the launch.
     pub beyond_settings: Option<String>,
-    /// Name of the session.
     pub name: Option<SessionName>,
 }
 

@@ -220,7 +220,6 @@ impl KeeperConnection {
         lock(&self.out)
     }
 
-    /// Closes the connection.
     pub fn close(&self) {
         self.stream.close();
     }

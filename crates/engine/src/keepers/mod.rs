@@ -93,9 +93,7 @@ pub struct Keepers {
 
 /// A session of an earlier daemon.
 pub struct RecoveredSession {
-    /// Session id.
     pub id: SessionId,
-    /// State of the session.
     pub session: Session,
     /// True once a client has received the ending.
     pub ending_delivered: bool,
@@ -106,17 +104,14 @@ pub struct RecoveredSession {
 /// Facts about a session of an earlier daemon.
 #[derive(Debug, Default)]
 pub struct RecoveredDetails {
-    /// Working directory.
     pub cwd: PathBuf,
     /// True if the session has a terminal.
     pub pty: bool,
     /// Hard limit at the start.
     pub deadline: Option<Millis>,
-    /// Secrets of its environment.
     pub secrets: SecretFingerprints,
     /// Damage of its record, as a sentence.
     pub damage: Option<Arc<str>>,
-    /// Name of the session.
     pub name: Option<SessionName>,
 }
 
@@ -281,7 +276,6 @@ impl Keepers {
         self.connection(id).map(Follower::new)
     }
 
-    /// Directory of the session.
     pub fn folder(&self, id: SessionId) -> PathBuf {
         self.sessions.join(id.to_string())
     }
@@ -371,7 +365,6 @@ impl Keepers {
         id
     }
 
-    /// Starts a keeper for a session with this id.
     fn start_keeper_for(self: &Arc<Self>, id: SessionId) {
         match self.make(&self.folder(id)) {
             Ok(stream) => self.adopt(id, stream, true),

@@ -99,7 +99,6 @@ pub struct AuditEntry {
     /// Agent that wants to run the command.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub agent: String,
-    /// Working directory.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub folder: String,
     /// Command line, with secrets masked.
@@ -111,13 +110,11 @@ pub struct AuditEntry {
     /// Name of the rule that decided.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rule: Option<String>,
-    /// Reason of the decision.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
     /// Question that was asked or answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub question_id: Option<String>,
-    /// Answer of the person.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<String>,
     /// Channel of the answer: `person` or `client`.

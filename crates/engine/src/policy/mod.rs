@@ -67,13 +67,11 @@ struct Loaded {
 pub struct JudgedCommand<'a> {
     /// Agent that wants to run it.
     pub agent: &'a Agent,
-    /// Conversation of the agent.
     pub conversation: Option<&'a Conversation>,
     /// Working directory of the command.
     pub folder: &'a Path,
     /// Directory that the agent works in.
     pub workspace: &'a Path,
-    /// Command line.
     pub command: &'a str,
 }
 
@@ -82,7 +80,6 @@ pub struct JudgedCommand<'a> {
 pub struct PolicyEvaluation {
     /// Decision with its reason.
     pub decision: Decision,
-    /// Commands in the command line.
     pub line: CommandLine,
     /// Answers that a person can give. Empty unless the decision is to ask.
     pub offers: Vec<Offer>,

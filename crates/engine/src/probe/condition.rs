@@ -6,15 +6,12 @@ use std::path::PathBuf;
 use abide_core::SessionId;
 use serde::{Deserialize, Serialize};
 
-/// Condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Condition {
     /// A port accepts connections; without a host, on this machine.
     Port {
-        /// Host.
         host: Option<String>,
-        /// Port.
         port: u16,
         /// Time between two checks; `None`: they back off.
         #[serde(default)]
@@ -26,7 +23,6 @@ pub enum Condition {
     File(File),
     /// A session is in a certain state.
     Session {
-        /// Session.
         #[serde(with = "as_text")]
         session: SessionId,
         /// State to wait for.
@@ -51,9 +47,7 @@ pub struct Url {
     /// True for https.
     #[serde(default)]
     pub tls: bool,
-    /// Host of the URL.
     pub host: String,
-    /// Port of the URL.
     pub port: u16,
     /// Path and query of the URL.
     pub path: String,
@@ -77,7 +71,6 @@ pub struct File {
     pub matches: Option<String>,
 }
 
-/// State of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileState {
@@ -118,7 +111,6 @@ impl Fingerprint {
     }
 }
 
-/// Condition on a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionCondition {
@@ -131,11 +123,9 @@ pub enum SessionCondition {
 /// Command that has to succeed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
-    /// Command line.
     pub command: String,
     /// Shell that runs it.
     pub shell: Vec<String>,
-    /// Working directory.
     pub cwd: PathBuf,
     /// `PATH` for the command.
     pub search_path: Option<String>,

@@ -169,7 +169,6 @@ fn symlink_target(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
-/// One check of the file.
 fn probe(condition: &File, pattern: Option<&Regex>, position: &mut ReadPosition) -> Observation {
     use Observation::{Holds, NotYet};
     let path = condition.path.display();

@@ -61,7 +61,6 @@ struct Interest {
 
 /// Events after which other tasks get a turn: in a busy directory they never end.
 const MAX_BATCH: usize = 128;
-/// Length of that pause.
 const BATCH_PAUSE: Duration = Duration::from_millis(1);
 
 /// Watch on a directory or file, until it is dropped.

@@ -11,7 +11,6 @@ pub(super) const OVERLAP: usize = 4 << 10;
 /// Bytes of a line that are shown around a match.
 const LINE_BYTES: usize = 500;
 
-/// Compiles a pattern.
 pub fn pattern(text: &str) -> Result<Regex, regex::Error> {
     RegexBuilder::new(text)
         .multi_line(true)
@@ -42,7 +41,6 @@ impl Window {
         &mut self.text
     }
 
-    /// First match.
     pub fn find(&self, pattern: &Regex) -> Option<String> {
         let from = usize::from(self.cut).min(self.text.len());
         let found = pattern.find_at(&self.text, from)?;

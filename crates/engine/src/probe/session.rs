@@ -22,7 +22,6 @@ pub trait Sessions: Send + Sync {
     fn ended(&self, session: SessionId) -> BoxFuture<'_, Option<String>>;
     /// Follows the length of its log; `None`: the log is complete.
     fn follow(&self, session: SessionId) -> Option<Follower>;
-    /// Directory of the session.
     fn folder(&self, session: SessionId) -> PathBuf;
     /// Ending of a session; `None`: there is no such session.
     fn session_end(&self, session: SessionId) -> Option<SessionEnd>;
@@ -47,7 +46,6 @@ pub trait PortCandidates: Send {
 pub enum TryResult {
     /// The command ran.
     Ended {
-        /// Ending of its session.
         ending: Ending,
         /// Last line of its output.
         last_line: String,
@@ -58,7 +56,6 @@ pub enum TryResult {
 
 /// Ending of a session, for a wait that depends on it.
 pub struct SessionEnd {
-    /// Session.
     pub session: SessionId,
     /// Command, on one line.
     pub command: String,

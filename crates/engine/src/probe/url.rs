@@ -109,7 +109,6 @@ pub(super) async fn check(condition: &Url, web: &Web) -> Result<String, Mismatch
     }
 }
 
-/// Sends one request.
 async fn request(condition: &Url, web: &Web) -> Result<Answer, WebFault> {
     let address = Address {
         tls: condition.tls,

@@ -51,14 +51,12 @@ impl CompactScreen {
         self.paint.len() + self.held.len()
     }
 
-    /// Size of the screen.
     pub fn size(&self) -> Size {
         self.size
     }
 }
 
 impl Screen {
-    /// Compacts the screen.
     pub fn compact(mut self) -> CompactScreen {
         let size = self.size();
         let held = std::mem::take(&mut self.held);

@@ -40,11 +40,8 @@ pub struct Size {
 impl Size {
     /// Minimum of columns: a wide character must fit.
     pub const LEAST_COLS: u16 = 2;
-    /// Maximum of columns.
     pub const MOST_COLS: u16 = 1_000;
-    /// Minimum of rows.
     pub const LEAST_ROWS: u16 = 1;
-    /// Maximum of rows.
     pub const MOST_ROWS: u16 = 500;
 
     /// Nearest size that can be emulated.
@@ -73,11 +70,9 @@ impl Dimensions for Size {
 /// Content of a screen as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Size of the screen.
     pub size: Size,
     /// One text per row, without trailing blanks.
     pub lines: Vec<String>,
-    /// Cursor.
     pub cursor: Cursor,
     /// Window title that the program set.
     pub title: Option<String>,
@@ -94,7 +89,6 @@ pub struct Cursor {
     pub row: u16,
     /// Column from the left.
     pub col: u16,
-    /// True if it is visible.
     pub visible: bool,
 }
 
@@ -186,7 +180,6 @@ impl Screen {
         self.term.resize(size.clamped());
     }
 
-    /// Current size.
     pub fn size(&self) -> Size {
         Size {
             cols: self.term.columns() as u16,

@@ -16,7 +16,6 @@ use super::writer::Writer;
 /// New pages after which a checkpoint is made.
 const CHECKPOINT_PAGES: i32 = 1_000;
 
-/// Size of the WAL.
 #[derive(Default)]
 pub(super) struct WalSize {
     /// Pages after the last commit.

@@ -8,15 +8,12 @@ use super::{Of, StoreFault};
 /// Delivery of one message by one waker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Id of the waker.
     pub waker: String,
     /// Name of the waker for people.
     pub name: String,
-    /// Number of attempts.
     pub attempts: u64,
     /// Number of failures since the message was posted or sent again.
     pub failures: u64,
-    /// State of the delivery.
     pub state: DeliveryState,
     /// Time of the last attempt.
     pub at_ms: Option<u64>,
@@ -28,12 +25,10 @@ pub struct Delivery {
     pub hold_ms: Option<u64>,
 }
 
-/// State of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
     /// Not delivered yet.
     Waiting,
-    /// Delivered.
     Done,
     /// The agent has read the message by itself.
     Seen,
@@ -63,9 +58,7 @@ impl DeliveryState {
 /// Row of the clients of one agent and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRow {
-    /// Agent.
     pub agent: String,
-    /// Kind of client.
     pub kind: String,
     /// Clients as JSON.
     pub facts: String,
@@ -78,11 +71,8 @@ pub enum WakerRecord {
     Deliveries(Vec<(u64, Delivery)>),
     /// A waker was disabled.
     Disabled {
-        /// Id of the waker.
         waker: String,
-        /// Time.
         at_ms: u64,
-        /// Reason.
         fault: String,
     },
     /// The waker with this id is enabled again.

@@ -40,9 +40,7 @@ struct CommandRow {
 /// Question about a command, as messages tell it.
 #[derive(Clone, Debug)]
 pub struct CommandAnswer {
-    /// Session of the command.
     pub session: String,
-    /// Command line.
     pub command: String,
     /// `yes`, `no`, `withdrawn` or `expired`.
     pub closing: String,
@@ -52,7 +50,6 @@ pub struct CommandAnswer {
     pub secrets: Arc<SecretFingerprints>,
 }
 
-/// Text of the row.
 pub(super) fn text(held: &HeldCommand) -> String {
     let approval = &held.approval;
     let offers = approval.offers.iter();

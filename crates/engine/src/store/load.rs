@@ -226,7 +226,6 @@ pub(super) fn ended(
     Ok(ended)
 }
 
-/// Kind of a timer.
 pub(super) fn kind(word: &str) -> Kind {
     if word == Kind::Mission.as_str() {
         Kind::Mission
@@ -276,7 +275,6 @@ fn read_messages(
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// Subject of a message.
 pub(super) fn subject(about: &str) -> Option<About> {
     let session = about.parse().map(About::Session);
     let question = about.parse().map(About::Question);

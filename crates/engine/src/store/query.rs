@@ -6,7 +6,6 @@ use rusqlite::{Connection, ToSql, params_from_iter};
 
 use super::StoreFault;
 
-/// Parameter of a query.
 #[derive(Clone, Debug)]
 pub(super) enum Param<'a> {
     Int(Option<i64>),
@@ -76,7 +75,6 @@ impl Dialect {
     }
 }
 
-/// Row of a result.
 pub(super) trait Columns {
     fn int(&self, at: usize) -> Result<Option<i64>, StoreFault>;
     fn text(&self, at: usize) -> Result<Option<&str>, StoreFault>;
@@ -133,7 +131,6 @@ pub(super) trait Query {
 }
 
 impl dyn Query + '_ {
-    /// All rows.
     pub fn rows<T>(
         &self,
         sql: &str,
@@ -148,7 +145,6 @@ impl dyn Query + '_ {
         Ok(rows)
     }
 
-    /// The first row.
     pub fn first<T>(
         &self,
         sql: &str,

@@ -37,24 +37,18 @@ enum Source {
     Postgres(Reads, i64),
 }
 
-/// Row of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerRow {
-    /// Timer id.
     pub id: TimerId,
-    /// Agent.
     pub agent: String,
-    /// Kind.
     pub kind: Kind,
     /// Reason or mission.
     pub purpose: String,
     /// Condition that completes it early, as given.
     pub condition: Option<String>,
-    /// Time of creation.
     pub created: Wall,
     /// Time at which it was last asked for.
     pub checked: Wall,
-    /// Total duration.
     pub total: Millis,
     /// Standby of the last call.
     pub standby: Option<Millis>,
@@ -76,22 +70,15 @@ pub struct TimerRow {
     pub acted: Option<String>,
 }
 
-/// Row of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageRow {
-    /// Number of the message.
     pub number: u64,
-    /// Message id.
     pub id: MessageId,
-    /// Agent.
     pub agent: String,
-    /// Subject.
     pub about: About,
-    /// Conversation that it belongs to.
     pub conversation: Option<Conversation>,
     /// True if its agent asked to be woken for it.
     pub wakes: bool,
-    /// Time of creation.
     pub made: Wall,
     /// Time at which it was seen.
     pub seen: Option<Wall>,
@@ -99,7 +86,6 @@ pub struct MessageRow {
     pub in_answer: bool,
     /// Time at which its agent was woken, in rows from before deliveries were recorded.
     pub woken: Option<Wall>,
-    /// Deliveries by wakers.
     pub deliveries: Vec<Delivery>,
 }
 
@@ -116,7 +102,6 @@ pub struct MessageQuery<'a> {
     pub before: Option<u64>,
     /// Only messages after this number.
     pub since: Option<u64>,
-    /// Maximum of rows.
     pub limit: usize,
 }
 
@@ -125,7 +110,6 @@ pub struct MessageQuery<'a> {
 pub struct EndedQuery<'a> {
     /// Agent; `None`: all.
     pub agent: Option<&'a str>,
-    /// Maximum of rows.
     pub limit: usize,
 }
 
@@ -142,7 +126,6 @@ pub struct Stats {
     pub by_condition: u64,
     /// Timers completed because a condition could no longer hold.
     pub by_impossible: u64,
-    /// Stopped timers.
     pub stopped: u64,
     /// Total time that completed timers ran.
     pub elapsed: Millis,
@@ -310,7 +293,6 @@ impl StoreReader {
         self.scan(read).await
     }
 
-    /// One message.
     pub async fn message(&self, number: u64) -> Result<Option<MessageRow>, StoreFault> {
         let sql = format!("{MESSAGE} WHERE number = ?1");
         let read = move |db: &dyn Query| message_rows(db, &sql, &[number.into()]);
@@ -372,12 +354,10 @@ impl StoreReader {
         self.read(move |db| held::answer(db, id)).await
     }
 
-    /// Number of a message with this id.
     pub fn message_number(&self, id: MessageId) -> u64 {
         self.id_permutation.for_messages().to_number(id.0.bits())
     }
 
-    /// Number of a timer with this id.
     pub fn timer_number(&self, id: TimerId) -> u64 {
         self.id_permutation.to_number(id.0.bits())
     }

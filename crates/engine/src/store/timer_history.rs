@@ -5,14 +5,10 @@ use abide_core::{TimerId, Wall};
 use super::query::Query;
 use super::{StoreFault, StoreReader};
 
-/// Row of a change of a timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimerChangeRow {
-    /// Word for the change.
     pub change: String,
-    /// Reason given with it.
     pub reason: Option<String>,
-    /// Time of the change.
     pub at: Wall,
 }
 

@@ -21,11 +21,9 @@ pub struct TimerQuery {
     pub ended: EndedFilter,
     /// Text that the timer's text or id contains, ignoring case.
     pub text: Option<String>,
-    /// Order of the list.
     pub order: TimerOrder,
     /// Timer after which the page begins.
     pub after: Option<TimerId>,
-    /// Maximum of rows.
     pub limit: usize,
 }
 
@@ -41,7 +39,6 @@ pub enum EndedFilter {
     Only,
 }
 
-/// The order of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimerOrder {
     /// Newest first.
@@ -78,10 +75,8 @@ impl TimerOrder {
     }
 }
 
-/// Page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct TimerPage {
-    /// Rows in order.
     pub rows: Vec<TimerRow>,
     /// True if there are more after these.
     pub more: bool,
@@ -102,12 +97,10 @@ pub struct TimerDay {
     pub waited: Millis,
 }
 
-/// Counts of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
     /// Messages that their agents have not seen.
     pub unseen: u64,
-    /// Deliveries by wakers.
     pub woken: u64,
     /// Deliveries that wakers gave up.
     pub not_woken: u64,

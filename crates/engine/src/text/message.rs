@@ -15,7 +15,6 @@ use crate::store::{CommandAnswer, TimerRow};
 /// Delay from which the completion of a timer says that it was late.
 const LATE: Millis = Millis::from_secs(1);
 
-/// The text of one message.
 pub async fn message_text(handle: &Handle, about: About) -> String {
     match about {
         About::Timer(id) => {

@@ -3,7 +3,6 @@
 use abide_core::timer::{self, Status};
 use abide_core::{Answer, Closing, Refusal, TimerId};
 
-/// The sentence of a refusal.
 pub fn refusal_sentence(refusal: &Refusal) -> String {
     match refusal {
         Refusal::SessionNotFound(id) => format!("Session '{id}' not found"),

@@ -39,11 +39,9 @@ const REMOVED_VARIABLES: [&str; 8] = [
     "CLAUDE_PROJECT_DIR",
 ];
 
-/// Attempt.
 pub(super) struct Attempt {
     /// Index of the waker in the configuration.
     pub index: usize,
-    /// Agent to wake.
     pub agent: Agent,
     /// Client session to wake, if it is known.
     pub conversation: Option<String>,
@@ -74,13 +72,11 @@ impl WakeFault {
 
 /// Command that wakes an agent.
 pub(super) struct WakeCommand {
-    /// Program and arguments.
     pub argv: Vec<String>,
     /// Working directory, unless the configuration names one.
     pub cwd: Option<PathBuf>,
     /// Variables in addition to the daemon's own.
     pub env: Vec<(String, String)>,
-    /// Standard input.
     pub input: Option<String>,
 }
 
@@ -100,7 +96,6 @@ impl Attempt {
         }
     }
 
-    /// Numbers of the messages.
     pub fn numbers(&self) -> Vec<u64> {
         self.messages.iter().map(|(number, _)| *number).collect()
     }

@@ -128,7 +128,6 @@ impl WakerState {
     }
 }
 
-/// Attempt with its result.
 struct FinishedAttempt {
     attempt: Attempt,
     outcome: Result<(), WakeFault>,

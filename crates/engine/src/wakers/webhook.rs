@@ -28,7 +28,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 /// Maximum of bytes of text, so that a payload stays below what receivers accept.
 const MAX_TEXT: usize = 12_000;
 
-/// Sends one message.
 pub(super) async fn send(
     handle: &Handle,
     web: &Web,
@@ -66,7 +65,6 @@ pub(super) async fn send(
     check_status(answer.response.status(), answer.response.headers(), at_ms)
 }
 
-/// Body of the request.
 async fn payload(handle: &Handle, row: &MessageRow) -> Value {
     let mut text = message_text(handle, row.about).await;
     if text.len() > MAX_TEXT {

@@ -9,7 +9,6 @@ use super::{AuditEntry, AuditLog, hash, names};
 /// A chain without a break.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Number of lines.
     pub lines: u64,
     /// Lines whose writing was interrupted. Their bytes are in the chain.
     pub torn: u64,
@@ -29,25 +28,19 @@ pub enum VerifyFault {
         "{file}, line {line}: it does not follow the line before it. A line was changed, removed or inserted there"
     )]
     Broken {
-        /// Name of the file.
         file: String,
-        /// Number of the line.
         line: u64,
     },
     /// A line is not JSON, and no later line has its hash.
     #[error("{file}, line {line}: it cannot be read, and nothing follows that proves it")]
     Unreadable {
-        /// Name of the file.
         file: String,
-        /// Number of the line.
         line: u64,
     },
     /// A file cannot be read.
     #[error("{file}: {fault}")]
     File {
-        /// Name of the file.
         file: String,
-        /// Cause.
         #[source]
         fault: io::Error,
     },
