@@ -43,10 +43,7 @@ pub enum RuntimeFault {
     DatabasePath(usize),
     /// The database cannot be used.
     #[error("cannot use {}", path.display())]
-    Database {
-        path: PathBuf,
-        source: StoreFault,
-    },
+    Database { path: PathBuf, source: StoreFault },
     /// The database failed while the engine ran.
     #[error(transparent)]
     Store(#[from] StoreFault),

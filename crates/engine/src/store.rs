@@ -234,7 +234,8 @@ pub(crate) fn load(db: &mut Connection, boot_id: u128) -> Result<Loaded, StoreFa
     // The calls whose answers were to carry these messages are gone. If a full disk prevents this update, the call
     // that reads them next makes it.
     let lost = "UPDATE message SET told_ms = made_ms WHERE told_ms = ? AND seen_ms IS NULL";
-    db.execute(lost, [write::TOLD_BY_CALL]).unwrap_or_default();
+    db.execute(lost, [records::Told::IN_ANSWER])
+        .unwrap_or_default();
     read_open(db, id_permutation, boot_id)
 }
 

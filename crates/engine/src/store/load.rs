@@ -14,6 +14,7 @@ use abide_core::timer::{
 use abide_core::{Agent, Conversation, Key, Question, QuestionId, SessionId, Subject, TimerId};
 
 use super::query::{Columns, Param, Query};
+use super::records::Told;
 use super::{StoreFault, held};
 
 /// Rows that are read.
@@ -269,7 +270,7 @@ fn read_messages(
             about,
             conversation: conversations.conversation(row.text(4)?),
             made: Wall(row.u64(5)?),
-            delivery_begun: row.opt_u64(3)?.is_some(),
+            delivery_begun: Told::from_column(row.opt_u64(3)?) != Told::No,
         }))
     })?;
     Ok(rows.into_iter().flatten().collect())

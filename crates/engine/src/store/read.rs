@@ -16,7 +16,7 @@ use super::held::{self, CommandAnswer};
 use super::load::{Of, kind, subject};
 use super::postgres::Reads;
 use super::query::{Columns, Param, Query};
-use super::write::TOLD_BY_CALL;
+use super::records::Told;
 use crate::lock::lock;
 
 /// Reader of stored timers, messages and questions. With SQLite, a read of few rows is done when it is called; one of
@@ -323,7 +323,7 @@ impl StoreReader {
                 agent.as_deref().into(),
                 limit.into(),
                 before.into(),
-                TOLD_BY_CALL.into(),
+                Told::IN_ANSWER.into(),
                 since.into(),
             ];
             message_rows(db, &sql, &chosen)
@@ -409,7 +409,7 @@ fn message_rows(
             made: Wall(row.u64(4)?),
             seen: row.opt_u64(5)?.map(Wall),
             woken: row.opt_u64(6)?.map(Wall),
-            in_answer: row.opt_u64(7)? == Some(TOLD_BY_CALL),
+            in_answer: Told::from_column(row.opt_u64(7)?) == Told::InAnswer,
             deliveries: Vec::new(),
         }))
     })?;

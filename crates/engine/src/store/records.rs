@@ -6,7 +6,6 @@ use abide_core::timer::{self, Change, Countdown, Status, WaitMode};
 use abide_core::{Record, Wall, held as held_core};
 
 use super::deliveries::{Delivery, WakerRecord};
-use super::write::TOLD_BY_CALL;
 use super::{closing_word, held};
 
 /// Kind of statement. A column is a number unless its name ends with `$` (text) or `#` (bytes). The first column is
@@ -93,6 +92,39 @@ impl Value {
             Value::Int(_) => 16,
             Value::Text(text) => 24 + text.as_ref().map_or(0, String::len),
             Value::Bytes(bytes) => 24 + bytes.as_ref().map_or(0, Vec::len),
+        }
+    }
+}
+
+/// State of the delivery of a message, as the column `told_ms` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// Nobody was told.
+    No,
+    /// The answer of a waiting call carries it. If that answer arrives, no other call needs the message; if it does not,
+    /// the message is told again and gets the time.
+    InAnswer,
+    /// It was told at this time, maybe by an answer that did not arrive.
+    At(Wall),
+}
+
+impl Told {
+    /// Value of the column for [`Told::InAnswer`].
+    pub const IN_ANSWER: u64 = 0;
+
+    pub fn column(self) -> Option<u64> {
+        match self {
+            Told::No => None,
+            Told::InAnswer => Some(Self::IN_ANSWER),
+            Told::At(time) => Some(time.0),
+        }
+    }
+
+    pub fn from_column(value: Option<u64>) -> Self {
+        match value {
+            None => Told::No,
+            Some(Self::IN_ANSWER) => Told::InAnswer,
+            Some(time) => Told::At(Wall(time)),
         }
     }
 }
@@ -491,6 +523,10 @@ pub(super) trait RecordRows {
                     About::Question(question) => question.to_string(),
                 };
                 let conversation = content.conversation.as_ref();
+                let told = match reported_by_call {
+                    true => Told::InAnswer,
+                    false => Told::No,
+                };
                 self.put(
                     &POSTED,
                     &number.to_string(),
@@ -500,7 +536,7 @@ pub(super) trait RecordRows {
                         agent.0.as_ref().into(),
                         about.into(),
                         at.0.into(),
-                        reported_by_call.then_some(TOLD_BY_CALL).into(),
+                        told.column().into(),
                         conversation.map(|of| of.0.as_ref()).into(),
                         content.wakes.into(),
                     ],

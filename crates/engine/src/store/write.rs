@@ -175,10 +175,6 @@ pub(super) fn crash_points(records: &[Record], when: fn([&'static str; 2]) -> &'
     }
 }
 
-/// Value of `told_ms` for a message that the answer of a waiting call carries. If that answer arrives, no other call
-/// needs the message; if it does not, the message is told again and gets the time.
-pub(super) const TOLD_BY_CALL: u64 = 0;
-
 /// Removes old rows. The newest row of each table stays, so that no number is used twice; a timer stays while a
 /// message about it has not been seen.
 pub(super) fn prune(db: &mut Connection, before_ms: u64) -> Result<usize, StoreFault> {

@@ -27,16 +27,10 @@ pub enum VerifyFault {
     #[error(
         "{file}, line {line}: it does not follow the line before it. A line was changed, removed or inserted there"
     )]
-    Broken {
-        file: String,
-        line: u64,
-    },
+    Broken { file: String, line: u64 },
     /// A line is not JSON, and no later line has its hash.
     #[error("{file}, line {line}: it cannot be read, and nothing follows that proves it")]
-    Unreadable {
-        file: String,
-        line: u64,
-    },
+    Unreadable { file: String, line: u64 },
     /// A file cannot be read.
     #[error("{file}: {fault}")]
     File {

@@ -13,7 +13,7 @@ use super::writer::Writer;
 use crate::clients::ConnectedReaders;
 use crate::clock::{Clock, SystemClock};
 use crate::store::StoreFault;
-use crate::store::write::TOLD_BY_CALL;
+use crate::store::records::Told;
 
 /// Time at which the transaction began, in milliseconds.
 pub(super) const NOW: &str = "(extract(epoch FROM now()) * 1000)::bigint";
@@ -130,10 +130,11 @@ impl Writer {
                 format!(" OR m.agent = {agent} AND m.conversation = {conversation}")
             })
             .collect();
+        let in_answer = Told::IN_ANSWER;
         let sql = format!(
             "{}; UPDATE message AS m SET shard = {home}, epoch = {epoch}, batch = 0 FROM shard AS s \
              WHERE s.id = m.shard AND m.shard <> {home} AND m.agent = ANY(ARRAY[{}]) AND m.seen_ms IS NULL \
-             AND m.told_by IS NULL AND m.told_ms IS DISTINCT FROM {TOLD_BY_CALL} \
+             AND m.told_by IS NULL AND m.told_ms IS DISTINCT FROM {in_answer} \
              AND (m.conversation IS NULL OR m.released = 1 OR s.owner <> s.id{}) RETURNING m.number",
             self.home_fence(),
             agents.join(", "),

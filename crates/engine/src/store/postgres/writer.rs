@@ -32,7 +32,8 @@ use crate::clock::{Clock, SystemClock, pause, sleep_until};
 use crate::fleet::{Fleet, Ownership};
 use crate::store::StoreFault;
 use crate::store::deliveries::WakerRecord;
-use crate::store::write::{PRUNE_BATCH, TOLD_BY_CALL, crash_points};
+use crate::store::records::Told;
+use crate::store::write::{PRUNE_BATCH, crash_points};
 use crate::{entropy, timestamp};
 
 /// Bytes of a transaction after which a plan that was made before may read too much.
@@ -282,9 +283,10 @@ impl Writer {
         }
         let shard = column(load.shard);
         // The calls whose answers were to carry these messages are gone.
+        let in_answer = Told::IN_ANSWER;
         let untold = format!(
-            "{}; UPDATE message SET told_ms = CASE told_ms WHEN {TOLD_BY_CALL} THEN made_ms ELSE told_ms END, \
-             told_by = NULL WHERE shard = {shard} AND (told_ms = {TOLD_BY_CALL} OR told_by IS NOT NULL) \
+            "{}; UPDATE message SET told_ms = CASE told_ms WHEN {in_answer} THEN made_ms ELSE told_ms END, \
+             told_by = NULL WHERE shard = {shard} AND (told_ms = {in_answer} OR told_by IS NOT NULL) \
              AND seen_ms IS NULL",
             self.owned.fence(&[shard])
         );
