@@ -4,6 +4,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
 
 use crate::allowlist::HostName;
 use crate::questions::Target;
@@ -39,7 +40,8 @@ impl Proxy {
         let rest = rest.split('/').next().unwrap_or_default();
         let (credentials, host) = match rest.rsplit_once('@') {
             Some((credentials, host)) => {
-                (Some(STANDARD.encode(percent_decoded(credentials))), host)
+                let decoded: Vec<u8> = percent_decode_str(credentials).collect();
+                (Some(STANDARD.encode(decoded)), host)
             }
             None => (None, rest),
         };
@@ -136,28 +138,6 @@ impl Proxies {
             self.find(&Target { name, port }).is_some()
         })
     }
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut decoded = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = after
-            .get(..2)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = code.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        match byte {
-            Some(byte) if *first == b'%' => {
-                decoded.push(byte);
-                rest = &after[2..];
-            }
-            _ => {
-                decoded.push(*first);
-                rest = after;
-            }
-        }
-    }
-    decoded
 }
 
 #[cfg(test)]
