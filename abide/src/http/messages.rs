@@ -259,7 +259,7 @@ pub async fn message(handle: &Handle, row: &MessageRow) -> Message {
         text: message_text(handle, row.about).await,
         created_at: row.made.0,
         seen_at: row.seen.map(|at| at.0),
-        woken_at: woken.min().or(row.woken.map(|at| at.0)),
+        woken_at: woken.min(),
         wake_attempts: row.deliveries.iter().map(|d| d.attempts).sum(),
         wake_fault: faults.find_map(|d| d.fault.clone()),
         deliveries: row.deliveries.iter().map(delivery).collect(),

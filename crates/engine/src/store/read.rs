@@ -84,8 +84,6 @@ pub struct MessageRow {
     pub seen: Option<Wall>,
     /// True if the answer of a waiting call carries it, so that no other needs to.
     pub in_answer: bool,
-    /// Time at which its agent was woken, in rows from before deliveries were recorded.
-    pub woken: Option<Wall>,
     pub deliveries: Vec<Delivery>,
 }
 
@@ -136,7 +134,7 @@ pub struct Stats {
 pub(super) const TIMER: &str = "SELECT number, agent, kind, purpose, condition, created_ms, checked_ms, \
     total_ms, standby_ms, status, remaining_ms, stop_reason, seen, completed_by, late_ms, ended_ms, \
     acted FROM timer";
-const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, woken_ms, told_ms, conversation, wakes \
+const MESSAGE: &str = "SELECT number, id, agent, about, made_ms, seen_ms, told_ms, conversation, wakes \
      FROM message";
 
 impl StoreReader {
@@ -404,12 +402,11 @@ fn message_rows(
             id,
             agent: row.string(2)?,
             about,
-            conversation: row.text(8)?.map(|of| Conversation(of.into())),
-            wakes: row.flag(9)?,
+            conversation: row.text(7)?.map(|of| Conversation(of.into())),
+            wakes: row.flag(8)?,
             made: Wall(row.u64(4)?),
             seen: row.opt_u64(5)?.map(Wall),
-            woken: row.opt_u64(6)?.map(Wall),
-            in_answer: Told::from_column(row.opt_u64(7)?) == Told::InAnswer,
+            in_answer: Told::from_column(row.opt_u64(6)?) == Told::InAnswer,
             deliveries: Vec::new(),
         }))
     })?;

@@ -191,7 +191,7 @@ impl WakerTask {
 
     fn queue_all(&mut self, rows: &[MessageRow]) {
         let wakers = self.configured.clone();
-        for row in rows.iter().rev().filter(|row| row.woken.is_none()) {
+        for row in rows.iter().rev() {
             for (index, config) in wakers.iter().enumerate() {
                 self.queue(index, config, row);
             }
