@@ -22,12 +22,7 @@ pub fn key(name: &str, modes: Modes) -> Result<Vec<u8>, UnknownKey> {
     let mut modifiers = Modifiers::default();
     let mut rest = name;
     // The part after the last separator is the key itself, which may be a separator character.
-    while let Some((word, after)) = modifier(rest) {
-        match word {
-            Modifier::Ctrl => modifiers.ctrl = true,
-            Modifier::Alt => modifiers.alt = true,
-            Modifier::Shift => modifiers.shift = true,
-        }
+    while let Some(after) = modifiers.take_from(rest) {
         rest = after;
     }
     let mut letters = rest.chars();
@@ -58,28 +53,23 @@ impl Modifiers {
     fn code(self) -> u8 {
         1 + u8::from(self.shift) + 2 * u8::from(self.alt) + 4 * u8::from(self.ctrl)
     }
-}
 
-enum Modifier {
-    Ctrl,
-    Alt,
-    Shift,
-}
-
-/// Splits a modifier off the beginning, if a key follows it.
-fn modifier(name: &str) -> Option<(Modifier, &str)> {
-    let at = name.find(['-', '+'])?;
-    let rest = &name[at + 1..];
-    if rest.is_empty() {
-        return None;
+    /// Takes a modifier off the beginning of a name, if a key follows it. Returns the rest.
+    fn take_from<'a>(&mut self, name: &'a str) -> Option<&'a str> {
+        let at = name.find(['-', '+'])?;
+        let rest = &name[at + 1..];
+        if rest.is_empty() {
+            return None;
+        }
+        let held = match name[..at].to_ascii_lowercase().as_str() {
+            "ctrl" | "control" | "c" => &mut self.ctrl,
+            "alt" | "meta" | "option" | "m" => &mut self.alt,
+            "shift" | "s" => &mut self.shift,
+            _ => return None,
+        };
+        *held = true;
+        Some(rest)
     }
-    let word = match name[..at].to_ascii_lowercase().as_str() {
-        "ctrl" | "control" | "c" => Modifier::Ctrl,
-        "alt" | "meta" | "option" | "m" => Modifier::Alt,
-        "shift" | "s" => Modifier::Shift,
-        _ => return None,
-    };
-    Some((word, rest))
 }
 
 /// Bytes of a character key.
