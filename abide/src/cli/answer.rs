@@ -145,20 +145,15 @@ impl KnownQuestions {
             self.0.push(id.to_owned());
         }
     }
+}
 
-    /// Path of the request. It names the known questions, so that a restarted daemon reports only what
-    /// became of them, and all others.
+impl LineHandler for KnownQuestions {
+    /// Names the known questions, so that a restarted daemon reports only what became of them, and all others.
     fn path(&self) -> String {
         match self.0.is_empty() {
             true => "/v1/questions?follow=true".into(),
             false => format!("/v1/questions?follow=true&told={}", self.0.join(",")),
         }
-    }
-}
-
-impl LineHandler for KnownQuestions {
-    fn path(&self) -> String {
-        KnownQuestions::path(self)
     }
 
     fn handle_line(&mut self, line: Value) -> Result<bool, CliError> {

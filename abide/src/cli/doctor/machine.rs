@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use super::Finding;
-use crate::cli::doctor::system::{self, ProcessLimit};
+use crate::cli::doctor::system;
 use crate::cli::show;
 use abide_core::SandboxedBy;
 use abide_engine::clock::{Clock, SystemClock};
 use abide_engine::config::{Config, Containment, Paths, SandboxConfig};
 use abide_engine::peer::can_name_callers;
 use abide_session::sandbox::{OWN_LAYERS, Probed, probe, stored_layers};
+use rustix::process::{Resource, Rlimit, getrlimit};
 
 /// Limits below which the check warns.
 const OPEN_FILES: u64 = 1_024;
@@ -28,7 +29,7 @@ pub fn check(paths: &Paths, config: &Config) -> Vec<Finding> {
     let mut findings = vec![
         containment(config.containment),
         sandbox(&config.sandbox),
-        open_files(system::open_files()),
+        open_files(getrlimit(Resource::Nofile)),
         processes(),
         watches(),
     ];
@@ -185,15 +186,15 @@ fn limit_text(limit: Option<u64>) -> String {
     limit.map_or_else(|| "no limit".into(), |limit| limit.to_string())
 }
 
-fn open_files(limit: ProcessLimit) -> Finding {
-    let sentence = format!("{} open files per process", limit_text(limit.soft));
-    match limit.soft {
+fn open_files(limit: Rlimit) -> Finding {
+    let sentence = format!("{} open files per process", limit_text(limit.current));
+    match limit.current {
         Some(now) if now < OPEN_FILES => Finding::warning(
             "files",
             format!("only {sentence}"),
             format!(
                 "run `ulimit -n {}` before the daemon starts",
-                limit.hard.unwrap_or(65_536)
+                limit.maximum.unwrap_or(65_536)
             ),
         ),
         _ => Finding::good("files", sentence),
@@ -201,7 +202,7 @@ fn open_files(limit: ProcessLimit) -> Finding {
 }
 
 fn processes() -> Finding {
-    let user = system::processes().soft;
+    let user = getrlimit(Resource::Nproc).current;
     let group = system::group_processes();
     let left = group.map(|(most, now)| most.saturating_sub(now));
     let sentence = match group {
@@ -415,9 +416,9 @@ mod tests {
 
     #[test]
     fn low_open_file_limit_is_a_warning() {
-        let limit = |soft| ProcessLimit {
-            soft,
-            hard: Some(4_096),
+        let limit = |current| Rlimit {
+            current,
+            maximum: Some(4_096),
         };
         assert_eq!(open_files(limit(Some(256))).level, Severity::Warning);
         assert_eq!(open_files(limit(Some(4_096))).level, Severity::Ok);

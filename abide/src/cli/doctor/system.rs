@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, PidfdFlags, Resource, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 use abide_session::cgroup::{self, SessionCgroup};
 use abide_session::facts;
@@ -17,33 +17,6 @@ use abide_session::proc;
 const VERSION_TIMEOUT: i64 = 30;
 /// Longest version text, in bytes.
 const VERSION_LIMIT: u64 = 4 << 10;
-
-/// Soft and hard limit of a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProcessLimit {
-    /// Soft limit; `None`: unlimited.
-    pub soft: Option<u64>,
-    /// Hard limit; `None`: unlimited.
-    pub hard: Option<u64>,
-}
-
-/// Limit of open files per process.
-pub fn open_files() -> ProcessLimit {
-    limit(Resource::Nofile)
-}
-
-/// Limit of processes of this user.
-pub fn processes() -> ProcessLimit {
-    limit(Resource::Nproc)
-}
-
-fn limit(of: Resource) -> ProcessLimit {
-    let limit = rustix::process::getrlimit(of);
-    ProcessLimit {
-        soft: limit.current,
-        hard: limit.maximum,
-    }
-}
 
 /// Number in a file of procfs or sysfs.
 pub fn number(path: impl AsRef<Path>) -> Option<u64> {
