@@ -1,13 +1,17 @@
 //! Descriptions of the tools for models. The first sentence of each says when to use the tool.
 
-mod timers;
-
 use std::path::Path;
 use std::sync::OnceLock;
 
-use abide_api::arguments::{ExecuteCommandArgs, ShellArgs, TerminalSessionArgs};
+use abide_api::arguments::{
+    ExecuteCommandArgs, PauseTimerArgs, ReadMessagesArgs, ReadTimerArgs, ShellArgs,
+    TerminalSessionArgs, TimerActionArgs, TimerArgs,
+};
 use abide_api::schema::{tool_input, tool_output};
-use abide_api::{ExecuteCommandResult, ShellResult, StartsCommand, TerminalSessionResult};
+use abide_api::{
+    ExecuteCommandResult, ReadMessagesResult, ReadTimerResult, ShellResult, StartsCommand,
+    TerminalSessionResult, TimerResult,
+};
 use abide_engine::config::Config;
 use serde_json::Value;
 
@@ -131,13 +135,66 @@ static TOOLS: [ToolDescription; COUNT] = [
         input: tool_input::<TerminalSessionArgs>,
         output: tool_output::<StartsCommand<TerminalSessionResult>>,
     },
-    timers::TIMER,
-    timers::READ_TIMER,
-    timers::STOP_TIMER,
-    timers::CANCEL_TIMER,
-    timers::PAUSE_TIMER,
-    timers::RESUME_TIMER,
-    timers::READ_MESSAGES,
+    ToolDescription {
+        name: "timer",
+        title: "Timer",
+        template: "Wait without polling; survives restarts. With `reason`: wait now, until `until` holds or no \
+            longer can, or the time is up. With `mission`: for later; returns at once and says how you \
+            will be told. With `timer_id`: wait again on an existing timer.",
+        effect: ToolEffect::Runs,
+        input: tool_input::<TimerArgs>,
+        output: tool_output::<TimerResult>,
+    },
+    ToolDescription {
+        name: "read_timer",
+        title: "Read timer",
+        template: "State of one timer or of all.",
+        effect: ToolEffect::Reads,
+        input: tool_input::<ReadTimerArgs>,
+        output: tool_output::<ReadTimerResult>,
+    },
+    ToolDescription {
+        name: "stop_timer",
+        title: "Stop timer",
+        template: "End a timer. Nobody is notified.",
+        effect: ToolEffect::Ends,
+        input: tool_input::<TimerActionArgs>,
+        output: tool_output::<TimerResult>,
+    },
+    ToolDescription {
+        name: "cancel_timer",
+        title: "Cancel timer",
+        template: "Stop waiting, but keep the timer running in the background; a message comes when it \
+            completes.",
+        effect: ToolEffect::Changes,
+        input: tool_input::<TimerActionArgs>,
+        output: tool_output::<TimerResult>,
+    },
+    ToolDescription {
+        name: "pause_timer",
+        title: "Pause timer",
+        template: "Pause a timer; it resumes by itself.",
+        effect: ToolEffect::Ends,
+        input: tool_input::<PauseTimerArgs>,
+        output: tool_output::<TimerResult>,
+    },
+    ToolDescription {
+        name: "resume_timer",
+        title: "Resume timer",
+        template: "Resume a paused timer now.",
+        effect: ToolEffect::Runs,
+        input: tool_input::<TimerActionArgs>,
+        output: tool_output::<TimerResult>,
+    },
+    ToolDescription {
+        name: "read_messages",
+        title: "Read messages",
+        template: "Read unread messages (timer completed, session ended), or wait for one. They also come with \
+            the next result of any tool.",
+        effect: ToolEffect::Changes,
+        input: tool_input::<ReadMessagesArgs>,
+        output: tool_output::<ReadMessagesResult>,
+    },
 ];
 
 #[cfg(test)]
