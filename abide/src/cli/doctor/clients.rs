@@ -46,8 +46,8 @@ fn check_client(client: ClientName, path: &OsString) -> Option<Finding> {
             ));
         }
     };
-    let command = match client.format().command(&text) {
-        Ok(command) => command?,
+    let command = match client.format().server(&text) {
+        Ok(found) => found?.command?,
         Err(fault) => {
             let sentence = format!("{shown} is invalid: {}", one_line(&fault.0));
             return Some(Finding::warning(

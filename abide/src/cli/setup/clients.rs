@@ -48,19 +48,22 @@ impl ServerEntry {
 /// Format of a client's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigFormat {
-    /// JSON, with an object that contains the servers.
-    Json {
-        /// Name of that object, such as `mcpServers`.
-        key: &'static str,
-        /// Set if the entry states the type of server.
-        typed: bool,
-        /// Set if the entry states the time-out for a call, in milliseconds.
-        limit: bool,
-        /// Set if the entry states that the client trusts the server.
-        trust: bool,
-    },
+    /// JSON, with an object of this name, such as `mcpServers`, that contains the servers.
+    Json(&'static str),
+    /// The same of Gemini CLI, whose entries have the time-out for a call and say if the client trusts the server.
+    Gemini(&'static str),
     /// TOML file of Codex.
     Codex,
+}
+
+/// Entry for abide that a client's file has.
+pub struct FoundServer {
+    /// Path of the program.
+    pub command: Option<String>,
+    /// Arguments; `None` if one of them is no text.
+    pub args: Option<Vec<String>>,
+    /// Set if the client calls the tools without asking each time.
+    pub without_approval: bool,
 }
 
 impl ClientName {
@@ -113,16 +116,10 @@ impl ClientName {
 
     /// Format of the configuration file.
     pub fn format(self) -> ConfigFormat {
-        let json = |key, typed, limit| ConfigFormat::Json {
-            key,
-            typed,
-            limit,
-            trust: limit,
-        };
         match self {
-            ClientName::ClaudeCode | ClientName::Cursor => json("mcpServers", true, false),
-            ClientName::Vscode => json("servers", true, false),
-            ClientName::Gemini => json("mcpServers", false, true),
+            ClientName::ClaudeCode | ClientName::Cursor => ConfigFormat::Json("mcpServers"),
+            ClientName::Vscode => ConfigFormat::Json("servers"),
+            ClientName::Gemini => ConfigFormat::Gemini("mcpServers"),
             ClientName::Codex => ConfigFormat::Codex,
         }
     }
@@ -264,7 +261,8 @@ impl ClientName {
             return Ok(false);
         }
         let Some(file) = self.permission_file(None) else {
-            return Ok(!self.format().is_approved(servers)?);
+            let found = self.format().server(servers)?;
+            return Ok(!found.is_some_and(|found| found.without_approval));
         };
         let permissions = replace_file::read(&file).ok().flatten();
         Ok(!has_permission(&permissions.unwrap_or_default())?)
@@ -333,51 +331,30 @@ pub fn remove_permission(text: &str) -> Result<String, EditError> {
 }
 
 impl ConfigFormat {
-    /// Returns `true` if the text has an entry for abide.
-    pub fn has_server(self, text: &str) -> Result<bool, EditError> {
-        match self {
-            ConfigFormat::Json { key, .. } => Ok(jsonc::get(text, &[key, NAME])?.is_some()),
-            ConfigFormat::Codex => toml::has_server(text, NAME),
-        }
-    }
-
-    /// Program of the entry for abide.
-    pub fn command(self, text: &str) -> Result<Option<String>, EditError> {
-        match self {
-            ConfigFormat::Json { key, .. } => {
-                let command = jsonc::get(text, &[key, NAME, "command"])?;
-                Ok(command.and_then(|command| Some(command.as_str()?.to_owned())))
-            }
-            ConfigFormat::Codex => toml::command_of(text, NAME),
-        }
-    }
-
-    /// Returns `true` if the entry for abide says that the client calls the tools without asking each time.
-    fn is_approved(self, text: &str) -> Result<bool, EditError> {
-        match self {
-            ConfigFormat::Json { key, .. } => {
-                Ok(jsonc::get(text, &[key, NAME, "trust"])? == Some(true.into()))
-            }
-            ConfigFormat::Codex => toml::is_approved(text, NAME),
-        }
+    /// Entry for abide.
+    pub fn server(self, text: &str) -> Result<Option<FoundServer>, EditError> {
+        let (ConfigFormat::Json(key) | ConfigFormat::Gemini(key)) = self else {
+            return toml::server(text, NAME);
+        };
+        let found = jsonc::get(text, &[key, NAME])?;
+        Ok(found.map(|found| FoundServer {
+            command: found["command"].as_str().map(str::to_owned),
+            args: serde_json::from_value(found["args"].clone()).ok(),
+            without_approval: found["trust"] == true,
+        }))
     }
 
     /// Returns `true` if the entry for abide has the arguments that setup writes.
     pub fn is_from_setup(self, text: &str) -> Result<bool, EditError> {
-        let command = self.command(text)?.unwrap_or_default();
-        let args = match self {
-            ConfigFormat::Json { key, .. } => {
-                let args = jsonc::get(text, &[key, NAME, "args"])?;
-                args.and_then(|args| serde_json::from_value(args).ok())
-            }
-            ConfigFormat::Codex => toml::args_of(text, NAME)?,
+        let Some(found) = self.server(text)? else {
+            return Ok(false);
         };
-        let args: Vec<String> = args.unwrap_or_default();
+        let args = found.args.unwrap_or_default();
         let Some((before, [mcp, agent, _])) = args.split_last_chunk() else {
             return Ok(false);
         };
         let launcher = Launcher {
-            command,
+            command: found.command.unwrap_or_default(),
             args: before.to_vec(),
         };
         Ok(mcp == "mcp" && agent == "--agent" && launcher.starts_abide())
@@ -385,33 +362,22 @@ impl ConfigFormat {
 
     /// Text with the entry for abide.
     pub fn add(self, text: &str, server: &ServerEntry) -> Result<String, EditError> {
-        match self {
-            ConfigFormat::Json {
-                key,
-                typed,
-                limit,
-                trust,
-            } => {
-                let entry = JsonEntry {
-                    server,
-                    typed,
-                    limit,
-                    trust,
-                };
-                match jsonc::get(text, &[key, NAME])? {
-                    Some(Value::Object(found)) if found.contains_key("command") => {
-                        entry.amend(text, key, &found)
-                    }
-                    _ => jsonc::set_object(text, &[key, NAME], entry.fields()),
-                }
+        let (key, fields) = match self {
+            ConfigFormat::Json(key) => (key, server.json_fields(false)),
+            ConfigFormat::Gemini(key) => (key, server.json_fields(true)),
+            ConfigFormat::Codex => return toml::add_server(text, NAME, server),
+        };
+        match jsonc::get(text, &[key, NAME])? {
+            Some(Value::Object(found)) if found.contains_key("command") => {
+                server.amend_json(text, key, &found, fields)
             }
-            ConfigFormat::Codex => toml::add_server(text, NAME, server),
+            _ => jsonc::set_object(text, &[key, NAME], fields),
         }
     }
 
     /// Text without the entry for abide, or with the entry that `before` had.
     pub fn remove(self, text: &str, before: Option<&str>) -> Result<String, EditError> {
-        let ConfigFormat::Json { key, .. } = self else {
+        let (ConfigFormat::Json(key) | ConfigFormat::Gemini(key)) = self else {
             return toml::remove_server(text, NAME, before);
         };
         let old = |path: &[&str]| match before {
@@ -430,58 +396,51 @@ impl ConfigFormat {
     }
 }
 
-/// Entry in a JSON file, with its fields in the conventional order.
-struct JsonEntry<'a> {
-    server: &'a ServerEntry,
-    typed: bool,
-    limit: bool,
-    trust: bool,
-}
-
-impl JsonEntry<'_> {
-    fn fields(&self) -> Vec<(&'static str, Value)> {
-        let server = self.server;
+impl ServerEntry {
+    /// Fields of the entry in a JSON file, in the conventional order.
+    fn json_fields(&self, of_gemini: bool) -> Vec<(&'static str, Value)> {
         let mut fields = Vec::new();
-        if self.typed {
+        if !of_gemini {
             fields.push(("type", "stdio".into()));
         }
-        fields.push(("command", server.command.as_str().into()));
-        fields.push(("args", server.args.clone().into()));
-        if !server.env.is_empty() {
-            let env: Map<_, _> = (server.env.iter())
+        fields.push(("command", self.command.as_str().into()));
+        fields.push(("args", self.args.clone().into()));
+        if !self.env.is_empty() {
+            let env: Map<_, _> = (self.env.iter())
                 .map(|(name, text)| (name.clone(), text.as_str().into()))
                 .collect();
             fields.push(("env", env.into()));
         }
-        if let Some(limit) = server.call_limit.filter(|_| self.limit) {
+        if let Some(limit) = self.call_limit.filter(|_| of_gemini) {
             fields.push(("timeout", (limit * 1_000).into()));
         }
-        if server.without_approval && self.trust {
+        if self.without_approval && of_gemini {
             fields.push(("trust", true.into()));
         }
         fields
     }
 
-    /// Updates an existing entry; fields that the person has added are kept.
-    fn amend(
+    /// Updates an existing entry of a JSON file; fields that the person has added are kept.
+    fn amend_json(
         &self,
         text: &str,
         key: &str,
         found: &Map<String, Value>,
+        fields: Vec<(&'static str, Value)>,
     ) -> Result<String, EditError> {
         let mut text = text.to_owned();
-        for (name, value) in self.fields() {
+        for (name, value) in fields {
             if name != "env" && found.get(name) != Some(&value) {
                 text = jsonc::set(&text, &[key, NAME, name], value)?;
             }
         }
         let old = |name: &str| found.get("env").and_then(|env| env.get(name)?.as_str());
-        for name in self.server.stale_variables() {
+        for name in self.stale_variables() {
             if old(name).is_some() {
                 text = jsonc::remove(&text, &[key, NAME, "env", name])?;
             }
         }
-        for (name, value) in &self.server.env {
+        for (name, value) in &self.env {
             if old(name) != Some(value) {
                 text = jsonc::set(&text, &[key, NAME, "env", name], value.as_str().into())?;
             }

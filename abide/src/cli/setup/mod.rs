@@ -268,7 +268,7 @@ enum Edit {
 impl Edit {
     fn is_in(&self, text: &str) -> Result<bool, EditError> {
         match self {
-            Edit::Server(format, _) => format.has_server(text),
+            Edit::Server(format, _) => Ok(format.server(text)?.is_some()),
             Edit::Permission => clients::has_permission(text),
             Edit::Own(own) => own.is_in(text),
         }

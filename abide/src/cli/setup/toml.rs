@@ -2,7 +2,7 @@
 
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, value};
 
-use super::clients::ServerEntry;
+use super::clients::{FoundServer, ServerEntry};
 use super::jsonc::EditError;
 
 /// Name of the table of servers in the Codex configuration.
@@ -35,40 +35,23 @@ fn servers(document: &DocumentMut) -> Option<&dyn TableLike> {
     document.get(SERVERS)?.as_table_like()
 }
 
-/// Returns `true` if there is an entry for the server.
-pub fn has_server(text: &str, name: &str) -> Result<bool> {
-    Ok(servers(&parse(text)?).is_some_and(|servers| servers.contains_key(name)))
-}
-
-/// Setting of a server.
-fn setting<'a>(document: &'a DocumentMut, name: &str, of: &str) -> Option<&'a Item> {
-    servers(document)?.get(name)?.as_table_like()?.get(of)
-}
-
-/// Program of a server.
-pub fn command_of(text: &str, name: &str) -> Result<Option<String>> {
+/// Entry of a server.
+pub fn server(text: &str, name: &str) -> Result<Option<FoundServer>> {
     let document = parse(text)?;
-    let command = setting(&document, name, "command").and_then(Item::as_str);
-    Ok(command.map(str::to_owned))
-}
-
-/// Returns `true` if the client calls all tools of a server without asking.
-pub fn is_approved(text: &str, name: &str) -> Result<bool> {
-    let document = parse(text)?;
-    let mode = setting(&document, name, "default_tools_approval_mode").and_then(Item::as_str);
-    Ok(mode == Some("approve"))
-}
-
-/// Arguments of a server; `None` if one of them is not a string.
-pub fn args_of(text: &str, name: &str) -> Result<Option<Vec<String>>> {
-    let document = parse(text)?;
-    let args = setting(&document, name, "args").and_then(Item::as_array);
-    let words = |args: &toml_edit::Array| -> Option<Vec<String>> {
-        args.iter()
-            .map(|arg| Some(arg.as_str()?.to_owned()))
-            .collect()
-    };
-    Ok(args.and_then(words))
+    let found = servers(&document).and_then(|servers| servers.get(name));
+    Ok(found.map(|found| {
+        let text = |field: &str| found.get(field).and_then(Item::as_str);
+        let words = |args: &toml_edit::Array| -> Option<Vec<String>> {
+            args.iter()
+                .map(|arg| Some(arg.as_str()?.to_owned()))
+                .collect()
+        };
+        FoundServer {
+            command: text("command").map(str::to_owned),
+            args: found.get("args").and_then(Item::as_array).and_then(words),
+            without_approval: text("default_tools_approval_mode") == Some("approve"),
+        }
+    }))
 }
 
 /// Text with this server.
@@ -295,6 +278,10 @@ pub fn sandbox(agent: &str, mode: &str) -> OwnEntry {
 mod tests {
     use super::*;
 
+    fn server_in(text: &str) -> Option<FoundServer> {
+        super::server(text, "abide").unwrap()
+    }
+
     fn server() -> ServerEntry {
         ServerEntry {
             command: "/bin/abide".into(),
@@ -319,7 +306,7 @@ mod tests {
         assert!(with.contains("[tui]\na = 1\n"));
         assert_eq!(add_server(&with, "abide", &server()).unwrap(), with);
         assert_eq!(remove_server(&with, "abide", None).unwrap(), text);
-        assert!(has_server(&with, "abide").unwrap() && !has_server(text, "abide").unwrap());
+        assert!(server_in(&with).is_some() && server_in(text).is_none());
     }
 
     #[test]
@@ -395,7 +382,7 @@ mod tests {
     fn inline_tables_are_edited_and_other_types_refused() {
         let inline = "mcp_servers = { other = { command = \"y\" } }\n";
         let with = add_server(inline, "abide", &server()).unwrap();
-        assert!(has_server(&with, "abide").unwrap(), "{with}");
+        assert!(server_in(&with).is_some(), "{with}");
         assert!(add_server("mcp_servers = 3\n", "abide", &server()).is_err());
         let EditError(why) = add_server("a = 1\nb = \n", "abide", &server()).unwrap_err();
         assert!(why.starts_with("line 2"), "{why}");
