@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use abide_engine::probe::Fingerprint;
@@ -26,8 +25,7 @@ pub const STANDBY_HEADER: &str = "abide-standby";
 pub const KEY_HEADER: &str = "idempotency-key";
 
 /// Header with the umask and resource limits for commands that the request starts, as JSON
-/// ([`InheritedLimits`]). A header and not a field of the body, because a daemon of an older build
-/// ignores an unknown header but refuses an unknown field.
+/// ([`InheritedLimits`]).
 pub const INHERITED_LIMITS_HEADER: &str = "abide-inherited-limits";
 
 /// Header with the name of the session that the request starts, as JSON.
@@ -41,7 +39,7 @@ pub const FILES_HEADER: &str = "abide-files";
 pub type FilesBefore = BTreeMap<PathBuf, Option<Fingerprint>>;
 
 /// Umask and resource limits that a process passes on to its children.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InheritedLimits {
     /// File mode creation mask.
@@ -51,7 +49,7 @@ pub struct InheritedLimits {
 }
 
 /// Resource limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResourceLimit {
     /// Number of the resource, as in `setrlimit`.

@@ -9,8 +9,6 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::headers::InheritedLimits;
-
 /// OS string, which need not be Unicode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -73,10 +71,6 @@ pub struct RunBody {
     pub idle: Option<f64>,
     /// Idempotency key: a request with the same key joins the same session.
     pub key: String,
-    /// Umask and resource limits of the command; without it those of the header
-    /// `abide-inherited-limits`, or else those of the daemon.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inherited_limits: Option<InheritedLimits>,
     /// Sandbox of the command: `read-only`, `workspace-write` or `off`. Without it, a person's command has none, and an
     /// agent's has that of the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -39,7 +39,6 @@ pub async fn run(
     body: JsonBody,
 ) -> Result<Response, Problem> {
     let body: RunBody = body.into()?;
-    let inherited_limits = requester::inherited_limits(&headers)?;
     let from = body.from;
     // If a command inside a session sent this request, its terminal is not operated by a person.
     let asking = if body.terminal && requester.may_be_at_terminal() {
@@ -50,7 +49,7 @@ pub async fn run(
     let wish = wish(&body);
     let (mut run, mut launch) = parse_request(body, asking)?;
     confine(&mut launch, &state.handle, &requester, wish)?;
-    launch.inherited_limits = launch.inherited_limits.or(inherited_limits);
+    launch.inherited_limits = requester::inherited_limits(&headers)?;
     if !requester.may_be_a_person() {
         let caller = CommandCaller {
             agent: &requester.acting_agent(),
@@ -107,7 +106,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
         }
         Some(argv) => Some(
             argv.into_iter()
-                .map(|outcome_word| os("argv", outcome_word))
+                .map(|word| os("argv", word))
                 .collect::<Result<_, _>>()?,
         ),
     };
@@ -127,7 +126,7 @@ fn parse_request(body: RunBody, asking: Asking) -> Result<(Run, LaunchOptions), 
             StdinKind::Open => Stdin::Open,
         },
         pty: body.pty.map(|size| (size.cols, size.rows)),
-        inherited_limits: body.inherited_limits.map(Into::into),
+        inherited_limits: None,
         secrets: Arc::default(),
         sandbox: SandboxChoice::Off,
         beyond_settings: None,

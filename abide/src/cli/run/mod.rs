@@ -163,7 +163,6 @@ fn body(args: &RunArgs, terminal: Option<&Terminal>) -> Result<RunBody, CliError
         timeout: args.timeout.map(|span| span.0 as f64 / 1_000.0),
         idle: idle.seconds(),
         key: secret::random_hex::<16>(),
-        inherited_limits: None,
         sandbox: args.sandbox,
         network: args.network,
         name: args.name.as_ref().map(|name| name.as_str().to_owned()),
