@@ -356,51 +356,36 @@ fn tool_operation(tool: &tools::ToolDescription) -> Value {
 }
 
 fn mcp() -> [(&'static str, Value); 3] {
-    let operation = |id: &str, summary: &str, status: &str, response: Value| {
-        let mut described = json!({
+    let described = |id: &str, summary: &str, mut responses: Value| {
+        responses["default"] = json!({"description": "Refused; `detail` says why."});
+        json!({
             "summary": summary,
             "operationId": id,
             "tags": ["mcp"],
             "security": [{"token": []}],
-            "responses": {"default": {"description": "Refused; `detail` says why."}},
-        });
-        described["responses"][status] = response;
-        described
+            "responses": responses,
+        })
     };
-    let stream = json!({
-        "description": "A stream of events.",
-        "content": {"text/event-stream": {}},
-    });
-    let mut post = operation(
-        "mcp",
-        "MCP (streamable HTTP); over TCP and with the token only",
-        "200",
-        json!({
+    let answers = json!({
+        "200": {
             "description": "A JSON-RPC response, or a stream of events.",
             "content": {"application/json": {}, "text/event-stream": {}},
-        }),
-    );
-    post["responses"]["202"] = json!({"description": "A notification or a response was accepted."});
+        },
+        "202": {"description": "A notification or a response was accepted."},
+    });
+    let stream = json!({"200": {
+        "description": "A stream of events.",
+        "content": {"text/event-stream": {}},
+    }});
+    let over = json!({"202": {"description": "It is over."}});
+    let summary = "MCP (streamable HTTP); over TCP and with the token only";
+    let mut post = described("mcp", summary, answers);
     post["requestBody"] = json!({"content": {"application/json": {"schema": {"type": "object"}}}});
+    let listen = "Receive server messages, or resume a stream (protocol versions up to 2025-11-25)";
+    let leave = "End an MCP session (protocol versions up to 2025-11-25)";
     [
         ("post", post),
-        (
-            "get",
-            operation(
-                "mcp_listen",
-                "Receive server messages, or resume a stream (protocol versions up to 2025-11-25)",
-                "200",
-                stream,
-            ),
-        ),
-        (
-            "delete",
-            operation(
-                "mcp_leave",
-                "End an MCP session (protocol versions up to 2025-11-25)",
-                "202",
-                json!({"description": "It is over."}),
-            ),
-        ),
+        ("get", described("mcp_listen", listen, stream)),
+        ("delete", described("mcp_leave", leave, over)),
     ]
 }
