@@ -4,12 +4,12 @@
 use crate::cli::prompt::needs_words;
 use abide_core::Millis;
 use abide_output::printable::one_line;
-use anstyle::{AnsiColor, Effects, Style};
+use anstyle::{Effects, Style};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
 use super::model::{Model, Overlay, Section, answers};
-use crate::cli::show;
+use crate::cli::show::{self, FAINT, GOOD, HEADING, WARN};
 
 /// Columns of a timer's progress bar.
 const BAR_COLUMNS: usize = 16;
@@ -25,10 +25,6 @@ const SECTION_MINIMUM: usize = 2;
 
 const PLAIN: Style = Style::new();
 const TITLE: Style = Style::new().effects(Effects::INVERT);
-const HEAD: Style = Style::new().bold();
-const FAINT: Style = Style::new().dimmed();
-const GOOD: Style = AnsiColor::Green.on_default();
-const WARN: Style = AnsiColor::Yellow.on_default();
 
 const HELP: &str = "\
 Tab, Shift-Tab     next and previous section
@@ -129,7 +125,7 @@ fn answer_lines(question: &Value) -> Vec<StyledLine> {
     let whole = question["text"].as_str().unwrap_or_default();
     let mut lines: Vec<StyledLine> = whole
         .lines()
-        .map(|line| vec![(one_line(line), HEAD)])
+        .map(|line| vec![(one_line(line), HEADING)])
         .collect();
     lines.push(Vec::new());
     let offers = question["held"]["answers"].as_array();
@@ -154,7 +150,7 @@ fn help(rows: usize) -> Vec<StyledLine> {
 }
 
 fn log(session: &str, lines: &[String], scrolled: usize, rows: usize) -> Vec<StyledLine> {
-    let mut shown = vec![vec![(one_line(session), HEAD)]];
+    let mut shown = vec![vec![(one_line(session), HEADING)]];
     let room = rows.saturating_sub(1);
     let end = lines.len().saturating_sub(scrolled);
     let from = end.saturating_sub(room);
@@ -205,7 +201,10 @@ fn sections(model: &Model, cols: usize, rows: usize) -> Vec<StyledLine> {
         }
         let head = heading(model, section, cols);
         let here = model.section == section;
-        lines.push(vec![(head, if here { HEAD.underline() } else { HEAD })]);
+        lines.push(vec![(
+            head,
+            if here { HEADING.underline() } else { HEADING },
+        )]);
         let rows = model.rows(section);
         if rows.is_empty() {
             lines.push(vec![(format!("  {}", empty_text(section)), FAINT)]);
@@ -217,7 +216,7 @@ fn sections(model: &Model, cols: usize, rows: usize) -> Vec<StyledLine> {
         for (at, value) in rows.iter().enumerate().skip(from).take(room) {
             let mark = if here && at == row { "> " } else { "  " };
             for mut line in row_lines(model, section, value, cols) {
-                line.insert(0, (mark.to_owned(), HEAD));
+                line.insert(0, (mark.to_owned(), HEADING));
                 lines.push(line);
             }
         }
