@@ -110,40 +110,22 @@ mod tests {
             arguments,
         };
         let sealed = seal.close(round, &subject("me", "execute_command", &given));
-        let open = |seal: &Seal, subject| seal.open(&sealed, &subject);
-
-        assert_eq!(
-            open(&seal, subject("me", "execute_command", &given)),
-            Some(round)
-        );
-        assert_eq!(
-            open(
-                &Seal::new([7; 32]),
-                subject("me", "execute_command", &given)
-            ),
-            Some(round),
-            "the key outlives the daemon"
-        );
         let reordered = arguments(json!({"env": {"A": "1", "B": "2"}, "command": "sleep 9"}));
-        assert_eq!(
-            open(&seal, subject("me", "execute_command", &reordered)),
-            Some(round)
-        );
-
         let other = arguments(json!({"command": "sleep 8", "env": {"B": "2", "A": "1"}}));
-        assert_eq!(open(&seal, subject("me", "execute_command", &other)), None);
-        assert_eq!(open(&seal, subject("me", "shell", &given)), None);
-        assert_eq!(open(&seal, subject("you", "execute_command", &given)), None);
-        assert_eq!(
-            open(
-                &Seal::new([8; 32]),
-                subject("me", "execute_command", &given)
-            ),
-            None
-        );
-        assert_eq!(
-            seal.open("nonsense", &subject("me", "execute_command", &given)),
-            None
-        );
+        let (same_key, other_key) = (Seal::new([7; 32]), Seal::new([8; 32]));
+        for (seal, agent, tool, arguments, opened) in [
+            (&seal, "me", "execute_command", &given, Some(round)),
+            (&same_key, "me", "execute_command", &given, Some(round)),
+            (&seal, "me", "execute_command", &reordered, Some(round)),
+            (&seal, "me", "execute_command", &other, None),
+            (&seal, "me", "shell", &given, None),
+            (&seal, "you", "execute_command", &given, None),
+            (&other_key, "me", "execute_command", &given, None),
+        ] {
+            let found = seal.open(&sealed, &subject(agent, tool, arguments));
+            assert_eq!(found, opened, "{agent} {tool} {arguments:?}");
+        }
+        let own = subject("me", "execute_command", &given);
+        assert_eq!(seal.open("nonsense", &own), None);
     }
 }

@@ -147,42 +147,20 @@ mod tests {
 
     #[test]
     fn each_risk_of_a_server_gives_a_finding_of_its_own() {
-        let risks = [
-            ServerFacts {
-                is_durable: false,
-                ..facts()
-            },
-            ServerFacts {
-                replicas: 2,
-                ..facts()
-            },
-            ServerFacts {
-                notifies: false,
-                ..facts()
-            },
-            ServerFacts {
-                vacuums: false,
-                ..facts()
-            },
-            ServerFacts {
-                oldest_transaction: Some(7_200_000),
-                ..facts()
-            },
-            ServerFacts {
-                connections: 80,
-                ..facts()
-            },
-            ServerFacts {
-                writers: 2,
-                ..facts()
-            },
-            ServerFacts {
-                clock: 2_000_000,
-                ..facts()
-            },
+        let risks: [fn(&mut ServerFacts); 8] = [
+            |facts| facts.is_durable = false,
+            |facts| facts.replicas = 2,
+            |facts| facts.notifies = false,
+            |facts| facts.vacuums = false,
+            |facts| facts.oldest_transaction = Some(7_200_000),
+            |facts| facts.connections = 80,
+            |facts| facts.writers = 2,
+            |facts| facts.clock = 2_000_000,
         ];
         for risk in risks {
-            assert_eq!(findings(&risk, 1_000_000).len(), 2, "{risk:?}");
+            let mut facts = facts();
+            risk(&mut facts);
+            assert_eq!(findings(&facts, 1_000_000).len(), 2, "{facts:?}");
         }
         let synchronous = ServerFacts {
             replicas: 2,

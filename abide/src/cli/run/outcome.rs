@@ -165,52 +165,32 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_the_help() {
-        let ended = |end: &str, code: Value, signal: Value| json!({"outcome": "ended", "end": end, "exit_code": code, "signal": signal});
-        let none = Value::Null;
-        assert_eq!(
-            exit_code(&ended("exited", json!(0), none.clone()), false),
-            0
-        );
-        assert_eq!(
-            exit_code(&ended("exited", json!(7), none.clone()), false),
-            7
-        );
-        assert_eq!(
-            exit_code(&ended("signaled", none.clone(), json!(15)), false),
-            143
-        );
-        assert_eq!(
-            exit_code(&ended("signaled", none.clone(), json!(2)), false),
-            130
-        );
-        assert_eq!(
-            exit_code(&ended("deadline", none.clone(), json!(9)), false),
-            124
-        );
-        assert_eq!(exit_code(&ended("user", none.clone(), json!(9)), true), 130);
-        assert_eq!(
-            exit_code(&ended("user", none.clone(), json!(9)), false),
-            137
-        );
-        assert_eq!(exit_code(&ended("lost", none.clone(), none), false), 125);
-        assert_eq!(exit_code(&json!({"outcome": "declined"}), false), 124);
+        let ended = |end: &str, code: Option<i32>, signal: Option<i32>| json!({"outcome": "ended", "end": end, "exit_code": code, "signal": signal});
         let undying = |wanted: &str| json!({"outcome": "undying", "wanted_end": wanted});
-        assert_eq!(exit_code(&undying("deadline"), false), 124);
-        assert_eq!(exit_code(&undying("idle_declined"), false), 124);
-        assert_eq!(exit_code(&undying("user"), true), 130);
-        assert_eq!(exit_code(&undying("agent"), false), 125);
         let failed = |error: &str| json!({"outcome": "failed", "error": error});
-        assert_eq!(
-            exit_code(
-                &failed("cannot execute x: No such file or directory"),
-                false
+        for (facts, cancelled, code) in [
+            (ended("exited", Some(0), None), false, 0),
+            (ended("exited", Some(7), None), false, 7),
+            (ended("signaled", None, Some(15)), false, 143),
+            (ended("signaled", None, Some(2)), false, 130),
+            (ended("deadline", None, Some(9)), false, 124),
+            (ended("user", None, Some(9)), true, 130),
+            (ended("user", None, Some(9)), false, 137),
+            (ended("lost", None, None), false, 125),
+            (json!({"outcome": "declined"}), false, 124),
+            (undying("deadline"), false, 124),
+            (undying("idle_declined"), false, 124),
+            (undying("user"), true, 130),
+            (undying("agent"), false, 125),
+            (
+                failed("cannot execute x: No such file or directory"),
+                false,
+                127,
             ),
-            127
-        );
-        assert_eq!(
-            exit_code(&failed("cannot execute x: Permission denied"), false),
-            126
-        );
-        assert_eq!(exit_code(&failed("no processes left"), false), 125);
+            (failed("cannot execute x: Permission denied"), false, 126),
+            (failed("no processes left"), false, 125),
+        ] {
+            assert_eq!(exit_code(&facts, cancelled), code, "{facts}");
+        }
     }
 }

@@ -450,6 +450,10 @@ mod tests {
         (stream, pending)
     }
 
+    fn starts(part: Option<Bytes>, begin: &[u8]) -> bool {
+        part.is_some_and(|part| part.starts_with(begin))
+    }
+
     /// Ids of the events to the end of the stream, without the first event, which has no data.
     async fn ids(mut reader: EventReader) -> Vec<String> {
         let mut ids = Vec::new();
@@ -486,17 +490,9 @@ mod tests {
         let (replay, _common) = session();
         let (stream, pending) = begun(&replay, 1);
         let mut rest = replay.resume("1/1").expect("the stream is known");
-        assert!(
-            rest.next()
-                .await
-                .is_some_and(|part| part.starts_with(b"id: 1/1\nretry: "))
-        );
+        assert!(starts(rest.next().await, b"id: 1/1\nretry: "));
         stream.send_answer(&answer(), None);
-        assert!(
-            rest.next()
-                .await
-                .is_some_and(|part| part.starts_with(b"id: 2/1\ndata: {"))
-        );
+        assert!(starts(rest.next().await, b"id: 2/1\ndata: {"));
         drop(pending);
         assert!(rest.next().await.is_none());
     }
@@ -538,33 +534,15 @@ mod tests {
     async fn common_stream_gives_each_event_to_one_reader() {
         let (replay, common) = session();
         let [mut one, mut two] = [common.read(), common.read()];
-        let first = b"id: 0/0\nretry: ";
-        assert!(one.next().await.is_some_and(|part| part.starts_with(first)));
+        assert!(starts(one.next().await, b"id: 0/0\nretry: "));
         common.send(&progress(1));
         common.send(&progress(2));
-        assert!(
-            one.next()
-                .await
-                .is_some_and(|part| part.starts_with(b"id: 1/0\n"))
-        );
-        assert!(
-            two.next()
-                .await
-                .is_some_and(|part| part.starts_with(b"id: 1/0\nretry: "))
-        );
-        assert!(
-            two.next()
-                .await
-                .is_some_and(|part| part.starts_with(b"id: 2/0\n"))
-        );
+        assert!(starts(one.next().await, b"id: 1/0\n"));
+        assert!(starts(two.next().await, b"id: 1/0\nretry: "));
+        assert!(starts(two.next().await, b"id: 2/0\n"));
         let mut again = replay.resume("1/0").expect("the stream is known");
         assert!(again.next().await.is_some());
-        assert!(
-            again
-                .next()
-                .await
-                .is_some_and(|part| part.starts_with(b"id: 2/0\n"))
-        );
+        assert!(starts(again.next().await, b"id: 2/0\n"));
     }
 
     #[tokio::test]
