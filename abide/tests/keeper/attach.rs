@@ -83,9 +83,7 @@ fn k2_command_of_a_gone_daemon_is_not_started() {
 #[test]
 fn k4_no_byte_is_lost_or_repeated_across_daemons() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("seq 1 2000000"));
-    keeper.expect_started();
+    let mut keeper = fork_server.started("seq 1 2000000");
     for _ in 0..20 {
         let mut next = keeper.again();
         next.expect_started();
@@ -129,12 +127,10 @@ fn k5_deadline_is_enforced_without_a_daemon() {
 fn k6_escalation_is_finished_without_a_daemon() {
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
-        let mut keeper = fork_server.ready();
-        let mut launch =
-            keeper.shell("trap 'echo asked' TERM; echo up; while :; do sleep 0.01; done");
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
+        let mut keeper = fork_server.started_with(
+            "trap 'echo asked' TERM; echo up; while :; do sleep 0.01; done",
+            |launch| launch.containment = hold,
+        );
         keeper.expect_growth(2);
         let asked = |grace_ms| ToKeeper::Kill {
             end: End::User,
@@ -208,9 +204,8 @@ fn tree_of_a_dead_keeper_is_ended(keeper: Keeper) {
 fn k14_keeper_killed_during_a_kill_leaves_no_process() {
     for point in ["keeper.at_deadline", "keeper.after_term"] {
         let fork_server = ForkServer::with_env(&[("ABIDE_CRASH_AT", point)]);
-        let mut keeper = fork_server.ready();
-        keeper.start(keeper.shell("trap '' TERM; (setsid sleep 1000 &); echo up; sleep 1000"));
-        keeper.expect_started();
+        let mut keeper =
+            fork_server.started("trap '' TERM; (setsid sleep 1000 &); echo up; sleep 1000");
         keeper.expect_growth(2);
         keeper.say(&match point {
             "keeper.at_deadline" => ToKeeper::Deadline { in_ms: 1 },

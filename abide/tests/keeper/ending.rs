@@ -60,17 +60,14 @@ fn c12_output_right_before_the_exit_is_complete() {
 fn deadline_kills_the_tree_and_keeps_the_output() {
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell(
+        let mut keeper = fork_server.started_with(
             "trap '' TERM HUP; echo before; \
              setsid sh -c 'trap \"\" TERM HUP; sleep 1000' & \
              (setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1000' & ) ; \
              (sleep 1000 >/dev/null 2>&1 &) ; \
              echo ready; while :; do sleep 1000; done",
+            |launch| launch.containment = hold,
         );
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
         keeper.expect_growth(b"before\nready\n".len() as u64 - 1);
         keeper.say(&ToKeeper::Deadline { in_ms: 1 });
         let exited = keeper.expect_exited();
@@ -120,12 +117,10 @@ fn c3_background_process_is_reported_at_once_and_keeps_running() {
 fn c1_process_that_ignores_sigterm_gets_sigkill() {
     let fork_server = ForkServer::new();
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
-        let mut keeper = fork_server.ready();
-        let mut launch =
-            keeper.shell("trap '' TERM INT HUP; echo up; while :; do sleep 1000; done");
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
+        let mut keeper = fork_server.started_with(
+            "trap '' TERM INT HUP; echo up; while :; do sleep 1000; done",
+            |launch| launch.containment = hold,
+        );
         keeper.expect_growth(0);
         keeper.say(&ToKeeper::Kill {
             end: End::Agent,
@@ -150,13 +145,10 @@ fn asked(grace_ms: u32) -> ToKeeper {
 fn c2_kill_continues_after_the_leader_has_exited() {
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let fork_server = ForkServer::new();
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell(
+        let mut keeper = fork_server.started_with(
             "trap 'exit 7' TERM; (trap '' TERM; echo deaf; while :; do sleep 1000; done) & wait",
+            |launch| launch.containment = hold,
         );
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
         keeper.expect_growth(4);
         keeper.say(&asked(3_600_000));
         let exited = keeper.expect_exited();
@@ -172,9 +164,7 @@ fn c2_kill_continues_after_the_leader_has_exited() {
 #[test]
 fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("sleep 1000 & exit 5"));
-    keeper.expect_started();
+    let mut keeper = fork_server.started("sleep 1000 & exit 5");
     let exited = keeper.expect_exited();
     keeper.say(&ToKeeper::Kill {
         end: End::User,
@@ -193,11 +183,9 @@ fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
 fn c5_a_stopped_child_is_killed() {
     let fork_server = ForkServer::new();
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell("echo up; kill -STOP $$; sleep 1000");
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
+        let mut keeper = fork_server.started_with("echo up; kill -STOP $$; sleep 1000", |launch| {
+            launch.containment = hold
+        });
         keeper.expect_growth(2);
         keeper.say(&ToKeeper::Kill {
             end: End::User,
@@ -212,12 +200,10 @@ fn c5_a_stopped_child_is_killed() {
 #[test]
 fn a_deadline_can_be_moved_and_removed() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell("read line; exit 0");
-    launch.stdin = abide_session::frame::Stdin::Open;
-    launch.record.deadline_ms = Some(3_600_000);
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = fork_server.started_with("read line; exit 0", |launch| {
+        launch.stdin = abide_session::frame::Stdin::Open;
+        launch.record.deadline_ms = Some(3_600_000);
+    });
     keeper.say_at_once(&[
         ToKeeper::Deadline { in_ms: 1 },
         ToKeeper::Deadline { in_ms: 0 },
@@ -255,15 +241,12 @@ fn a_keeper_outlives_a_fork_server_that_is_killed() {
 fn k14_fork_server_kills_the_tree_of_a_killed_keeper() {
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
         let mut fork_server = ForkServer::new();
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell(
+        let mut keeper = fork_server.started_with(
             "(setsid sleep 1000 &); (trap '' TERM; exec sleep 1000) & setsid sleep 1000 & \
              kill -STOP $!; (while :; do (sleep 1000 &) ; sleep 0.01; done) & \
              echo up; exec sleep 1000",
+            |launch| launch.containment = hold,
         );
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
         keeper.expect_growth(0);
         let pid = rustix::process::Pid::from_raw(keeper.pid as i32).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

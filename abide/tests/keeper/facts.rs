@@ -21,12 +21,10 @@ fn look_until(keeper: &Keeper, wanted: ProcessActivity) {
 
 fn check(command: &str, pty: bool, stdin: Stdin, wanted: ProcessActivity) {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell(command);
-    launch.record.pty = pty.then_some(Size { cols: 80, rows: 24 });
-    launch.stdin = stdin;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = fork_server.started_with(command, |launch| {
+        launch.record.pty = pty.then_some(Size { cols: 80, rows: 24 });
+        launch.stdin = stdin;
+    });
     look_until(&keeper, wanted);
     if wanted != ProcessActivity::WaitingForInput {
         for _ in 0..50 {
@@ -127,11 +125,10 @@ fn c6_other_waits_are_not_taken_for_a_read() {
 #[test]
 fn processes_that_come_and_go_are_counted() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell("read one; cat; read two; exec sleep 1000");
-    launch.record.pty = Some(Size { cols: 80, rows: 24 });
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = fork_server
+        .started_with("read one; cat; read two; exec sleep 1000", |launch| {
+            launch.record.pty = Some(Size { cols: 80, rows: 24 })
+        });
     let meta = keeper.meta();
     let look_until = |doing, processes| {
         let begun = Instant::now();

@@ -157,22 +157,33 @@ impl ForkServer {
         keeper
     }
 
-    /// Keeper that has started a shell command with open input.
-    pub fn fed(&self, command: &str) -> Keeper {
+    /// Keeper that has started a shell command.
+    pub fn started(&self, command: impl AsRef<str>) -> Keeper {
+        self.started_with(command, |_| ())
+    }
+
+    /// Keeper that has started a shell command, which `change` prepares.
+    pub fn started_with(
+        &self,
+        command: impl AsRef<str>,
+        change: impl FnOnce(&mut Launch),
+    ) -> Keeper {
         let mut keeper = self.ready();
-        let mut launch = keeper.shell(command);
-        launch.stdin = Stdin::Open;
+        let mut launch = keeper.shell(command.as_ref());
+        change(&mut launch);
         keeper.start(launch);
         keeper.expect_started();
         keeper
     }
 
+    /// Keeper that has started a shell command with open input.
+    pub fn fed(&self, command: &str) -> Keeper {
+        self.started_with(command, |launch| launch.stdin = Stdin::Open)
+    }
+
     /// Runs a shell command to its end.
     pub fn run(&self, command: &str) -> Ran {
-        let mut keeper = self.ready();
-        keeper.start(keeper.shell(command));
-        keeper.expect_started();
-        keeper.finish()
+        self.started(command).finish()
     }
 }
 

@@ -19,11 +19,9 @@ fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
 fn initial_input_is_complete_and_followed_by_end_of_file() {
     let fork_server = ForkServer::new();
     let bytes: Vec<u8> = (0..3_000_000_u32).map(|n| (n % 251) as u8).collect();
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell("exec cat");
-    launch.stdin = Stdin::Bytes(bytes.clone());
-    keeper.start(launch);
-    keeper.expect_started();
+    let keeper = fork_server.started_with("exec cat", |launch| {
+        launch.stdin = Stdin::Bytes(bytes.clone())
+    });
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(0)));
     assert!(ran.output(Stream::Stdout) == bytes);
@@ -96,11 +94,7 @@ fn unread_input_blocks_only_further_input() {
 fn kill_does_not_wait_for_unread_input() {
     let fork_server = ForkServer::new();
     for given in [Stdin::Open, Stdin::Bytes(vec![b'x'; 2 * INPUT_WINDOW])] {
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell("sleep 1000");
-        launch.stdin = given;
-        keeper.start(launch);
-        keeper.expect_started();
+        let mut keeper = fork_server.started_with("sleep 1000", |launch| launch.stdin = given);
         // Each daemon may send as much as the one before.
         for _ in 0..3 {
             keeper = keeper.again();
@@ -118,12 +112,10 @@ fn kill_does_not_wait_for_unread_input() {
 #[test]
 fn child_that_closes_its_stdin_keeps_running() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    let mut launch =
-        keeper.shell("exec <&-; trap 'exit 6' USR1; echo closed; while :; do sleep 0.01; done");
-    launch.stdin = Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = fork_server.started_with(
+        "exec <&-; trap 'exit 6' USR1; echo closed; while :; do sleep 0.01; done",
+        |launch| launch.stdin = Stdin::Open,
+    );
     keeper.expect_growth(6);
     keeper.say(&input("late\n"));
     match keeper.next() {
@@ -192,9 +184,8 @@ fn look_is_answered_at_once_and_watch_once() {
 #[test]
 fn a_signal_reaches_the_leaders_group() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("trap 'exit 8' USR1; echo up; while :; do sleep 0.01; done"));
-    keeper.expect_started();
+    let mut keeper =
+        fork_server.started("trap 'exit 8' USR1; echo up; while :; do sleep 0.01; done");
     keeper.expect_growth(2);
     keeper.say(&ToKeeper::Signal {
         number: libc::SIGUSR1,
@@ -231,14 +222,15 @@ fn signal_with_the_same_key_is_sent_once() {
 #[test]
 fn a_terminal_echoes_and_has_a_size() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell("stty size; read a; stty size; read b; echo \"<$b>\"");
-    launch.record.pty = Some(Size {
-        cols: 120,
-        rows: 40,
-    });
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = fork_server.started_with(
+        "stty size; read a; stty size; read b; echo \"<$b>\"",
+        |launch| {
+            launch.record.pty = Some(Size {
+                cols: 120,
+                rows: 40,
+            });
+        },
+    );
     let seen = keeper.expect_growth(b"40 120\r\n".len() as u64 - 1);
     keeper.say(&ToKeeper::Resize {
         cols: 100,
@@ -260,11 +252,7 @@ fn a_terminal_echoes_and_has_a_size() {
 fn a_terminal_ends_its_input_and_interrupts() {
     let fork_server = ForkServer::new();
     let size = Some(Size { cols: 80, rows: 24 });
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell("exec cat");
-    launch.record.pty = size;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = fork_server.started_with("exec cat", |launch| launch.record.pty = size);
     keeper.say(&input("hi\n"));
     keeper.expect_growth(7);
     keeper.say(&ToKeeper::CloseInput);
@@ -279,11 +267,9 @@ fn a_terminal_ends_its_input_and_interrupts() {
             once: None,
         },
     ] {
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell("echo up; exec sleep 1000");
-        launch.record.pty = size;
-        keeper.start(launch);
-        keeper.expect_started();
+        let mut keeper = fork_server.started_with("echo up; exec sleep 1000", |launch| {
+            launch.record.pty = size
+        });
         keeper.expect_growth(3);
         keeper.say(&interrupt);
         let ran = keeper.finish();
@@ -296,11 +282,10 @@ fn a_terminal_ends_its_input_and_interrupts() {
 fn last_output_of_a_terminal_is_complete() {
     let fork_server = ForkServer::new();
     for _ in 0..50 {
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell("stty -opost; exec head -c 20000 /dev/zero");
-        launch.record.pty = Some(Size { cols: 80, rows: 24 });
-        keeper.start(launch);
-        keeper.expect_started();
+        let keeper = fork_server
+            .started_with("stty -opost; exec head -c 20000 /dev/zero", |launch| {
+                launch.record.pty = Some(Size { cols: 80, rows: 24 })
+            });
         let ran = keeper.finish();
         assert_eq!(ran.exited.bytes, 20_000);
         assert_eq!(output(&ran.folder, None).len(), 20_000);
@@ -312,11 +297,10 @@ fn signal_reaches_children_of_a_process_that_it_kills() {
     let fork_server = ForkServer::new();
     // A parent may or may not have exited when its children are examined.
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper].repeat(20) {
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell("sh -c 'echo ready; exec sleep 1000'; :");
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
+        let mut keeper = fork_server
+            .started_with("sh -c 'echo ready; exec sleep 1000'; :", |launch| {
+                launch.containment = hold
+            });
         keeper.expect_growth(5);
         keeper.say(&ToKeeper::Signal {
             number: libc::SIGTERM,

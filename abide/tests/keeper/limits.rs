@@ -61,11 +61,10 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
     };
     let mut fork_server = ForkServer::in_group(&group.0);
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
-        let mut running = fork_server.ready();
-        let mut launch = running.shell("sleep 1000 & echo up; trap '' TERM; wait; wait");
-        launch.containment = hold;
-        running.start(launch);
-        running.expect_started();
+        let mut running = fork_server
+            .started_with("sleep 1000 & echo up; trap '' TERM; wait; wait", |launch| {
+                launch.containment = hold
+            });
         running.expect_growth(2);
         let mut keeper = fork_server.ready();
         // Below the current number: a process that exits makes no room for another.
@@ -105,9 +104,7 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
         return;
     };
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("echo up; exec sleep 1000"));
-    keeper.expect_started();
+    let mut keeper = fork_server.started("echo up; exec sleep 1000");
     keeper.expect_growth(2);
     group.set("tasks", keeper.leader);
     group.set("freezer.state", "FROZEN");
@@ -131,11 +128,9 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
 fn m16_process_with_a_reused_pid_is_not_killed() {
     let fork_server = ForkServer::new();
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell("sh -c 'echo $$'; echo; sleep 1000");
-        launch.containment = hold;
-        keeper.start(launch);
-        keeper.expect_started();
+        let mut keeper = fork_server.started_with("sh -c 'echo $$'; echo; sleep 1000", |launch| {
+            launch.containment = hold
+        });
         let mut bytes = keeper.expect_growth(0);
         while !output(&keeper).ends_with("\n\n") {
             bytes = keeper.expect_growth(bytes);
@@ -181,14 +176,13 @@ impl Drop for Stranger {
 fn c4_many_processes_end_at_the_deadline() {
     let fork_server = ForkServer::new();
     for hold in [ContainmentChoice::Auto, ContainmentChoice::Subreaper] {
-        let mut keeper = fork_server.ready();
-        let mut launch = keeper.shell(
+        let mut keeper = fork_server.started_with(
             "bomb() { [ $1 -gt 0 ] && { bomb $(($1-1)) & bomb $(($1-1)) & }; sleep 1000; }; bomb 7",
+            |launch| {
+                launch.containment = hold;
+                launch.record.deadline_ms = Some(400);
+            },
         );
-        launch.containment = hold;
-        launch.record.deadline_ms = Some(400);
-        keeper.start(launch);
-        keeper.expect_started();
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Deadline);
         let ran = keeper.wind_up(exited);

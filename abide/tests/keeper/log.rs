@@ -8,11 +8,9 @@ use crate::harness::{ForkServer, output};
 #[test]
 fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell("cat; echo err >&2; cat /nope; echo out");
-    launch.stdin = abide_session::frame::Stdin::Open;
-    keeper.start(launch);
-    keeper.expect_started();
+    let mut keeper = fork_server.started_with("cat; echo err >&2; cat /nope; echo out", |launch| {
+        launch.stdin = abide_session::frame::Stdin::Open
+    });
     keeper.say(&abide_session::frame::ToKeeper::Input {
         bytes: b"in\n".to_vec(),
         once: None,
@@ -69,11 +67,8 @@ fn a_page_begins_and_ends_anywhere() {
 fn beyond_the_quota_head_and_tail_are_kept_and_the_gap_is_counted() {
     let fork_server = ForkServer::new();
     let quota = 1 << 20;
-    let mut keeper = fork_server.ready();
-    let mut launch = keeper.shell("seq -w 1 1000000");
-    launch.record.log_quota = quota;
-    keeper.start(launch);
-    keeper.expect_started();
+    let keeper =
+        fork_server.started_with("seq -w 1 1000000", |launch| launch.record.log_quota = quota);
     let ran = keeper.finish();
     assert_eq!(ran.exited.bytes, 8_000_000);
     let log = Log::open(&ran.folder);
@@ -107,12 +102,10 @@ fn beyond_the_quota_head_and_tail_are_kept_and_the_gap_is_counted() {
 fn many_small_chunks_do_not_outgrow_the_quota_by_their_index() {
     let fork_server = ForkServer::new();
     let quota = 64 << 10;
-    let mut keeper = fork_server.ready();
-    let mut launch =
-        keeper.shell("i=0; while [ $i -lt 20000 ]; do echo a; echo b >&2; i=$((i+1)); done");
-    launch.record.log_quota = quota;
-    keeper.start(launch);
-    keeper.expect_started();
+    let keeper = fork_server.started_with(
+        "i=0; while [ $i -lt 20000 ]; do echo a; echo b >&2; i=$((i+1)); done",
+        |launch| launch.record.log_quota = quota,
+    );
     let ran = keeper.finish();
     assert_eq!(ran.exited.bytes, 80_000);
     let on_disk: u64 = std::fs::read_dir(ran.folder.join("log"))
@@ -134,9 +127,7 @@ fn many_small_chunks_do_not_outgrow_the_quota_by_their_index() {
 #[test]
 fn m4_failed_log_write_does_not_block_the_child() {
     let fork_server = ForkServer::with_file_limit(100_000);
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("seq -w 1 100000 | cat; exit 2"));
-    keeper.expect_started();
+    let keeper = fork_server.started("seq -w 1 100000 | cat; exit 2");
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(2)));
     assert_eq!(ran.exited.bytes, 700_000);
@@ -157,9 +148,8 @@ fn c7_flood_of_output_is_complete() {
 #[test]
 fn a_reader_follows_the_writer_without_a_gap() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("for i in 1 2 3 4 5 6 7 8; do seq 1 50000; echo x >&2; done"));
-    keeper.expect_started();
+    let mut keeper =
+        fork_server.started("for i in 1 2 3 4 5 6 7 8; do seq 1 50000; echo x >&2; done");
     let mut pieces = Log::open(&keeper.folder).pieces(0, None);
     let mut read = 0;
     let exited = loop {

@@ -66,9 +66,7 @@ fn keeper_is_reused_for_several_sessions() {
 #[test]
 fn renewed_idle_keeper_leaves_nothing_when_it_is_released() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("true"));
-    keeper.expect_started();
+    let mut keeper = fork_server.started("true");
     keeper.expect_exited();
     let first = keeper.folder.clone();
     keeper.renew(fork_server.new_folder());
@@ -84,9 +82,7 @@ fn renewed_idle_keeper_leaves_nothing_when_it_is_released() {
 #[test]
 fn processes_of_the_next_session_are_not_counted_for_the_last_one() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("true"));
-    keeper.expect_started();
+    let mut keeper = fork_server.started("true");
     keeper.expect_exited();
     let before = keeper.meta();
     keeper.renew(fork_server.new_folder());
@@ -108,9 +104,7 @@ fn processes_of_the_next_session_are_not_counted_for_the_last_one() {
 #[test]
 fn keeper_of_a_running_session_is_not_reused() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell("sleep 1000 & exit 3"));
-    keeper.expect_started();
+    let mut keeper = fork_server.started("sleep 1000 & exit 3");
     let exited = keeper.expect_exited();
     assert!(!exited.empty);
     let (first, next) = (keeper.folder.clone(), fork_server.new_folder());

@@ -107,13 +107,11 @@ fn a_folder_may_have_a_long_name() {
 #[test]
 fn child_inherits_no_descriptor_of_its_keeper() {
     let fork_server = ForkServer::new();
-    let mut keeper = fork_server.ready();
-    keeper.start(keeper.shell(
+    let keeper = fork_server.started(
         "ls /proc/self/fd | tr '\\n' ' '; umask; pwd; \
          grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status | tr -d '\\t\\n'; echo; \
          ps -o sid= -p $$ | tr -d ' '; echo $$; env | sort",
-    ));
-    keeper.expect_started();
+    );
     let ran = keeper.finish();
     let text = String::from_utf8(ran.output(Stream::Stdout)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
