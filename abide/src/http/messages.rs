@@ -2,18 +2,16 @@
 
 use abide_api::{Delivery, Id, Message, MessagePage};
 use axum::extract::{Path, State as Shared};
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::sync::broadcast;
 
-use super::body::{JsonBody, JsonResponse, Query, json};
+use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
-use super::{State, body_until_logout, pagination};
+use super::{State, json_lines, pagination};
 use crate::tools::{self, message_subject};
 use abide_engine::store::{self, DeliveryState, MessageQuery, MessageRow, StoreFault, StoreReader};
 use abide_engine::text::message_text;
@@ -103,14 +101,10 @@ pub async fn list(
         last: newest.max(rows.first().map(|row| row.number)),
         unsent: messages,
     };
-    let lines = stream::unfold(message_stream, |mut message_stream| async move {
-        let line = message_stream.next().await?;
-        let line = Bytes::from(format!("{}\n", json(&line)));
-        Some((Ok::<_, std::convert::Infallible>(line), message_stream))
+    let lines = stream::unfold(message_stream, async |mut stream| {
+        Some((stream.next().await?, stream))
     });
-    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    let body = body_until_logout(&state, login, lines);
-    Ok((kind, body).into_response())
+    Ok(json_lines(&state, login, lines))
 }
 
 /// Number of the newest message that the caller may see.

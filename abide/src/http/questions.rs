@@ -9,19 +9,17 @@ use abide_api::{
 use abide_core::policy::Choice;
 use abide_core::{Millis, Mono, QuestionId};
 use axum::extract::{Path, State as Shared};
-use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
-use super::body::{JsonBody, JsonResponse, Query, json};
+use super::body::{JsonBody, JsonResponse, Query};
 use super::problem::Problem;
 use super::requester::Requester;
-use super::{State, body_until_logout, pagination, session_activity};
+use super::{State, json_lines, pagination, session_activity};
 use crate::fleet::{self, QuestionFollower};
 use crate::tools::{self, AnswerFault, GivenAnswer, question_fields};
 use abide_engine::clock::{SystemClock, sleep_until};
@@ -81,14 +79,10 @@ pub async fn list(
         open,
         _watcher: watcher,
     };
-    let lines = stream::unfold(question_stream, |mut question_stream| async move {
-        let line = question_stream.next().await?;
-        let line = Bytes::from(format!("{}\n", json(&line)));
-        Some((Ok::<_, std::convert::Infallible>(line), question_stream))
+    let lines = stream::unfold(question_stream, async |mut stream| {
+        Some((stream.next().await?, stream))
     });
-    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
-    let body = body_until_logout(&state, login, lines);
-    Ok((kind, body).into_response())
+    Ok(json_lines(&state, login, lines))
 }
 
 fn parse_known(ids: Option<&str>) -> Result<HashSet<QuestionId>, Problem> {

@@ -79,24 +79,11 @@ impl EventPublisher {
                         self.send(Some(agent), "question", &event);
                     }
                 }
-                Change::Message(agent, id) => {
-                    let reader = self.handle.store_reader();
-                    if let Ok(Some(row)) = reader.message(reader.message_number(id)).await
-                        && !row.in_answer
-                    {
-                        let message = messages::message(&self.handle, &row).await;
-                        self.send(Some(agent), "message", &message);
-                    }
+                Change::Message(_, id) => {
+                    let number = self.handle.store_reader().message_number(id);
+                    self.message(number).await;
                 }
-                Change::MessageUpdated(number) => {
-                    if let Ok(Some(row)) = self.handle.store_reader().message(number).await
-                        && !row.in_answer
-                    {
-                        let message = messages::message(&self.handle, &row).await;
-                        let agent = Agent(row.agent.as_str().into());
-                        self.send(Some(agent), "message", &message);
-                    }
-                }
+                Change::MessageUpdated(number) => self.message(number).await,
             }
         }
         self.timers(timers).await;
@@ -110,6 +97,16 @@ impl EventPublisher {
             }
             // The session was removed, and there is no event for that: clients must reload.
             None => self.reset(),
+        }
+    }
+
+    async fn message(&self, number: u64) {
+        if let Ok(Some(row)) = self.handle.store_reader().message(number).await
+            && !row.in_answer
+        {
+            let message = messages::message(&self.handle, &row).await;
+            let agent = Agent(row.agent.as_str().into());
+            self.send(Some(agent), "message", &message);
         }
     }
 
