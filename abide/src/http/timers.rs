@@ -402,7 +402,7 @@ pub async fn wait(
     let WaitArgs { until, r#for: time } = WaitArgs::read(body, "this tool")?;
     let until = until.ok_or_else(|| Problem::bad_input("`until` is required; got nothing."))?;
     let time = time.ok_or_else(|| Problem::bad_input("`for` is required; got nothing."))?;
-    let condition = tools::condition(until.0, &context, &state.handle)?;
+    let condition = tools::read_condition(until.0, &context, &state.handle)?;
     // For an agent, its own sessions are the candidates that may open a port. A person may wait for a
     // port that another program opens, so there are no candidates.
     let since = requester.agent.as_ref().map(|_| SystemClock.now().wall);

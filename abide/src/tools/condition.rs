@@ -38,7 +38,7 @@ fn alternatives(words: &[&str]) -> String {
 }
 
 /// Reads a condition. If this fails, nothing has been started.
-pub(super) fn read(
+pub(crate) fn read(
     given: Value,
     context: &Context,
     handle: &Handle,

@@ -41,7 +41,7 @@ pub use abide_api::arguments::BadInput;
 use args::key;
 pub(crate) use args::{escape_invisible, shown_text as shown};
 pub(crate) use call_metrics::{BOUNDS, tool_stats};
-pub(crate) use condition::written as written_condition;
+pub(crate) use condition::{read as read_condition, written as written_condition};
 pub use describe::{ToolDescription, ToolEffect, all, name_shell, named};
 pub(crate) use elsewhere::timer_with_key;
 pub(crate) use messages::subject as message_subject;
@@ -54,9 +54,11 @@ pub(crate) use report::{
     summary as session_summary,
 };
 pub(crate) use terminal::{OWN_LIMITS, is_process_of, session_of_limit_change, survives_kill};
-pub(crate) use timer::{fields as timer_fields, row_fields as timer_row_fields};
+pub(crate) use timer::{
+    fields as timer_fields, many as many_timers, row_fields as timer_row_fields,
+};
 
-use abide_engine::probe::{Condition, Fingerprint};
+use abide_engine::probe::Fingerprint;
 use abide_engine::text::refusal_sentence;
 use abide_engine::{CallStep, CallUpdate, Handle, PendingCall, QuestionView};
 use abide_session::daemon_record::OpenRecord;
@@ -387,24 +389,6 @@ pub async fn begin_quietly(
     let pending = handle.call(caller, Request::Timer(request), None).await;
     let call = EngineCall::new(handle, pending, Tool::Timer(timer), standby);
     Ok(ToolCall::new(handle, Execution::Engine(call), None))
-}
-
-/// Reads the arguments of several timers for one request.
-pub(crate) fn many_timers(
-    all: Vec<Value>,
-    context: &Context,
-    handle: &Handle,
-) -> Result<abide_core::timer::Request, BadInput> {
-    timer::many(all, context, handle)
-}
-
-/// Reads a condition from its JSON form.
-pub(crate) fn condition(
-    given: Value,
-    context: &Context,
-    handle: &Handle,
-) -> Result<Condition, BadInput> {
-    condition::read(given, context, handle)
 }
 
 /// Resumes a call that returned to ask a person: waits for the same session, and starts nothing.

@@ -639,7 +639,7 @@ impl TimerTool {
 }
 
 /// Reads several timers for one request; the call waits for none of them.
-pub(super) fn many(
+pub(crate) fn many(
     all: Vec<Value>,
     context: &Context,
     handle: &Handle,
