@@ -159,7 +159,7 @@ impl Client {
     }
 
     async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Value, ClientError> {
-        self.stream(method, path, body).await?.json().await
+        self.send(method, path, body, None).await?.json().await
     }
 
     /// Sends a POST request and reads the whole answer. The request is not repeated.
@@ -213,14 +213,18 @@ impl Client {
         self.request(Method::POST, path, body).await
     }
 
-    /// Sends a request and returns the answer as a stream.
-    pub async fn stream(
+    /// Sends a GET request and returns the answer as a stream.
+    pub async fn get_stream(&self, path: &str) -> Result<ResponseStream, ClientError> {
+        self.send(Method::GET, path, Bytes::new(), None).await
+    }
+
+    /// Sends a POST request with these bytes as the body and returns the answer as a stream.
+    pub async fn post_stream(
         &self,
-        method: Method,
         path: &str,
         body: Bytes,
     ) -> Result<ResponseStream, ClientError> {
-        self.send(method, path, body, None).await
+        self.send(Method::POST, path, body, None).await
     }
 
     async fn send(

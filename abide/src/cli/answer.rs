@@ -3,8 +3,6 @@
 use std::collections::VecDeque;
 
 use abide_output::printable::one_line;
-use bytes::Bytes;
-use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::AnswerArgs;
@@ -193,7 +191,7 @@ impl AnswerLoop {
         loop {
             let path = self.known.path();
             // While this stream is open, the daemon counts this person as available for questions.
-            let followed = match self.client.stream(Method::GET, &path, Bytes::new()).await {
+            let followed = match self.client.get_stream(&path).await {
                 Ok(stream) => self.follow(stream).await,
                 Err(error) => Err(error),
             };

@@ -6,7 +6,7 @@ use std::io::Write;
 use abide_core::{Millis, Mono};
 use abide_output::terminal_filter::TerminalFilter;
 use bytes::Bytes;
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -150,7 +150,7 @@ impl Attachment {
                 self.id, self.at
             );
             let before = self.at;
-            let stream = self.client.stream(Method::GET, &path, Bytes::new()).await;
+            let stream = self.client.get_stream(&path).await;
             let followed = match stream {
                 Ok(mut answer) => self.follow(&mut answer, &mut signals).await,
                 Err(error) => Err(error),

@@ -3,8 +3,6 @@
 use abide_output::sanitizer::Sanitizer;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::LogsArgs;
@@ -110,7 +108,7 @@ impl LogPrinter {
         loop {
             let from = end.saturating_sub(bytes);
             let path = self.path(from, false);
-            let mut answer = client.stream(Method::GET, &path, Bytes::new()).await?;
+            let mut answer = client.get_stream(&path).await?;
             let mut starts = LineStarts::new(from);
             while let Some(frame) = answer.frame().await? {
                 match frame {
@@ -130,7 +128,7 @@ impl LogPrinter {
     /// Prints from the current offset to the end, or until the daemon goes away.
     async fn print_stream(&mut self, client: &Client) -> Result<(), LogError> {
         let path = self.path(self.at, self.logs.follow);
-        let mut answer: ResponseStream = client.stream(Method::GET, &path, Bytes::new()).await?;
+        let mut answer: ResponseStream = client.get_stream(&path).await?;
         loop {
             match answer.frame().await? {
                 Some(Frame::Output(_, bytes)) if self.time < self.since => {

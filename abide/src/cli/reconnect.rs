@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use abide_core::Millis;
 use abide_core::time::Mono;
-use bytes::Bytes;
-use hyper::Method;
 use serde_json::Value;
 
 use super::client::{Client, ClientError};
@@ -87,7 +85,7 @@ async fn read_stream(
     received: &mut bool,
 ) -> Result<Result<(), ClientError>, CliError> {
     let path = handler.path();
-    let mut stream = match client.stream(Method::GET, &path, Bytes::new()).await {
+    let mut stream = match client.get_stream(&path).await {
         Ok(stream) => stream,
         Err(error) => return Ok(Err(error)),
     };

@@ -1,6 +1,5 @@
 //! Interface of a person: questions and their answers.
 
-use hyper::Method;
 use serde_json::{Map, Value};
 
 use super::Error;
@@ -60,7 +59,7 @@ impl Person {
     /// Open questions, followed by new ones. While this stream is open, a person counts as reachable.
     pub async fn questions(&self) -> Result<Questions, Error> {
         let path = "/v1/questions?follow=true";
-        let stream = self.client.stream(Method::GET, path, Default::default());
+        let stream = self.client.get_stream(path);
         Ok(Questions(stream.await?))
     }
 

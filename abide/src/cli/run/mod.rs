@@ -15,7 +15,6 @@ use std::path::PathBuf;
 
 use abide_core::limit::IDLE_DEFAULT;
 use bytes::Bytes;
-use hyper::Method;
 use serde_json::Value;
 
 use super::args::RunArgs;
@@ -44,9 +43,7 @@ pub async fn run(client: Client, args: RunArgs) -> Result<u8, CliError> {
     let ended = loop {
         body.from = output.at;
         let request = serde_json::to_vec(&body).map_err(|fault| abide_error(fault.to_string()))?;
-        let answer = client
-            .stream(Method::POST, "/v1/runs", Bytes::from(request))
-            .await;
+        let answer = client.post_stream("/v1/runs", Bytes::from(request)).await;
         let followed = match answer {
             Ok(mut answer) => follow(&mut answer, &mut control, &mut output).await,
             Err(ClientError::Broken(why)) => Err(StreamError::Broken(why)),

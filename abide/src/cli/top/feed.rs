@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use abide_core::Mono;
 use abide_output::sanitizer::Sanitizer;
-use bytes::Bytes;
-use hyper::Method;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -105,7 +103,7 @@ pub async fn log(client: &Client, session: &str, pty: bool) -> Result<Vec<String
         .unwrap_or(0)
         .saturating_sub(LOG_TAIL);
     let path = format!("/v1/sessions/{session}/log?format=frames&from={from}");
-    let mut answer = client.stream(Method::GET, &path, Bytes::new()).await?;
+    let mut answer = client.get_stream(&path).await?;
     let mut text = String::new();
     let mut sanitizers: [Sanitizer; 3] = Default::default();
     while let Some(frame) = answer.frame().await? {
@@ -187,7 +185,7 @@ impl Follower {
     async fn follow(mut self) {
         loop {
             let path = "/v1/events?tails=true";
-            let stream = self.client.stream(Method::GET, path, Bytes::new()).await;
+            let stream = self.client.get_stream(path).await;
             let sent = match stream {
                 Ok(mut stream) => {
                     // Changes before the stream was open sent no event; they are found in the lists.
