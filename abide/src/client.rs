@@ -208,9 +208,10 @@ impl Client {
         }
     }
 
-    /// Sends a POST request with these bytes as the body.
+    /// Sends a POST request with these bytes as the body, which may be performed twice. The request is repeated if the
+    /// daemon goes away meanwhile.
     pub async fn post_bytes(&self, path: &str, body: Bytes) -> Result<Value, ClientError> {
-        self.request(Method::POST, path, body).await
+        self.request_retrying(Method::POST, path, body).await
     }
 
     /// Sends a GET request and returns the answer as a stream.

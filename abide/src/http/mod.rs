@@ -70,6 +70,7 @@ use serde::Serialize;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::http::login_store::{LoginId, LoginStore};
+use crate::serve::is_owner;
 use abide_engine::Handle;
 use abide_engine::clock::pause;
 use abide_engine::config::Paths;
@@ -204,7 +205,6 @@ impl Listener for OwnerListener {
     type Addr = Peer;
 
     async fn accept(&mut self) -> (UnixStream, Peer) {
-        let owner = rustix::process::geteuid().as_raw();
         loop {
             let stream = match self.0.accept().await {
                 Ok((stream, _)) => stream,
@@ -214,9 +214,7 @@ impl Listener for OwnerListener {
                     continue;
                 }
             };
-            if let Ok(peer) = stream.peer_cred()
-                && peer.uid() == owner
-            {
+            if is_owner(&stream) {
                 let peer = Peer::of_socket(&stream);
                 return (stream, peer);
             }

@@ -10,8 +10,6 @@ use abide_engine::secret;
 
 /// Largest number of bytes sent in one request.
 const CHUNK: usize = 64 << 10;
-/// Number of attempts to send a chunk while the connection to the daemon breaks.
-const ATTEMPTS: u32 = 5;
 
 /// Source of the input.
 pub enum Source {
@@ -69,11 +67,5 @@ async fn send(client: &Client, session: &str, chunk: Bytes, last: bool) -> Resul
     // Idempotency key: a retry is not written twice.
     let key = secret::random_hex::<16>();
     let path = format!("/v1/sessions/{session}/input?eof={last}&key={key}");
-    for _ in 1..ATTEMPTS {
-        match client.post_bytes(&path, chunk.clone()).await {
-            Err(ClientError::Broken(_)) => {}
-            answer => return answer.map(drop),
-        }
-    }
     client.post_bytes(&path, chunk).await.map(drop)
 }
