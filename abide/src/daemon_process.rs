@@ -55,7 +55,7 @@ pub(super) fn start(paths: &Paths, program: &Path) -> io::Result<()> {
     };
     let why = match report.trim() {
         "ready" => return Ok(()),
-        "" => "it ended without a word",
+        "" => "it exited without a report",
         why => why,
     };
     Err(io::Error::other(format!(

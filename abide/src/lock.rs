@@ -98,7 +98,7 @@ fn replace_older(paths: &Paths, lock: &File) -> anyhow::Result<()> {
         std::thread::sleep(LOCK_PAUSE);
     }
     let state = if stop_requested {
-        "said that it stops but does not"
+        "has agreed to stop but still runs"
     } else {
         "does not answer"
     };

@@ -107,12 +107,12 @@ async fn send_answer(
 pub(super) fn done(answered: &Value) -> &'static str {
     if answered["about"] == "connection" {
         return match answered["answer"].as_str() {
-            Some("once" | "yes") => "Once: the connection goes on.",
+            Some("once" | "yes") => "Once: the connection continues.",
             Some("this agent") => {
-                "This agent: the connection goes on, as will others of this agent to this host."
+                "This agent: the connection continues, as will others of this agent to this host."
             }
             Some("always here" | "always") => {
-                "Always: the connection goes on, and the permission is written."
+                "Always: the connection continues, and the permission is written."
             }
             _ => "No: the connection is refused.",
         };

@@ -38,13 +38,13 @@ pub struct LoginId(Hash);
 #[derive(Debug, thiserror::Error)]
 pub enum LoginError {
     /// The code is unknown, used or expired.
-    #[error("this code is not good any more; `abide open` makes a new one")]
+    #[error("this code is no longer valid; `abide open` makes a new one")]
     WrongCode,
     /// Too many wrong codes were tried.
-    #[error("too many wrong codes came; wait a minute, then `abide open` makes a new one")]
+    #[error("too many wrong codes; wait a minute, then `abide open` makes a new one")]
     TooMany,
     /// The login could not be stored.
-    #[error("the login could not be kept: {0}")]
+    #[error("the login could not be stored: {0}")]
     NotStored(#[from] io::Error),
 }
 

@@ -377,7 +377,7 @@ fn mcp() -> [(&'static str, Value); 3] {
         "description": "A stream of events.",
         "content": {"text/event-stream": {}},
     }});
-    let over = json!({"202": {"description": "It is over."}});
+    let ended = json!({"204": {"description": "The session has ended."}});
     let summary = "MCP (streamable HTTP); over TCP and with the token only";
     let mut post = described("mcp", summary, answers);
     post["requestBody"] = json!({"content": {"application/json": {"schema": {"type": "object"}}}});
@@ -386,6 +386,6 @@ fn mcp() -> [(&'static str, Value); 3] {
     [
         ("post", post),
         ("get", described("mcp_listen", listen, stream)),
-        ("delete", described("mcp_leave", leave, over)),
+        ("delete", described("mcp_leave", leave, ended)),
     ]
 }

@@ -28,7 +28,7 @@ use crate::tools::{self, Receipt};
 
 const INITIALIZE: &str =
     "initialize takes protocolVersion, capabilities and clientInfo, which has a name and a version";
-const NOT_INITIALIZED: &str = "no session is open: say initialize first, or name io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities in the _meta of each request";
+const NOT_INITIALIZED: &str = "no session is open: send initialize first, or name io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities in the _meta of each request";
 
 /// State of the exchange with one client: over the connection of a front, in an HTTP session, or for a single
 /// HTTP request without a session.

@@ -241,7 +241,7 @@ impl Front {
                     self.connection_lost();
                     if breaks >= BREAK_LIMIT {
                         breaks = 0;
-                        self.give_up("it went away again and again while it was asked");
+                        self.give_up("it stopped several times in a row while it was called");
                     }
                 }
                 Err(e) => self.give_up(&e.to_string()),

@@ -37,7 +37,7 @@ const READ_BYTES: usize = 16 << 10;
 /// request of an earlier connection can thus never be taken for the answer to another one.
 const IDS_PER_CONNECTION: i64 = 1_000_000;
 
-const BATCH_REFUSED: &str = "a batch is not taken; send each message on a line of its own";
+const BATCH_REFUSED: &str = "batches are not supported; send each message on a line of its own";
 const INVALID_ID: &str = "the id of a request must be text or a whole number";
 
 /// Limit on fronts connected at once.

@@ -533,7 +533,7 @@ fn remember(
                 conversation.as_ref(),
                 Path::new(&*connection.folder),
             );
-            (kept, "the connection goes on, but the name")
+            (kept, "the connection continues, but the name")
         }
         _ => return Ok(()),
     };

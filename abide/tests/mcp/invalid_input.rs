@@ -99,7 +99,7 @@ fn request_before_initialize_is_refused() {
     for (line, said) in [
         (
             r#"{"jsonrpc":"2.0","id":"a","method":"tools/list"}"#,
-            "say initialize first",
+            "send initialize first",
         ),
         (
             r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-06-18"}}"#,

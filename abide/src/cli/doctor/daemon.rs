@@ -87,7 +87,7 @@ fn database(paths: &Paths, trouble: Option<&str>, wal_is_damaged: fn(&Path) -> b
         );
     }
     match store::damaged_copies(&path).last() {
-        None => Finding::good("database", "whole"),
+        None => Finding::good("database", "intact"),
         Some(aside) => Finding::warning(
             "database",
             format!("intact; a damaged one was set aside as {}", aside.display()),

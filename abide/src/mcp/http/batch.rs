@@ -20,7 +20,7 @@ use crate::mcp::server::Origin;
 
 /// Error sentence for a batch in a version without batches.
 pub const ONE_AT_A_TIME: &str =
-    "a batch is not taken in this version of MCP; send each message in a request of its own";
+    "batches are not supported in this version of MCP; send each message in a request of its own";
 
 /// Answers the batch in `body`.
 pub fn answer(

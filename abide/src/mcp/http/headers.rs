@@ -60,7 +60,7 @@ pub fn not_allowed(allowed: &'static str) -> ErrorResponse {
 pub fn session(headers: &HeaderMap) -> Result<&str, ErrorResponse> {
     let id = headers.get(SESSION).and_then(|id| id.to_str().ok());
     id.ok_or_else(|| {
-        let sentence = "the Mcp-Session-Id header is missing; say initialize first";
+        let sentence = "the Mcp-Session-Id header is missing; send initialize first";
         text(StatusCode::BAD_REQUEST, sentence)
     })
 }
