@@ -33,7 +33,7 @@ impl Reconnect {
         }
     }
 
-    /// Records that a stream broke; `came` says if it had delivered data. Waits for the back-off, then
+    /// Records that a stream broke; `received` says if it had delivered data. Waits for the back-off, then
     /// returns `true` if the caller should reconnect. There is no wait after the first failure in a row.
     pub async fn should_retry(&mut self, received: bool) -> bool {
         let lifetime = SystemClock.mono().since(self.attempt_start);
@@ -61,7 +61,7 @@ pub trait LineHandler {
     fn handle_line(&mut self, line: Value) -> Result<bool, CliError>;
 }
 
-/// Feeds lines to the listener until it wants no more, and reconnects when the daemon goes away.
+/// Feeds lines to the handler until it wants no more, and reconnects when the daemon goes away.
 pub async fn follow(client: &Client, handler: &mut impl LineHandler) -> Result<(), CliError> {
     let mut reconnect = Reconnect::new();
     loop {
@@ -78,7 +78,7 @@ pub async fn follow(client: &Client, handler: &mut impl LineHandler) -> Result<(
 }
 
 /// Reads one stream to its end. The inner result says if the stream broke; the outer error comes from
-/// the listener.
+/// the handler.
 async fn read_stream(
     client: &Client,
     handler: &mut impl LineHandler,
