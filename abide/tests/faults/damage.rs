@@ -18,7 +18,6 @@ use crate::harness::{Abide, look_for, said_to};
 fn ran(abide: &Abide, command: &str) -> String {
     let result = abide
         .post("/v1/tools/shell", &json!({"command": command}))
-        .expect("an answer")
         .body;
     result["session_id"].as_str().expect("an id").to_owned()
 }
@@ -73,9 +72,7 @@ fn read_output_answers_when_the_log_of_a_running_session_was_removed() {
         "{read}"
     );
     assert!(read["bytes_dropped"].as_u64() > Some(0), "{read}");
-    let other = abide
-        .post("/v1/tools/shell", &json!({"command": "echo fine"}))
-        .expect("an answer");
+    let other = abide.post("/v1/tools/shell", &json!({"command": "echo fine"}));
     assert_eq!(other.body["status"], "SUCCESS", "{}", other.body);
 }
 
@@ -90,7 +87,6 @@ fn shell_says_that_output_is_missing_when_its_log_was_removed() {
     );
     let result = abide
         .post("/v1/tools/shell", &json!({"command": command}))
-        .expect("an answer")
         .body;
     assert_eq!(result["exit_code"], 0, "{result}");
     assert_eq!(result["bytes_dropped"], 5, "{result}");

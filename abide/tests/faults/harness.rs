@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::home::{Home, PATIENCE};
 pub use crate::common::postgres;
@@ -70,8 +70,16 @@ impl Abide {
         receive(stream)
     }
 
-    pub fn post(&self, path: &str, body: &Value) -> Option<Answer> {
+    pub fn try_post(&self, path: &str, body: &Value) -> Option<Answer> {
         self.request("POST", path, body)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.try_post(path, body).expect("the daemon answers")
+    }
+
+    pub fn kill_session(&self, id: &str) -> Answer {
+        self.post(&format!("/v1/sessions/{id}/kill"), &json!({}))
     }
 
     pub fn get(&self, path: &str) -> Value {
@@ -144,8 +152,8 @@ impl Abide {
 
     /// Waits with `/v1/wait` until the condition holds.
     pub fn waits_until(&self, condition: &Value) {
-        let body = serde_json::json!({"until": condition, "for": PATIENCE.as_secs()});
-        let answer = self.post("/v1/wait", &body).expect("an answer").body;
+        let body = json!({"until": condition, "for": PATIENCE.as_secs()});
+        let answer = self.post("/v1/wait", &body).body;
         assert_eq!(answer["held"], true, "{condition}: {answer}");
     }
 }

@@ -31,12 +31,7 @@ fn command_that_stops_its_keeper_is_answered_like_any_other() {
     abide.start();
     let call =
         json!({"command": "echo before; kill -STOP $PPID; echo after; exit 3", "timeout": 600});
-    let told = soon(|| {
-        abide
-            .post("/v1/tools/shell", &call)
-            .expect("an answer")
-            .body
-    });
+    let told = soon(|| abide.post("/v1/tools/shell", &call).body);
     assert_eq!(told["exit_code"], 3, "{told}");
     let text = told["text"].as_str().expect("a text");
     assert!(text.contains("STDOUT:\nbefore\nafter\n"), "{text}");
@@ -49,23 +44,13 @@ fn hard_limit_ends_a_command_that_stopped_its_keeper() {
     let sleep = format!("sleep 4001{}", std::process::id());
     let command = format!("echo before; {STOP}; echo after; setsid {sleep} & {sleep}");
     let call = json!({"command": command, "timeout": 1});
-    let told = soon(|| {
-        abide
-            .post("/v1/tools/shell", &call)
-            .expect("an answer")
-            .body
-    });
+    let told = soon(|| abide.post("/v1/tools/shell", &call).body);
     is_timed_out(&told);
     assert!(living(&sleep).is_empty());
     // The fork server continues too.
     for _ in 0..8 {
         let call = json!({"command": "true"});
-        let told = soon(|| {
-            abide
-                .post("/v1/tools/shell", &call)
-                .expect("an answer")
-                .body
-        });
+        let told = soon(|| abide.post("/v1/tools/shell", &call).body);
         assert_eq!(told["status"], "SUCCESS", "{told}");
     }
 }
@@ -147,12 +132,7 @@ fn limit_of_a_stopped_keepers_session_holds_across_a_daemon_restart() {
     abide.kill_daemon();
     drop(lost);
     abide.start();
-    let told = soon(|| {
-        abide
-            .post("/v1/tools/shell", &call)
-            .expect("an answer")
-            .body
-    });
+    let told = soon(|| abide.post("/v1/tools/shell", &call).body);
     assert_eq!(told["status"], "TIMEOUT_ERROR", "{told}");
     assert_eq!(told["end"], "deadline", "{told}");
     assert!(living(&sleep).is_empty());

@@ -11,7 +11,6 @@ fn f57_answer_while_the_machine_is_away_is_not_taken() {
     pair.build.kill_daemon();
     drop(begun);
     let refused = pair.desk.post(&path, &json!({"answer": "no"}));
-    let refused = refused.expect("an answer");
     assert_ne!(refused.status, 200, "{}", refused.body);
     assert!(
         refused.body["detail"]
@@ -45,10 +44,7 @@ fn f56_of_two_answers_at_once_one_counts() {
     let statuses = std::thread::scope(|scope| {
         let answers = [(&pair.desk, "yes"), (&pair.build, "no")].map(|(machine, word)| {
             let path = &path;
-            scope.spawn(move || {
-                let answer = machine.post(path, &json!({"answer": word}));
-                answer.expect("an answer").status
-            })
+            scope.spawn(move || machine.post(path, &json!({"answer": word})).status)
         });
         answers.map(|answer| answer.join().expect("an answer"))
     });
@@ -153,7 +149,7 @@ fn f50_calls_and_timers_go_on_while_every_notification_fails() {
     assert_eq!(answer.body["machine"], "build", "{}", answer.body);
     let soon = json!({"total_duration": 0.2, "reason": "soon"});
     for machine in [&pair.desk, &pair.build] {
-        let waited = machine.post("/v1/tools/timer", &soon).expect("an answer");
+        let waited = machine.post("/v1/tools/timer", &soon);
         assert_eq!(waited.body["status"], "completed", "{}", waited.body);
     }
     let refused = pair.server().log().matches("NOTIFX").count();
@@ -188,7 +184,7 @@ fn f53_timer_that_is_stopped_elsewhere_while_it_completes_has_one_end() {
     let make = |seconds: f64| {
         let body = json!({"total_duration": seconds, "mission": "due"});
         look_for("a timer that can be made", || {
-            let answer = pair.build.post("/v1/timers", &body)?;
+            let answer = pair.build.try_post("/v1/timers", &body)?;
             answer.body["timer_id"].as_str().map(str::to_owned)
         })
     };
@@ -210,7 +206,6 @@ fn f53_timer_that_is_stopped_elsewhere_while_it_completes_has_one_end() {
     let told: Vec<(u16, Value)> = (ids.iter())
         .map(|id| {
             let stopped = pair.desk.post(&format!("/v1/timers/{id}/stop"), &stop);
-            let stopped = stopped.expect("an answer");
             (stopped.status, stopped.body)
         })
         .collect();

@@ -40,8 +40,7 @@ fn terminal_of_the_other_machine_takes_input_and_sizes_and_shows_output() {
         (&resized["cols"], &resized["rows"]),
         (&json!(90), &json!(25))
     );
-    let killed = (pair.build).post(&format!("/v1/sessions/{id}/kill"), &json!({}));
-    assert_eq!(killed.expect("an answer").status, 200);
+    assert_eq!(pair.build.kill_session(&id).status, 200);
     page.until_event("ended");
     page.until_closed();
 }
@@ -72,7 +71,7 @@ fn right_that_is_taken_away_closes_the_terminal_at_the_next_key() {
     let config = std::fs::read_to_string(&path).expect("it");
     std::fs::write(&path, config.replace(MAY_TYPE, "")).expect("a configuration");
     look_for("a refusal", || {
-        let killed = (pair.desk).post(
+        let killed = (pair.desk).try_post(
             &format!("/v1/sessions/{id}/resize"),
             &json!({"cols": 80, "rows": 24}),
         );

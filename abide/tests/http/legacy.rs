@@ -258,8 +258,7 @@ fn batch_of_notifications_is_accepted_and_an_invalid_one_refused() {
     let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
     let answered = json!({"jsonrpc": "2.0", "id": 99, "result": {}});
     client.tell(&json!([told, answered, told]));
-    let one_at_a_time =
-        "batches are not supported in this version of MCP; send each message in a request of its own";
+    let one_at_a_time = "batches are not supported in this version of MCP; send each message in a request of its own";
     let newer = Client::new(&abide, json!({}));
     for (client, batch, why) in [
         (&client, json!([]), "a batch must not be empty"),

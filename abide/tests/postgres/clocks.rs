@@ -50,7 +50,7 @@ fn f24_wall_clocks_that_are_minutes_and_years_apart_move_no_timer() {
         let begun = monotonic();
         let wait = json!({"total_duration": 1, "reason": "waits"});
         let waited = look_for("a timer that can be made", || {
-            let answer = abide.post("/v1/tools/timer", &wait)?;
+            let answer = abide.try_post("/v1/tools/timer", &wait)?;
             (answer.body["status"] == "completed").then_some(answer)
         });
         assert!(monotonic() - begun >= 1_000, "early on {name}");
@@ -71,9 +71,7 @@ fn f24_wall_clocks_that_are_minutes_and_years_apart_move_no_timer() {
 
 fn remaining(abide: &Abide, id: &str) -> f64 {
     let read = json!({"timer_id": id});
-    let read = abide
-        .post("/v1/tools/read_timer", &read)
-        .expect("an answer");
+    let read = abide.post("/v1/tools/read_timer", &read);
     read.body["remaining_time"].as_f64().expect("seconds")
 }
 
@@ -95,7 +93,7 @@ fn f69_wall_clock_that_is_set_while_a_timer_is_being_made_moves_no_timer() {
         proxy.set(Mode::Pass);
         known.push(made(&receive(begun).expect("an answer")));
         let wait = json!({"total_duration": 0.05, "reason": "now"});
-        let waited = abide.post("/v1/tools/timer", &wait).expect("an answer");
+        let waited = abide.post("/v1/tools/timer", &wait);
         assert_eq!(waited.body["status"], "completed", "{}", waited.body);
         for id in &known {
             let left = remaining(&abide, id);

@@ -41,7 +41,7 @@ pub fn make_due(abide: &Abide, seconds: f64, until: Option<Value>) -> String {
         body["until"] = until;
     }
     look_for("a timer that can be made", || {
-        let answer = abide.post("/v1/timers", &body)?;
+        let answer = abide.try_post("/v1/timers", &body)?;
         (answer.status == 200).then(|| made(&answer))
     })
 }
@@ -102,7 +102,7 @@ fn machine_that_dies_after_a_commit_has_promised_fast_heartbeats_in_it() {
     joined(&server, "one");
     let body = json!({"total_duration": 3.0, "mission": "due soon"});
     look_for("a daemon that dies", || {
-        one.post("/v1/timers", &body).is_none().then_some(())
+        one.try_post("/v1/timers", &body).is_none().then_some(())
     });
     let pace = "SELECT pace FROM abide.machine WHERE name = 'one'";
     assert_eq!(server.sql(pace), "fast");
@@ -153,7 +153,7 @@ fn machine_that_comes_back_gets_its_timers_back() {
     assert_eq!(listed["timers"][0]["timer_id"], json!(id), "{listed}");
     let stopped = look_for("a timer that can be stopped", || {
         let stop = json!({"timer_id": id, "reason": "back"});
-        let answer = one.post("/v1/tools/stop_timer", &stop)?;
+        let answer = one.try_post("/v1/tools/stop_timer", &stop)?;
         (answer.status == 200).then_some(answer)
     });
     assert_eq!(stopped.status, 200);
@@ -194,7 +194,7 @@ fn two_machines_make_a_thousand_timers_each_without_a_collision() {
             let body = &body;
             scope.spawn(move || {
                 look_for("timers that can be made", || {
-                    let answer = abide.post("/v1/timers", body)?;
+                    let answer = abide.try_post("/v1/timers", body)?;
                     (answer.status == 200).then_some(())
                 });
             });

@@ -33,18 +33,14 @@ use serde_json::{Value, json};
 
 /// Calls a tool, which must succeed.
 fn call(abide: &Abide, tool: &str, arguments: Value) -> Value {
-    let answer = abide
-        .post(&format!("/v1/tools/{tool}"), &arguments)
-        .expect("an answer");
+    let answer = abide.post(&format!("/v1/tools/{tool}"), &arguments);
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.body
 }
 
 /// Calls a tool, which must refuse. Returns the sentence of the refusal.
 fn refused(abide: &Abide, tool: &str, arguments: Value) -> String {
-    let answer = abide
-        .post(&format!("/v1/tools/{tool}"), &arguments)
-        .expect("an answer");
+    let answer = abide.post(&format!("/v1/tools/{tool}"), &arguments);
     let Answer { status, body } = answer;
     let said = if status == 200 {
         assert_eq!(body["is_error"], true, "{body}");
@@ -102,7 +98,7 @@ fn has_answered(stream: &UnixStream) -> bool {
 /// Creates a timer over the HTTP interface. The answer of a tool would also deliver pending messages, even one about
 /// this timer, which another reader should get.
 fn make(abide: &Abide, arguments: &Value) -> String {
-    let answer = abide.post("/v1/timers", arguments).expect("an answer");
+    let answer = abide.post("/v1/timers", arguments);
     assert_eq!(answer.status, 200, "{}", answer.body);
     id_of(&answer.body)
 }
