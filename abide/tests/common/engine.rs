@@ -3,10 +3,12 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-use abide::tools::Context;
+use abide::tools::{self, Context, NotCalled, ToolCall};
+use abide_api::ToolResult;
 use abide_core::{Agent, Asking};
 use abide_engine::config::{Config, Paths};
 use abide_engine::{Handle, Runtime};
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// An engine with its own directory.
@@ -31,6 +33,32 @@ impl Engine {
             session_name: None,
             files_before: Default::default(),
         }
+    }
+
+    /// Starts a call.
+    pub async fn try_begin(
+        &self,
+        tool: &str,
+        arguments: Value,
+        context: Context,
+    ) -> Result<ToolCall, NotCalled> {
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object")
+        };
+        tools::begin(&self.handle, tool, arguments, context).await
+    }
+
+    /// Calls a tool in a context of its own.
+    pub async fn call_as(&self, context: Context, tool: &str, arguments: Value) -> ToolResult {
+        let call = self.try_begin(tool, arguments, context).await;
+        let call = call.expect("the arguments are right");
+        call.result_only().await.expect("the engine runs")
+    }
+
+    /// Calls a tool with invalid arguments. Returns the sentence of the refusal.
+    pub async fn refused(&self, tool: &str, arguments: Value) -> String {
+        let call = self.try_begin(tool, arguments, self.context()).await;
+        call.err().expect("it is refused").to_string()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

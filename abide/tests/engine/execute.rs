@@ -12,16 +12,14 @@ use super::{Engine, comes_to_life, living, with_engine};
 
 /// Calls as a client that can ask its person.
 async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
-    let Value::Object(arguments) = arguments else {
-        panic!("arguments are an object")
-    };
     let context = Context {
         asking: Asking::Here,
         ..engine.context()
     };
-    tools::begin(&engine.handle, "execute_command", arguments, context)
-        .await
-        .expect("right")
+    let call = engine
+        .try_begin("execute_command", arguments, context)
+        .await;
+    call.expect("the arguments are right")
 }
 
 /// The same; the idle limit is set after the command has written this, however slow it is.
@@ -291,11 +289,7 @@ fn invalid_limits_are_refused() {
     with_engine(async |engine| {
         for timeout in [json!(0), json!(-1), json!("x"), json!(1e300), json!([])] {
             let arguments = json!({"command": "true", "timeout": timeout});
-            let refused = engine
-                .try_call("execute_command", arguments)
-                .await
-                .expect_err("refused");
-            let sentence = refused.to_string();
+            let sentence = engine.refused("execute_command", arguments).await;
             assert!(
                 sentence.starts_with("`timeout` must be a number of seconds above 0"),
                 "{sentence}"

@@ -17,7 +17,7 @@ mod shell;
 
 use std::sync::Arc;
 
-use abide::tools::{self, Context, NotCalled, ToolCall, ToolStep};
+use abide::tools::{Context, ToolCall, ToolStep};
 use abide_api::ToolResult;
 use abide_core::request::Caller;
 use abide_core::{Asking, End, Outcome, Request};
@@ -28,17 +28,7 @@ use serde_json::{Value, json};
 
 impl Engine {
     pub async fn call(&self, tool: &str, arguments: Value) -> ToolResult {
-        self.try_call(tool, arguments)
-            .await
-            .expect("the arguments are right")
-    }
-
-    pub async fn try_call(&self, tool: &str, arguments: Value) -> Result<ToolResult, NotCalled> {
-        let Value::Object(arguments) = arguments else {
-            panic!("arguments are an object")
-        };
-        let call = tools::begin(&self.handle, tool, arguments, self.context()).await?;
-        Ok(call.result_only().await.expect("the engine runs"))
+        self.call_as(self.context(), tool, arguments).await
     }
 
     /// Starts a call. Returns the running call and its session.
@@ -48,10 +38,7 @@ impl Engine {
         arguments: Value,
         context: Context,
     ) -> (ToolCall, String) {
-        let Value::Object(arguments) = arguments else {
-            panic!("arguments are an object")
-        };
-        let call = tools::begin(&self.handle, tool, arguments, context).await;
+        let call = self.try_begin(tool, arguments, context).await;
         let mut call = call.expect("the arguments are right");
         let ToolStep::Accepted(session) = call.next().await.expect("a step") else {
             panic!("accepted first")

@@ -39,14 +39,11 @@ async fn answer(engine: &Engine, question: QuestionId, answer: Answer) -> Outcom
 
 /// Calls a tool of a client that can ask its person. Returns the question and the call that waits.
 async fn asked(engine: &Engine, tool: &str, arguments: Value) -> (QuestionId, tools::ToolCall) {
-    let Value::Object(arguments) = arguments else {
-        panic!("arguments are an object")
-    };
     let context = tools::Context {
         asking: Asking::Here,
         ..engine.context()
     };
-    let call = tools::begin(&engine.handle, tool, arguments, context).await;
+    let call = engine.try_begin(tool, arguments, context).await;
     let mut call = call.expect("the arguments are right");
     match call.next().await {
         Some(ToolStep::Asked(question)) => (question.id, call),
@@ -78,11 +75,8 @@ fn denied_command_is_refused_with_the_reason() {
         assert!(engine.handle.published().sessions().is_empty());
         let until = json!({"command": "mkfs x"});
         let timer = json!({"total_duration": 5, "reason": "x", "until": until});
-        let refused = engine.try_call("timer", timer).await.unwrap_err();
-        assert!(
-            refused.to_string().starts_with("REFUSED: destroys a disk"),
-            "{refused}"
-        );
+        let refused = engine.refused("timer", timer).await;
+        assert!(refused.starts_with("REFUSED: destroys a disk"), "{refused}");
         let decided = engine.handle.audit().read(0, 100);
         assert_eq!(decided.len(), 4);
         assert!(
@@ -106,10 +100,8 @@ fn ordinary_commands_and_those_of_a_person_are_not_judged() {
             ..engine.context()
         };
         let arguments = json!({"command": format!("touch {}", engine.path("made").display())});
-        let arguments = arguments.as_object().cloned().expect("an object");
-        let call = tools::begin(&engine.handle, "shell", arguments, person).await;
-        let done = call.expect("the arguments are right").result_only().await;
-        assert_eq!(done.expect("a result").to_fields()["status"], "SUCCESS");
+        let done = engine.call_as(person, "shell", arguments).await;
+        assert_eq!(done.to_fields()["status"], "SUCCESS");
         assert!(engine.handle.audit().read(0, 100).is_empty());
     });
 }

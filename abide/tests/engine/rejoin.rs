@@ -1,6 +1,6 @@
 //! `shell` and `execute_command` with `session_id`: wait again for a session whose earlier call returned before its end.
 
-use abide::tools::{self, Context};
+use abide::tools::Context;
 use abide_api::{ErrorCode, ToolResult};
 use abide_core::Millis;
 use serde_json::{Value, json};
@@ -11,16 +11,11 @@ const TOOLS: [&str; 2] = ["shell", "execute_command"];
 
 /// Calls as a client with a limit so short that the call returns before the command ends.
 async fn hurried(engine: &Engine, tool: &str, arguments: Value) -> ToolResult {
-    let Value::Object(arguments) = arguments else {
-        panic!("arguments are an object")
-    };
     let context = Context {
         standby: Some(Millis(1)),
         ..engine.context()
     };
-    let call = tools::begin(&engine.handle, tool, arguments, context).await;
-    let call = call.expect("the arguments are right");
-    call.result_only().await.expect("the engine runs")
+    engine.call_as(context, tool, arguments).await
 }
 
 fn id(result: &ToolResult) -> String {
@@ -187,8 +182,7 @@ fn command_and_session_id_exclude_each_other() {
                     "`cwd` goes with `command`; a session that `session_id` names was started already.",
                 ),
             ] {
-                let refused = engine.try_call(tool, arguments).await;
-                assert_eq!(refused.expect_err("refused").to_string(), refusal);
+                assert_eq!(engine.refused(tool, arguments).await, refusal);
             }
             for unknown in ["session_2rfb6nmq", "../etc"] {
                 let result = engine.call(tool, json!({"session_id": unknown})).await;

@@ -385,11 +385,7 @@ fn s8_invalid_arguments_are_refused_with_one_sentence() {
     ];
     with_engine(async |engine| {
         for (arguments, sentence) in table {
-            let refused = engine
-                .try_call("shell", arguments)
-                .await
-                .expect_err("it is refused");
-            assert_eq!(refused.to_string(), sentence);
+            assert_eq!(engine.refused("shell", arguments).await, sentence);
         }
         assert!(engine.handle.published().sessions().is_empty());
     });
@@ -398,15 +394,9 @@ fn s8_invalid_arguments_are_refused_with_one_sentence() {
 #[test]
 fn error_of_an_unknown_tool_lists_the_tools() {
     with_engine(async |engine| {
-        let refused = engine
-            .try_call("shel", json!({}))
-            .await
-            .expect_err("there is none");
-        assert!(
-            refused.to_string().contains("there is no tool 'shel'"),
-            "{refused}"
-        );
-        assert!(refused.to_string().contains("execute_command"), "{refused}");
+        let refused = engine.refused("shel", json!({})).await;
+        assert!(refused.contains("there is no tool 'shel'"), "{refused}");
+        assert!(refused.contains("execute_command"), "{refused}");
     });
 }
 
@@ -422,18 +412,12 @@ fn call_is_answered_before_the_clients_limit_and_keeps_its_deadline() {
         engine.wrote(&session, "early").await;
         comes_to_life(&line);
         // The same request, repeated by a client with a short limit.
-        let Value::Object(arguments) = arguments else {
-            unreachable!()
-        };
         let standby = Some(abide_core::Millis(1_500));
         let context = tools::Context {
             standby,
             ..engine.context()
         };
-        let call = tools::begin(&engine.handle, "shell", arguments, context)
-            .await
-            .expect("right");
-        let result = call.result_only().await.expect("an answer");
+        let result = engine.call_as(context, "shell", arguments).await;
         assert!(result.text.contains("STATUS: RUNNING\n"), "{}", result.text);
         assert!(result.text.contains("STDOUT:\nearly\n"), "{}", result.text);
         assert_eq!(result.to_fields()["effective_timeout"], 1.5);
@@ -540,10 +524,8 @@ fn secrets_of_the_call_stay_masked_in_later_reads() {
 #[test]
 fn call_that_is_cancelled_at_once_still_runs_its_command() {
     with_engine(|engine| async move {
-        let Value::Object(arguments) = json!({"command": "exit 7"}) else {
-            unreachable!("it is an object")
-        };
-        let call = tools::begin(&engine.handle, "shell", arguments, engine.context()).await;
+        let arguments = json!({"command": "exit 7"});
+        let call = engine.try_begin("shell", arguments, engine.context()).await;
         drop(call.expect("the arguments are right"));
         engine.call("shell", json!({"command": "true"})).await;
         let sessions = engine.handle.published().sessions();

@@ -43,12 +43,10 @@ fn s10_another_agents_session_is_not_found() {
         let mut context = engine.context();
         context.agent = Agent("another".into());
         let arguments = json!({"action": "read_output", "session_id": session.id});
-        let read = engine.try_call(arguments, context.clone()).await.unwrap();
+        let read = (engine.call_as(context.clone(), "terminal_session", arguments)).await;
         assert_eq!(read.text, format!("Session '{}' not found", session.id));
-        let list = engine
-            .try_call(json!({"action": "list"}), context)
-            .await
-            .unwrap();
+        let list = json!({"action": "list"});
+        let list = engine.call_as(context, "terminal_session", list).await;
         assert_eq!(list.text, "No sessions");
         let own = engine.call(json!({"action": "list"})).await;
         assert!(own.text.contains(&session.id), "{}", own.text);
@@ -174,8 +172,7 @@ fn invalid_arguments_are_refused_with_one_sentence() {
                 "nothing to move",
             ),
         ] {
-            let refused = engine.try_call(arguments.clone(), engine.context()).await;
-            let sentence = refused.expect_err("refused").to_string();
+            let sentence = engine.refused("terminal_session", arguments.clone()).await;
             assert!(sentence.contains(part), "{arguments}: {sentence}");
             assert!(!sentence.trim_end().contains('\n'), "{sentence}");
         }

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use abide::tools;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{Engine, with_engine};
 
@@ -14,15 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 async fn time_of_a_call(engine: &Engine) -> Duration {
     #[expect(clippy::disallowed_methods, reason = "the time is what is tested")]
     let begun = Instant::now();
-    let Value::Object(arguments) = json!({"command": "true"}) else {
-        panic!("arguments are an object")
-    };
-    let call = tools::begin(&engine.handle, "shell", arguments, engine.context()).await;
-    let result = call
-        .expect("a call")
-        .result_only()
-        .await
-        .expect("an answer");
+    let arguments = json!({"command": "true"});
+    let result = engine.call_as(engine.context(), "shell", arguments).await;
     assert_eq!(result.to_fields()["exit_code"], json!(0), "{}", result.text);
     begun.elapsed()
 }

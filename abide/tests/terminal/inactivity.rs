@@ -1,7 +1,6 @@
 //! An unused session is closed. The exact times are in the transcripts of the core.
 
-use abide::tools;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use crate::{fact, with_engine};
 
@@ -20,7 +19,7 @@ fn unused_session_is_closed_and_its_log_kept() {
         assert!(read.text.starts_with("up\n"), "{}", read.text);
         assert_eq!(fact(&read, "end"), json!("inactivity"));
         let context = engine.context();
-        let messages = tools::begin(&engine.handle, "read_messages", Map::new(), context).await;
+        let messages = engine.try_begin("read_messages", json!({}), context).await;
         let told = messages.unwrap().to_result().await.unwrap();
         let message = format!("[System] Session '{}' has ended.", session.id);
         assert!(told.text.contains(&message), "{}", told.text);

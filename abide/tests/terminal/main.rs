@@ -18,27 +18,14 @@ mod recordings;
 
 use std::cell::Cell;
 
-use abide::tools::{self, Context, NotCalled};
 use abide_api::ToolResult;
 pub use engine::{Engine, with_engine};
 use serde_json::{Map, Value, json};
 
 impl Engine {
-    pub async fn try_call(
-        &self,
-        arguments: Value,
-        context: Context,
-    ) -> Result<ToolResult, NotCalled> {
-        let Value::Object(arguments) = arguments else {
-            panic!("arguments are an object")
-        };
-        let call = tools::begin(&self.handle, "terminal_session", arguments, context).await?;
-        Ok(call.result_only().await.expect("the engine runs"))
-    }
-
     pub async fn call(&self, arguments: Value) -> ToolResult {
-        let called = self.try_call(arguments, self.context()).await;
-        called.expect("the arguments are right")
+        self.call_as(self.context(), "terminal_session", arguments)
+            .await
     }
 
     /// Starts a session and returns its id.

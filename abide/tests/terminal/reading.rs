@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use abide::tools;
 use abide_api::ToolResult;
-use serde_json::{Map, json};
+use serde_json::json;
 
 use crate::{Session, fact, lines, with_engine};
 
@@ -254,13 +253,8 @@ fn output_of_background_processes_is_counted() {
         let fifo = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
         let command = format!("(read _ < {}; echo LATE) & echo FIRST", go.display());
-        let arguments = Map::from_iter([("command".to_owned(), json!(command))]);
-        let call = tools::begin(&engine.handle, "shell", arguments, engine.context()).await;
-        let ran = call
-            .expect("it runs")
-            .result_only()
-            .await
-            .expect("a result");
+        let arguments = json!({"command": command});
+        let ran = engine.call_as(engine.context(), "shell", arguments).await;
         let id = ran.to_fields()["session_id"]
             .as_str()
             .expect("an id")
@@ -354,7 +348,7 @@ fn lines_read_with_since_are_not_unread() {
             context
         };
         let send = json!({"action": "send_input", "session_id": id, "input": "\n"});
-        engine.try_call(send, other).await.expect("right");
+        engine.call_as(other, "terminal_session", send).await;
         let read = |more| {
             let mut arguments = json!({"action": "read_output", "session_id": id});
             crate::merge(&mut arguments, more);
