@@ -11,6 +11,8 @@ use abide_engine::{Handle, Runtime};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::fifo;
+
 /// An engine with its own directory.
 pub struct Engine {
     pub handle: Handle,
@@ -63,6 +65,13 @@ impl Engine {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Creates a named pipe, on which a command blocks until the test writes to it.
+    pub fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.path(name);
+        fifo::make(&path);
+        path
     }
 }
 

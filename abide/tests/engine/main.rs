@@ -93,11 +93,4 @@ impl Engine {
             .session(session)
             .expect("it is there")
     }
-
-    /// Creates a named pipe, on which a command blocks until the test writes to it.
-    pub fn fifo(&self, name: &str) -> std::path::PathBuf {
-        let path = self.path(name);
-        common::fifo::make(&path);
-        path
-    }
 }

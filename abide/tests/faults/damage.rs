@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use abide_session::{cgroup, proc};
 
+use crate::common::fifo;
 use crate::common::process::Process;
 use crate::harness::{Abide, look_for, said_to};
 
@@ -41,12 +42,6 @@ fn terminal(abide: &Abide, action: &str, id: &str, more: &str) -> Value {
 
 fn text(result: &Value) -> &str {
     result["text"].as_str().unwrap_or_default()
-}
-
-fn mkfifo(path: &Path) {
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    let kind = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, path, kind, mode, 0).expect("a fifo");
 }
 
 #[test]
@@ -177,7 +172,7 @@ fn a_session_with_a_huge_meta_keeps_its_log() {
 fn session_with_a_fifo_as_meta_keeps_its_log_and_does_not_block() {
     damaged(|meta| {
         std::fs::remove_file(meta).expect("a record");
-        mkfifo(meta);
+        fifo::make(meta);
     });
 }
 
@@ -265,11 +260,11 @@ fn fifo_in_place_of_a_session_file_does_not_block() {
     let log = folder.join("log");
     for name in std::fs::read_dir(&log).expect("a log").flatten() {
         std::fs::remove_file(name.path()).expect("a segment");
-        mkfifo(&name.path());
+        fifo::make(&name.path());
     }
     for name in ["daemon", "ending"] {
         let _ = std::fs::remove_file(folder.join(name));
-        mkfifo(&folder.join(name));
+        fifo::make(&folder.join(name));
     }
     let read = terminal(&abide, "read_output", &id, "");
     assert!(

@@ -9,7 +9,6 @@ use std::process::Command;
 use abide_session::frame::ToKeeper;
 use serde_json::Value;
 
-use crate::common::fifo;
 use crate::common::process::Process;
 use crate::harness::Abide;
 use crate::identity::speaker;
@@ -47,10 +46,7 @@ impl Installed {
 
     fn fifo(&self, name: &str) -> PathBuf {
         match self {
-            Installed::Own(abide) => {
-                fifo::make(&abide.path(name));
-                abide.path(name)
-            }
+            Installed::Own(abide) => abide.fifo(name),
             Installed::Unprivileged(abide) => abide.fifo(name),
         }
     }

@@ -117,17 +117,7 @@ fn k8_daemon_killed_before_the_result_was_sent() {
 #[test]
 fn k4_running_command_continues_and_loses_no_byte() {
     let abide = Abide::new();
-    let (go, ready) = (abide.path("go"), abide.path("ready"));
-    for fifo in [&go, &ready] {
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            fifo,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::from_raw_mode(0o600),
-            0,
-        )
-        .expect("a fifo");
-    }
+    let (go, ready) = (abide.fifo("go"), abide.fifo("ready"));
     abide.start();
     let command = format!(
         "seq 1 20000; echo > {}; read _ < {}; seq 20001 40000; exit 7",
@@ -336,23 +326,12 @@ fn s13_a_command_cannot_answer_its_own_question() {
     let answers = abide.path("answers");
     let script = format!(
         "read q < {}; ABIDE_DIR={} {} answer $q yes >{} 2>&1; echo $? >> {}; exec sleep 9999",
-        abide.path("q").display(),
+        abide.fifo("q").display(),
         abide.dir().display(),
         env!("CARGO_BIN_EXE_abide"),
         answers.display(),
-        abide.path("done").display(),
+        abide.fifo("done").display(),
     );
-    for fifo in ["q", "done"] {
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            abide.path(fifo),
-            rustix::fs::FileType::Fifo,
-            mode,
-            0,
-        )
-        .expect("a fifo");
-    }
     let call = json!({"command": script, "timeout": 0.2});
     let asking = abide.begin("/v1/tools/execute_command", &call);
     let line = line_with(&mut watching, "question_");

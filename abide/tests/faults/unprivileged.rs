@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::common::fifo;
 use crate::common::home::private_folder;
 use crate::common::process::Process;
 use crate::harness::{comes_to_life, end_all, living, said_to};
@@ -86,10 +87,7 @@ impl Unprivileged {
     /// A named pipe through which a command reports its progress.
     pub fn fifo(&self, name: &str) -> PathBuf {
         let path = self.dir.path().join(name);
-        let mode = rustix::fs::Mode::from_raw_mode(0o666);
-        let fifo = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).expect("a fifo");
-        // The umask of the test may have removed permissions.
+        fifo::make(&path);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).expect("chmod");
         path
     }

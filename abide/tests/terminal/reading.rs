@@ -248,10 +248,7 @@ fn c14_an_ended_session_can_still_be_read_and_searched() {
 #[test]
 fn output_of_background_processes_is_counted() {
     with_engine(|engine| async move {
-        let go = engine.path("go");
-        let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        let fifo = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
+        let go = engine.fifo("go");
         let command = format!("(read _ < {}; echo LATE) & echo FIRST", go.display());
         let arguments = json!({"command": command});
         let ran = engine.call_as(engine.context(), "shell", arguments).await;
@@ -319,10 +316,7 @@ fn read_of_a_terminal_returns_the_prompt_or_the_end_behind_a_line() {
                 "line\n[cursor: 6]\n[exited with code 6 after ",
             ),
         ] {
-            let go = engine.path("go");
-            let mode = rustix::fs::Mode::from_raw_mode(0o600);
-            let fifo = rustix::fs::FileType::Fifo;
-            rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
+            let go = engine.fifo("go");
             let command = format!("read x < {}; {command}", go.display());
             let session = engine.start(&command, json!({})).await;
             let goes = std::thread::spawn(move || std::fs::write(&go, "\n").map(|()| go));

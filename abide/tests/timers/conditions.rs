@@ -292,13 +292,7 @@ fn session_output_and_end_are_detected() {
     let abide = Abide::new();
     abide.start();
     // One pipe for each word: a reader that returns early would find the first writer still there.
-    let (go, stop) = (abide.path("go"), abide.path("stop"));
-    let make = call(
-        &abide,
-        "shell",
-        json!({"command": format!("mkfifo {} {}", go.display(), stop.display())}),
-    );
-    assert_eq!(make["status"], "SUCCESS", "{make}");
+    let (go, stop) = (abide.fifo("go"), abide.fifo("stop"));
     let command = format!(
         "echo up; read line < {}; printf '\\033[31mlist'; printf 'ening\\033[0m'; read line < {}; exit 3",
         go.display(),
@@ -391,9 +385,7 @@ fn slow_check_is_repeated_when_the_other_members_hold() {
     let abide = Abide::new();
     abide.start();
     let (one, two, count) = (abide.path("one"), abide.path("two"), abide.path("count"));
-    let (saw, go) = (abide.path("saw"), abide.path("go"));
-    let make = json!({"command": format!("mkfifo {}", go.display())});
-    assert_eq!(call(&abide, "shell", make)["status"], "SUCCESS");
+    let (saw, go) = (abide.path("saw"), abide.fifo("go"));
     // The first check has seen the one file and ends on request; the later ones end at once.
     let look = format!(
         "echo look >> {count}; test -f {one}; found=$?; \

@@ -197,9 +197,8 @@ fn recorded(abide: &Abide) -> Vec<PathBuf> {
 fn k12_daemon_killed_during_retention() {
     let abide = Abide::new();
     abide.start();
-    let fifo = abide.path("go");
-    let make = format!("mkfifo {}", fifo.display());
-    for command in [make.as_str(), "echo one", "echo two"] {
+    let fifo = abide.fifo("go");
+    for command in ["echo one", "echo two", "echo three"] {
         call(&abide, "shell", json!({"command": command}));
     }
     let command = format!("echo alive; read line < {}; echo on", fifo.display());

@@ -27,10 +27,7 @@ fn shell(abide: &Abide, command: &str) -> String {
 
 /// A session that runs until a word is written to its fifo.
 fn begin(abide: &Abide, name: &str, then: &str) -> (String, PathBuf) {
-    let go = abide.path(name);
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    let fifo = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, &go, fifo, mode, 0).expect("a fifo");
+    let go = abide.fifo(name);
     let command = format!("read _ < {}; {then}", go.display());
     let start = json!({"action": "start", "command": command, "pty": false});
     let started = call(abide, "terminal_session", start);

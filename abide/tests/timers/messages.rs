@@ -108,12 +108,7 @@ fn is_published(abide: &Abide, tool: &str, result: &Value) {
 fn end_of_a_session_without_a_waiting_call_is_a_message() {
     let abide = Abide::new();
     abide.start();
-    let fifo = abide.path("go");
-    call(
-        &abide,
-        "shell",
-        json!({"command": format!("mkfifo {}", fifo.display())}),
-    );
+    let fifo = abide.fifo("go");
     let command = format!("read line < {}; exit 7", fifo.display());
     // No person can be asked, so the call returns while the command keeps running.
     let result = call(
@@ -137,9 +132,7 @@ fn end_of_a_session_without_a_waiting_call_is_a_message() {
 
 /// A command that was handed over to its agent and runs until the test ends it.
 fn handed_over(abide: &Abide, code: u8) -> (String, std::path::PathBuf) {
-    let fifo = abide.path(&format!("go{code}"));
-    let make = format!("mkfifo {}", fifo.display());
-    call(abide, "shell", json!({"command": make}));
+    let fifo = abide.fifo(&format!("go{code}"));
     let done = abide.path(&format!("done{code}"));
     let command = format!(
         "read line < {}; : > {}; exit {code}",

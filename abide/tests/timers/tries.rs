@@ -1,7 +1,6 @@
 //! Commands of conditions run as sessions: supervised by a keeper, listed, killed as a tree, never two at once.
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
@@ -25,14 +24,6 @@ fn try_of(abide: &Abide, timer: &str) -> Value {
 fn mission(abide: &Abide, until: &Value) -> String {
     let arguments = json!({"total_duration": 600, "mission": "m", "until": until});
     id_of(&call(abide, "timer", arguments))
-}
-
-fn fifo(abide: &Abide, name: &str) -> PathBuf {
-    let path = abide.path(name);
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    let fifo = rustix::fs::FileType::Fifo;
-    rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).expect("a fifo");
-    path
 }
 
 #[test]
@@ -157,7 +148,7 @@ fn what_succeeding_try_leaves_behind_is_ended_before_timer_completes() {
 fn try_is_joined_after_daemon_was_killed_and_never_runs_twice() {
     let abide = Abide::new();
     abide.start();
-    let (count, go) = (abide.path("count"), fifo(&abide, "go"));
+    let (count, go) = (abide.path("count"), abide.fifo("go"));
     let command = format!("echo >> {}; read _ < {}", count.display(), go.display());
     let timer = mission(&abide, &json!({"command": command, "every": 0.1}));
     look_for("the first try", || count.exists().then_some(()));
