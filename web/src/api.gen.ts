@@ -178,6 +178,38 @@ export interface LogStyle {
   start: number;
 }
 
+/** One machine of a fleet. */
+export interface Machine {
+  /** Last heartbeat by the clock of the database, in Unix milliseconds. */
+  as_of: number;
+  /** True if a person has said that the sessions which ran on it are lost. */
+  declared_lost: boolean;
+  /** Labels, by which `on` can choose it. */
+  labels: string[];
+  /** Name. */
+  name: string;
+  /** State of the machine. */
+  state: 'here' | 'alive' | 'unreachable' | 'left' | 'revoked';
+  /** Version of its program. */
+  version: string;
+  /** True if its key is vouched for by the fleet secret. */
+  vouched_for: boolean;
+}
+
+/** Fleet as this machine knows it. */
+export interface Machines {
+  /** True if this machine is a member. */
+  joined: boolean;
+  /** True if this machine has a fleet secret, so that machines can call each other. */
+  linked: boolean;
+  /** Name of this machine; `null` if its state is not in a shared database. */
+  machine: string | null;
+  /** All machines, by name. */
+  machines: Machine[];
+  /** Sentence about a membership that does not work. */
+  trouble?: string;
+}
+
 /** A line that matches. */
 export interface Match {
   /** Command of the session. */

@@ -11,6 +11,8 @@ export type {
   LogLine,
   LogLines,
   LogMatches,
+  Machine,
+  Machines as Fleet,
   Match,
   Message,
   Policy,

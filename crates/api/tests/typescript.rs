@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use abide_api::{
-    AuditPage, AuditVerified, Hello, LogLines, LogMatches, MatchPage, Message, PolicyRules,
-    PolicyTested, QuestionDetails, RefusalPage, Session, SessionPulse, SessionStats, TimerDetails,
-    TimerStats,
+    AuditPage, AuditVerified, FleetMachines, Hello, LogLines, LogMatches, MatchPage, Message,
+    PolicyRules, PolicyTested, QuestionDetails, RefusalPage, Session, SessionPulse, SessionStats,
+    TimerDetails, TimerStats,
 };
 use serde_json::{Map, Value};
 
@@ -48,6 +48,7 @@ fn generated() -> String {
     generator.subschema_for::<AuditPage>();
     generator.subschema_for::<AuditVerified>();
     generator.subschema_for::<RefusalPage>();
+    generator.subschema_for::<FleetMachines>();
     let mut text = HEAD.to_owned();
     for (name, schema) in generator.take_definitions(true) {
         let about = schema["description"].as_str().unwrap_or_default();

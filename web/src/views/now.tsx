@@ -9,6 +9,7 @@ import { useValue } from '../state/value';
 import { isAlive, isOpen, type Message } from '../wire';
 import { Empty, CommandExample } from '../parts/empty';
 import { Link } from '../parts/link';
+import { Machines } from '../parts/machines';
 import { QuestionCard } from '../parts/question';
 import { SessionCard, SessionState } from '../parts/session';
 import { useStableOrder } from '../parts/stable-order';
@@ -204,6 +205,7 @@ export function Now() {
             )}
             <More all={waiting} shown={timers.length} word="timer" href="/timers" />
           </section>
+          <Machines />
         </div>
         <section className="section" aria-labelledby="now-messages">
           <div className="section-head">
