@@ -21,7 +21,7 @@ const EXAMPLES_MAX: usize = 8;
 /// Maximum number of these that differ only in numbers.
 const SAME_SHAPE_MAX: usize = 3;
 /// Maximum number of characters shown of a line.
-const LINE_CHARS: usize = 300;
+const LINE_CHARS: usize = 500;
 /// A JSON record up to this length is shown from its begin, because its message can be anywhere.
 const RECORD_BYTES: usize = 1_000;
 /// Maximum number of lines that are shown below a warning.

@@ -122,6 +122,7 @@ pub fn without_gutter(line: &str) -> (&str, usize) {
     let indent = text.len() - start.len();
     let bytes = start.as_bytes();
     let gutter = match bytes {
+        _ if indent == 0 && prefix_len(start) > 0 => prefix_len(start),
         [b'=', b'=', ..] => {
             let digits = bytes[2..].iter().take_while(|b| b.is_ascii_digit()).count();
             match bytes.get(2 + digits..4 + digits) {
@@ -140,6 +141,39 @@ pub fn without_gutter(line: &str) -> (&str, usize) {
         return (inner, 0);
     }
     (inner, indent + rest.len() - inner.len())
+}
+
+/// Length of what some programs put before each line of another one: a time (`2026-01-01T12:00:00.5Z `), the name of a
+/// process (`web-1  | `) or of a task (`shop:build: `).
+fn prefix_len(line: &str) -> usize {
+    let until = |is_part: fn(&u8) -> bool, from: usize| {
+        let rest = line.as_bytes()[from..].iter();
+        from + rest.take_while(|byte| is_part(byte)).count()
+    };
+    let bytes = line.as_bytes();
+    let ends_with_space = |at: usize| match bytes.get(at) {
+        Some(b' ') => at + 1,
+        _ => 0,
+    };
+    if let [a, b, c, d, b'-', _, _, b'-', _, _, b'T', ..] = bytes
+        && [a, b, c, d].iter().all(|byte| byte.is_ascii_digit())
+    {
+        let time = until(|b| b.is_ascii_digit() || b":.,TZ+-".contains(b), 0);
+        return ends_with_space(time);
+    }
+    let name = until(|b| b.is_ascii_alphanumeric() || b"-_.@/".contains(b), 0);
+    let is_numbered = name > 0 && bytes[name - 1].is_ascii_digit();
+    let bar = until(|b| *b == b' ', name);
+    if is_numbered && bar > name && bytes.get(bar) == Some(&b'|') {
+        return ends_with_space(bar + 1);
+    }
+    if name > 0 && bytes.get(name) == Some(&b':') {
+        let task = until(u8::is_ascii_lowercase, name + 1);
+        if task > name + 1 && bytes.get(task) == Some(&b':') {
+            return ends_with_space(task + 1);
+        }
+    }
+    0
 }
 
 /// Returns whether a line begins with a count such as `7/120`, which is aligned rather than indented.
@@ -229,6 +263,11 @@ mod tests {
         assert_eq!(without_gutter("  │ Error"), ("Error", 3));
         assert_eq!(without_gutter("#   Failed"), ("Failed", 3));
         assert_eq!(without_gutter("    plain"), ("plain", 4));
+        assert_eq!(without_gutter("2026-01-01T12:00:00.5Z   at f"), ("at f", 2));
+        assert_eq!(without_gutter("web-1  |   at f"), ("at f", 2));
+        assert_eq!(without_gutter("shop:build:   at f"), ("at f", 2));
+        assert_eq!(without_gutter("name | value"), ("name | value", 0));
+        assert_eq!(without_gutter("app.c:main: x"), ("x", 0));
         assert_eq!(without_gutter("#include"), ("#include", 0));
         assert_eq!(without_gutter("  7/120 adds"), ("7/120 adds", 0));
     }

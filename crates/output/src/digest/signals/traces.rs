@@ -88,7 +88,7 @@ static FOREIGN: LazyLock<AhoCorasick> = LazyLock::new(|| {
         "/usr/local/",
         "lib/python",
         "<frozen",
-        "<anonymous>",
+        "(<anonymous>)",
         "/go-1.",
         "/go/src/",
         "at java.",
