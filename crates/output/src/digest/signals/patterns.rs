@@ -224,6 +224,10 @@ pub const KEYWORD_LIST: &[&str] = &[
     "not permitted",
     "skipping",
     "giving up",
+    " not ",
+    "n't ",
+    "differ",
+    "must ",
     // Locations in source files, for tools that do not write a level.
     ".c:",
     ".cc:",
@@ -439,6 +443,7 @@ pattern!(
     (?:^|[^\w.\-/$])(?:errors?|exceptions?|fault|abort(?:ing)?|refused|denied|timeout|invalid|unexpected|missing|lost|unreachable|overflow|degraded|unavailable|forbidden|unauthorized|expired|exhausted|throttl\w*|not\ (?:allowed|permitted)|giving\ up
         |not\ found|rejected|violat\w*|mismatch\w*|cannot|can't|unable|unknown\ \w+|rollback|dropped|unsupported|incompatible|dead|killed|terminated|problem)
     (?:[^\w.\-/=]|$) | (?-i:Error\b | Exception\b) | \*\*\*\ 
+    | \b(?:is|are|was|were|does|did|do|has|have|must|should|could|can|will)(?:\ no|n')t\b | \bdiffers?\b | \bmust\ (?:be|have)\b
     | \b(?:GET|HEAD|POST|PUT|PATCH|DELETE)\ [45]\d\d\b | HTTP/[\d.]+\x22?\ [45]\d\d\b | =\ -1\ E[A-Z]+\b"
 );
 
