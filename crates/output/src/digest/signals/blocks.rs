@@ -70,26 +70,26 @@ fn is_place(text: &str) -> bool {
     PLACE.is_match(text)
 }
 
-/// Line that is nothing but a location, perhaps with a mark before it, such as `--> src/app.rs:3:5`.
-static ONLY_PLACE: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(r"^(?:\S{1,4}\s+)?(?:,-\[|╭─\[|\()?[\w.@+/\\~-]+\.\w{1,8}[:(]\d+(?:[:,]\d+)?[\]):]*$")
+/// Line that begins with a location, perhaps behind a mark: `--> src/app.rs:3:5`, `app.yml:7 in task copy`.
+static BEGINS_WITH_PLACE: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"^(?:\S{1,6}\s+)?(?:,-\[|╭─\[|\()?[\w.@+/\\~-]+\.\w{1,8}[:(]\d+(?:[:,]\s?\d+)?(?:[\]):]|\s|$)",
+    )
 });
 
-/// Location of a finding that has none in its own line: the nearest line above or below it that is only a location.
+/// Location of a finding that has none in its own line: the nearest line above or below it that begins with one.
 pub fn place(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
     if PLACE_WITHIN.is_match(lines[main].text) {
         return None;
     }
-    let is_only_place = |at: &usize| ONLY_PLACE.is_match(lines[*at].text);
-    let ends = |at: &usize| lines[*at].finding.is_some() && !is_only_place(at);
+    let is_place = |at: &usize| BEGINS_WITH_PLACE.is_match(lines[*at].text);
+    let ends = |at: &usize| lines[*at].finding.is_some() && !is_place(at);
     let above = (main.saturating_sub(PLACE_ABOVE_MAX)..main).rev();
     let mut above = above.take_while(|at| !ends(at));
     let mut below = (main + 1..lines.len())
         .take(PLACE_BELOW_MAX)
         .take_while(|at| !ends(at) && !lines[*at].is_blank());
-    below
-        .find(is_only_place)
-        .or_else(|| above.find(is_only_place))
+    below.find(is_place).or_else(|| above.find(is_place))
 }
 
 /// Lines above a finding that belong to it, as indices.
