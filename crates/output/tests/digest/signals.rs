@@ -140,6 +140,22 @@ fn location_on_a_line_of_its_own_stays_with_its_finding() {
 }
 
 #[test]
+fn paragraph_that_ends_with_an_error_is_shown() {
+    let checked = |n: usize, result: &str| {
+        let name = name(n);
+        format!(
+            "URL      {name}.html\nParent   index-{name}.html\nTime     0.{n} s\nResult   {result}\n\n"
+        )
+    };
+    let log = within(
+        |n| checked(n, "Valid: 200 OK"),
+        &checked(9_000, "Error: 404 no file"),
+    );
+    let wanted = format!("index-{}.html", name(9_000));
+    assert_shown(&log, &["Error: 404", &wanted]);
+}
+
+#[test]
 fn further_stacks_of_a_report_are_shown() {
     let report = "ERROR: use after free on address 0x602\n    #0 0x55 in check src/ticket.c:9\n    #1 0x56 in main src/main.c:280\n\n0x602 is inside of a region of 10 bytes\nfreed by thread T0 here:\n    #0 0x7f in free ../src/libsanitizer/malloc.cpp:52\n    #1 0x55 in close src/ticket.c:8\n";
     assert_shown(

@@ -17,6 +17,8 @@ const ABOVE_MAX: usize = 60;
 const BELOW_MAX: usize = 24;
 /// Number of lines directly above a finding that explain it.
 const OUTCOME_ABOVE_MAX: usize = 3;
+/// Number of lines of a paragraph above a finding that are shown.
+const PARAGRAPH_MAX: usize = 6;
 /// Number of lines above and below a finding among which its location is looked for.
 const PLACE_ABOVE_MAX: usize = 6;
 const PLACE_BELOW_MAX: usize = 2;
@@ -123,6 +125,9 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
                 && line.indent == 0
                 && !is_ordinary
         }));
+        if own.finding.is_some_and(is_error) {
+            shown.extend(paragraph_above(lines, main));
+        }
         return shown;
     }
     let from = main.saturating_sub(ABOVE_MAX);
@@ -146,6 +151,22 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
         }
     }
     shown
+}
+
+/// Lines between a finding and the blank or ruled line above it, if that is near: what the finding is about.
+fn paragraph_above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
+    let mut above = Vec::new();
+    for at in (main.saturating_sub(PARAGRAPH_MAX + 1)..main).rev() {
+        let line = &lines[at];
+        if line.is_blank() || is_rule(line.text) {
+            return above;
+        }
+        if line.finding.is_some() || is_success(line.text) {
+            break;
+        }
+        above.push(at);
+    }
+    Vec::new()
 }
 
 /// Lines below a finding that belong to it, as indices, the most important ones if there are many.

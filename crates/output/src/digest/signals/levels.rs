@@ -5,8 +5,8 @@
 //! one that is an error.
 
 use super::patterns::{
-    DIAGNOSTIC, ERROR, FAILED_SUMMARY, KEYWORDS, LOW_LEVEL, MENTION, OUTCOME, RULE_CODE, SIDE_NOTE,
-    SUCCESS, SUMMARY, WARNING, ZERO_COUNT,
+    DIAGNOSTIC, ERROR, KEYWORDS, LOW_LEVEL, MENTION, OUTCOME, RULE_CODE, SIDE_NOTE, SUCCESS,
+    SUMMARY, WARNING, ZERO_COUNT,
 };
 
 /// Importance of a line; the most important lines get space first.
@@ -56,7 +56,11 @@ pub fn classify(line: &str) -> Option<Finding> {
     if line.len() <= MAX_WHOLE_LINE {
         let may_be = is_numbered(line) || is_crossed(line) || KEYWORDS.is_match(line);
         let found = may_be.then(|| read(line)).flatten();
-        return found.or_else(|| rule_code(line));
+        let is_certain = |found: &Finding| found.importance != Importance::Mention;
+        return found
+            .filter(is_certain)
+            .or_else(|| rule_code(line))
+            .or(found);
     }
     let mut best: Option<Finding> = None;
     let mut read_to = 0;
@@ -119,15 +123,7 @@ fn read(line: &str) -> Option<Finding> {
     if SUCCESS.is_match(line) {
         return None;
     }
-    if SUMMARY.is_match(line) {
-        let failed = FAILED_SUMMARY.is_match(line);
-        let importance = if failed {
-            Importance::Error
-        } else {
-            Importance::Summary
-        };
-        return Some(Finding { importance, at: 0 });
-    }
+    let whole = line;
     let without_zero_counts;
     let line = if ZERO_COUNT.is_match(line) {
         without_zero_counts = ZERO_COUNT.replace_all(line, |found: &regex::Captures<'_>| {
@@ -138,6 +134,13 @@ fn read(line: &str) -> Option<Finding> {
         line
     };
     let error = ERROR.find(line).map(|found| found.start());
+    if SUMMARY.is_match(whole) {
+        let importance = match error {
+            Some(_) => Importance::Error,
+            None => Importance::Summary,
+        };
+        return Some(Finding { importance, at: 0 });
+    }
     let warning = WARNING.find(line).map(|found| found.start());
     let found = |importance, at| Some(Finding { importance, at });
     match (error, warning) {

@@ -354,11 +354,6 @@ pattern!(
   | \b\d+\ errors?,\ \d+\ warnings?\b | \brated\ at\b | ^\s*\d+\ (?:errors?|warnings?|problems?|issues?|offenses?)\b"
 );
 
-pattern!(
-    FAILED_SUMMARY,
-    r"(?i:\b[1-9]\d* (?:failed|failures?|failing|errors?|problems)\b)|FAILED|FAILURE|(?:failures|errors)[=:] ?[1-9]"
-);
-
 /// All forms of errors. One expression, because a line is read once for it and not once for each form.
 pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     let forms = [
