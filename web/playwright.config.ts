@@ -17,7 +17,7 @@ export default defineConfig({
   fullyParallel: true,
   forbidOnly: true,
   retries: 0,
-  workers: 2,
+  workers: 3,
   // Generous, since nothing here is measured: on a busy machine a browser takes its time.
   timeout: 900_000,
   expect: { timeout: 120_000 },
