@@ -73,8 +73,7 @@ fn read_output_answers_when_the_log_of_a_running_session_was_removed() {
 
 #[test]
 fn shell_says_that_output_is_missing_when_its_log_was_removed() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sessions = abide.path("sessions");
     let logs = format!("{}/*/log", sessions.display());
     let command = format!(
@@ -93,8 +92,7 @@ fn shell_says_that_output_is_missing_when_its_log_was_removed() {
 
 /// Damages the `meta` file of an ended session and asserts that its log can still be read.
 fn damaged(damage: impl Fn(&Path)) -> (Abide, String) {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let id = ran(&abide, "echo precious");
     abide.output(["stop"]);
     damage(&folder(&abide, &id).join("meta"));
@@ -240,8 +238,7 @@ fn killed_idle_keeper_leaves_no_directory_and_no_cgroup() {
 
 #[test]
 fn keeper_without_a_command_leaves_no_files() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     ran(&abide, "true");
     abide.kill_daemon();
     let unused = folder(&abide, "session_00000000");
@@ -253,8 +250,7 @@ fn keeper_without_a_command_leaves_no_files() {
 
 #[test]
 fn fifo_in_place_of_a_session_file_does_not_block() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let id = ran(&abide, "echo one");
     let folder = folder(&abide, &id);
     let log = folder.join("log");
@@ -320,8 +316,7 @@ fn limit_files(pid: i32, most: u64) {
 
 #[test]
 fn m6_shell_reports_an_error_when_its_log_cannot_be_read() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     // The keepers exist already, so the command itself can be run.
     ran(&abide, "true");
     let pid = abide.pid();

@@ -87,8 +87,7 @@ fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
 
 #[test]
 fn s29_lost_database_is_reported_once() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     makes_timer(&abide);
     assert_eq!(trouble(&abide), None);
     abide.output(["stop"]);
@@ -104,8 +103,7 @@ fn s29_lost_database_is_reported_once() {
 
 #[test]
 fn s29_damaged_journal_is_reported() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     makes_timer(&abide);
     makes_timer(&abide);
     abide.kill_daemon();

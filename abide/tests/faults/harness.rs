@@ -33,6 +33,13 @@ impl Abide {
         Abide::on(postgres::Server::if_chosen())
     }
 
+    /// The same, with a running daemon.
+    pub fn started() -> Self {
+        let abide = Abide::new();
+        abide.start();
+        abide
+    }
+
     /// With a PostgreSQL server, or SQLite.
     pub fn on(server: Option<postgres::Server>) -> Self {
         let home = Home::of_state();

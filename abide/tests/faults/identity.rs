@@ -54,8 +54,7 @@ fn s13_command_whose_pid_was_reused_cannot_answer() {
         eprintln!("skipped: only root chooses the number of a process");
         return;
     }
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let program = speaker(abide.dir());
     let mut watching = abide.watch();
     for name in ["number", "request", "answer"] {

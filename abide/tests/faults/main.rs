@@ -78,8 +78,7 @@ fn k2_k3_daemon_killed_after_the_keeper_got_the_command() {
 /// The keeper got its command just before the daemon died, and is slow to record it.
 #[test]
 fn k2_k3_starting_command_is_recovered_by_the_next_daemon() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let call = json!({"command": counting(&abide, "runs"), "idempotency_key": "once"});
     let result = abide.post("/v1/tools/shell", &call).body;
     let session = result["session_id"].as_str().expect("an id");
@@ -230,8 +229,7 @@ impl Sleeper {
 
 #[test]
 fn k14_killed_keeper_ends_its_tree_and_the_exit_is_unknown() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sleeper = sleeper(&abide, "2718");
     sleeper.keeper.kill();
     // The exit status is unknown, but the command ran at least for its idle limit.
@@ -240,8 +238,7 @@ fn k14_killed_keeper_ends_its_tree_and_the_exit_is_unknown() {
 
 #[test]
 fn k14_background_processes_end_with_their_keeper_and_the_fork_server() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let line = format!("sleep 1414{}", std::process::id());
     let call = json!({"command": format!("{line} & echo")});
     let result = abide.post("/v1/tools/shell", &call).body;
@@ -301,8 +298,7 @@ fn k14_keeper_that_hangs_before_the_start_is_given_up() {
 #[test]
 fn k15_killed_keeper_and_daemon_leave_no_process() {
     for keeper_first in [false, true] {
-        let abide = Abide::new();
-        abide.start();
+        let abide = Abide::started();
         let sleeper = sleeper(&abide, "1618");
         let daemon = Process::on(abide.pid());
         if keeper_first {
@@ -320,8 +316,7 @@ fn k15_killed_keeper_and_daemon_leave_no_process() {
 
 #[test]
 fn s13_a_command_cannot_answer_its_own_question() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let mut watching = abide.watch();
     let answers = abide.path("answers");
     let script = format!(
@@ -354,8 +349,7 @@ fn s13_a_command_cannot_answer_its_own_question() {
 
 #[test]
 fn answers_and_changed_limits_survive_a_restart() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let mut watching = abide.watch();
     let quiet = |key: &str| json!({"command": "sleep 999", "timeout": 0.2, "idempotency_key": key});
     let first = abide.begin("/v1/tools/execute_command", &quiet("first"));

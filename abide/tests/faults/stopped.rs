@@ -27,8 +27,7 @@ fn soon<T>(act: impl FnOnce() -> T) -> T {
 
 #[test]
 fn command_that_stops_its_keeper_is_answered_like_any_other() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let call =
         json!({"command": "echo before; kill -STOP $PPID; echo after; exit 3", "timeout": 600});
     let told = soon(|| abide.post("/v1/tools/shell", &call).body);
@@ -39,8 +38,7 @@ fn command_that_stops_its_keeper_is_answered_like_any_other() {
 
 #[test]
 fn hard_limit_ends_a_command_that_stopped_its_keeper() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sleep = format!("sleep 4001{}", std::process::id());
     let command = format!("echo before; {STOP}; echo after; setsid {sleep} & {sleep}");
     let call = json!({"command": command, "timeout": 1});
@@ -120,8 +118,7 @@ fn kill_ends_a_session_whose_keeper_was_stopped() {
 
 #[test]
 fn limit_of_a_stopped_keepers_session_holds_across_a_daemon_restart() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sleep = format!("sleep 4004{}", std::process::id());
     let ready = abide.path("ready");
     fifo::make(&ready);
@@ -144,8 +141,7 @@ fn keeper_that_cannot_be_continued_is_killed_and_the_ending_is_the_limits() {
         eprintln!("skipped: no freezer group of the first version");
         return;
     };
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sleep = format!("sleep 4005{}", std::process::id());
     let call = json!({"command": format!("echo before; exec {sleep}"), "timeout": 3});
     let asking = abide.begin("/v1/tools/shell", &call);

@@ -23,8 +23,7 @@ fn until(abide: &Abide, id: &str, pattern: &str) -> Value {
 
 #[test]
 fn session_continues_and_loses_no_byte() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let command = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; \
                    [ $((i % 10)) = 0 ] && sleep 0.005; done; \
                    read word; echo heard $word; read word";
@@ -52,8 +51,7 @@ fn session_continues_and_loses_no_byte() {
 
 #[test]
 fn read_cursor_survives_and_the_screen_is_rebuilt() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     // Sends a query to its terminal, so that an old answer would be visible if it were sent again. The first line
     // must not be a query: it may arrive at any time.
     let command = r"stty -echo; printf 'first\n\033[6n'; read -r x; printf 'second\n'; cat -v";
@@ -92,8 +90,7 @@ fn screen_text(abide: &Abide, id: &str) -> String {
 
 #[test]
 fn changed_limits_survive() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let id = started(&abide, "cat");
     let untouched = started(&abide, "cat");
     call(
@@ -117,8 +114,7 @@ fn changed_limits_survive() {
 
 #[test]
 fn secrets_stay_hidden() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let env = json!({"API_TOKEN": "correct-horse-battery", "PLACE": "over-the-rainbow"});
     let lived = json!({"action": "start", "command": "echo $API_TOKEN at $PLACE; cat",
         "env": env, "pty": false});

@@ -86,8 +86,7 @@ fn remaining(timer: &Value) -> f64 {
 
 #[test]
 fn m11_m12_sleep_counts_whatever_the_wall_clock_says() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (over, runs, paused) = (
         mission(&abide, 1.0),
         mission(&abide, 10.0),
@@ -242,8 +241,7 @@ fn wall_clock_that_is_briefly_far_ahead_removes_no_history() {
 
 #[test]
 fn m13_wall_clock_is_used_after_a_reboot() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (soon, runs) = (mission(&abide, 0.000_1), mission(&abide, 1.0));
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"][0]["timer_id"], soon, "{told}");

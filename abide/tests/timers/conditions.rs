@@ -57,8 +57,7 @@ impl Port {
 
 #[test]
 fn port_condition_is_met_when_the_port_opens() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let closed = Port::closed();
     let port = closed.number();
     let result = held(&abide, json!({"port": port}), || closed.open());
@@ -92,8 +91,7 @@ fn runs_out(abide: &Abide, until: Value, seen: &str) -> Value {
 
 #[test]
 fn timed_out_wait_reports_the_last_check() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let closed = Port::closed();
     let port = closed.number();
     let refused = format!("port {port}: connection refused");
@@ -107,8 +105,7 @@ fn timed_out_wait_reports_the_last_check() {
 
 #[test]
 fn url_condition_is_met_by_status_and_body() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sink = Sink::new(&["503 Busy", "200 OK\n\nready"]);
     let address = sink.address;
     let until = json!({"url": format!("http://{address}/health"), "status": 200, "body": "rea.y"});
@@ -122,8 +119,7 @@ fn url_condition_is_met_by_status_and_body() {
 
 #[test]
 fn url_credentials_are_sent_and_never_shown() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sink = Sink::new(&["200 OK"]);
     let address = sink.address;
     let until = json!({"url": format!("http://ann:p%40ss@{address}/x")});
@@ -140,8 +136,7 @@ fn url_credentials_are_sent_and_never_shown() {
 
 #[test]
 fn endless_body_is_matched_while_it_arrives() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!(
         "http://{}/events",
@@ -181,8 +176,7 @@ fn tells_for_ever(stream: &mut (impl Read + Write)) -> std::io::Result<()> {
 
 #[test]
 fn missing_response_is_reported() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", silent.local_addr().expect("an address"));
     for (until, seen) in [
@@ -199,8 +193,7 @@ fn missing_response_is_reported() {
 
 #[test]
 fn redirect_is_reported_and_not_followed() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sink = Sink::new(&["302 Found\nlocation: /login\n"]);
     let url = format!("http://{}/", sink.address);
     let seen = format!("{url}: answered 302 Found, which leads to /login");
@@ -229,8 +222,7 @@ fn tls_url_needs_a_trusted_certificate() {
     assert_eq!(asked.header("host"), format!("localhost:{port}"));
 
     // A client that does not trust the certificate gets an error and sends no request.
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let sink = Sink::over_tls(&[ready], &identity);
     let until = json!({"url": format!("https://localhost:{}/", sink.address.port())});
     let arguments = json!({"total_duration": 600, "mission": "server", "until": until});
@@ -250,8 +242,7 @@ fn tls_url_needs_a_trusted_certificate() {
 
 #[test]
 fn file_is_found_after_a_rename_in_a_new_directory() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let path = abide.path("deep/er/ready");
     held(&abide, json!({"file": path}), || {
         fs::create_dir_all(path.parent().unwrap()).expect("a folder");
@@ -265,8 +256,7 @@ fn file_is_found_after_a_rename_in_a_new_directory() {
 
 #[test]
 fn changed_file_and_rotated_log_are_detected() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let path = abide.path("app.log");
     fs::write(&path, "starting\n").expect("a log");
     held(&abide, json!({"file": path, "is": "changed"}), || {
@@ -289,8 +279,7 @@ fn changed_file_and_rotated_log_are_detected() {
 
 #[test]
 fn session_output_and_end_are_detected() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     // One pipe for each word: a reader that returns early would find the first writer still there.
     let (go, stop) = (abide.fifo("go"), abide.fifo("stop"));
     let command = format!(
@@ -326,8 +315,7 @@ fn session_output_and_end_are_detected() {
 
 #[test]
 fn command_all_and_any_conditions_are_met() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (one, two) = (abide.path("one"), abide.path("two"));
     let command = json!({"command": format!("test -f {}", one.display()), "every": 0.1});
     held(&abide, command.clone(), || {
@@ -343,8 +331,7 @@ fn command_all_and_any_conditions_are_met() {
 
 #[test]
 fn all_needs_its_members_to_hold_at_the_same_time() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (one, two, count) = (abide.path("one"), abide.path("two"), abide.path("count"));
     let looks = || fs::read_to_string(&count).map_or(0, |count| count.lines().count());
     let look = format!(
@@ -382,8 +369,7 @@ fn all_needs_its_members_to_hold_at_the_same_time() {
 
 #[test]
 fn slow_check_is_repeated_when_the_other_members_hold() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (one, two, count) = (abide.path("one"), abide.path("two"), abide.path("count"));
     let (saw, go) = (abide.path("saw"), abide.fifo("go"));
     // The first check has seen the one file and ends on request; the later ones end at once.
@@ -425,8 +411,7 @@ fn slow_check_is_repeated_when_the_other_members_hold() {
 
 #[test]
 fn patterns_match_single_lines() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"command": "printf 'almost ready\\r\\nready\\r\\nmore\\r\\n'"});
     let session = call(&abide, "shell", arguments)["session_id"].clone();
     let result = held_at_once(&abide, json!({"session": session, "output": "^ready$"}));
@@ -446,8 +431,7 @@ fn patterns_match_single_lines() {
 
 #[test]
 fn a_condition_survives_a_restart() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let path = abide.path("ready");
     let arguments = json!({"total_duration": 180, "mission": "m", "until": {"file": path}});
     let id = id_of(&call(&abide, "timer", arguments));
@@ -465,8 +449,7 @@ fn a_condition_survives_a_restart() {
 
 #[test]
 fn invalid_condition_is_refused_with_its_field() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     for (until, field) in [
         (json!({}), "`until`"),
         (json!(3000), "`until`"),
@@ -514,8 +497,7 @@ fn invalid_condition_is_refused_with_its_field() {
 
 #[test]
 fn output_of_a_background_process_meets_the_condition() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let go = abide.path("go");
     let command = format!(
         "mkfifo {go}; (read line < {go}; echo listening) & echo begun",

@@ -195,8 +195,7 @@ fn recorded(abide: &Abide) -> Vec<PathBuf> {
 
 #[test]
 fn k12_daemon_killed_during_retention() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let fifo = abide.fifo("go");
     for command in ["echo one", "echo two", "echo three"] {
         call(&abide, "shell", json!({"command": command}));

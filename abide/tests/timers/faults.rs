@@ -107,8 +107,7 @@ fn k11_daemon_killed_between_sending_and_marking_as_seen() {
 
 #[test]
 fn k11_g7_g8_repeated_kills_lose_and_repeat_nothing() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let mut made = BTreeSet::new();
     let mut told: Vec<(String, bool)> = Vec::new();
     for round in 0..12_u64 {
@@ -175,8 +174,7 @@ fn an_overdue_timer_completes_at_the_next_start_and_says_how_late() {
     );
     daemon.wait_gone();
     // No daemon is running, so a timer of another abide waits until the time has passed.
-    let other = Abide::new();
-    other.start();
+    let other = Abide::started();
     call(
         &other,
         "timer",
@@ -222,8 +220,7 @@ fn files(pid: i32, most: u64) -> rustix::process::Rlimit {
 
 #[test]
 fn s4_g12_many_clients_are_all_answered() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let own = i32::try_from(std::process::id()).expect("a number");
     let before = files(own, 4_096);
     let calls: Vec<_> = (0..1_000)
@@ -247,8 +244,7 @@ fn s4_g12_many_clients_are_all_answered() {
 
 #[test]
 fn m6_daemon_without_descriptors_recovers() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let pid = abide.pid();
     let arguments = json!({"total_duration": 600, "mission": "m"});
     let kept = id_of(&call(&abide, "timer", arguments));

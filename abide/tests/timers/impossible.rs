@@ -37,8 +37,7 @@ fn begin(abide: &Abide, name: &str, then: &str) -> (String, PathBuf) {
 
 #[test]
 fn output_of_ended_session_without_match_ends_wait_with_its_last_lines() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let session = shell(&abide, "echo starting; echo cannot bind >&2; exit 3");
     let text = impossible(&abide, json!({"session": session, "output": "listening"}));
     let why = format!(
@@ -50,8 +49,7 @@ fn output_of_ended_session_without_match_ends_wait_with_its_last_lines() {
 
 #[test]
 fn session_that_ends_without_output_ends_waits_and_reports_the_mission() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (session, go) = begin(&abide, "go", "echo bye; exit 1");
     let output = json!({"session": session, "output": "listening"});
     let arguments = json!({"total_duration": 600, "mission": "check", "until": output});
@@ -72,8 +70,7 @@ fn session_that_ends_without_output_ends_waits_and_reports_the_mission() {
 
 #[test]
 fn end_of_session_that_made_a_wait_impossible_is_told_once() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (session, go) = begin(&abide, "go", "echo bye; exit 1");
     fs::write(&go, "go\n").expect("a word");
     newest(&abide, |message| message["session_id"] == session.as_str());
@@ -85,8 +82,7 @@ fn end_of_session_that_made_a_wait_impossible_is_told_once() {
 
 #[test]
 fn all_is_impossible_with_one_member_and_any_with_every_member() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let session = shell(&abide, "echo nothing");
     let never = json!({"session": session, "output": "listening"});
     let absent = json!({"file": abide.path("absent")});
@@ -113,8 +109,7 @@ fn all_is_impossible_with_one_member_and_any_with_every_member() {
 
 #[test]
 fn output_of_session_whose_folder_is_gone_is_impossible() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (session, go) = begin(&abide, "go", "exit 0");
     let output = json!({"session": session, "output": "listening"});
     let arguments = json!({"total_duration": 600, "mission": "check", "until": output});
@@ -141,8 +136,7 @@ fn output_of_session_whose_folder_is_gone_is_impossible() {
 
 #[test]
 fn port_wait_ends_when_failed_session_was_last_that_could_open_it() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let closed = Port::closed();
     let port = closed.number();
     let (session, go) = begin(&abide, "go", "echo address in use >&2; exit 3");
@@ -170,8 +164,7 @@ fn port_wait_ends_when_failed_session_was_last_that_could_open_it() {
 
 #[test]
 fn port_wait_ends_at_once_if_the_failure_of_its_session_is_untold() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let port = Port::closed();
     let (session, go) = begin(&abide, "go", "echo address in use >&2; exit 3");
     fs::write(&go, "go\n").expect("a word");
@@ -189,8 +182,7 @@ fn port_wait_ends_at_once_if_the_failure_of_its_session_is_untold() {
 
 #[test]
 fn port_wait_outlasts_launcher_that_exited_with_code_0_and_then_ends() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let closed = Port::closed();
     let port = closed.number();
     let (session, go) = begin(&abide, "go", "exit 0");
@@ -212,8 +204,7 @@ fn port_wait_outlasts_launcher_that_exited_with_code_0_and_then_ends() {
 
 #[test]
 fn url_that_another_server_answers_is_waited_for_after_session_failed() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let mut answers = vec!["503 Busy"; 40];
     answers.push("200 OK");
     let sink = Sink::new(&answers);
@@ -230,8 +221,7 @@ fn url_that_another_server_answers_is_waited_for_after_session_failed() {
 
 #[test]
 fn abide_wait_says_why_and_exits_with_1() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let session = shell(&abide, "echo nothing");
     let args = [
         "wait",

@@ -8,8 +8,7 @@ use crate::{call, is_noted_as_seen, mission, newest};
 
 #[test]
 fn read_messages_waits_for_an_event() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let waiting = abide.begin("/v1/tools/read_messages", &json!({"timeout_seconds": 180}));
     let id = mission(&abide, "m");
     let told = receive(waiting).expect("an answer").body;
@@ -21,8 +20,7 @@ fn read_messages_waits_for_an_event() {
 
 #[test]
 fn completion_in_an_answer_causes_no_message() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let waited = json!({"total_duration": 0.01, "reason": "r"});
     assert_eq!(call(&abide, "timer", waited)["status"], "completed");
     assert_eq!(abide.get("/v1/messages")["messages"], json!([]));
@@ -54,8 +52,7 @@ fn completion_in_an_undelivered_answer_becomes_a_message() {
 
 #[test]
 fn a_message_is_appended_once_to_the_next_result() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let id = mission(&abide, "m");
     newest(&abide, Value::is_object);
     let result = call(&abide, "shell", json!({"command": "true"}));
@@ -71,8 +68,7 @@ fn a_message_is_appended_once_to_the_next_result() {
 
 #[test]
 fn follower_gets_each_new_message_once() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     mission(&abide, "seen");
     let told = call(&abide, "read_messages", json!({"timeout_seconds": 180}));
     assert_eq!(told["messages"].as_array().map(Vec::len), Some(1), "{told}");
@@ -106,8 +102,7 @@ fn is_published(abide: &Abide, tool: &str, result: &Value) {
 
 #[test]
 fn end_of_a_session_without_a_waiting_call_is_a_message() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let fifo = abide.fifo("go");
     let command = format!("read line < {}; exit 7", fifo.display());
     // No person can be asked, so the call returns while the command keeps running.
@@ -147,8 +142,7 @@ fn handed_over(abide: &Abide, code: u8) -> (String, std::path::PathBuf) {
 
 #[test]
 fn session_that_ended_without_a_daemon_is_reported_once() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     // The call in standby has reported this one.
     let heard = call(&abide, "shell", json!({"command": "exit 3"}));
     assert_eq!(heard["return_code"], 3, "{heard}");
@@ -176,8 +170,7 @@ fn session_that_ended_without_a_daemon_is_reported_once() {
 
 #[test]
 fn agent_gets_a_message_when_a_person_ends_its_session() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (id, _) = handed_over(&abide, 8);
     let out = abide.output(["session", "kill", &id]);
     assert!(out.status.success(), "{out:?}");

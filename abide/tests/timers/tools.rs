@@ -5,8 +5,7 @@ use crate::{call, has_answered, id_of, mission, newest, refused};
 
 #[test]
 fn a_waiting_timer_answers_when_it_completes() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let result = call(
         &abide,
         "timer",
@@ -36,8 +35,7 @@ fn but_for_lateness(text: &Value) -> &str {
 
 #[test]
 fn a_standby_ends_before_the_timer() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "timeout_duration": 0.05, "reason": "r"});
     let result = call(&abide, "timer", arguments);
     assert_eq!(result["timeout"], true, "{result}");
@@ -54,8 +52,7 @@ fn a_standby_ends_before_the_timer() {
 
 #[test]
 fn completed_mission_is_reported_by_the_next_result() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "later"});
     let made = call(&abide, "timer", arguments);
     let text = made["text"].as_str().unwrap();
@@ -76,8 +73,7 @@ fn completed_mission_is_reported_by_the_next_result() {
 
 #[test]
 fn actions_are_allowed_by_state() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r"});
     let id = id_of(&call(&abide, "timer", arguments));
     let on = |more: Value| {
@@ -114,8 +110,7 @@ fn actions_are_allowed_by_state() {
 
 #[test]
 fn standby_returns_when_another_caller_changes_the_timer() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     for (tool, more, status) in [
         ("stop_timer", json!({}), "stopped"),
         ("cancel_timer", json!({}), "running_background"),
@@ -151,8 +146,7 @@ fn standby_returns_when_another_caller_changes_the_timer() {
 
 #[test]
 fn s27_invalid_durations_are_refused_and_long_ones_work() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     for absurd in [
         json!(0),
         json!(-1),
@@ -189,8 +183,7 @@ fn s27_invalid_durations_are_refused_and_long_ones_work() {
 
 #[test]
 fn empty_field_counts_as_missing() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     for (filled, empty) in [("reason", "mission"), ("mission", "reason")] {
         let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "timer_id": "",
             filled: "something", empty: " ", "until": null});
@@ -210,8 +203,7 @@ fn empty_field_counts_as_missing() {
 
 #[test]
 fn error_of_an_unknown_timer_lists_the_timers() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     assert!(refused(&abide, "timer", json!({"timer_id": "timer_00000000"})).contains("no timers"));
     let id = id_of(&call(
         &abide,
@@ -248,8 +240,7 @@ fn error_of_an_unknown_timer_lists_the_timers() {
 
 #[test]
 fn s25_a_list_that_leaves_timers_out_says_so() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let one = json!({"total_duration": 3_600, "mission": "m"});
     let make = |count: usize| {
         let many = json!({"timers": vec![one.clone(); count]});
@@ -273,8 +264,7 @@ fn s25_a_list_that_leaves_timers_out_says_so() {
 
 #[test]
 fn reading_a_timer_updates_last_check_at() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "m"});
     let made = call(&abide, "timer", arguments);
     let id = id_of(&made);
@@ -298,8 +288,7 @@ fn reading_a_timer_updates_last_check_at() {
 
 #[test]
 fn reason_of_resume_is_not_the_stop_reason() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "m"});
     let id = id_of(&call(&abide, "timer", arguments));
     let pause = json!({"timer_id": id, "pause_duration": 60, "reason": "lunch"});
@@ -313,8 +302,7 @@ fn reason_of_resume_is_not_the_stop_reason() {
 
 #[test]
 fn standby_is_limited_by_the_remaining_time() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 0.1, "timeout_duration": 1_000, "reason": "r"});
     assert_eq!(call(&abide, "timer", arguments)["timeout_duration"], 0.1);
     let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "r"});
@@ -332,8 +320,7 @@ fn standby_is_limited_by_the_remaining_time() {
 
 #[test]
 fn history_of_a_timer_keeps_what_was_done_to_it_and_why() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "m"});
     let id = id_of(&call(&abide, "timer", arguments));
     let act = |tool: &str, arguments: Value| call(&abide, tool, arguments);
@@ -378,8 +365,7 @@ fn history_of_a_timer_keeps_what_was_done_to_it_and_why() {
 
 #[test]
 fn standby_on_a_paused_timer_is_refused_with_its_state() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "m"});
     let id = id_of(&call(&abide, "timer", arguments));
     call(
@@ -396,8 +382,7 @@ fn standby_on_a_paused_timer_is_refused_with_its_state() {
 
 #[test]
 fn list_rounds_times_as_the_read_of_one_timer_does() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let arguments = json!({"total_duration": 600, "mission": "m"});
     let id = id_of(&call(&abide, "timer", arguments));
     // From one second on, tenths are enough.

@@ -28,8 +28,7 @@ fn mission(abide: &Abide, until: &Value) -> String {
 
 #[test]
 fn condition_command_is_session_of_its_timer_with_limit_log_and_containment() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let until = json!({"command": "echo looked around; exit 7", "every": 3600});
     let timer = mission(&abide, &until);
     let session = look_for("a try that has ended", || {
@@ -65,8 +64,7 @@ fn condition_command_is_session_of_its_timer_with_limit_log_and_containment() {
 
 #[test]
 fn only_latest_try_of_condition_is_kept() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let count = abide.path("count");
     let command = format!("echo >> {}; exit 1", count.display());
     let timer = mission(&abide, &json!({"command": command, "every": 0.1}));
@@ -109,8 +107,7 @@ fn born(lines: &[String; 2]) -> Vec<Process> {
 
 #[test]
 fn whole_tree_of_try_is_ended_when_timer_is_stopped_paused_or_completed() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let done = abide.path("done");
     let end = |n: usize, timer: &str| match n {
         0 => drop(call(&abide, "stop_timer", json!({"timer_id": timer}))),
@@ -134,8 +131,7 @@ fn whole_tree_of_try_is_ended_when_timer_is_stopped_paused_or_completed() {
 
 #[test]
 fn what_succeeding_try_leaves_behind_is_ended_before_timer_completes() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let line = sleep(0);
     let until = json!({"command": format!("setsid {line} & exit 0")});
     let arguments = json!({"total_duration": 600, "reason": "r", "until": until});
@@ -146,8 +142,7 @@ fn what_succeeding_try_leaves_behind_is_ended_before_timer_completes() {
 
 #[test]
 fn try_is_joined_after_daemon_was_killed_and_never_runs_twice() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (count, go) = (abide.path("count"), abide.fifo("go"));
     let command = format!("echo >> {}; read _ < {}", count.display(), go.display());
     let timer = mission(&abide, &json!({"command": command, "every": 0.1}));
@@ -166,8 +161,7 @@ fn try_is_joined_after_daemon_was_killed_and_never_runs_twice() {
 
 #[test]
 fn try_of_wait_is_ended_by_next_daemon_where_its_daemon_was_killed() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (command, lines) = family(0);
     let until = json!({"until": {"command": command}, "for": 600});
     let _waiting = abide.begin("/v1/wait", &until);
@@ -181,8 +175,7 @@ fn try_of_wait_is_ended_by_next_daemon_where_its_daemon_was_killed() {
 
 #[test]
 fn try_of_wait_is_session_and_ends_with_its_wait() {
-    let abide = Abide::new();
-    abide.start();
+    let abide = Abide::started();
     let (command, lines) = family(0);
     let until = json!({"until": {"command": command}, "for": 600});
     let waiting = abide.begin("/v1/wait", &until);
