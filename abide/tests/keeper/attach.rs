@@ -7,7 +7,7 @@ use abide_session::folder;
 use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, Stdin, ToKeeper};
 use abide_session::log::Stream;
 
-use crate::harness::{ForkServer, Keeper, marked, output, wait_gone};
+use crate::harness::{ForkServer, Keeper, input, marked, output, wait_gone};
 
 /// The start of a session with open input is reported at once, before any other event.
 fn talked_to(launch: Launch) -> Launch {
@@ -30,10 +30,7 @@ fn k3_a_keeper_is_found_again_by_its_socket() {
     // The newer connection has replaced the older one.
     keeper.expect_started();
     assert_eq!(keeper.hear(), None);
-    again.say(&ToKeeper::Input {
-        bytes: b"hello\n".to_vec(),
-        once: None,
-    });
+    again.say(&input("hello\n"));
     let ran = again.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(4)));
     assert_eq!(ran.output(Stream::Stdout), b"hello\n");
@@ -54,10 +51,7 @@ fn k3_connection_without_a_handshake_replaces_no_daemon() {
     }
     // A connection that stays open and sends nothing does not block others either.
     let _silent = keeper.call();
-    keeper.say(&ToKeeper::Input {
-        bytes: b"hello\n".to_vec(),
-        once: None,
-    });
+    keeper.say(&input("hello\n"));
     let ran = keeper.finish();
     assert_eq!(ran.output(Stream::Stdout), b"hello\n");
 }
@@ -132,14 +126,10 @@ fn k6_escalation_is_finished_without_a_daemon() {
             |launch| launch.containment = hold,
         );
         keeper.expect_growth(2);
-        let asked = |grace_ms| ToKeeper::Kill {
-            end: End::User,
-            grace_ms,
-        };
-        keeper.say(&asked(3_600_000));
+        keeper.kill(End::User, 3_600_000);
         keeper.expect_growth(b"up\nasked\n".len() as u64 - 1);
         // The process has received the signal and stays; its grace ends soon after the daemon is gone.
-        keeper.say(&asked(100));
+        keeper.kill(End::User, 100);
         let away = keeper.hang_up();
         let ended = away.ended();
         assert_eq!(ended.end, End::User);

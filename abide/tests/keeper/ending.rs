@@ -122,22 +122,11 @@ fn c1_process_that_ignores_sigterm_gets_sigkill() {
             |launch| launch.containment = hold,
         );
         keeper.expect_growth(0);
-        keeper.say(&ToKeeper::Kill {
-            end: End::Agent,
-            grace_ms: 50,
-        });
+        keeper.kill(End::Agent, 50);
         let ran = keeper.finish();
         assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGKILL)));
         assert_eq!(ran.exited.end, End::Agent);
         assert!(marked(&ran.folder).is_empty());
-    }
-}
-
-/// Requests the end of the tree, with this grace.
-fn asked(grace_ms: u32) -> ToKeeper {
-    ToKeeper::Kill {
-        end: End::Agent,
-        grace_ms,
     }
 }
 
@@ -150,12 +139,12 @@ fn c2_kill_continues_after_the_leader_has_exited() {
             |launch| launch.containment = hold,
         );
         keeper.expect_growth(4);
-        keeper.say(&asked(3_600_000));
+        keeper.kill(End::Agent, 3_600_000);
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Agent);
         assert_eq!(exited.exit, Some(Exit::Code(7)));
         // The leader has exited by itself; the grace of the other process is over now.
-        keeper.say(&asked(1));
+        keeper.kill(End::Agent, 1);
         let ran = keeper.wind_up(exited);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
     }
@@ -166,10 +155,7 @@ fn a_kill_after_the_leader_has_ended_does_not_change_its_ending() {
     let fork_server = ForkServer::new();
     let mut keeper = fork_server.started("sleep 1000 & exit 5");
     let exited = keeper.expect_exited();
-    keeper.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 0,
-    });
+    keeper.kill(End::User, 0);
     let ran = keeper.wind_up(exited);
     match folder::read_ending(&ran.folder).unwrap() {
         Some(EndingFile::Ended(ended)) => {
@@ -187,10 +173,7 @@ fn c5_a_stopped_child_is_killed() {
             launch.containment = hold
         });
         keeper.expect_growth(2);
-        keeper.say(&ToKeeper::Kill {
-            end: End::User,
-            grace_ms: 0,
-        });
+        keeper.kill(End::User, 0);
         let ran = keeper.finish();
         assert_eq!(ran.exited.end, End::User);
         assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGKILL)));
@@ -272,10 +255,7 @@ fn c4_a_tree_that_keeps_forking_is_emptied() {
         keeper.start(launch);
         keeper.expect_started();
         keeper.expect_growth(2);
-        keeper.say(&ToKeeper::Kill {
-            end: End::Agent,
-            grace_ms: 0,
-        });
+        keeper.kill(End::Agent, 0);
         let exited = keeper.expect_exited();
         assert_eq!(exited.end, End::Agent);
         let ran = keeper.wind_up(exited);

@@ -6,7 +6,7 @@ use abide_core::End;
 use abide_session::facts::{ProcessActivity, facts};
 use abide_session::frame::{Size, Stdin, ToKeeper};
 
-use crate::harness::{ForkServer, Keeper, PATIENCE};
+use crate::harness::{ForkServer, Keeper, PATIENCE, input};
 
 /// Polls until the session is in the wanted state: the kernel has no event for a process that falls asleep.
 fn look_until(keeper: &Keeper, wanted: ProcessActivity) {
@@ -31,10 +31,7 @@ fn check(command: &str, pty: bool, stdin: Stdin, wanted: ProcessActivity) {
             assert!(!facts(&keeper.meta()).waiting_for_input(), "{command}");
         }
     }
-    keeper.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 0,
-    });
+    keeper.kill(End::User, 0);
     keeper.finish();
 }
 
@@ -141,21 +138,14 @@ fn processes_that_come_and_go_are_counted() {
             std::thread::yield_now();
         }
     };
-    let input = |bytes: &[u8]| ToKeeper::Input {
-        bytes: bytes.to_vec(),
-        once: None,
-    };
     look_until(ProcessActivity::WaitingForInput, 1);
-    keeper.say(&input(b"\n"));
+    keeper.say(&input("\n"));
     look_until(ProcessActivity::WaitingForInput, 2);
-    keeper.say(&input(b"\x04"));
+    keeper.say(&input("\x04"));
     look_until(ProcessActivity::WaitingForInput, 1);
-    keeper.say(&input(b"\n"));
+    keeper.say(&input("\n"));
     look_until(ProcessActivity::Sleeping, 1);
-    keeper.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 0,
-    });
+    keeper.kill(End::User, 0);
     keeper.finish();
     look_until(ProcessActivity::Sleeping, 0);
 }
@@ -181,10 +171,7 @@ fn cpu_time_of_ended_children_and_orphans_is_counted() {
         }
         let used = facts(&meta).cpu_ms;
         assert!(used >= 50, "{used} ms: {command}");
-        keeper.say(&ToKeeper::Kill {
-            end: End::User,
-            grace_ms: 0,
-        });
+        keeper.kill(End::User, 0);
         keeper.finish();
     }
 }
@@ -201,10 +188,7 @@ fn process_with_a_time_limit_is_woken_by_more_than_input() {
         keeper.expect_started();
         look_until(&keeper, ProcessActivity::WaitingForInput);
         assert_eq!(facts(&keeper.meta()).only_input, only_input, "{timeout}");
-        keeper.say(&ToKeeper::Kill {
-            end: End::User,
-            grace_ms: 0,
-        });
+        keeper.kill(End::User, 0);
         keeper.finish();
     }
 }

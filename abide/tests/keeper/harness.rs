@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use abide_core::End;
 use abide_session::folder::{self, EndingFile, Meta};
 use abide_session::frame::{
     ContainmentChoice, Exited, FromKeeper, Launch, LaunchRecord, Stdin, ToKeeper,
@@ -299,6 +300,11 @@ impl Keeper {
         self.say_at_once(std::slice::from_ref(frame));
     }
 
+    /// Requests the end of the tree, with this grace.
+    pub fn kill(&mut self, end: End, grace_ms: u32) {
+        self.say(&ToKeeper::Kill { end, grace_ms });
+    }
+
     /// Sends several frames in one write, so that the keeper receives them together.
     pub fn say_at_once(&mut self, frames: &[ToKeeper]) {
         let mut wire = Vec::new();
@@ -500,4 +506,15 @@ pub fn marked(folder: &Path) -> Vec<String> {
         }
     }
     found
+}
+
+pub fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
+    ToKeeper::Input {
+        bytes: bytes.into(),
+        once: None,
+    }
+}
+
+pub fn signal(number: i32) -> ToKeeper {
+    ToKeeper::Signal { number, once: None }
 }

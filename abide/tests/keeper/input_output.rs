@@ -6,14 +6,7 @@ use abide_session::frame::{
 };
 use abide_session::log::Stream;
 
-use crate::harness::{ForkServer, output};
-
-fn input(bytes: impl Into<Vec<u8>>) -> ToKeeper {
-    ToKeeper::Input {
-        bytes: bytes.into(),
-        once: None,
-    }
-}
+use crate::harness::{ForkServer, input, output, signal};
 
 #[test]
 fn initial_input_is_complete_and_followed_by_end_of_file() {
@@ -83,10 +76,7 @@ fn unread_input_blocks_only_further_input() {
         FromKeeper::InputTaken { bytes } => assert!(bytes < INPUT_WINDOW as u64),
         other => panic!("{other:?}"),
     }
-    keeper.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 0,
-    });
+    keeper.kill(End::User, 0);
     assert_eq!(keeper.finish().exited.end, End::User);
 }
 
@@ -101,10 +91,7 @@ fn kill_does_not_wait_for_unread_input() {
             keeper.expect_started();
             keeper.say(&input(vec![b'x'; INPUT_WINDOW]));
         }
-        keeper.say(&ToKeeper::Kill {
-            end: End::User,
-            grace_ms: 0,
-        });
+        keeper.kill(End::User, 0);
         assert_eq!(keeper.finish().exited.end, End::User);
     }
 }
@@ -126,10 +113,7 @@ fn child_that_closes_its_stdin_keeps_running() {
         FromKeeper::InputTaken { bytes: 5 } => {}
         other => panic!("{other:?}"),
     }
-    keeper.say(&ToKeeper::Signal {
-        number: libc::SIGUSR1,
-        once: None,
-    });
+    keeper.say(&signal(libc::SIGUSR1));
     assert_eq!(keeper.finish().exited.exit, Some(Exit::Code(6)));
 }
 
@@ -187,10 +171,7 @@ fn a_signal_reaches_the_leaders_group() {
     let mut keeper =
         fork_server.started("trap 'exit 8' USR1; echo up; while :; do sleep 0.01; done");
     keeper.expect_growth(2);
-    keeper.say(&ToKeeper::Signal {
-        number: libc::SIGUSR1,
-        once: None,
-    });
+    keeper.say(&signal(libc::SIGUSR1));
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(8)));
     assert_eq!(ran.exited.end, End::Exited);
@@ -206,14 +187,14 @@ fn signal_with_the_same_key_is_sent_once() {
     keeper.start(keeper.shell(script));
     keeper.expect_started();
     let up = keeper.expect_growth(2);
-    let signal = |number, name: &str| ToKeeper::Signal {
+    let named = |number, name: &str| ToKeeper::Signal {
         number,
         once: Some(name.as_bytes().to_vec()),
     };
-    keeper.say(&signal(libc::SIGUSR1, "a"));
+    keeper.say(&named(libc::SIGUSR1, "a"));
     keeper.expect_growth(up + 3);
-    keeper.say(&signal(libc::SIGUSR1, "a"));
-    keeper.say(&signal(libc::SIGUSR2, "b"));
+    keeper.say(&named(libc::SIGUSR1, "a"));
+    keeper.say(&named(libc::SIGUSR2, "b"));
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(8)));
     assert_eq!(ran.exited.bytes, b"up\none\n".len() as u64);
@@ -302,10 +283,7 @@ fn signal_reaches_children_of_a_process_that_it_kills() {
                 launch.containment = hold
             });
         keeper.expect_growth(5);
-        keeper.say(&ToKeeper::Signal {
-            number: libc::SIGTERM,
-            once: None,
-        });
+        keeper.say(&signal(libc::SIGTERM));
         let ran = keeper.finish();
         assert_eq!(ran.exited.exit, Some(Exit::Signal(libc::SIGTERM)));
         assert_eq!(ran.output(Stream::Stdout), b"ready\n");
@@ -323,10 +301,7 @@ fn kill_sends_sigterm_to_children_of_a_process_that_it_kills() {
         keeper.start(launch);
         keeper.expect_started();
         keeper.expect_growth(5);
-        keeper.say(&ToKeeper::Kill {
-            end: End::Agent,
-            grace_ms: 60_000,
-        });
+        keeper.kill(End::Agent, 60_000);
         let ran = keeper.finish();
         assert_eq!(ran.exited.end, End::Agent);
         assert_eq!(ran.output(Stream::Stdout), b"ready\nasked\n");

@@ -9,11 +9,6 @@ use abide_session::frame::{ContainmentChoice, FromKeeper, ToKeeper};
 
 use crate::harness::{ForkServer, Keeper, PATIENCE, marked};
 
-const KILL: ToKeeper = ToKeeper::Kill {
-    end: End::Agent,
-    grace_ms: 0,
-};
-
 /// A cgroup v1 group for this test; `None`: not available here.
 struct Group(PathBuf);
 
@@ -83,10 +78,7 @@ fn m8_without_processes_a_start_fails_with_a_reason_and_a_kill_works() {
         let (errno, sentence) = unborn.expect_failed();
         assert_eq!(errno, libc::EAGAIN);
         assert!(sentence.starts_with("cannot start a keeper"), "{sentence}");
-        running.say(&ToKeeper::Kill {
-            end: End::Agent,
-            grace_ms: 50,
-        });
+        running.kill(End::Agent, 50);
         let ran = running.finish();
         assert_eq!(ran.exited.end, End::Agent);
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
@@ -109,7 +101,7 @@ fn m15_a_process_that_does_not_die_is_reported_until_it_does() {
     group.set("tasks", keeper.leader);
     group.set("freezer.state", "FROZEN");
     group.wait_for("freezer.state", "FROZEN");
-    keeper.say(&KILL);
+    keeper.kill(End::Agent, 0);
     match keeper.next() {
         FromKeeper::KillPending { left: 1 } => {}
         other => panic!("{other:?}"),
@@ -137,7 +129,7 @@ fn m16_process_with_a_reused_pid_is_not_killed() {
         }
         let number: u32 = output(&keeper).trim().parse().unwrap();
         let stranger = Stranger::with(number);
-        keeper.say(&KILL);
+        keeper.kill(End::Agent, 0);
         let ran = keeper.finish();
         assert_eq!(marked(&ran.folder), Vec::<String>::new());
         match stranger {

@@ -3,7 +3,7 @@
 use abide_core::Exit;
 use abide_session::log::{Log, Piece, Stream};
 
-use crate::harness::{ForkServer, output};
+use crate::harness::{ForkServer, input, output};
 
 #[test]
 fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
@@ -11,10 +11,7 @@ fn c13_streams_are_kept_apart_and_in_order_of_arrival() {
     let mut keeper = fork_server.started_with("cat; echo err >&2; cat /nope; echo out", |launch| {
         launch.stdin = abide_session::frame::Stdin::Open
     });
-    keeper.say(&abide_session::frame::ToKeeper::Input {
-        bytes: b"in\n".to_vec(),
-        once: None,
-    });
+    keeper.say(&input("in\n"));
     keeper.expect_growth(2);
     keeper.say(&abide_session::frame::ToKeeper::CloseInput);
     let ran = keeper.finish();

@@ -6,7 +6,7 @@ use abide_session::frame::{ContainmentChoice, FromKeeper, Launch, Size, Stdin, T
 use abide_session::log::Stream;
 use abide_session::tree;
 
-use crate::harness::{ForkServer, Keeper, Ran, marked, wait_gone};
+use crate::harness::{ForkServer, Keeper, Ran, input, marked, wait_gone};
 
 /// `None`: namespaces are not available here, and the command was refused with a reason.
 fn start(
@@ -134,10 +134,7 @@ fn background_processes_keep_running_and_are_listed() {
     let left = tree::processes(&keeper.meta());
     assert_eq!(left.len(), 1, "{left:?}");
     assert!(left[0].command.contains("read line"), "{left:?}");
-    keeper.say(&ToKeeper::Input {
-        bytes: b"go\n".to_vec(),
-        once: None,
-    });
+    keeper.say(&input("go\n"));
     let ran = keeper.wind_up(exited);
     assert_eq!(text(&ran, Stream::Stdout), "FIRST\nLATE\n");
     is_empty_and_closed(&ran);
@@ -191,10 +188,7 @@ fn c16_process_that_left_the_cgroup_is_killed_too() {
         return;
     };
     keeper.expect_growth(4);
-    keeper.say(&ToKeeper::Kill {
-        end: End::Agent,
-        grace_ms: 0,
-    });
+    keeper.kill(End::Agent, 0);
     let ran = keeper.finish();
     assert_eq!(ran.exited.end, End::Agent);
     assert_eq!(marked(&ran.folder), Vec::<String>::new());
@@ -211,10 +205,7 @@ fn sigterm_goes_to_the_command_and_not_to_init() {
         return;
     };
     keeper.expect_growth(2);
-    keeper.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 3_600_000,
-    });
+    keeper.kill(End::User, 3_600_000);
     let ran = keeper.finish();
     assert_eq!(ran.exited.exit, Some(Exit::Code(9)));
     assert_eq!(text(&ran, Stream::Stdout), "up\nasked\n");

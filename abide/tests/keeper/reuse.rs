@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use abide_core::{End, Exit};
 use abide_session::folder::{self, EndingFile};
-use abide_session::frame::ToKeeper;
 use abide_session::log::Stream;
 use abide_session::tree;
 
@@ -56,10 +55,7 @@ fn keeper_is_reused_for_several_sessions() {
     let mut again = keeper.again();
     again.expect_started();
     assert_eq!(again.pid, pid);
-    again.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 0,
-    });
+    again.kill(End::User, 0);
     again.finish();
 }
 
@@ -94,10 +90,7 @@ fn processes_of_the_next_session_are_not_counted_for_the_last_one() {
     if before.cgroup.is_some() {
         assert_eq!(tree::processes(&before), []);
     }
-    keeper.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 0,
-    });
+    keeper.kill(End::User, 0);
     keeper.finish();
 }
 
@@ -115,9 +108,6 @@ fn keeper_of_a_running_session_is_not_reused() {
     let mut again = keeper.again();
     again.expect_started();
     assert_eq!(again.expect_exited().exit, Some(Exit::Code(3)));
-    again.say(&ToKeeper::Kill {
-        end: End::User,
-        grace_ms: 0,
-    });
+    again.kill(End::User, 0);
     again.wind_up(exited);
 }
