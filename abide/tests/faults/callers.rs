@@ -165,8 +165,7 @@ fn s30_no_signal_to_the_daemon_ends_a_session() {
         if signal != Signal::HUP {
             daemon.wait_gone();
         }
-        let listed = abide.output(["session", "list", "--json"]);
-        let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+        let listed = abide.json(["session", "list", "--json"]);
         assert_eq!(
             listed["sessions"][0]["status"], "running",
             "{signal:?}: {listed}"

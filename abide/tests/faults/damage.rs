@@ -47,8 +47,7 @@ fn text(result: &Value) -> &str {
 #[test]
 fn read_output_answers_when_the_log_of_a_running_session_was_removed() {
     let abide = Abide::new();
-    let started = abide.output(["session", "start", "--no-pty", "--json", "--", "cat"]);
-    let started: Value = serde_json::from_slice(&started.stdout).expect("JSON");
+    let started = abide.json(["session", "start", "--no-pty", "--json", "--", "cat"]);
     let id = started["session_id"].as_str().expect("an id");
     let send = |line: &str| abide.output(["session", "send", id, line]);
     send("before");
@@ -99,8 +98,7 @@ fn damaged(damage: impl Fn(&Path)) -> (Abide, String) {
     abide.start();
     let log = abide.output(["logs", &id]);
     assert_eq!(log.stdout, b"precious\n", "{log:?}");
-    let listed = abide.output(["session", "list", "--all", "--json"]);
-    let listed: Value = serde_json::from_slice(&listed.stdout).expect("JSON");
+    let listed = abide.json(["session", "list", "--all", "--json"]);
     let mut sessions = listed["sessions"].as_array().expect("a list").iter();
     let listed = sessions.find(|session| session["session_id"] == *id);
     let listed = listed.expect("it is listed");

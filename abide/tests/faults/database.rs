@@ -13,9 +13,7 @@ const FILES: [&str; 3] = ["abide.db", "abide.db-wal", "abide.db-shm"];
 
 /// The problem as reported by `abide status` and `abide doctor`, which must agree.
 fn trouble(abide: &Abide) -> Option<String> {
-    let status = abide.output(["status", "--json"]);
-    assert!(status.status.success(), "{status:?}");
-    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    let status = abide.json(["status", "--json"]);
     let trouble = status["database"]["trouble"].as_str().map(str::to_owned);
     let doctor = abide.output(["doctor", "--json"]);
     let doctor: Value = serde_json::from_slice(&doctor.stdout).expect("JSON");
