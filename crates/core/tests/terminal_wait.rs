@@ -1,9 +1,7 @@
-//! Transcripts of the waiting rules of terminals. A scenario starts with `# title`. A line without indent is an event
-//! at the time in front of it, in milliseconds; the indented line below it is the next step of the wait. `UPDATE=1
-//! cargo test -p abide-core --test terminal_wait` rewrites the steps; review the diff before you commit it.
+//! Transcripts of the waiting rules of terminals. A line without indent is an event at the time in front of it, in
+//! milliseconds; the indented line below it is the next step of the wait.
 
-use std::fs;
-use std::path::PathBuf;
+mod script;
 
 use abide_core::terminal_wait::{Next, TerminalWait, Unread};
 use abide_core::{Millis, Mono};
@@ -27,25 +25,27 @@ fn shown(next: Next) -> String {
     }
 }
 
-/// Runs a file and returns it with the actual results.
-fn play(text: &str) -> (String, usize) {
-    let (mut out, mut scenarios, mut wait) = (String::new(), 0, None);
-    for line in text.lines().filter(|line| !line.starts_with("  > ")) {
-        out += line;
-        out.push('\n');
-        if line.is_empty() || line.starts_with('#') {
-            scenarios += usize::from(line.starts_with('#'));
-            continue;
-        }
+/// The wait of one scenario.
+struct Stage {
+    wait: Option<TerminalWait>,
+}
+
+impl script::Stage for Stage {
+    fn new() -> Self {
+        Stage { wait: None }
+    }
+
+    fn happens(&mut self, line: &str) -> Result<String, String> {
+        let wait = &mut self.wait;
         let words: Vec<&str> = line.split(' ').collect();
         let now = at(words[0]);
         let standby = |word: &str| Millis(word.parse().expect("milliseconds"));
         match words[1..] {
-            ["start"] => wait = Some(TerminalWait::start(now, None)),
-            ["start", most] => wait = Some(TerminalWait::start(now, Some(standby(most)))),
-            ["input"] => wait = Some(TerminalWait::input(now)),
-            ["read", most] => wait = Some(TerminalWait::read(now, standby(most), true)),
-            ["read", most, "pipe"] => wait = Some(TerminalWait::read(now, standby(most), false)),
+            ["start"] => *wait = Some(TerminalWait::start(now, None)),
+            ["start", most] => *wait = Some(TerminalWait::start(now, Some(standby(most)))),
+            ["input"] => *wait = Some(TerminalWait::input(now)),
+            ["read", most] => *wait = Some(TerminalWait::read(now, standby(most), true)),
+            ["read", most, "pipe"] => *wait = Some(TerminalWait::read(now, standby(most), false)),
             _ => {
                 let wait = wait.as_mut().expect("a wait");
                 match words[1..] {
@@ -59,33 +59,18 @@ fn play(text: &str) -> (String, usize) {
                     ["waits", "for", "input"] => wait.processes_checked(true),
                     ["does", "other", "things"] => wait.processes_checked(false),
                     ["ended"] => wait.ended(),
-                    _ => panic!("no such event: {line}"),
+                    _ => return Err("an unknown event".into()),
                 }
             }
         }
         let wait = wait.as_ref().expect("a wait");
-        out += &format!("  > {}\n", shown(wait.next(now)));
+        Ok(format!("  > {}\n", shown(wait.next(now))))
     }
-    (out, scenarios)
 }
 
 #[test]
 fn waits_match_their_transcripts() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/terminals");
-    let update = std::env::var_os("UPDATE").is_some();
-    let mut count = 0;
-    for entry in fs::read_dir(folder).expect("the folder of scenarios") {
-        let file = entry.expect("an entry").path();
-        let written = fs::read_to_string(&file).expect("a scenario");
-        let (played, scenarios) = play(&written);
-        count += scenarios;
-        if update {
-            fs::write(&file, &played).expect("a scenario to be written");
-        } else {
-            assert_eq!(played, written, "{}", file.display());
-        }
-    }
-    assert!(count > 15, "only {count} scenarios were found");
+    script::check::<Stage>("terminals", 15);
 }
 
 #[test]

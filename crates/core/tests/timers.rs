@@ -1,5 +1,4 @@
-//! Transcripts of timers and messages, like `scenarios.rs`: events, one per line, and their results. `UPDATE=1 cargo
-//! test -p abide-core --test timers` rewrites them; review the diff before you commit it.
+//! Transcripts of timers and messages, like `scenarios.rs`: events, one per line, and their results.
 //!
 //! Each line is a step with its own commit, which succeeds unless the line before says `fail`. `open` starts the
 //! engine on its database, `crash` restarts it at once, `crash 1h` an hour later, `reboot 1h` after an hour in which
@@ -9,11 +8,11 @@
 //! From `gather` on, effects wait for a commit: `begin_commit` begins one, `commit_succeeded` shows the effects of
 //! its generation, `commit_failed` makes it fail and shows the remaining effects of both generations.
 
+mod script;
 mod test_database;
+mod words;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
-use std::{fs, str};
 
 use abide_core::id::IdPermutation;
 use abide_core::message::{self, About, ReturnedMessage};
@@ -24,52 +23,15 @@ use abide_core::timer::{
     self, Act, CompletedBy, Countdown, Create, Kind, Status, Timer, WaitMode, Why,
 };
 use abide_core::{
-    Agent, CallId, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis,
-    Mono, Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
+    Agent, Conversation, Effect, End, Ending, Engine, Event, Exit, Key, MessageId, Millis, Mono,
+    Now, Outcome, Record, Refusal, Request, Session, SessionId, TimerId, Try, Update, Wall,
 };
 use test_database::TestDatabase;
+use words::{Words, duration, parse};
 
 #[test]
 fn timers_match_their_transcripts() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/timers");
-    let update = std::env::var_os("UPDATE").is_some();
-    let mut scenarios = 0;
-    let mut failures = String::new();
-    for entry in fs::read_dir(folder).expect("the folder of transcripts") {
-        let file = entry.expect("an entry").path();
-        let written = fs::read_to_string(&file).expect("a transcript");
-        let played = play(&written, &mut scenarios);
-        if update && played != written {
-            fs::write(&file, &played).expect("a transcript to be written");
-        } else if played != written {
-            let differ = (written.lines().zip(played.lines())).position(|(a, b)| a != b);
-            let at = differ.unwrap_or(written.lines().count().min(played.lines().count()));
-            let line = |text: &str| text.lines().nth(at).unwrap_or("(the end)").to_owned();
-            let (old, new) = (line(&written), line(&played));
-            let _ = writeln!(failures, "{}:{}", file.display(), at + 1);
-            let _ = writeln!(failures, "  - {old}\n  + {new}");
-        }
-    }
-    assert!(scenarios > 40, "only {scenarios} were found");
-    assert!(failures.is_empty(), "\n{failures}");
-}
-
-fn play(text: &str, scenarios: &mut usize) -> String {
-    let mut out = String::new();
-    let mut stage = Stage::new();
-    for line in text.lines() {
-        if line.starts_with("  >") || line.starts_with("  =") {
-            continue;
-        }
-        let _ = writeln!(out, "{line}");
-        if line.starts_with("# ") {
-            stage = Stage::new();
-            *scenarios += 1;
-        } else if !line.is_empty() {
-            stage.happens(line, &mut out);
-        }
-    }
-    out
+    script::check::<Stage>("timers", 40);
 }
 
 struct Stage {
@@ -84,7 +46,7 @@ struct Stage {
 
 const BEGIN: u64 = 1_000_000_000;
 
-impl Stage {
+impl script::Stage for Stage {
     fn new() -> Self {
         let now = Now {
             wall: Wall(1_700_000_000_000),
@@ -101,19 +63,23 @@ impl Stage {
         }
     }
 
-    fn happens(&mut self, line: &str, out: &mut String) {
+    fn happens(&mut self, line: &str) -> Result<String, String> {
+        let mut told = String::new();
+        let out = &mut told;
         let mut words = Words::new(line);
-        let verb = words.next();
+        let verb = words.next()?;
         if let Some(time) = verb.strip_prefix('+') {
-            return self.pass(duration(time), out);
+            self.pass(duration(time)?, out);
+            return Ok(told);
         }
         match verb.as_str() {
             "open" | "crash" => {
-                self.advance(words.maybe().map_or(Millis(0), |time| duration(&time)));
+                let time = words.maybe().map(|time| duration(&time)).transpose()?;
+                self.advance(time.unwrap_or_default());
                 self.start(out);
             }
             "reboot" => {
-                self.now.wall.0 += duration(&words.next()).0;
+                self.now.wall.0 += duration(&words.next()?)?.0;
                 (self.now.boot, self.now.mono) = (Boot(5_000), Mono(5_000));
                 self.boot_id += 1;
                 self.start(out);
@@ -137,18 +103,18 @@ impl Stage {
                 self.show(effects, out);
             }
             "suspend" => {
-                let time = duration(&words.next()).0;
+                let time = duration(&words.next()?)?.0;
                 self.now.wall.0 += time;
                 self.now.boot.0 += time;
                 self.step(Event::Tick, out);
             }
             "late" => {
-                self.advance(duration(&words.next()));
+                self.advance(duration(&words.next()?)?);
                 self.step(Event::Tick, out);
             }
             "wall" => {
-                let by = words.next();
-                let size = duration(&by[1..]).0;
+                let by = words.next()?;
+                let size = duration(&by[1..])?.0;
                 self.now.wall.0 = if by.starts_with('-') {
                     self.now.wall.0 - size
                 } else {
@@ -169,13 +135,16 @@ impl Stage {
                 let _ = writeln!(out, "  = {unread}");
             }
             _ => {
-                let event = event(&verb, &mut words);
+                let event = event(&verb, &mut words)?;
                 self.step(event, out);
             }
         }
-        assert!(words.maybe().is_none(), "too many words: {line}");
+        words.end_of_line()?;
+        Ok(told)
     }
+}
 
+impl Stage {
     fn start(&mut self, out: &mut String) {
         // The keepers of sessions outlive the daemon.
         let sessions: Vec<_> = (self.engine.sessions())
@@ -262,10 +231,10 @@ fn found(state: &Session) -> Session {
     state
 }
 
-fn event(verb: &str, words: &mut Words) -> Event {
-    match verb {
+fn event(verb: &str, words: &mut Words) -> Result<Event, String> {
+    Ok(match verb {
         "call" => {
-            let call = CallId(words.number());
+            let call = words.call()?;
             let agent = match words.value("by").as_deref() {
                 Some("person") => None,
                 Some(name) => Some(Agent(name.into())),
@@ -278,37 +247,37 @@ fn event(verb: &str, words: &mut Words) -> Event {
                     conversation: words.conversation(),
                 },
                 reserved: Some(SessionId::from_bits(call.0)),
-                request: request(words),
+                request: request(words)?,
             }
         }
         "gone" => Event::CallerGone {
-            call: CallId(words.number()),
+            call: words.call()?,
         },
         "interrupt" => Event::Interrupted {
-            call: CallId(words.number()),
+            call: words.call()?,
         },
         "delivered" => Event::Delivered {
-            call: CallId(words.number()),
+            call: words.call()?,
         },
         "connect" => Event::Connected {
             agent: Agent("ann".into()),
-            conversation: Conversation(words.next().into()),
+            conversation: Conversation(words.next()?.into()),
         },
         "disconnect" => Event::Disconnected {
             agent: Agent("ann".into()),
-            conversation: Conversation(words.next().into()),
+            conversation: Conversation(words.next()?.into()),
         },
         "resumable" => Event::Resumable {
             agent: Agent("ann".into()),
-            conversations: vec![Conversation(words.next().into())],
+            conversations: vec![Conversation(words.next()?.into())],
         },
         "started" => Event::Started {
-            session: words.session(),
+            session: words.session()?,
         },
         "exited" => Event::Exited {
-            session: words.session(),
+            session: words.session()?,
             ending: Ending {
-                exit: Some(Exit::Code(words.number() as i32)),
+                exit: Some(Exit::Code(words.number()? as i32)),
                 end: End::Exited,
                 duration: Millis(5),
                 bytes: 0,
@@ -317,174 +286,109 @@ fn event(verb: &str, words: &mut Words) -> Event {
             empty: !words.flag("leftover"),
         },
         "emptied" => Event::Emptied {
-            session: words.session(),
+            session: words.session()?,
         },
         "impossible" => Event::ConditionImpossible {
-            timer: words.timer(),
-            why: words.next().into(),
+            timer: timer(words)?,
+            why: words.next()?.into(),
         },
         "held" => Event::ConditionHeld {
-            timer: words.timer(),
-            seen: words.next().into(),
+            timer: timer(words)?,
+            seen: words.next()?.into(),
         },
-        other => panic!("no such verb: {other}"),
-    }
+        other => return Err(format!("no such verb: {other}")),
+    })
 }
 
-fn request(words: &mut Words) -> Request {
-    let verb = words.next();
-    let timer = |request| Request::Timer(request);
-    match verb.as_str() {
-        "wait" => timer(timer::Request::Create(create(words, Kind::Waiting))),
-        "mission" => timer(timer::Request::Create(create(words, Kind::Mission))),
+fn request(words: &mut Words) -> Result<Request, String> {
+    let verb = words.next()?;
+    Ok(match verb.as_str() {
+        "wait" => Request::Timer(timer::Request::Create(create(words, Kind::Waiting)?)),
+        "mission" => Request::Timer(timer::Request::Create(create(words, Kind::Mission)?)),
         "many" => {
-            let count = words.number() as usize;
-            let one = create(words, Kind::Mission);
-            timer(timer::Request::CreateMany(vec![one; count]))
+            let count = words.number()? as usize;
+            let one = create(words, Kind::Mission)?;
+            Request::Timer(timer::Request::CreateMany(vec![one; count]))
         }
-        "continue" => timer(timer::Request::Continue {
-            timer: words.timer(),
-            remaining: words.time("remaining"),
-            standby: words.time("standby"),
-            client_limit: words.time("client_limit"),
+        "continue" => Request::Timer(timer::Request::Continue {
+            timer: timer(words)?,
+            remaining: words.time("remaining")?,
+            standby: words.time("standby")?,
+            client_limit: words.time("client_limit")?,
         }),
-        "stop" => words.act(Act::Stop),
-        "cancel" => words.act(Act::Cancel),
+        "stop" => act(words, Act::Stop)?,
+        "cancel" => act(words, Act::Cancel)?,
         "pause" => {
-            let time = words.time("for").expect("for=");
-            words.act(Act::Pause(time))
+            let time = words.time("for")?.ok_or("for= is missing")?;
+            act(words, Act::Pause(time))?
         }
-        "resume" => words.act(Act::Resume),
-        "read" => timer(timer::Request::Read {
+        "resume" => act(words, Act::Resume)?,
+        "read" => Request::Timer(timer::Request::Read {
             asks: true,
-            timer: words.timer(),
+            timer: timer(words)?,
         }),
-        "list" => timer(timer::Request::List {
+        "list" => Request::Timer(timer::Request::List {
             asks: true,
             after: None,
             most: 10,
         }),
         "try" => {
-            let timer = words.timer();
+            let timer = timer(words)?;
             Request::Try(Try {
-                command: words.next().into(),
+                command: words.next()?.into(),
                 started_by: StartedBy::Timer(timer),
                 key: Key::of_try(timer, 0),
                 deadline: Millis::from_secs(60),
             })
         }
-        "stop-all" => timer(timer::Request::StopAll { stop_reason: None }),
+        "stop-all" => Request::Timer(timer::Request::StopAll { stop_reason: None }),
         "messages" => Request::ReadMessages {
-            standby: words.time("standby").unwrap_or_default(),
-            most: words.value("most").map_or(10, |n| n.parse().expect("most")),
-            known: words.known().into_iter().collect(),
+            standby: words.time("standby")?.unwrap_or_default(),
+            most: words.count("most")?.unwrap_or(10) as usize,
+            known: known(words)?.into_iter().collect(),
         },
-        other => panic!("no such request: {other}"),
-    }
+        other => return Err(format!("no such request: {other}")),
+    })
 }
 
-fn create(words: &mut Words, kind: Kind) -> Create {
-    Create {
+fn create(words: &mut Words, kind: Kind) -> Result<Create, String> {
+    Ok(Create {
         kind,
-        purpose: words.next().into(),
+        purpose: words.next()?.into(),
         until: words.value("until").map(Into::into),
-        total: words.time("total").expect("total="),
-        standby: words.time("standby"),
-        client_limit: words.time("client_limit"),
+        total: words.time("total")?.ok_or("total= is missing")?,
+        standby: words.time("standby")?,
+        client_limit: words.time("client_limit")?,
         detach: words.flag("detach"),
         key: words.value("key").map(|key| Key(key.into())),
-    }
+    })
 }
 
-struct Words(Vec<String>);
-
-impl Words {
-    fn new(line: &str) -> Self {
-        let mut words = vec![String::new()];
-        let mut quoted = false;
-        for c in line.chars() {
-            match c {
-                '"' => quoted = !quoted,
-                ' ' if !quoted => words.push(String::new()),
-                c => words.last_mut().expect("never empty").push(c),
-            }
-        }
-        words.reverse();
-        Words(words)
-    }
-
-    fn maybe(&mut self) -> Option<String> {
-        self.0.pop()
-    }
-
-    fn next(&mut self) -> String {
-        self.maybe().expect("a word")
-    }
-
-    fn number(&mut self) -> u64 {
-        self.next().parse().expect("a number")
-    }
-
-    fn session(&mut self) -> SessionId {
-        let name = self.next();
-        SessionId::from_bits(name[1..].parse().expect("a session such as s1"))
-    }
-
-    fn timer(&mut self) -> TimerId {
-        let name = self.next();
-        let number: u64 = name[1..].parse().expect("a timer such as t1");
-        TimerId::from_bits(IdPermutation { key: 7 }.to_bits(number - 1))
-    }
-
-    fn conversation(&mut self) -> Option<Conversation> {
-        self.value("in").map(|name| Conversation(name.into()))
-    }
-
-    fn known(&mut self) -> Option<About> {
-        let number: u64 = self.value("known")?[1..].parse().expect("such as t1");
-        let timer = TimerId::from_bits(IdPermutation { key: 7 }.to_bits(number - 1));
-        Some(About::Timer(timer))
-    }
-
-    fn act(&mut self, act: Act) -> Request {
-        Request::Timer(timer::Request::Act {
-            timer: self.timer(),
-            act,
-            stop_reason: self.value("reason").map(Into::into),
-            key: self.value("key").map(|key| Key(key.into())),
-        })
-    }
-
-    fn value(&mut self, name: &str) -> Option<String> {
-        let is = |word: &String| word.starts_with(name) && word[name.len()..].starts_with('=');
-        let at = self.0.iter().position(is)?;
-        Some(self.0.remove(at)[name.len() + 1..].to_owned())
-    }
-
-    fn time(&mut self, name: &str) -> Option<Millis> {
-        self.value(name).map(|text| duration(&text))
-    }
-
-    fn flag(&mut self, name: &str) -> bool {
-        let at = self.0.iter().position(|word| word == name);
-        at.map(|at| self.0.remove(at)).is_some()
-    }
+fn act(words: &mut Words, act: Act) -> Result<Request, String> {
+    Ok(Request::Timer(timer::Request::Act {
+        timer: timer(words)?,
+        act,
+        stop_reason: words.value("reason").map(Into::into),
+        key: words.value("key").map(|key| Key(key.into())),
+    }))
 }
 
-fn duration(text: &str) -> Millis {
-    let units = [
-        ("ms", 1),
-        ("s", 1_000),
-        ("m", 60_000),
-        ("h", 3_600_000),
-        ("d", 86_400_000),
-    ];
-    for (unit, size) in units {
-        if let Some(Ok(count)) = text.strip_suffix(unit).map(str::parse::<u64>) {
-            return Millis(count * size);
-        }
-    }
-    panic!("`{text}` is not a duration");
+fn timer(words: &mut Words) -> Result<TimerId, String> {
+    timer_named(&words.next()?)
+}
+
+fn known(words: &mut Words) -> Result<Option<About>, String> {
+    let name = words.value("known");
+    let timer = name.map(|name| timer_named(&name)).transpose()?;
+    Ok(timer.map(About::Timer))
+}
+
+/// Timer with a name such as `t1`.
+fn timer_named(name: &str) -> Result<TimerId, String> {
+    let number: u64 = parse(&name[1..])?;
+    Ok(TimerId::from_bits(
+        IdPermutation { key: 7 }.to_bits(number - 1),
+    ))
 }
 
 fn shown(effect: &Effect) -> String {

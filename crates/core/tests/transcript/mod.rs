@@ -6,53 +6,11 @@ mod write;
 use abide_core::time::Boot;
 use abide_core::{Effect, Engine, Event, Millis, Mono, Now, QuestionId, Wall};
 
+use crate::script;
 use read::Line;
 
-/// Runs a file. Returns it with the actual results, and its number of scenarios.
-pub fn play(text: &str, file: &str) -> (String, usize) {
-    let mut out = String::new();
-    let mut stage = Stage::new();
-    let mut scenarios = 0;
-    for (number, line) in text.lines().enumerate() {
-        if line.starts_with("  >") || line.starts_with("  =") {
-            continue;
-        }
-        out += line;
-        out.push('\n');
-        if line.starts_with("# ") {
-            stage = Stage::new();
-            scenarios += 1;
-        }
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let told = stage.happens(line);
-        out += &told.unwrap_or_else(|why| panic!("{file}:{}: {why}: {line}", number + 1));
-    }
-    (out, scenarios)
-}
-
-/// Both versions of the first lines that differ, with the lines before.
-pub fn difference(file: &str, written: &str, played: &str) -> String {
-    let same = (written.lines().zip(played.lines()))
-        .take_while(|(a, b)| a == b)
-        .count();
-    let mut out = format!("{file}:{}\n", same + 1);
-    let from = same.saturating_sub(6);
-    for line in written.lines().skip(from).take(same - from) {
-        out += &format!("    {line}\n");
-    }
-    for line in written.lines().skip(same).take(5) {
-        out += &format!("  - {line}\n");
-    }
-    for line in played.lines().skip(same).take(5) {
-        out += &format!("  + {line}\n");
-    }
-    out
-}
-
 /// One engine and its clocks.
-struct Stage {
+pub struct Stage {
     engine: Engine,
     now: Now,
     questions: Vec<QuestionId>,
@@ -61,7 +19,7 @@ struct Stage {
 /// Value of the monotonic clock at the start of a scenario, so that times before it can be expressed.
 const BEGIN: u64 = 1_000_000_000;
 
-impl Stage {
+impl script::Stage for Stage {
     fn new() -> Self {
         Stage {
             engine: Engine::new(7),
@@ -104,7 +62,9 @@ impl Stage {
         }
         Ok(out)
     }
+}
 
+impl Stage {
     fn advance(&mut self, time: Millis) {
         self.now.wall.0 += time.0;
         self.now.boot.0 += time.0;

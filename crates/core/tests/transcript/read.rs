@@ -6,11 +6,12 @@ use abide_core::held::{Approval, HeldCommand};
 use abide_core::request::Caller;
 use abide_core::session::{Phase, StartedBy};
 use abide_core::{
-    Agent, Answer, Asking, CallId, Conversation, End, Ending, Event, Exit, HeldConnection, Key,
-    Millis, Mono, Question, QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
+    Agent, Answer, Asking, End, Ending, Event, Exit, HeldConnection, Key, Millis, Mono, Question,
+    QuestionId, Request, Run, Session, SessionId, Subject, Try, Wall,
 };
 
 use super::Stage;
+use crate::words::{Words, duration, parse};
 
 pub enum Line {
     Event(Event),
@@ -24,8 +25,7 @@ pub enum Line {
 }
 
 pub fn line(text: &str, stage: &mut Stage) -> Result<Line, String> {
-    let words = words(text);
-    let mut words = Words { words, at: 0 };
+    let mut words = Words::new(text);
     let verb = words.next()?;
     let line = if let Some(time) = verb.strip_prefix('+') {
         Line::Pass(duration(time)?)
@@ -43,10 +43,8 @@ pub fn line(text: &str, stage: &mut Stage) -> Result<Line, String> {
             _ => Line::Event(event(&verb, &mut words, stage)?),
         }
     };
-    match words.words.get(words.at) {
-        Some(word) => Err(format!("`{word}` means nothing here")),
-        None => Ok(line),
-    }
+    words.end_of_line()?;
+    Ok(line)
 }
 
 fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, String> {
@@ -57,13 +55,13 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
             session: words.session()?,
         },
         "gone" => Event::CallerGone {
-            call: CallId(words.number()?),
+            call: words.call()?,
         },
         "interrupt" => Event::Interrupted {
-            call: CallId(words.number()?),
+            call: words.call()?,
         },
         "nobody" => Event::PersonUnreachable {
-            call: CallId(words.number()?),
+            call: words.call()?,
         },
         "watchers" => Event::Watchers {
             count: words.number()? as u32,
@@ -147,7 +145,7 @@ fn event(verb: &str, words: &mut Words, stage: &mut Stage) -> Result<Event, Stri
 }
 
 fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
-    let call = words.number()?;
+    let call = words.call()?;
     let agent = match words.value("by").as_deref() {
         Some("person") => None,
         Some(name) => Some(Agent(name.into())),
@@ -210,12 +208,12 @@ fn call(words: &mut Words, stage: &Stage) -> Result<Event, String> {
         other => return Err(format!("no such request: {other}")),
     };
     Ok(Event::Called {
-        call: CallId(call),
+        call,
         caller: Caller {
             agent,
             conversation,
         },
-        reserved: Some(SessionId::from_bits(call)),
+        reserved: Some(SessionId::from_bits(call.0)),
         request,
     })
 }
@@ -299,85 +297,14 @@ fn ago(mono: Mono, time: Option<Millis>) -> Mono {
     Mono(mono.0 - time.unwrap_or_default().0)
 }
 
-fn parse<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("`{text}` is not a number"))
+/// Words that only sessions have.
+trait SessionWords {
+    fn asking(&mut self) -> Result<Asking, String>;
+    fn approval(&mut self) -> Result<Option<Arc<Approval>>, String>;
+    fn end(&mut self) -> Result<Option<End>, String>;
 }
 
-fn duration(text: &str) -> Result<Millis, String> {
-    for (unit, size) in [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)] {
-        if let Some(count) = text.strip_suffix(unit)
-            && let Ok(count) = count.parse::<u64>()
-        {
-            return Ok(Millis(count * size));
-        }
-    }
-    Err(format!("`{text}` is not a duration"))
-}
-
-/// Splits at spaces, but not between quotes.
-fn words(text: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    let mut quoted = false;
-    for c in text.chars() {
-        match c {
-            '"' => quoted = !quoted,
-            ' ' if !quoted => words.push(String::new()),
-            c => words.last_mut().expect("never empty").push(c),
-        }
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
-
-struct Words {
-    words: Vec<String>,
-    at: usize,
-}
-
-impl Words {
-    fn next(&mut self) -> Result<String, String> {
-        let word = self.words.get(self.at).cloned();
-        self.at += 1;
-        word.ok_or("a word is missing".into())
-    }
-
-    fn number(&mut self) -> Result<u64, String> {
-        parse(&self.next()?)
-    }
-
-    fn session(&mut self) -> Result<SessionId, String> {
-        let name = self.next()?;
-        let number = parse(name.strip_prefix('s').unwrap_or_default())?;
-        Ok(SessionId::from_bits(number))
-    }
-
-    fn conversation(&mut self) -> Option<Conversation> {
-        self.value("in").map(|name| Conversation(name.into()))
-    }
-
-    /// Takes `name=value` from any position.
-    fn value(&mut self, name: &str) -> Option<String> {
-        let mut rest = self.words.iter().skip(self.at);
-        let is = |word: &String| word.starts_with(name) && word[name.len()..].starts_with('=');
-        let at = self.at + rest.position(is)?;
-        Some(self.words.remove(at)[name.len() + 1..].to_owned())
-    }
-
-    fn flag(&mut self, name: &str) -> bool {
-        let mut rest = self.words.iter().skip(self.at);
-        let at = rest.position(|word| word == name);
-        at.map(|at| self.words.remove(self.at + at)).is_some()
-    }
-
-    fn time(&mut self, name: &str) -> Result<Option<Millis>, String> {
-        self.value(name).map(|text| duration(&text)).transpose()
-    }
-
-    fn count(&mut self, name: &str) -> Result<Option<u64>, String> {
-        self.value(name).map(|text| parse(&text)).transpose()
-    }
-
+impl SessionWords for Words {
     fn asking(&mut self) -> Result<Asking, String> {
         match self.value("asking").as_deref() {
             Some("here") => Ok(Asking::Here),
