@@ -25,7 +25,7 @@ pub fn serve(
     ready: Option<OwnedFd>,
 ) -> anyhow::Result<()> {
     let mut ready = ready.map(File::from);
-    descriptors::as_many_as_allowed();
+    descriptors::raise_limit();
     oom::protect_this_process();
     secret::set_not_dumpable();
     mark::note_own();

@@ -187,7 +187,7 @@ impl Screens {
         let folder = session.folder.clone();
         session.catch_up(end, |replies| {
             let meta = folder::read_meta(&folder).ok().flatten();
-            if !meta.is_some_and(|meta| pts::gathers_lines(&meta)) {
+            if !meta.is_some_and(|meta| pts::is_canonical(&meta)) {
                 self.keepers.send_reply(id, replies);
             }
         })

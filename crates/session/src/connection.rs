@@ -55,8 +55,8 @@ impl Connection {
     /// True if the peer has disconnected, although not all of its frames may have been handled.
     pub fn peer_closed(&self) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::empty())];
-        let told = rustix::event::poll(&mut fds, Some(&Timespec::default()));
-        told.is_ok() && fds[0].revents().contains(PollFlags::HUP)
+        let polled = rustix::event::poll(&mut fds, Some(&Timespec::default()));
+        polled.is_ok() && fds[0].revents().contains(PollFlags::HUP)
     }
 
     /// Sends a frame, or queues it until the daemon reads.

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 /// Raises the soft limit of this process to its hard limit.
-pub fn as_many_as_allowed() {
+pub fn raise_limit() {
     let before = getrlimit(Resource::Nofile);
     BEFORE.get_or_init(|| before);
     let most = Rlimit {
@@ -21,13 +21,13 @@ pub fn as_many_as_allowed() {
         maximum: before.maximum,
     };
     if let Err(fault) = setrlimit(Resource::Nofile, most) {
-        tracing::warn!("no more descriptors can be had: {fault}");
+        tracing::warn!("cannot raise the limit of open files: {fault}");
     }
 }
 
 /// Restores the original limits in a program that is about to be started, or the present hard limit where
 /// that is lower now.
-pub fn as_before(command: &mut Command) {
+pub fn restore_limit(command: &mut Command) {
     let Some(before) = BEFORE.get().cloned() else {
         return;
     };

@@ -262,8 +262,8 @@ fn waits_for_input(pid: i32, stat: &Stat, fed: &InputPipe) -> Waiting {
     };
     let alone = threads.len() == 1;
     let waits = threads.into_iter().map(|tid| {
-        let said = proc::text(proc::syscall_path(pid, tid)).ok();
-        let Some(call) = said.as_deref().and_then(Call::parse) else {
+        let text = proc::text(proc::syscall_path(pid, tid)).ok();
+        let Some(call) = text.as_deref().and_then(Call::parse) else {
             return Waiting::No;
         };
         let watched = watched(pid, call);

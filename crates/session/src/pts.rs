@@ -9,7 +9,7 @@ use super::folder::Meta;
 
 /// True in canonical mode (`ICANON`): the terminal collects input into lines before the program gets it.
 /// That is the default; a program that waits for answers of the terminal turns it off.
-pub fn gathers_lines(meta: &Meta) -> bool {
+pub fn is_canonical(meta: &Meta) -> bool {
     let asked = || {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let device = rustix::fs::open(device(meta.keeper.pid)?, flags, Mode::empty()).ok()?;

@@ -26,7 +26,7 @@ use super::tree;
 const DRAIN_GRACE_MS: u64 = 20;
 /// Delay of the `Started` frame, which is then sent together with the ending: most commands are short, and
 /// the daemon is woken once instead of twice.
-const START_NEWS_MS: u64 = 3;
+const STARTED_DELAY_MS: u64 = 3;
 /// Interval between kills of a tree that does not end.
 const KILL_RETRY_MS: u64 = 50;
 /// Interval after the tree was reported not to die.
@@ -55,7 +55,7 @@ pub struct Run {
     cgroup: Option<SessionCgroup>,
     namespace: Option<Namespace>,
     leaving: bool,
-    strangers: bool,
+    has_outsiders: bool,
     oom: OomWatch,
     record: Rc<OwnedFd>,
     log: LogWriter,
@@ -73,8 +73,8 @@ pub struct Run {
     empty: bool,
     /// Log length at which the daemon wants a `Grew` frame.
     watch: Option<u64>,
-    start_news: Option<u64>,
-    said: SentFrames,
+    started_due: Option<u64>,
+    sent: SentFrames,
     notices: Vec<FromKeeper>,
 }
 
@@ -170,7 +170,7 @@ impl Run {
             namespace: own.namespace,
             sandbox: own.sandbox,
             leaving: false,
-            strangers: false,
+            has_outsiders: false,
             oom: own.oom,
             record: own.record,
             log: LogWriter::new(own.log_folder, launch.record.log_quota),
@@ -189,8 +189,8 @@ impl Run {
             state: State::Running,
             empty: false,
             watch: None,
-            start_news: Some(now + news_wait(launch)),
-            said: SentFrames::default(),
+            started_due: Some(now + started_delay(launch)),
+            sent: SentFrames::default(),
             notices: Vec::new(),
         }
     }
@@ -208,7 +208,7 @@ impl Run {
     /// Frames that describe the current state, for a newly connected daemon.
     pub fn state_frames(&mut self) -> Vec<FromKeeper> {
         self.watch = None;
-        self.start_news = None;
+        self.started_due = None;
         let mut frames = vec![self.started()];
         match &self.state {
             State::Running | State::Draining { .. } => frames.push(self.grew()),
@@ -228,7 +228,7 @@ impl Run {
 
     /// True once the ending is recorded, the tree is empty and the streams are closed.
     pub fn over(&self) -> bool {
-        matches!(self.state, State::Recorded(_)) && self.said.emptied && self.said.closed
+        matches!(self.state, State::Recorded(_)) && self.sent.emptied && self.sent.closed
     }
 
     /// Streams that are open.
@@ -239,7 +239,7 @@ impl Run {
 
     /// `cgroup.events`, while the keeper waits for the cgroup to become empty.
     pub fn group_events(&self) -> Option<BorrowedFd<'_>> {
-        let cgroup = self.cgroup.as_ref().filter(|_| self.strangers)?;
+        let cgroup = self.cgroup.as_ref().filter(|_| self.has_outsiders)?;
         Some(cgroup.events.as_fd())
     }
 
@@ -263,7 +263,7 @@ impl Run {
             drain,
             kill.filter(|_| !self.empty),
             self.next_look(),
-            self.start_news,
+            self.started_due,
         ]
         .into_iter()
         .flatten()
@@ -539,8 +539,8 @@ impl Run {
             && let Some(cgroup) = &self.cgroup
         {
             // A process that is no descendant may have been moved into the cgroup.
-            self.strangers = cgroup.populated();
-            self.empty = !self.strangers;
+            self.has_outsiders = cgroup.populated();
+            self.empty = !self.has_outsiders;
         }
     }
 
@@ -622,10 +622,10 @@ impl Run {
             self.watch = None;
             frames.push(self.grew());
         }
-        if let Some(due) = self.start_news
+        if let Some(due) = self.started_due
             && (!frames.is_empty() || due <= mono_ms())
         {
-            self.start_news = None;
+            self.started_due = None;
             frames.insert(0, self.started());
         }
         frames
@@ -635,19 +635,19 @@ impl Run {
         let State::Recorded(ending) = &self.state else {
             return;
         };
-        if !self.said.exited {
-            self.said.exited = true;
-            self.said.emptied = ending.empty;
-            self.said.closed = ending.closed;
+        if !self.sent.exited {
+            self.sent.exited = true;
+            self.sent.emptied = ending.empty;
+            self.sent.closed = ending.closed;
             frames.push(FromKeeper::Exited(*ending));
         }
-        if self.empty && !self.said.emptied {
-            self.said.emptied = true;
+        if self.empty && !self.sent.emptied {
+            self.sent.emptied = true;
             let _ = folder::append(&self.record, folder::EMPTIED);
             frames.push(FromKeeper::Emptied);
         }
-        if self.closed() && !self.said.closed {
-            self.said.closed = true;
+        if self.closed() && !self.sent.closed {
+            self.sent.closed = true;
             let line = folder::closed_line(self.log.end(), self.log.dropped());
             let _ = folder::append(&self.record, &line);
             frames.push(FromKeeper::Closed);
@@ -664,9 +664,9 @@ impl Drop for Run {
 }
 
 /// Delay of the `Started` frame: none for a session with input, since its client waits for the start.
-fn news_wait(launch: &Launch) -> u64 {
+fn started_delay(launch: &Launch) -> u64 {
     match (launch.record.pty, &launch.stdin) {
-        (None, Stdin::None | Stdin::Bytes(_)) => START_NEWS_MS,
+        (None, Stdin::None | Stdin::Bytes(_)) => STARTED_DELAY_MS,
         (Some(_), _) | (None, Stdin::Open) => 0,
     }
 }

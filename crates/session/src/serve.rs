@@ -207,7 +207,7 @@ impl Keeper {
                 sandbox.attempted(matches!(flow, Flow::End));
             }
             if let (true, Some(sandbox)) = (woken.gate, &mut run.sandbox) {
-                sandbox.hear_gate();
+                sandbox.read_gate();
             }
             if woken.git {
                 run.look_at_git();
@@ -269,9 +269,9 @@ impl Keeper {
     /// Records new facts, then sends them.
     fn send_new_facts(&mut self) {
         if let Stage::Run(run) = &mut self.stage {
-            let news = run.settle();
+            let frames = run.settle();
             if let Some(connection) = &mut self.connection {
-                connection.send_all(&news);
+                connection.send_all(&frames);
             }
             run.close_ended();
         }
@@ -468,7 +468,7 @@ impl Keeper {
             .and_then(|sandbox| sandbox.namespace.take());
         let contained_by = match &of_sandbox {
             Some(_) => Containment::PidNamespace,
-            None => self.hold(launch.containment)?,
+            None => self.choose_containment(launch.containment)?,
         };
         // An unused cgroup is removed at the end, because the removal takes time.
         let cgroup = match contained_by {
@@ -596,7 +596,7 @@ impl Keeper {
     }
 
     /// Chooses the containment of the tree.
-    fn hold(&self, wanted: ContainmentChoice) -> Result<Containment, Failure> {
+    fn choose_containment(&self, wanted: ContainmentChoice) -> Result<Containment, Failure> {
         let no = |why: &str| Failure {
             errno: 0,
             sentence: format!("cannot contain the command: {why}"),

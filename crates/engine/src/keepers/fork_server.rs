@@ -43,7 +43,7 @@ impl ForkServer {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        descriptors::as_before(&mut command);
+        descriptors::restore_limit(&mut command);
         oom::restore_score(&mut command);
         inherited_fd::pass(&mut command, theirs, FORK_SERVER_FD);
         Ok(ForkServer {

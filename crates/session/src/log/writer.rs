@@ -119,53 +119,53 @@ impl LogWriter {
             Ok(0) => OutputRead::Closed,
             Ok(count) => {
                 crash_point("io.mid");
-                self.came(count as u64, stream);
+                self.add_to_index(count as u64, stream);
                 OutputRead::Bytes(count as u64)
             }
-            Err(Trouble::Input(Errno::AGAIN | Errno::INTR)) => OutputRead::Nothing,
+            Err(ReadFault::Input(Errno::AGAIN | Errno::INTR)) => OutputRead::Nothing,
             // Reading a terminal that no process has open fails with EIO.
-            Err(Trouble::Input(_)) => OutputRead::Closed,
-            Err(Trouble::Disk { read: 0, .. }) => self.discard(from, max),
-            Err(Trouble::Disk { read, kept }) => {
+            Err(ReadFault::Input(_)) => OutputRead::Closed,
+            Err(ReadFault::Disk { read: 0, .. }) => self.discard(from, max),
+            Err(ReadFault::Disk { read, kept }) => {
                 if kept > 0 {
-                    self.came(kept as u64, stream);
+                    self.add_to_index(kept as u64, stream);
                 }
-                self.lost((read - kept) as u64);
+                self.count_dropped((read - kept) as u64);
                 OutputRead::Bytes(read as u64)
             }
         }
     }
 
-    fn splice(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, Trouble> {
+    fn splice(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, ReadFault> {
         let Some(segment) = &self.current else {
-            return Err(Trouble::NOTHING_READ);
+            return Err(ReadFault::NOTHING_READ);
         };
         let mut at = self.end - segment.base;
         let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
         match rustix::pipe::splice(from, None, &segment.data, Some(&mut at), room, flags) {
             Ok(count) => Ok(count),
-            Err(Errno::AGAIN) => Err(Trouble::Input(Errno::AGAIN)),
-            Err(Errno::INTR) => Err(Trouble::Input(Errno::INTR)),
+            Err(Errno::AGAIN) => Err(ReadFault::Input(Errno::AGAIN)),
+            Err(Errno::INTR) => Err(ReadFault::Input(Errno::INTR)),
             Err(Errno::INVAL) => {
                 self.splices = false;
                 self.copy(from, room)
             }
-            Err(_) => Err(Trouble::NOTHING_READ),
+            Err(_) => Err(ReadFault::NOTHING_READ),
         }
     }
 
-    fn copy(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, Trouble> {
+    fn copy(&mut self, from: BorrowedFd<'_>, room: usize) -> Result<usize, ReadFault> {
         let Some(segment) = &self.current else {
-            return Err(Trouble::NOTHING_READ);
+            return Err(ReadFault::NOTHING_READ);
         };
         if self.buffer.is_empty() {
             self.buffer.resize(READ_SIZE, 0);
         }
         let room = room.min(self.buffer.len());
-        let read = rustix::io::read(from, &mut self.buffer[..room]).map_err(Trouble::Input)?;
+        let read = rustix::io::read(from, &mut self.buffer[..room]).map_err(ReadFault::Input)?;
         let at = self.end - segment.base;
         write_all(segment.data.as_fd(), &self.buffer[..read], at)
-            .map_err(|(_, kept)| Trouble::Disk { read, kept })?;
+            .map_err(|(_, kept)| ReadFault::Disk { read, kept })?;
         Ok(read)
     }
 
@@ -178,7 +178,7 @@ impl LogWriter {
         match rustix::io::read(from, &mut self.buffer[..max]) {
             Ok(0) => OutputRead::Closed,
             Ok(count) => {
-                self.lost(count as u64);
+                self.count_dropped(count as u64);
                 OutputRead::Bytes(count as u64)
             }
             Err(Errno::AGAIN | Errno::INTR) => OutputRead::Nothing,
@@ -186,7 +186,7 @@ impl LogWriter {
         }
     }
 
-    fn lost(&mut self, count: u64) {
+    fn count_dropped(&mut self, count: u64) {
         self.end += count;
         self.dropped += count;
         if let Some(segment) = &mut self.current {
@@ -195,7 +195,7 @@ impl LogWriter {
     }
 
     /// Adds bytes at the end of the segment to its index.
-    fn came(&mut self, count: u64, stream: Stream) {
+    fn add_to_index(&mut self, count: u64, stream: Stream) {
         let now = wall_ms();
         let dropped = self.dropped;
         let entered = match &mut self.current {
@@ -204,7 +204,7 @@ impl LogWriter {
         };
         match entered {
             Ok(()) => self.end += count,
-            Err(_) => self.lost(count),
+            Err(_) => self.count_dropped(count),
         }
     }
 
@@ -264,16 +264,16 @@ fn nothing_yet(from: BorrowedFd<'_>) -> Option<OutputRead> {
     }
 }
 
-enum Trouble {
+enum ReadFault {
     /// Reading from the stream failed.
     Input(Errno),
     /// The disk did not take all bytes: `read` bytes were taken from the stream, `kept` of them are on the disk.
     Disk { read: usize, kept: usize },
 }
 
-impl Trouble {
+impl ReadFault {
     /// The disk failed before anything was read from the stream.
-    const NOTHING_READ: Self = Trouble::Disk { read: 0, kept: 0 };
+    const NOTHING_READ: Self = ReadFault::Disk { read: 0, kept: 0 };
 }
 
 impl Segment {
@@ -323,9 +323,10 @@ impl Segment {
     ) -> Result<(), Errno> {
         let count = u32::try_from(count).map_err(|_| Errno::OVERFLOW)?;
         let grown = self.last.and_then(|last| {
-            let fresh = now.saturating_sub(last.at_wall_ms) < COALESCE_MS && now >= last.at_wall_ms;
+            let recent =
+                now.saturating_sub(last.at_wall_ms) < COALESCE_MS && now >= last.at_wall_ms;
             let len = last.len.checked_add(count)?;
-            (fresh && last.stream == stream).then_some(IndexEntry { len, ..last })
+            (recent && last.stream == stream).then_some(IndexEntry { len, ..last })
         });
         let entry = match grown {
             Some(entry) => {

@@ -320,8 +320,8 @@ fn init(
     set_name(c"abide-init");
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let mut go = [0; 2];
-    let told = rustix::net::recv(&report, &mut go, RecvFlags::empty());
-    let built = match told {
+    let received = rustix::net::recv(&report, &mut go, RecvFlags::empty());
+    let built = match received {
         Ok((2, _)) => build::build(plan, session, found, gate),
         _ => Err(Errno::PIPE).named(|| "hear from the keeper".into()),
     };

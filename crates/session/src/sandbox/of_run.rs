@@ -87,7 +87,7 @@ impl RunSandbox {
     }
 
     /// Handles messages of the network gate.
-    pub fn hear_gate(&mut self) {
+    pub fn read_gate(&mut self) {
         if let Some(gate) = &mut self.gate
             && gate.take_messages()
         {
