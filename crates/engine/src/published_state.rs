@@ -177,8 +177,7 @@ impl PublishedState {
 
     /// Publishes a session. It keeps the name that it was given since it was first published.
     pub(super) fn publish(&self, mut view: SessionView) {
-        let is_over = matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. });
-        let id = view.id;
+        let (id, is_over) = (view.id, !view.is_alive());
         let mut sessions = lock(&self.sessions);
         if let Some(before) = sessions.get(&id) {
             view.name.clone_from(&before.name);

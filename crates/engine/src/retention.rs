@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use abide_core::session::Phase;
 use abide_core::time::{Boot, Wall};
 use abide_core::{Event, Millis, Mono, Now, SessionId, limit};
 
@@ -95,7 +94,7 @@ async fn clean_layers(handle: &Handle, now: Wall) {
                 .parse()
                 .ok()
                 .and_then(|id| handle.published().session(id));
-            view.is_some_and(|view| !is_over(&view))
+            view.is_some_and(|view| view.is_alive())
         };
         // The published state is complete: sessions of a former daemon are taken up before this begins.
         let now = UNIX_EPOCH + Duration::from_millis(now.0);
@@ -133,7 +132,7 @@ impl EndedSessions {
     /// Adds a session that is over. `since`: it has just ended.
     fn insert(&mut self, handle: &Handle, view: &SessionView, since: Option<Mono>) {
         let place = (view.state.created, view.id);
-        if !is_over(view) || self.by_age.contains_key(&place) {
+        if view.is_alive() || self.by_age.contains_key(&place) {
             return;
         }
         refusals::audit(handle, view);
@@ -250,10 +249,6 @@ async fn prune_rows(store: &dyn Store, before_ms: u64) {
             }
         }
     }
-}
-
-fn is_over(view: &SessionView) -> bool {
-    matches!(view.state.phase, Phase::Ended { .. } | Phase::Failed { .. })
 }
 
 /// Removes the directory of a session. Returns true on success.

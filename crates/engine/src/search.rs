@@ -380,10 +380,7 @@ impl<'a> Searcher<'a> {
         }
         let mut rest = lines;
         while self.after > 0 && !rest.is_empty() {
-            let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-            self.context_line(without_end(&rest[..end]));
-            self.advance(&rest[..end], Part::More);
-            rest = &rest[end..];
+            rest = self.first_unmatched(rest);
         }
         let mut kept = rest.len();
         for _ in 0..self.search.context {
@@ -395,11 +392,17 @@ impl<'a> Searcher<'a> {
         self.skip(&rest[..kept]);
         let mut rest = &rest[kept..];
         while !rest.is_empty() {
-            let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-            self.context_line(without_end(&rest[..end]));
-            self.advance(&rest[..end], Part::More);
-            rest = &rest[end..];
+            rest = self.first_unmatched(rest);
         }
+    }
+
+    /// Handles the first of these lines, and returns the others.
+    fn first_unmatched<'b>(&mut self, lines: &'b [u8]) -> &'b [u8] {
+        let end = memchr(b'\n', lines).map_or(lines.len(), |at| at + 1);
+        let (line, rest) = lines.split_at(end);
+        self.context_line(without_end(line));
+        self.advance(line, Part::More);
+        rest
     }
 
     fn skip(&mut self, lines: &[u8]) {
