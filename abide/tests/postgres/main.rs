@@ -273,6 +273,31 @@ fn commit_is_settled_after(mode: Mode) {
 }
 
 #[test]
+fn f48_call_whose_outcome_stays_unknown_is_told_so_and_repeated_with_its_key() {
+    let primary = Server::start();
+    let proxy = Proxy::to(primary.socket());
+    let abide = at(&proxy.url());
+    abide.start();
+    let first = made(&make(&abide, "before"));
+    let keyed = json!({"total_duration": 3600, "mission": "once", "idempotency_key": "once"});
+    proxy.set(Mode::DropAnswers);
+    let unknown = abide.begin("/v1/timers", &keyed);
+    // The database is not back before the call is answered.
+    let unknown = receive(unknown).expect("an answer");
+    assert_eq!(unknown.status, 504, "{}", unknown.body);
+    assert_eq!(unknown.body["type"], "urn:abide:problem:outcome-unknown");
+    assert!(refused(&unknown).contains("same `idempotency_key`"));
+    proxy.set(Mode::Pass);
+    let second = look_for("the timer of the key", || {
+        let again = abide.post("/v1/timers", &keyed)?;
+        (again.status == 200).then(|| made(&again))
+    });
+    let mut known = [first, second];
+    known.sort();
+    assert_eq!(stored(&primary), known);
+}
+
+#[test]
 fn f21_daemon_that_is_not_the_owner_writes_nothing() {
     let mut abide = on(Server::start());
     abide.start();
