@@ -178,9 +178,10 @@ pub async fn status(client: Client, as_json: bool) -> Result<u8, CliError> {
         return Ok(0);
     };
     let count = fleet["machines"].as_array().map_or(0, Vec::len);
-    match fleet["joined"] == true {
-        true => outln!("This machine is {name}, one of {count} that share the database."),
-        false => outln!("This machine is {name}; it has not joined the others yet."),
+    match (fleet["joined"] == true, count) {
+        (true, 1) => outln!("This machine is {name}; no other shares the database."),
+        (true, _) => outln!("This machine is {name}, one of {count} that share the database."),
+        (false, _) => outln!("This machine is {name}; it has not joined the others yet."),
     }
     if let Some(trouble) = fleet["trouble"].as_str() {
         outln!("{}", one_line(trouble));
@@ -210,11 +211,12 @@ pub async fn list(client: Client, as_json: bool) -> Result<u8, CliError> {
 fn print_machines(fleet: &Value) {
     let now = SystemClock.now().wall.0;
     let machines = fleet["machines"].as_array().into_iter().flatten();
-    let rows: Vec<Row> = machines.map(|machine| row(machine, now)).collect();
+    let linked = fleet["linked"] == true;
+    let rows: Vec<Row> = machines.map(|machine| row(machine, linked, now)).collect();
     show::table(&["MACHINE", "STATE", "SEEN", "VERSION", "LABELS"], &rows);
 }
 
-fn row(machine: &Value, now: u64) -> Row {
+fn row(machine: &Value, linked: bool, now: u64) -> Row {
     let plain = anstyle::Style::new();
     let text = |field: &str| one_line(machine[field].as_str().unwrap_or_default());
     let (mut state, mut colour) = match machine["state"].as_str() {
@@ -222,7 +224,7 @@ fn row(machine: &Value, now: u64) -> Row {
         Some(state) => (state.to_owned(), show::BAD),
         None => (String::new(), plain),
     };
-    if machine["vouched_for"] != true {
+    if linked && machine["vouched_for"] != true {
         state.push_str(", not vouched for");
         colour = show::BAD;
     }
