@@ -187,7 +187,7 @@ impl Writer {
                 *self.parts.trouble.lock().expect("no holder panics") = None;
                 self.settle().await;
             }
-            Err(fault) => self.lost(&unreachable(fault).to_string()),
+            Err(fault) => self.lost(&unreachable(fault).reason()),
         }
     }
 
