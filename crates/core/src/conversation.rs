@@ -86,6 +86,14 @@ impl Conversations {
         }
     }
 
+    /// Looks at the messages of an agent when the time for reconnecting after a start is over.
+    pub fn look_after_start(&mut self, now: Steady, agent: &Agent) {
+        let until = self.started + limit::RECONNECT;
+        if now <= until {
+            self.look_again.insert((until, agent.clone()));
+        }
+    }
+
     pub fn resumable(&mut self, agent: Agent, conversations: Vec<Conversation>) {
         let conversations = conversations.into_iter().collect();
         self.resumable.insert(agent, conversations);

@@ -112,8 +112,10 @@ impl Engine {
         if !self.shares_messages() {
             return;
         }
+        let now = self.timers.steady(step.now);
+        self.conversations.look_after_start(now, &agent);
         let rule = ReadRule {
-            now: self.timers.steady(step.now),
+            now,
             conversations: &self.conversations,
         };
         let numbers = self.outbox.release(&agent, rule);
