@@ -186,3 +186,18 @@ fn f12_timers_of_a_second_primary_are_written_to_the_one_that_stays() {
     joined(&new, "one");
     joined(&new, "two");
 }
+
+#[test]
+fn f10_message_of_an_adopted_timer_is_marked_after_the_database_has_lost_commits() {
+    let server = Server::start();
+    let (one, two) = (machine(&server, "one"), machine(&server, "two"));
+    let id = make_due(&one, 3.0, None);
+    // A failover was seen after the timer was due, as if its machine had told it in commits that are lost.
+    server.sql("UPDATE abide.fleet SET went_back_ms = (SELECT max(due_ms) + 1 FROM abide.timer)");
+    one.kill_daemon();
+    assert_eq!(over(&server, &id).0, "completed");
+    assert_eq!(owner_of(&server, "one"), "two");
+    let told = "SELECT count(*) FROM abide.message WHERE told_ms IS NOT NULL AND seen_ms IS NULL";
+    assert_eq!(server.sql(told), "1");
+    drop(two);
+}

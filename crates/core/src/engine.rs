@@ -71,6 +71,8 @@ pub struct Engine {
     outbox: Outbox,
     conversations: Conversations,
     adopted: Adopted,
+    /// Fleet time until which the database may have lost commits.
+    went_back: Steady,
     /// Messages of this step that no call or subscriber has got yet.
     posted: Vec<(Agent, u64)>,
     /// Calls about timers and messages whose answers depend on changes that are not durable yet.
@@ -163,6 +165,7 @@ impl Engine {
             outbox: Outbox::default(),
             conversations: Conversations::default(),
             adopted: Adopted::default(),
+            went_back: Steady::default(),
             posted: Vec::new(),
             uncommitted_calls: UndoLog::default(),
             uncommitted_events: UndoLog::default(),

@@ -12,7 +12,7 @@ use crate::held;
 use crate::id::{IdPermutation, Key, QuestionId};
 use crate::message;
 use crate::question::{Closing, Question};
-use crate::time::Wall;
+use crate::time::{Steady, Wall};
 use crate::timer;
 
 /// Durable fact.
@@ -66,6 +66,9 @@ pub struct StoredState {
     pub ended: Vec<(timer::Timer, Option<Key>)>,
     /// Messages that have not been seen.
     pub messages: Vec<message::StoredMessage>,
+    /// Fleet time until which the database may have lost commits: what was told of timers that were due by then may be
+    /// missing from it.
+    pub went_back: Steady,
 }
 
 /// Shard of a fleet, as a daemon reads it when it begins to own the shard.
@@ -82,6 +85,9 @@ pub struct LoadedShard {
     pub ended: Vec<(timer::Timer, Option<Key>)>,
     /// Messages that have not been seen.
     pub messages: Vec<message::StoredMessage>,
+    /// Fleet time until which the database may have lost commits: what was told of timers that were due by then may be
+    /// missing from it.
+    pub went_back: Steady,
 }
 
 /// Questions that are open after these records, in the order in which they were recorded.

@@ -32,6 +32,7 @@ impl Engine {
             stored.timers,
         );
         self.timers.remember(stored.ended);
+        self.went_back = stored.went_back;
         let anchored = timer::Record::Anchored(anchor);
         step.push(Effect::Record(Record::Timer(anchored)));
         for number in probed {
@@ -86,11 +87,9 @@ impl Engine {
         agent: &Agent,
         content: MessageContent,
         reporting_call: Option<&CallId>,
-    ) {
+    ) -> Option<u64> {
         let now = self.timers.steady(step.now);
-        let Some((id, number)) = self.outbox.post(now, agent, &content) else {
-            return;
-        };
+        let (id, number) = self.outbox.post(now, agent, &content)?;
         self.adopted
             .note_message(number, content.about, |timer| self.timers.number_of(timer));
         step.push(Effect::Record(Record::Message(message::Record::Posted {
@@ -105,6 +104,7 @@ impl Engine {
             Some(call) => self.outbox.tell(agent, &[number], *call),
             None => self.posted.push((agent.clone(), number)),
         }
+        Some(number)
     }
 
     /// Lets other machines take the unread messages of an agent whose conversations have ended here.
@@ -164,7 +164,7 @@ impl Engine {
         }
     }
 
-    /// Records that a waker has delivered these messages: the agent may know them when it reads them later.
+    /// Records that these messages may have been delivered: the agent may know them when it reads them later.
     pub(super) fn woken(&mut self, step: &mut Step<'_>, agent: &Agent, messages: &[u64]) {
         let numbers = self.outbox.may_be_known(agent, messages);
         record_delivery(step, numbers, false);
@@ -192,7 +192,7 @@ impl Engine {
             conversation: conversation.clone(),
             wakes: false,
         };
-        self.post(step, &agent, content, None);
+        let _ = self.post(step, &agent, content, None);
         self.uncommitted_events
             .push(UncommittedEvent::SessionEnded(agent, conversation, session));
     }

@@ -75,6 +75,7 @@ impl Engine {
             }
         };
         self.adopted.unloaded.remove(&shard);
+        self.went_back = self.went_back.max(loaded.went_back);
         let listed: Vec<(u64, bool)> = (loaded.timers.iter())
             .map(|timer| {
                 let runs = matches!(timer.state.countdown, Countdown::Running { .. });

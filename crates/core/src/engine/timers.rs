@@ -11,7 +11,7 @@ use crate::limit;
 use crate::message::{About, MessageContent, Recipient};
 use crate::record::Record;
 use crate::request::{Caller, Refusal};
-use crate::time::{Millis, Now, Wall};
+use crate::time::{Millis, Now, Steady, Wall};
 use crate::timer::{
     self, Act, Change, CompletedBy, Create, Found, Kind, ObservedTimer, Request, Standby, Status,
     Timer, Until, Why,
@@ -520,7 +520,16 @@ impl Engine {
             conversation: timer.conversation.clone(),
             wakes: timer.wakes,
         };
-        self.post(step, &timer.agent, content, calls.first());
+        let message = self.post(step, &timer.agent, content, calls.first());
+        // Another machine may have told this in commits that the database has lost.
+        let late = match timer.status {
+            Status::Completed { late, .. } => late,
+            Status::Running(_) | Status::Paused { .. } | Status::Stopped => Millis(0),
+        };
+        let due = Steady(self.timers.steady(step.now).0.saturating_sub(late.0));
+        if due < self.went_back {
+            self.woken(step, &timer.agent, message.as_slice());
+        }
         for call in calls {
             answer(step, call, timer.clone(), Why::Completed);
         }

@@ -154,6 +154,7 @@ impl TestDatabase {
         let live = self.timers.values().filter(|row| row.ended.is_none());
         let unseen = self.messages.iter().filter(|(_, letter)| !letter.seen);
         StoredState {
+            went_back: abide_core::time::Steady(0),
             id_permutation: IdPermutation { key: 7 },
             boot_id,
             anchor: self.anchor,

@@ -55,6 +55,7 @@ async fn loaded(rows: ShardRows, handle: &Handle) {
         timers: rows.timers,
         ended: rows.ended,
         messages: rows.messages,
+        went_back: rows.went_back,
     };
     handle
         .send_event(Event::ShardLoaded(Box::new(loaded)))

@@ -84,6 +84,7 @@ pub(super) fn stored_state(
     let of = Of::Database;
     let (timers, conditions) = timers(db, id_permutation, of)?;
     let state = StoredState {
+        went_back: Steady(0),
         id_permutation,
         boot_id,
         anchor: anchor(db)?,

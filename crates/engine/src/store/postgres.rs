@@ -220,6 +220,7 @@ fn opened_with(
         questions: rows.questions,
         approved: rows.approved,
         state: StoredState {
+            went_back: rows.went_back,
             id_permutation: prepared.id_permutation,
             boot_id,
             anchor: line.map(|line| Anchor {

@@ -56,6 +56,8 @@ pub(crate) struct ShardRows {
     pub approved: Vec<(QuestionId, SessionId, HeldCommand)>,
     /// Clients of all agents. Only of the own shard.
     pub clients: Vec<ClientRow>,
+    /// Fleet time until which the database may have lost commits.
+    pub went_back: Steady,
 }
 
 /// Reads a shard.
@@ -77,7 +79,12 @@ pub(super) fn read(
         questions: Vec::new(),
         approved: Vec::new(),
         clients: Vec::new(),
+        went_back: Steady::default(),
     };
+    db.for_each("SELECT went_back_ms FROM fleet", &[], &mut |row| {
+        rows.went_back = Steady(row.u64(0)?);
+        Ok(())
+    })?;
     if rows.note.is_none() {
         rows.ended = load::ended(db, id_permutation, of)?;
         rows.questions = load::open_questions(db, of)?;
