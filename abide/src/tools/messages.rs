@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use abide_api::arguments::ReadMessagesArgs;
 use abide_api::{DeliveredMessage, Id, ReadMessagesResult, ToolOutput, ToolResult};
 use abide_core::message::{About, ReturnedMessage};
+use abide_core::request::Caller;
 use abide_core::{Conversation, Millis, Request, SessionId, TimerId, limit};
 use serde_json::{Map, Value};
 
@@ -17,8 +18,14 @@ use abide_engine::text::{message_text, timer_message};
 /// Limit on messages that are appended to a result; the rest waits for the next result or for `read_messages`.
 pub(super) const APPENDED: usize = 20;
 
+/// Times that a call is repeated because another machine has told a message meanwhile.
+const ATTEMPTS: usize = 4;
+
 /// Arguments that the result depends on.
 pub(super) struct ReadMessages {
+    caller: Caller,
+    /// Times that the call may still be repeated.
+    attempts: usize,
     waited: Millis,
     /// The client's own limit, if it is shorter than the requested wait.
     client_limit: Option<Millis>,
@@ -32,21 +39,30 @@ pub(super) fn read(
     let asked = args.timeout_seconds.map(|time| time.0).unwrap_or_default();
     let client_limit = context.standby.filter(|limit| *limit < asked);
     let standby = client_limit.unwrap_or(asked);
-    let most = limit::MESSAGES_AT_ONCE;
-    Ok((
-        Request::ReadMessages {
-            standby,
-            most,
-            known: Vec::new(),
-        },
-        ReadMessages {
-            waited: standby,
-            client_limit,
-        },
-    ))
+    let read = ReadMessages {
+        caller: context.caller(),
+        attempts: ATTEMPTS,
+        waited: standby,
+        client_limit,
+    };
+    Ok((read.request(), read))
 }
 
 impl ReadMessages {
+    fn request(&self) -> Request {
+        Request::ReadMessages {
+            standby: self.waited,
+            most: limit::MESSAGES_AT_ONCE,
+            known: Vec::new(),
+        }
+    }
+
+    /// The same call, if it may be repeated.
+    pub(super) fn again(&mut self) -> Option<(Caller, Request)> {
+        self.attempts = self.attempts.checked_sub(1)?;
+        Some((self.caller.clone(), self.request()))
+    }
+
     pub(super) async fn result(
         &self,
         handle: &Handle,

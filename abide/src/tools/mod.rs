@@ -580,7 +580,7 @@ impl EngineCall {
     }
 
     async fn next(&mut self) -> Option<ToolStep> {
-        if self.outcome.is_none() {
+        while self.outcome.is_none() {
             match self.pending.next().await? {
                 CallStep::Update(CallUpdate::Accepted(session)) => {
                     return Some(ToolStep::Accepted(session));
@@ -592,6 +592,14 @@ impl EngineCall {
                     return Some(ToolStep::Closed(question));
                 }
                 CallStep::Done(outcome) => {
+                    // Another machine has told a message of this answer: what is left is read.
+                    if let Outcome::Refused(Refusal::ChangedElsewhere(_)) = &outcome
+                        && let Tool::ReadMessages(read) = &mut self.tool
+                        && let Some((caller, request)) = read.again()
+                    {
+                        self.pending = self.handle.call(caller, request, None).await;
+                        continue;
+                    }
                     self.outcome = Some(outcome);
                     return Some(ToolStep::Ended);
                 }
@@ -662,7 +670,8 @@ pub fn refusal_code(refusal: &Refusal) -> ErrorCode {
         Refusal::Timer(_)
         | Refusal::QuestionClosed(..)
         | Refusal::SessionEnded(_)
-        | Refusal::KeyReused(_) => ErrorCode::Conflict,
+        | Refusal::KeyReused(_)
+        | Refusal::ChangedElsewhere(_) => ErrorCode::Conflict,
         Refusal::NotRecorded => ErrorCode::StorageFull,
         Refusal::DatabaseAway(_) => ErrorCode::Fault,
         Refusal::OutcomeUnknown(_) => ErrorCode::OutcomeUnknown,

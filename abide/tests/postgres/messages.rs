@@ -57,6 +57,8 @@ fn message_reaches_an_agent_on_another_machine_once() {
         (unseen(&server) == "0").then_some(())
     });
     // The first machine has the message in memory, and learns that it was told.
+    let none = tool(&one, "ann", "read_messages", "");
+    assert_eq!(none["messages"], json!([]), "{none}");
     let next = mission(&one, "ann", 0.2);
     let read = look_for("the next message", || {
         let read = read(&one, "ann");

@@ -152,6 +152,8 @@ pub enum Refusal {
     NotRecorded,
     /// The database is away, as the sentence says, so nothing has changed.
     DatabaseAway(String),
+    /// Another machine has changed what the request was about, as the sentence says, so nothing has changed here.
+    ChangedElsewhere(String),
     /// The database does not answer, as the sentence says. The request may have been recorded or not.
     OutcomeUnknown(String),
     /// Too many of something; the sentence names it and the limit.

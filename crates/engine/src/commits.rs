@@ -189,7 +189,10 @@ impl Commits {
             if let Effect::Reply { outcome, .. } = effect
                 && *outcome == Outcome::Refused(Refusal::NotRecorded)
             {
-                *outcome = Outcome::Refused(Refusal::DatabaseAway(trouble.clone()));
+                *outcome = Outcome::Refused(match fault {
+                    StoreFault::Stale(_) => Refusal::ChangedElsewhere(trouble.clone()),
+                    _ => Refusal::DatabaseAway(trouble.clone()),
+                });
             }
         }
     }

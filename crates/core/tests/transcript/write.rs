@@ -255,6 +255,7 @@ fn refused(refusal: &Refusal, stage: &mut Stage) -> String {
         Refusal::Timer(_)
         | Refusal::NotRecorded
         | Refusal::DatabaseAway(_)
+        | Refusal::ChangedElsewhere(_)
         | Refusal::OutcomeUnknown(_) => {
             panic!("not of sessions: {refusal:?}")
         }

@@ -35,7 +35,7 @@ pub fn refusal_sentence(refusal: &Refusal) -> String {
              try again, or see `abide doctor` where there is enough"
                 .into()
         }
-        Refusal::DatabaseAway(sentence) => {
+        Refusal::DatabaseAway(sentence) | Refusal::ChangedElsewhere(sentence) => {
             format!("{sentence}. Nothing was done; try again later")
         }
         Refusal::OutcomeUnknown(sentence) => format!(
