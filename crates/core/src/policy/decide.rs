@@ -169,6 +169,7 @@ impl Policy {
         // A short option stands in too many texts to tell something.
         let is_short = |name: &str| name.starts_with('-') && name.len() == 2;
         let is_named = |name: &str| !is_short(name) && names(text, name);
+        let names_root = names_root(text, place.home);
         let rule = self.careful_rules().find(|rule| {
             let could_be = rule
                 .run
@@ -179,7 +180,7 @@ impl Policy {
                 words.all(|name| is_named(name))
             };
             (program.is_dynamic() && (could_be || is_told()))
-                || rule.could_match(command, place, &is_named)
+                || rule.could_match(command, place, &is_named, names_root)
         })?;
         let fault = match program.is_dynamic() {
             true => "the program is known only when the command runs",
@@ -234,6 +235,13 @@ fn may_run(rule: &Rule, fault: &str) -> String {
 /// Returns whether a word of a rule is a name, and not an option or a pattern.
 fn is_name(word: &str) -> bool {
     word != "..." && !word.contains('*') && !word.starts_with('-')
+}
+
+/// Returns whether a text has the root or the home directory as a word.
+fn names_root(text: &str, home: &str) -> bool {
+    let is_between = |c: char| c.is_whitespace() || "'\";&|()=`{,}".contains(c);
+    let roots = ["/", "/*", "~", "$HOME", "HOME", home];
+    text.split(is_between).any(|word| roots.contains(&word))
 }
 
 /// Returns whether a text has this name as a word, also with quotes in it.

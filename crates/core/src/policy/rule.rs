@@ -209,12 +209,14 @@ impl Rule {
     }
 
     /// Returns whether this rule, which asks or refuses, could be about the command when its unknown words are known: each
-    /// of them could be any word that `is_named` in the text of the command line.
+    /// of them could be any word that `is_named` in the text of the command line, and the root or home directory if the
+    /// text `names_root`.
     pub fn could_match(
         &self,
         command: &SimpleCommand,
         place: &Place<'_>,
         is_named: &dyn Fn(&str) -> bool,
+        names_root: bool,
     ) -> bool {
         let Some((program, rest)) = self.run.split_first() else {
             return false;
@@ -243,9 +245,13 @@ impl Rule {
             && self.is_for(command, place)
             && self.has_words(rest, command, place, &could_be)
             && has_with()
-            && self
-                .targets
-                .is_none_or(|targets| targets.hit(command, place))
+            && self.targets.is_none_or(|targets| {
+                let has = |word: &Word, piece| word.pieces.contains(&piece);
+                let is_given = |word: &Word| {
+                    is_unknown(word) && has(word, Piece::Unknown) && !has(word, Piece::Home)
+                };
+                targets.hit(command, place) || (names_root && arguments.iter().any(is_given))
+            })
     }
 
     /// Words in this order. Options between them, and words that may be values of options, are skipped.
@@ -417,12 +423,14 @@ impl Targets {
             Folder::Unknown if absolute => "/",
             Folder::Unknown => return false,
         };
-        // Everything in a directory is as much as the directory.
-        let all = text
-            .strip_suffix("/*")
-            .map(|rest| if rest.is_empty() { "/" } else { rest });
-        let everything = all.is_some() || text == "*";
-        let path = normalized(all.unwrap_or(if text == "*" { "." } else { &text }), folder);
+        // Everything in a directory is as much as the directory; of a repository, so is everything hidden.
+        let all = match text.as_str() {
+            "*" | ".*" => Some("."),
+            "/*" | "/.*" => Some("/"),
+            text => text.strip_suffix("/*").or_else(|| text.strip_suffix("/.*")),
+        };
+        let everything = all.is_some();
+        let path = normalized(all.unwrap_or(&text), folder);
         let is_root = path == "/" || path == place.home || path == place.workspace;
         match self {
             Targets::Roots => {

@@ -37,8 +37,13 @@ const RUNS: [(&str, &str, usize); 16] = [
     ("kubectl", "exec", 1),
 ];
 
-/// Words of the command that a subcommand runs.
+/// Words of the command that a subcommand runs. `python -m twine` is `twine`.
 pub(super) fn run_words(command: &SimpleCommand, name: &str) -> Option<Vec<Word>> {
+    if name.starts_with("python") {
+        let is_module = |word: &Word| word.text().as_deref() == Some("-m");
+        let at = command.arguments().iter().position(is_module)?;
+        return Some(command.arguments()[at + 1..].to_vec()).filter(|words| !words.is_empty());
+    }
     let (first, rest) = command.arguments().split_first()?;
     let first = first.text()?;
     let (.., positions) = RUNS

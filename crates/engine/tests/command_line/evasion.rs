@@ -384,3 +384,82 @@ fn writes_to_clouds_and_clusters_ask() {
         ],
     );
 }
+
+#[test]
+fn path_to_delete_that_is_not_known_asks_if_the_text_names_the_root() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "x=/; rm -rf $x",
+            "d=~; rm -rf \"$d\"",
+            "for d in /; do rm -rf $d; done",
+            "bash -c 'rm -rf \"$1\"' _ /",
+            "find / -name x | while read f; do rm -rf \"$f\"; done",
+            "x=${HOME}; rm -r -- \"${x}\"",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "t=$(mktemp -d); rm -rf \"$t\"",
+            "for d in build out; do rm -rf $d; done",
+            "ls / && rm -rf build",
+            "cd ~/src/work && rm -rf \"$BUILD\"",
+        ],
+    );
+}
+
+#[test]
+fn hidden_files_and_braces_with_the_root_ask() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "rm -rf .*",
+            "rm -rf ./.*",
+            "rm -rf {/,x}",
+            "rm -rf /{,}",
+            "rm -rf /{bin,usr}",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "rm -rf build/.*",
+            "rm -rf build/{a,b}",
+            "rm -rf ~/{a,b}",
+            "rm -rf {a,b}",
+        ],
+    );
+}
+
+#[test]
+fn publishing_by_other_programs_asks() {
+    all(
+        &builtin(),
+        Action::Ask,
+        &[
+            "python3 -m twine upload dist/*",
+            "mvn -B clean deploy",
+            "./gradlew clean publish",
+            "docker buildx build --push .",
+            "docker compose push",
+            "yarn workspace a publish",
+            "bun publish",
+        ],
+    );
+    all(
+        &builtin(),
+        Action::Allow,
+        &[
+            "python3 -m pytest -k upload",
+            "python3 -m http.server",
+            "docker buildx build .",
+            "mvn package",
+            "./gradlew publishToMavenLocal",
+        ],
+    );
+}
