@@ -169,13 +169,34 @@ fn port_wait_ends_at_once_if_the_failure_of_its_session_is_untold() {
     let (session, go) = begin(&abide, "go", "echo address in use >&2; exit 3");
     fs::write(&go, "go\n").expect("a word");
     newest(&abide, |message| message["session_id"] == session.as_str());
-    let until = json!({"port": port.number()});
-    let text = impossible(&abide, until.clone());
+    let text = impossible(&abide, json!({"port": port.number()}));
     let end = "has ended, exited with code 3. Its last output:\naddress in use";
     assert!(text.ends_with(end), "{text}");
-    // Now it is told, and says nothing about the next wait.
+}
+
+#[test]
+fn port_wait_ends_at_once_if_its_session_failed_before_its_start_was_answered() {
+    let abide = Abide::new();
+    abide.start();
+    let port = Port::closed();
+    let start =
+        json!({"action": "start", "command": "echo address in use >&2; exit 3", "pty": false});
+    let started = call(&abide, "terminal_session", start);
+    assert_eq!(started["exit_code"], 3, "{started}");
+    let text = impossible(&abide, json!({"port": port.number()}));
+    let end = "has ended, exited with code 3. Its last output:\naddress in use";
+    assert!(text.ends_with(end), "{text}");
+}
+
+/// The agent may have looked whether the port is open.
+#[test]
+fn port_wait_goes_on_after_failure_of_a_command_with_a_limit() {
+    let abide = Abide::new();
+    abide.start();
+    let port = Port::closed();
+    shell(&abide, "exit 7");
     let arguments = json!({"total_duration": 600, "timeout_duration": 0.01, "reason": "server",
-        "until": until});
+        "until": {"port": port.number()}});
     let result = call(&abide, "timer", arguments);
     assert_eq!(result["status"], "running", "{result}");
 }

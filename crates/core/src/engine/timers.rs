@@ -18,6 +18,9 @@ use crate::timer::{
 };
 use crate::wait::Outcome;
 
+/// Time for which the failure of a session that was told by a result says something about a wait that begins.
+const RECENT_FAILURE: Millis = Millis(5_000);
+
 impl Engine {
     pub(super) fn timer_called(
         &mut self,
@@ -241,8 +244,9 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Time just before the first failure of a session that the maker of a timer has not been told of, else now. A
-    /// server can fail between the call that started it and the call that waits for its port.
+    /// Time just before the first failure of a session that the maker of a timer has not been told of or was told of just
+    /// now, else now. A server can fail between the call that started it and the call that waits for its port, or before
+    /// the first of them is answered.
     fn untold_since(&self, now: Now, maker: &Maker) -> Wall {
         let recipient = Recipient {
             agent: maker.0.clone(),
@@ -250,7 +254,18 @@ impl Engine {
         };
         let untold = self.outbox.unread_sessions(&recipient, self.rule(now));
         let failed = untold.filter_map(|id| self.sessions.get(&id)?.session.failed_at());
-        let first = failed.map(|at| Wall(at.0.saturating_sub(1))).min();
+        let untold = failed.map(|at| Wall(at.0.saturating_sub(1)));
+        let told = self.sessions.values().filter(|entry| {
+            let session = &entry.session;
+            // Only `terminal_session` starts sessions without limits, and so servers.
+            let is_terminal = entry.limit.is_none() && session.idle.is_none();
+            let heard = session.end_heard.unwrap_or_default();
+            let is_recent = now.wall.0.saturating_sub(heard.0) <= RECENT_FAILURE.0;
+            let is_own = (&session.agent, &session.conversation) == (&maker.0, &maker.1);
+            is_terminal && is_recent && is_own
+        });
+        let told = told.filter(|entry| entry.session.failed_at().is_some());
+        let first = untold.chain(told.map(|entry| entry.session.created)).min();
         first.map_or(now.wall, |first| first.min(now.wall))
     }
 
