@@ -1,25 +1,27 @@
-//! Code for an interpreter that is in the command line: `python -c`, `perl -e`, `awk`. Of code that runs commands, every
-//! text in quotes is taken for one; of code that deletes trees, for a path.
+//! Code for an interpreter that is in the command line: `python -c`, `perl -e`, `awk`. A text in quotes behind the name of a
+//! function that runs commands is taken for one, behind one that deletes trees for a path.
 
 use abide_core::policy::{Piece, SimpleCommand, Word};
 
 use super::wrapper::{joined, script, value_of, wrapped};
 use super::{Input, NOT_SHELL, Reader, Scope, Unparsed};
 
-/// Parts of the names of functions that run a command.
-const RUNS_COMMANDS: [&str; 8] = [
+/// Functions that run a command; also those that begin with `exec` or `spawn`.
+const RUNS_COMMANDS: [&str; 10] = [
     "system",
     "popen",
     "Popen",
-    "exec",
-    "spawn",
-    "subprocess",
+    "run",
+    "call",
+    "check_call",
+    "check_output",
+    "getoutput",
     "passthru",
-    "getline",
+    "shell_exec",
 ];
 
-/// Parts of the names of functions that delete a directory with its contents.
-const DELETES_TREES: [&str; 5] = ["rmtree", "rmSync", "rm_r", "remove_tree", "rimraf"];
+/// Functions that delete a directory with its contents.
+const DELETES_TREES: [&str; 6] = ["rmtree", "rmSync", "rm_r", "rm_rf", "remove_tree", "rimraf"];
 
 /// Interpreters that take code as an option, with its names.
 const CODE_OPTIONS: [(&str, &[&str]); 9] = [
@@ -64,24 +66,16 @@ pub(super) fn add_code(
     let Some(code) = code(outer, program, input) else {
         return Ok(());
     };
-    let mentions = |names: &[&str]| names.iter().any(|name| code.contains(name));
-    let texts = quoted(&code);
-    if mentions(&DELETES_TREES) {
-        let paths = texts.iter().flatten().map(|path| path_word(path));
-        let words = [Word::literal("rm"), Word::literal("-r")].into_iter();
-        wrapped(
-            reader,
-            words.chain(paths).collect(),
-            outer,
-            Input::None,
-            scope,
-        )?;
-    }
-    let has_pipe = program.ends_with("awk") && code.contains('|');
-    if mentions(&RUNS_COMMANDS) || code.contains('`') || has_pipe {
-        for text in texts {
+    for quoted in quoted(&code) {
+        if quoted.is_behind(|name| DELETES_TREES.contains(&name)) {
+            let paths = quoted.texts.iter().map(|path| path_word(path));
+            let words = [Word::literal("rm"), Word::literal("-r")].into_iter();
+            let words = words.chain(paths).collect();
+            wrapped(reader, words, outer, Input::None, scope)?;
+        }
+        if quoted.runs_command(program) {
             let (count, changed) = (reader.commands.len(), reader.names_changed);
-            match script(reader, &text.join(" "), scope.clone()) {
+            match script(reader, &quoted.texts.join(" "), scope.clone()) {
                 // Text of another kind.
                 Err(NOT_SHELL) => reader.commands.truncate(count),
                 result => result?,
@@ -101,15 +95,52 @@ fn path_word(path: &str) -> Word {
     }
 }
 
-/// Texts in quotes. Those that only a comma separates, as in a list of words, are together.
-fn quoted(code: &str) -> Vec<Vec<String>> {
-    let mut found: Vec<Vec<String>> = Vec::new();
-    let mut between = String::new();
+/// Texts in quotes with nothing but commas between them, as in a list of words.
+struct Quoted {
+    /// Code before them in the same statement.
+    before: String,
+    quote: char,
+    texts: Vec<String>,
+}
+
+impl Quoted {
+    /// Returns whether a name in the code before the texts is such a one.
+    fn is_behind(&self, is_such: impl Fn(&str) -> bool) -> bool {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        self.before.split(|c| !is_part(c)).any(is_such)
+    }
+
+    fn runs_command(&self, program: &str) -> bool {
+        let is_pipe = program.ends_with("awk") && self.before.contains('|');
+        let is_backquoted = self.quote == '`' && ["perl", "ruby", "php"].contains(&program);
+        let runs = |name: &str| {
+            let begins = ["exec", "spawn"]
+                .iter()
+                .any(|begin| name.starts_with(begin));
+            RUNS_COMMANDS.contains(&name) || (begins && name != "execute")
+        };
+        is_pipe || is_backquoted || self.is_behind(runs)
+    }
+}
+
+fn quoted(code: &str) -> Vec<Quoted> {
+    let mut found: Vec<Quoted> = Vec::new();
+    let mut before = String::new();
     let mut rest = code.chars();
     while let Some(c) = rest.next() {
-        if !matches!(c, '\'' | '"' | '`') {
-            between.push(c);
-            continue;
+        match c {
+            '\'' | '"' | '`' => {}
+            // A line that ends in the middle of a call goes on.
+            '\n' if before.trim_end().ends_with(['(', '[', ',']) => continue,
+            ';' | '\n' => {
+                before.clear();
+                before.push(';');
+                continue;
+            }
+            c => {
+                before.push(c);
+                continue;
+            }
         }
         let mut text = String::new();
         while let Some(inner) = rest.next() {
@@ -119,14 +150,16 @@ fn quoted(code: &str) -> Vec<Vec<String>> {
                 other => text.push(other),
             }
         }
-        let is_list = between
-            .trim_matches(|c: char| c.is_whitespace() || c == '[')
-            .eq(",");
+        let between = before.trim_matches(|c: char| c.is_whitespace() || c == '[');
         match found.last_mut() {
-            Some(list) if is_list => list.push(text),
-            _ => found.push(vec![text]),
+            Some(list) if matches!(between, "" | ",") => list.texts.push(text),
+            _ => found.push(Quoted {
+                before: before.clone(),
+                quote: c,
+                texts: vec![text],
+            }),
         }
-        between.clear();
+        before.clear();
     }
     found
 }

@@ -296,6 +296,10 @@ fn code_for_an_interpreter_hides_no_command() {
             "php -r 'passthru(\"sudo ls\");'",
             "python3 - <<E\nimport os\nos.system('git push -f')\nE",
             "python3 <<< \"import os; os.system('sudo ls')\"",
+            "python3 -c 'import os; os.system(\"\"\"sudo ls\"\"\")'",
+            "python3 -c \"import subprocess as s; s.check_output('git push -f', shell=True)\"",
+            "perl -e 'system \"sudo\", \"ls\"'",
+            "python3 - <<E\nsubprocess.run(\n  [\"git\",\n   \"push\", \"-f\"])\nE",
         ],
     );
     all(
@@ -315,6 +319,10 @@ fn code_for_an_interpreter_hides_no_command() {
         &[
             "python3 -c \"print('git push -f')\"",
             "python3 -c \"import os; os.system('git status')\"",
+            "python3 -c \"import subprocess; print('sudo ls'); subprocess.run(['ls'])\"",
+            "python3 - <<E\nos.system('ls')\nnote = 'sudo apt install x'\nE",
+            "node -e 'db.execute(\"sudo\")'",
+            "python3 - <<E\nos.system('ls')\n'sudo ls'\nE",
             "python3 -c \"import shutil; shutil.rmtree('build')\"",
             "python3 -c \"import os; os.system('a (')\"",
             "python3 script.py sudo",
