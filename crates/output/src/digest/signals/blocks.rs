@@ -15,8 +15,6 @@ use super::traces::{is_foreign, is_frame};
 /// Number of lines that are looked at above and below.
 const ABOVE_MAX: usize = 60;
 const BELOW_MAX: usize = 24;
-/// Number of lines directly above a finding that explain it.
-const OUTCOME_ABOVE_MAX: usize = 3;
 /// Number of lines of a paragraph above a finding that are shown.
 const PARAGRAPH_MAX: usize = 6;
 /// Number of lines above and below a finding among which its location is looked for.
@@ -98,25 +96,10 @@ pub fn place(lines: &[ViewLine<'_>], main: usize) -> Option<usize> {
 pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
     let own = &lines[main];
     let mut shown = Vec::new();
-    let mut at = main;
-    // An excerpt between a location and its message.
-    while at > 0 && main - at < 5 && EXCERPT.is_match(lines[at - 1].line.text.trim_start()) {
-        at -= 1;
-    }
-    if at < main && at > 0 && is_place(lines[at - 1].text) {
-        return vec![at - 1];
-    }
-    // Some test runners write what went wrong before the name of the test.
-    let deeper = (main.saturating_sub(OUTCOME_ABOVE_MAX)..main).rev();
-    let deeper = deeper.take_while(|at| {
-        let line = &lines[*at];
-        line.indent > own.indent && !line.is_usual() && is_place(line.text)
-    });
-    shown.extend(deeper);
     if own.indent == 0 {
         // Some write it, or what they did, on the line above.
         let is_error = |finding: Finding| finding.importance == Importance::Error;
-        let before = main.checked_sub(1).filter(|_| shown.is_empty());
+        let before = main.checked_sub(1);
         shown.extend(before.filter(|at| {
             let line = &lines[*at];
             let is_ordinary = line.is_blank() || line.is_usual() || is_success(line.text);
@@ -141,12 +124,6 @@ pub fn above(lines: &[ViewLine<'_>], main: usize) -> Vec<usize> {
         }
         if line.indent < own.indent {
             shown.push(at);
-            let before = at.checked_sub(1).map(|at| &lines[at]);
-            if before.is_some_and(|line| {
-                !line.is_blank() && is_place(line.text) && line.finding.is_none()
-            }) {
-                shown.push(at - 1);
-            }
             break;
         }
     }

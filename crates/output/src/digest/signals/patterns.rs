@@ -398,7 +398,6 @@ pub static ERROR: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?i)\b(?:level|lvl|severity|status)["']?\s*[=:]\s*["']?(?:error|err|eror|fatal|crit|critical|panic|emerg|alert|failed|failure)"#,
         r#"HTTP/\d(?:\.\d)?"? 5\d\d\b"#,
         r"\b[1-9]\d* (?:failed|failures?|failing|errors?)\b",
-        r"\*\*\* \[[^\]]+\] (?:Error|Segmentation|Killed|Abort)",
     ]
     .map(|form| format!("(?:{form})"));
     compiled(&forms.join("|"))

@@ -1,15 +1,14 @@
 //! Values that differ from those of all similar lines: the one pending item in a table, the one status in an access
 //! log, the one level in a structured log.
 //!
-//! Similar lines begin with the same word at the same indentation. Their columns are words counted from either end,
-//! words behind a word, or the values of keys (`key=value`, JSON). A column says something if nearly all lines agree on few values.
+//! Similar lines have the same number of words, which are their columns. Words behind a short word and the values of
+//! keys (`key=value`, JSON) are columns of all lines. A column says something if nearly all lines agree on few values.
 
 use crate::digest::line_shape::{Fnv1a, HashKeyMap, hash};
 use crate::digest::view::ViewLine;
 
-/// Words of a line that are columns, from either end.
-const COLUMNS_FROM_START: usize = 12;
-const COLUMNS_FROM_END: usize = 3;
+/// Words of a line that are columns.
+const COLUMNS_PER_LINE: usize = 12;
 /// A column with more values than this says nothing.
 const VALUES_MAX: usize = 8;
 /// Lines that a column must have.
@@ -148,11 +147,6 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
         return;
     }
     let words = &words[..count];
-    let first = without_digits(words[0]);
-    let group = mix(first, line.indent as u64);
-    if words[0].as_bytes()[0].is_ascii_alphabetic() {
-        call(mix(1, line.indent as u64), first);
-    }
     for pair in words.windows(2) {
         let is_short = pair[0].len() <= SHORT_WORD;
         if is_short && pair[0].bytes().all(|byte| byte.is_ascii_lowercase()) {
@@ -169,16 +163,9 @@ fn each_value(line: &ViewLine<'_>, mut call: impl FnMut(u64, u64)) {
             continue;
         }
         let verbatim = hash(word.as_bytes());
-        if at < COLUMNS_FROM_START {
+        if at < COLUMNS_PER_LINE {
             call(mix(row, at as u64), verbatim);
             call(mix(row, 100 + at as u64), without_digits(word));
-            if at > 0 {
-                call(mix(group, at as u64), verbatim);
-            }
-        }
-        let from_end = count - 1 - at;
-        if at > 0 && from_end < COLUMNS_FROM_END {
-            call(mix(group, 200 + from_end as u64), verbatim);
         }
     }
 }
