@@ -55,11 +55,19 @@ impl FindingCache {
     }
 }
 
+/// Returns whether a line can belong to an excerpt of a source file below `--> file:12:3`, such as `12 | text`. Words of
+/// the source are no findings.
+fn is_excerpt(text: &str) -> bool {
+    let behind = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    behind.trim_start().starts_with('|') || text.starts_with("...")
+}
+
 /// All lines among these entries.
 pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<'a>> {
     let mut lines: Vec<ViewLine<'a>> = Vec::with_capacity(entries.len());
     let mut begins: HashKeyMap<u32> = HashKeyMap::default();
     let mut keys = Vec::with_capacity(entries.len());
+    let mut in_excerpt = false;
     for (at, entry) in entries.iter().enumerate() {
         let line = match &entry.what {
             Folded::Line(line) => line,
@@ -82,6 +90,7 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
             Folded::Gap(_) => continue,
         };
         let (text, indent) = without_gutter(&line.text);
+        in_excerpt = text.starts_with("--> ") || (in_excerpt && is_excerpt(text));
         let key = begin_key(text, indent);
         let often = begins.entry(key).or_default();
         *often = often.saturating_add(u32::try_from(line.count).unwrap_or(u32::MAX));
@@ -93,7 +102,10 @@ pub fn view<'a>(entries: &'a [Entry], cache: &mut FindingCache) -> Vec<ViewLine<
             indent,
             count: line.count,
             often: 0,
-            finding: cache.get(line),
+            finding: match in_excerpt && text.starts_with(|c: char| c.is_ascii_digit()) {
+                true => None,
+                false => cache.get(line),
+            },
         });
     }
     for (line, key) in lines.iter_mut().zip(keys) {
