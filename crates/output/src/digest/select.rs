@@ -263,16 +263,22 @@ impl<'a> Selector<'a> {
             } else {
                 String::new()
             };
-            for block in [self.block(at, group.importance), vec![at]] {
-                let quotes = self.quotes(at, &block, &suffix, &range, &picked);
-                let size: usize = quotes.iter().map(|(_, quote)| quote.size()).sum();
-                if size <= most {
-                    *quota -= size;
-                    room.all -= size;
-                    picked.extend(quotes);
-                    break;
-                }
+            let size = |quotes: &[(usize, Quote)]| -> usize {
+                quotes.iter().map(|(_, quote)| quote.size()).sum()
+            };
+            let mut quotes = self.quotes(at, &[at], &suffix, &range, &picked);
+            if size(&quotes) > most {
+                continue;
             }
+            let block = self.block(at, group.importance);
+            let with_block = self.quotes(at, &block, &suffix, &range, &picked);
+            if size(&with_block) <= most {
+                quotes = with_block;
+            }
+            let size = size(&quotes);
+            *quota -= size;
+            room.all -= size;
+            picked.extend(quotes);
         }
         picked
     }

@@ -63,7 +63,7 @@ static PLACE: LazyLock<Regex> = LazyLock::new(|| {
 
 /// Location within a line.
 static PLACE_WITHIN: LazyLock<Regex> =
-    LazyLock::new(|| compiled(r"[\w)\]-]\.\w{1,8}(?::|\(|\x22, line )\d+"));
+    LazyLock::new(|| compiled(r"(?-u:[\w)\]-]\.\w{1,8})(?::|\(|\x22, line )[0-9]+"));
 
 /// Returns whether a line says where something is.
 fn is_place(text: &str) -> bool {
@@ -73,7 +73,7 @@ fn is_place(text: &str) -> bool {
 /// Line that begins with a location, perhaps behind a mark: `--> src/app.rs:3:5`, `app.yml:7 in task copy`.
 static BEGINS_WITH_PLACE: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r"^(?:\S{1,6}\s+)?(?:,-\[|╭─\[|\()?[\w.@+/\\~-]+\.\w{1,8}[:(]\d+(?:[:,]\s?\d+)?(?:[\]):]|\s|$)",
+        r"^(?:\S{1,6}\s+)?(?:,-\[|╭─\[|\()?(?-u:[\w.@+/\\~-]+\.\w{1,8})[:(][0-9]+(?:[:,] ?[0-9]+)?(?:[\]):]|\s|$)",
     )
 });
 

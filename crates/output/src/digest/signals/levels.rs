@@ -5,8 +5,8 @@
 //! one that is an error.
 
 use super::patterns::{
-    DIAGNOSTIC, ERROR, KEYWORDS, LOW_LEVEL, MENTION, OUTCOME, RULE_CODE, SIDE_NOTE, SUCCESS,
-    SUMMARY, WARNING, ZERO_COUNT,
+    DIAGNOSTIC, ERROR, KEYWORDS, LOW_LEVEL, MENTION, NEGATION, OUTCOME, RULE_CODE, SIDE_NOTE,
+    SUCCESS, SUMMARY, WARNING, ZERO_COUNT,
 };
 
 /// Importance of a line; the most important lines get space first.
@@ -60,7 +60,8 @@ pub fn classify(line: &str) -> Option<Finding> {
         return found
             .filter(is_certain)
             .or_else(|| rule_code(line))
-            .or(found);
+            .or(found)
+            .or_else(|| negation(line));
     }
     let mut best: Option<Finding> = None;
     let mut read_to = 0;
@@ -109,6 +110,15 @@ fn rule_code(line: &str) -> Option<Finding> {
     let found = may_be.then(|| RULE_CODE.find(line)).flatten()?;
     Some(Finding {
         importance: Importance::Warning,
+        at: found.start(),
+    })
+}
+
+/// A line that says what is not as it should be may be about a failure.
+fn negation(line: &str) -> Option<Finding> {
+    let found = NEGATION.find(line)?;
+    (!SUCCESS.is_match(line)).then_some(Finding {
+        importance: Importance::Mention,
         at: found.start(),
     })
 }
