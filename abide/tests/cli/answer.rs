@@ -1,19 +1,19 @@
 //! Questions answered from another process, and processes that may not answer them.
 
-use crate::harness::{Abide, Seat, feed, text};
+use crate::harness::{Abide, Pty, feed, text};
 
 /// A run in a terminal whose question is open, and the id of the question. The command writes nothing before.
-fn asked(abide: &Abide, command: &str) -> (Seat, String) {
-    let mut seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", command]));
-    seat.wait_for("[Y/n] ");
-    (seat, question(abide))
+fn asked(abide: &Abide, command: &str) -> (Pty, String) {
+    let mut pty = Pty::run(abide.command(["run", "--idle", "200ms", "--", command]));
+    pty.wait_for("[Y/n] ");
+    (pty, question(abide))
 }
 
 /// The same for a run that has written all its output.
-fn asked_of(abide: &Abide, mut seat: Seat) -> (Seat, String) {
-    abide.be_impatient("200ms");
-    seat.wait_for("[Y/n] ");
-    (seat, question(abide))
+fn asked_of(abide: &Abide, mut pty: Pty) -> (Pty, String) {
+    abide.set_idle_limit("200ms");
+    pty.wait_for("[Y/n] ");
+    (pty, question(abide))
 }
 
 /// Id of the open question.
@@ -28,10 +28,10 @@ fn question(abide: &Abide) -> String {
 #[test]
 fn answer_no_from_another_client_ends_the_command() {
     let abide = Abide::new();
-    let (seat, id) = asked(&abide, "sleep 1000");
+    let (pty, id) = asked(&abide, "sleep 1000");
     let output = abide.output(["answer", &id, "no"]);
     assert!(output.status.success(), "{output:?}");
-    let (status, screen) = seat.end();
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(124), "{screen}");
     assert!(screen.contains("(the question is closed"), "{screen}");
     assert!(
@@ -44,7 +44,7 @@ fn answer_no_from_another_client_ends_the_command() {
 fn answer_yes_continues_and_a_second_answer_is_refused() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
-    let (mut seat, id) = asked(&abide, "cat go");
+    let (mut pty, id) = asked(&abide, "cat go");
     let output = abide.output(["answer", &id, "yes"]);
     assert!(output.status.success(), "{output:?}");
     let late = abide.output(["answer", &id, "no"]);
@@ -53,24 +53,24 @@ fn answer_yes_continues_and_a_second_answer_is_refused() {
         text(&late.stderr).contains("was already answered: yes"),
         "{late:?}"
     );
-    seat.wait_for("(the question is closed");
-    seat.wait_for("[Y/n] ");
+    pty.wait_for("(the question is closed");
+    pty.wait_for("[Y/n] ");
     feed(&fifo, b"done\n");
-    assert_eq!(seat.end().0.code(), Some(0));
+    assert_eq!(pty.end().0.code(), Some(0));
 }
 
 #[test]
 fn answer_to_a_withdrawn_question_is_refused() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
-    let (mut seat, id) = asked(&abide, "cat go; cat go");
+    let (mut pty, id) = asked(&abide, "cat go; cat go");
     feed(&fifo, b"alive\n");
-    seat.wait_for("alive");
+    pty.wait_for("alive");
     let late = abide.output(["answer", &id, "no"]);
     assert_eq!(late.status.code(), Some(1), "{late:?}");
     assert!(text(&late.stderr).contains("withdrawn"), "{late:?}");
     feed(&fifo, b"");
-    assert_eq!(seat.end().0.code(), Some(0));
+    assert_eq!(pty.end().0.code(), Some(0));
 }
 
 /// Configuration without a control group for each session.
@@ -144,7 +144,7 @@ fn acts_as_its_agent(abide: &Abide) {
 }
 
 fn refused_from_inside(abide: &Abide) {
-    let (seat, id) = asked(abide, "sleep 1000");
+    let (pty, id) = asked(abide, "sleep 1000");
     let from_inside = [
         format!("\"$ABIDE\" answer {id} no"),
         format!("setsid --wait \"$ABIDE\" answer {id} no"),
@@ -163,7 +163,7 @@ fn refused_from_inside(abide: &Abide) {
         id.as_str()
     );
     abide.output(["answer", &id, "no"]);
-    assert_eq!(seat.end().0.code(), Some(124));
+    assert_eq!(pty.end().0.code(), Some(124));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn condition_command_that_forks_twice_is_refused_an_answer_without_cgroup() {
     let abide = held_by_keepers_alone();
     abide.fifo("done");
     abide.fifo("go");
-    let (seat, id) = asked(&abide, "sleep 1000");
+    let (pty, id) = asked(&abide, "sleep 1000");
     // The intermediate process has exited when the answer is sent.
     let answer = format!("read _ < go; \"$ABIDE\" answer {id} no 2>said; echo > done");
     std::fs::write(abide.path("answer"), answer).expect("a script");
@@ -181,20 +181,20 @@ fn condition_command_that_forks_twice_is_refused_an_answer_without_cgroup() {
     let said = std::fs::read_to_string(abide.path("said")).expect("what it was told");
     assert!(said.contains("only a person can"), "{said}");
     abide.output(["answer", &id, "no"]);
-    assert_eq!(seat.end().0.code(), Some(124));
+    assert_eq!(pty.end().0.code(), Some(124));
 }
 
 #[test]
 fn condition_command_cannot_answer() {
     let abide = Abide::new();
-    let (seat, id) = asked(&abide, "sleep 1000");
+    let (pty, id) = asked(&abide, "sleep 1000");
     let condition = format!("! \"$ABIDE\" answer {id} no 2>said");
     let waited = abide.output(["wait", "--for", "60s", "--command", &condition]);
     assert!(waited.status.success(), "{waited:?}");
     let said = std::fs::read_to_string(abide.path("said")).expect("what it was told");
     assert!(said.contains("only a person can"), "{said}");
     abide.output(["answer", &id, "no"]);
-    assert_eq!(seat.end().0.code(), Some(124));
+    assert_eq!(pty.end().0.code(), Some(124));
 }
 
 #[test]
@@ -215,9 +215,9 @@ fn answer_to_an_unknown_question_is_not_found() {
 fn without_a_terminal_questions_are_listed() {
     let abide = Abide::new();
     let command = "printf '\\033]0;evil\\007last words'; sleep 1000";
-    let mut seat = Seat::at(abide.command(["run", "--idle", "1h", "--", command]));
-    seat.wait_for("last words");
-    let (seat, id) = asked_of(&abide, seat);
+    let mut pty = Pty::run(abide.command(["run", "--idle", "1h", "--", command]));
+    pty.wait_for("last words");
+    let (pty, id) = asked_of(&abide, pty);
     let output = abide.output(["answer"]);
     let shown = text(&output.stdout);
     assert!(
@@ -229,13 +229,13 @@ fn without_a_terminal_questions_are_listed() {
         "{shown:?}"
     );
     abide.output(["answer", &id, "no"]);
-    seat.end();
+    pty.end();
 }
 
 #[test]
 fn answer_follow_shows_questions_of_all_agents() {
     let abide = Abide::new();
-    let mut person = Seat::at(abide.command(["answer", "--follow"]));
+    let mut person = Pty::run(abide.command(["answer", "--follow"]));
     person.wait_for("Waiting for questions");
     // The daemon has registered the person once it answers.
     let mut child = abide
@@ -255,11 +255,11 @@ fn answer_follow_shows_questions_of_all_agents() {
 #[test]
 fn open_questions_are_asked_one_by_one() {
     let abide = Abide::new();
-    let (seat, _) = asked(&abide, "sleep 1000");
-    let mut person = Seat::at(abide.command(["answer"]));
+    let (pty, _) = asked(&abide, "sleep 1000");
+    let mut person = Pty::run(abide.command(["answer"]));
     person.wait_for("[Y/n] ");
     person.type_in(b"n\n");
     let (status, screen) = person.end();
     assert_eq!(status.code(), Some(0), "{screen}");
-    assert_eq!(seat.end().0.code(), Some(124));
+    assert_eq!(pty.end().0.code(), Some(124));
 }

@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::harness::{Abide, Seat, text};
+use crate::harness::{Abide, Pty, text};
 
 fn started(abide: &Abide, command: &str) -> String {
     let facts = abide.json(["session", "start", "--json", "--", command]);
@@ -47,10 +47,10 @@ fn session_commands_start_send_read_and_resize() {
 fn session_continues_after_detach() {
     let abide = Abide::new();
     let id = started(&abide, "printf 'before\\n'; stty -echo; cat -u");
-    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
-    seat.wait_for("before");
-    seat.type_in(b"typed by a person\r");
-    seat.wait_for("typed by a person");
+    let mut pty = Pty::run(abide.command(["session", "attach", &id]));
+    pty.wait_for("before");
+    pty.type_in(b"typed by a person\r");
+    pty.wait_for("typed by a person");
     let seen = read(&abide, &id);
     assert_eq!(seen["person_attached"], Value::Bool(true), "{seen}");
     let told = seen["text"].as_str().expect("text");
@@ -61,12 +61,12 @@ fn session_continues_after_detach() {
     assert!(told.contains("typed by a person"), "{told}");
     // An agent types, and the person sees it.
     abide.output(["session", "send", &id, "typed by an agent", "-k", "enter"]);
-    seat.wait_for("typed by an agent");
-    seat.type_in(b"\x1d");
-    seat.wait_for("it is still running");
-    seat.wait_for_end();
-    assert_eq!(seat.modes(), seat.modes_before);
-    let (status, _) = seat.end();
+    pty.wait_for("typed by an agent");
+    pty.type_in(b"\x1d");
+    pty.wait_for("it is still running");
+    pty.wait_for_end();
+    assert_eq!(pty.modes(), pty.modes_before);
+    let (status, _) = pty.end();
     assert!(status.success());
     let seen = read(&abide, &id);
     assert_eq!(seen["status"], "running");
@@ -78,12 +78,12 @@ fn attach_json_prints_the_session_after_detach() {
     let abide = Abide::new();
     let id = started(&abide, "echo ready; cat -u");
     for (typed, left) in [(&b"\x1d"[..], true), (b"\x04", false)] {
-        let mut seat = Seat::at(abide.command(["session", "attach", &id, "--json"]));
-        seat.wait_for("ready");
-        seat.type_in(typed);
-        seat.wait_for("\"left\"");
-        seat.wait_for_end();
-        let (status, shown) = seat.end();
+        let mut pty = Pty::run(abide.command(["session", "attach", &id, "--json"]));
+        pty.wait_for("ready");
+        pty.type_in(typed);
+        pty.wait_for("\"left\"");
+        pty.wait_for_end();
+        let (status, shown) = pty.end();
         assert!(status.success());
         let (_, json) = shown.split_once("\x1b[?1049l{").expect("an object");
         let facts: Value = serde_json::from_str(&format!("{{{json}")).expect("JSON");
@@ -100,17 +100,17 @@ fn c11_unsafe_sequences_are_filtered_unless_unfiltered_is_given() {
     for (flag, passes) in [(None, false), (Some("--unfiltered"), true)] {
         let id = started(&abide, command);
         let words = ["session", "attach", &id];
-        let mut seat = Seat::at(abide.command(words.into_iter().chain(flag)));
-        seat.wait_for("ready");
-        seat.type_in(b"\r");
-        seat.wait_for("b\r\n");
-        let screen = seat.screen();
+        let mut pty = Pty::run(abide.command(words.into_iter().chain(flag)));
+        pty.wait_for("ready");
+        pty.type_in(b"\r");
+        pty.wait_for("b\r\n");
+        let screen = pty.screen();
         assert_eq!(screen.contains("]0;title"), passes, "{screen:?}");
         assert_eq!(screen.contains("]52;"), passes, "{screen:?}");
         assert!(!screen.contains("[6n"), "{screen:?}");
         assert!(!screen.contains("\x1b[c"), "{screen:?}");
-        seat.type_in(b"\x1d");
-        seat.end();
+        pty.type_in(b"\x1d");
+        pty.end();
     }
 }
 
@@ -119,17 +119,17 @@ fn session_terminal_is_resized_to_the_attached_one() {
     let abide = Abide::new();
     let command = "stty -echo; trap 'stty size' WINCH; echo ready; while :; do sleep 0.05; done";
     let id = started(&abide, command);
-    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
-    seat.wait_for("ready");
-    seat.resize(91, 27);
-    seat.wait_for("27 91");
+    let mut pty = Pty::run(abide.command(["session", "attach", &id]));
+    pty.wait_for("ready");
+    pty.resize(91, 27);
+    pty.wait_for("27 91");
     let seen = read(&abide, &id);
     assert_eq!(
         (seen["cols"].as_u64(), seen["rows"].as_u64()),
         (Some(91), Some(27))
     );
-    seat.type_in(b"\x1d");
-    seat.end();
+    pty.type_in(b"\x1d");
+    pty.end();
 }
 
 #[test]
@@ -138,31 +138,31 @@ fn attach_uses_the_alternate_screen_and_says_how_to_leave() {
     let command = "stty -echo; echo shell; read x; printf '\\033[?1049hinside'; read x; \
                    printf '\\033[?1049l'; echo back; cat -u";
     let id = started(&abide, command);
-    let mut seat = Seat::at(abide.command(["attach", &id]));
-    seat.wait_for("\x1b[?1049h");
-    seat.wait_for(&format!("attached to {id}; Ctrl-] detaches"));
-    seat.type_in(b"\r");
-    seat.wait_for("inside");
-    seat.type_in(b"\r");
+    let mut pty = Pty::run(abide.command(["attach", &id]));
+    pty.wait_for("\x1b[?1049h");
+    pty.wait_for(&format!("attached to {id}; Ctrl-] detaches"));
+    pty.type_in(b"\r");
+    pty.wait_for("inside");
+    pty.type_in(b"\r");
     // The main screen of the program is drawn again, because the terminal does not have it.
-    seat.wait_for_all(&["shell", "back"]);
-    let screen = seat.screen();
+    pty.wait_for_all(&["shell", "back"]);
+    let screen = pty.screen();
     assert_eq!(screen.matches("\x1b[?1049h").count(), 1, "{screen:?}");
     assert!(!screen.contains("\x1b[?1049l"), "{screen:?}");
-    seat.type_in(b"\x1d");
-    seat.wait_for("\x1b[?1049l");
-    seat.wait_for("it is still running");
-    seat.end();
+    pty.type_in(b"\x1d");
+    pty.wait_for("\x1b[?1049l");
+    pty.wait_for("it is still running");
+    pty.end();
 }
 
 #[test]
 fn attach_ends_when_the_session_ends() {
     let abide = Abide::new();
     let id = started(&abide, "read x; exit 5");
-    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
-    seat.wait_for("\x1b[H");
-    seat.type_in(b"\r");
-    let (status, screen) = seat.end();
+    let mut pty = Pty::run(abide.command(["session", "attach", &id]));
+    pty.wait_for("\x1b[H");
+    pty.type_in(b"\r");
+    let (status, screen) = pty.end();
     assert!(status.success());
     assert!(screen.contains("exited with code 5"), "{screen:?}");
     let late = abide.output(["session", "attach", &id]);
@@ -173,16 +173,16 @@ fn attach_ends_when_the_session_ends() {
 fn attach_continues_when_the_daemon_is_killed() {
     let abide = Abide::new();
     let id = started(&abide, "stty -echo; echo ready; cat -u");
-    let mut seat = Seat::at(abide.command(["session", "attach", &id]));
-    seat.wait_for("ready");
-    seat.type_in(b"one\r");
-    seat.wait_for("one");
+    let mut pty = Pty::run(abide.command(["session", "attach", &id]));
+    pty.wait_for("ready");
+    pty.type_in(b"one\r");
+    pty.wait_for("one");
     abide.kill_daemon();
-    seat.type_in(b"two\r");
-    seat.wait_for("two");
-    assert_eq!(seat.screen().matches("one").count(), 1);
-    seat.type_in(b"\x1d");
-    seat.end();
+    pty.type_in(b"two\r");
+    pty.wait_for("two");
+    assert_eq!(pty.screen().matches("one").count(), 1);
+    pty.type_in(b"\x1d");
+    pty.end();
 }
 
 #[test]
@@ -190,13 +190,13 @@ fn sigterm_during_attach_restores_the_terminal() {
     let abide = Abide::new();
     let id = started(&abide, "printf 'before\\n'; cat -u");
     for signal in [Signal::TERM, Signal::HUP] {
-        let mut seat = Seat::at(abide.command(["session", "attach", &id]));
-        seat.wait_for("before");
-        assert_ne!(seat.modes(), seat.modes_before);
-        let pid = Pid::from_raw(seat.pid()).expect("a process");
+        let mut pty = Pty::run(abide.command(["session", "attach", &id]));
+        pty.wait_for("before");
+        assert_ne!(pty.modes(), pty.modes_before);
+        let pid = Pid::from_raw(pty.pid()).expect("a process");
         kill_process(pid, signal).expect("a signal");
-        seat.wait_for("it is still running");
-        seat.wait_for_end();
-        assert_eq!(seat.modes(), seat.modes_before);
+        pty.wait_for("it is still running");
+        pty.wait_for_end();
+        assert_eq!(pty.modes(), pty.modes_before);
     }
 }

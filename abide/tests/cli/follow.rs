@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use crate::harness::{Abide, Seat, Stays, wait_for_line};
+use crate::harness::{Abide, Pty, RunningCommand, wait_for_line};
 
 /// Next line of its output.
 #[track_caller]
-fn line(child: &mut Stays) -> Value {
+fn line(child: &mut RunningCommand) -> Value {
     let line = wait_for_line(child.stdout.as_mut().expect("a pipe"), "\n");
     serde_json::from_slice(&line).expect("JSON")
 }
@@ -26,7 +26,7 @@ fn post(abide: &Abide, mission: &str) {
 }
 
 #[track_caller]
-fn tells(follower: &mut Stays, mission: &str) {
+fn tells(follower: &mut RunningCommand, mission: &str) {
     let message = line(follower);
     let text = message["text"].as_str().expect("a text");
     assert!(text.contains(&format!("Mission: {mission}\n")), "{message}");
@@ -36,7 +36,7 @@ fn tells(follower: &mut Stays, mission: &str) {
 fn messages_follow_continues_after_a_restart() {
     let abide = Abide::new();
     post(&abide, "one");
-    let mut follower = Stays::new(&abide, &["messages", "--follow", "--json"]);
+    let mut follower = RunningCommand::new(&abide, &["messages", "--follow", "--json"]);
     tells(&mut follower, "one");
     abide.kill_daemon();
     post(&abide, "two");
@@ -68,8 +68,8 @@ fn messages_between_two_daemons_are_printed() {
 #[test]
 fn answer_follow_continues_after_a_restart() {
     let abide = Abide::new();
-    let mut follower = Stays::new(&abide, &["answer", "--follow", "--json"]);
-    let seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
+    let mut follower = RunningCommand::new(&abide, &["answer", "--follow", "--json"]);
+    let pty = Pty::run(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
     let asked = line(&mut follower);
     assert_eq!(asked["event"], "asked", "{asked}");
     abide.kill_daemon();
@@ -84,18 +84,18 @@ fn answer_follow_continues_after_a_restart() {
     );
     assert_eq!(closed["closing"], "no");
     drop(follower);
-    assert_eq!(seat.end().0.code(), Some(124));
+    assert_eq!(pty.end().0.code(), Some(124));
 }
 
 #[test]
 fn closing_of_a_known_question_is_printed_after_a_restart() {
     let abide = Abide::new();
-    let mut seat = Seat::at(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
-    seat.wait_for("[Y/n] ");
+    let mut pty = Pty::run(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
+    pty.wait_for("[Y/n] ");
     let open = abide.json(["answer", "--json"]);
     let id = open["questions"][0]["question_id"].as_str().expect("an id");
     abide.output(["answer", id, "no"]);
-    seat.end();
+    pty.end();
     let query = format!("/v1/questions?follow=true&told={id}");
     let mut told = crate::http::lines(&abide, &query);
     let closed = told.next().expect("a line");
@@ -134,11 +134,11 @@ fn request_done_by_a_dying_daemon_is_reported_by_the_next() {
 fn wait_and_timer_continue_after_a_restart() {
     let abide = Abide::new();
     let look = "test -e done || { echo >> looked; exit 1; }";
-    let mut wait = Stays::new(&abide, &["wait", "--command", look, "--for", "1h"]);
+    let mut wait = RunningCommand::new(&abide, &["wait", "--command", look, "--for", "1h"]);
     while !abide.path("looked").exists() {
         assert_eq!(wait.try_wait().expect("it was started"), None);
     }
-    let mut standing = Stays::new(&abide, &["timer", "start", "1h", "--reason", "r"]);
+    let mut standing = RunningCommand::new(&abide, &["timer", "start", "1h", "--reason", "r"]);
     let timers = || abide.json(["timer", "list", "--json"])["timers"].clone();
     while timers()[0].is_null() {
         assert_eq!(standing.try_wait().expect("it was started"), None);

@@ -73,17 +73,17 @@ impl Abide {
 
 /// An abide command that runs until it is done, or until the end of its test. Without that limit, a command that
 /// reconnects would start another daemon after the test has stopped the last one.
-pub struct Stays(Child);
+pub struct RunningCommand(Child);
 
-impl Stays {
+impl RunningCommand {
     /// Starts the command with its output in a pipe.
     pub fn new(abide: &Abide, words: &[&str]) -> Self {
         let child = abide.command(words).stdout(Stdio::piped()).spawn();
-        Stays(child.expect("abide runs"))
+        RunningCommand(child.expect("abide runs"))
     }
 }
 
-impl Deref for Stays {
+impl Deref for RunningCommand {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -91,13 +91,13 @@ impl Deref for Stays {
     }
 }
 
-impl DerefMut for Stays {
+impl DerefMut for RunningCommand {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
     }
 }
 
-impl Drop for Stays {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         // For a command that has already ended, this only reaps it.
         let _ = self.0.kill();
@@ -106,7 +106,7 @@ impl Drop for Stays {
 }
 
 /// A program in a pseudo-terminal whose master end the test holds.
-pub struct Seat {
+pub struct Pty {
     master: File,
     child: Child,
     /// Terminal modes before the program started.
@@ -116,24 +116,24 @@ pub struct Seat {
     read: usize,
 }
 
-impl Seat {
+impl Pty {
     /// Starts the program in the foreground of a new terminal.
-    pub fn at(mut command: Command) -> Self {
-        let (master, slave) = pty();
+    pub fn run(mut command: Command) -> Self {
+        let (master, slave) = open_pty();
         let theirs = || Stdio::from(slave.try_clone().expect("a copy"));
         command.stdin(theirs()).stdout(theirs()).stderr(theirs());
-        Self::sit(command, master, slave)
+        Self::spawn(command, master, slave)
     }
 
     /// Starts the program in a new terminal, with only its standard error there; `command` sets the other streams.
-    pub fn beside(command: Command) -> Self {
-        let (master, slave) = pty();
+    pub fn run_with_stderr(command: Command) -> Self {
+        let (master, slave) = open_pty();
         let mut command = command;
         command.stderr(Stdio::from(slave.try_clone().expect("a copy")));
-        Self::sit(command, master, slave)
+        Self::spawn(command, master, slave)
     }
 
-    fn sit(mut command: Command, master: OwnedFd, slave: OwnedFd) -> Self {
+    fn spawn(mut command: Command, master: OwnedFd, slave: OwnedFd) -> Self {
         let device = slave.as_raw_fd();
         // SAFETY: only setsid and an ioctl run between fork and exec.
         unsafe {
@@ -146,7 +146,7 @@ impl Seat {
         }
         let modes_before = modes(&master);
         let child = command.spawn().expect("abide runs");
-        Seat {
+        Pty {
             master: master.into(),
             child,
             modes_before,
@@ -248,14 +248,14 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Pty {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn pty() -> (OwnedFd, OwnedFd) {
+fn open_pty() -> (OwnedFd, OwnedFd) {
     use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let master = openpt(flags).expect("a terminal");

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::harness::{Abide, Seat, feed, text};
+use crate::harness::{Abide, Pty, feed, text};
 
 /// Starts a command that keeps running, and returns its session.
 fn start(abide: &Abide, name: &str, command: &str) -> String {
@@ -244,14 +244,14 @@ fn zsh_completes_ids_of_the_running_daemon() {
     std::fs::write(abide.path("functions/_abide"), script).unwrap();
     let mut command = abide.command(["run", "--pty", "--", "zsh", "-f", "-i"]);
     command.env("PATH", path_with_abide());
-    let mut seat = Seat::at(command);
-    seat.type_in(b"PS1='ready'; fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -D; PS1='set''-up> '\n");
-    seat.wait_for("set-up> ");
+    let mut pty = Pty::run(command);
+    pty.type_in(b"PS1='ready'; fpath=($PWD/functions $fpath); autoload -Uz compinit; compinit -u -D; PS1='set''-up> '\n");
+    pty.wait_for("set-up> ");
     for begin in ["abide kill dev", "abide wait --session dev"] {
-        seat.type_in(format!("{begin}\t").as_bytes());
-        seat.wait_for("elopment");
-        seat.type_in(b"\x15");
+        pty.type_in(format!("{begin}\t").as_bytes());
+        pty.wait_for("elopment");
+        pty.type_in(b"\x15");
     }
-    seat.type_in(b"exit\n");
-    assert!(seat.end().0.success());
+    pty.type_in(b"exit\n");
+    assert!(pty.end().0.success());
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::ffi::OsStringExt;
 
-use crate::harness::{Abide, Seat, feed, text, wait_for_line};
+use crate::harness::{Abide, Pty, feed, text, wait_for_line};
 
 #[test]
 fn c11_session_list_escapes_control_sequences() {
@@ -300,16 +300,16 @@ fn rm_asks_and_deletes_ended_sessions_only() {
         said.contains("nothing was deleted") && said.contains("--yes"),
         "{said}"
     );
-    let mut seat = Seat::at(abide.command(["rm", "gone"]));
-    seat.wait_for("(echo x) and its log of 2 bytes? [y/N] ");
-    seat.type_in(b"n\r");
-    let (status, screen) = seat.end();
+    let mut pty = Pty::run(abide.command(["rm", "gone"]));
+    pty.wait_for("(echo x) and its log of 2 bytes? [y/N] ");
+    pty.type_in(b"n\r");
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(1), "{screen}");
     assert_eq!(text(&abide.output(["logs", "gone"]).stdout), "x\n");
-    let mut seat = Seat::at(abide.command(["session", "rm", "gone"]));
-    seat.wait_for("[y/N] ");
-    seat.type_in(b"y\r");
-    let (status, screen) = seat.end();
+    let mut pty = Pty::run(abide.command(["session", "rm", "gone"]));
+    pty.wait_for("[y/N] ");
+    pty.type_in(b"y\r");
+    let (status, screen) = pty.end();
     assert!(
         status.success() && screen.contains("are deleted"),
         "{screen}"
@@ -367,10 +367,10 @@ fn kill_all_asks_at_a_terminal_and_needs_yes_elsewhere() {
     let refused = abide.output(["kill", "--all"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     assert!(text(&refused.stderr).contains("--yes"), "{refused:?}");
-    let mut seat = Seat::at(abide.command(["kill", "--all"]));
-    seat.wait_for("End these 2 sessions with every process they started? [y/N]");
-    seat.type_in(b"n\n");
-    assert_eq!(seat.end().0.code(), Some(1));
+    let mut pty = Pty::run(abide.command(["kill", "--all"]));
+    pty.wait_for("End these 2 sessions with every process they started? [y/N]");
+    pty.type_in(b"n\n");
+    assert_eq!(pty.end().0.code(), Some(1));
     assert_eq!(running(), 2);
     let ended = abide.output(["kill", "--all", "--yes"]);
     assert_eq!(

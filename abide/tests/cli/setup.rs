@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Seat, text};
+use crate::harness::{Abide, Pty, text};
 
 /// Every client, its file in the home directory, and the key of its servers.
 const CLIENTS: [(&str, &str, &str); 4] = [
@@ -276,16 +276,16 @@ fn confirmation_defaults_to_no() {
     let abide = Abide::new();
     let path = home(&abide, ".claude.json");
     for (answer, written) in [("\n", false), ("n\n", false), ("y\n", true)] {
-        let mut seat = Seat::at(command(&abide, &["claude-code"]));
+        let mut pty = Pty::run(command(&abide, &["claude-code"]));
         for question in ["in a sandbox", "without asking you each time"] {
-            seat.wait_for(question);
-            seat.type_in(b"\n");
+            pty.wait_for(question);
+            pty.type_in(b"\n");
         }
         // What it can cost is said before the decision.
-        seat.wait_for("billed");
-        seat.wait_for("Write this? [y/N]");
-        seat.type_in(answer.as_bytes());
-        let (status, shown) = seat.end();
+        pty.wait_for("billed");
+        pty.wait_for("Write this? [y/N]");
+        pty.type_in(answer.as_bytes());
+        let (status, shown) = pty.end();
         assert_eq!(status.success(), written);
         let refused = shown.contains("Claude Code: nothing was changed.");
         assert_eq!(refused, !written, "{shown}");
@@ -299,16 +299,16 @@ fn confirmation_defaults_to_no() {
 #[test]
 fn person_who_says_yes_gets_the_sandbox_and_the_permission() {
     let abide = Abide::new();
-    let mut seat = Seat::at(command(&abide, &["claude-code"]));
+    let mut pty = Pty::run(command(&abide, &["claude-code"]));
     for question in [
         "in a sandbox",
         "without asking you each time",
         "Write this? [y/N]",
     ] {
-        seat.wait_for(question);
-        seat.type_in(b"y\n");
+        pty.wait_for(question);
+        pty.type_in(b"y\n");
     }
-    let (status, shown) = seat.end();
+    let (status, shown) = pty.end();
     assert!(status.success());
     // The client needs no further permission.
     assert!(!shown.contains("To skip approval"), "{shown}");
@@ -417,19 +417,19 @@ fn person_chooses_among_several_installed_clients() {
     put(&home(&abide, ".codex/config.toml"), "");
     let mut bare = command(&abide, &[]);
     bare.env("PATH", "/nonexistent");
-    let mut seat = Seat::at(bare);
-    seat.wait_for("Set up Claude Code?");
-    seat.type_in(b"n\n");
+    let mut pty = Pty::run(bare);
+    pty.wait_for("Set up Claude Code?");
+    pty.type_in(b"n\n");
     for (question, answer) in [
         ("Set up Codex?", "y\n"),
         ("in a sandbox", "\n"),
         ("without asking you each time", "\n"),
         ("Write this? [y/N]", "y\n"),
     ] {
-        seat.wait_for(question);
-        seat.type_in(answer.as_bytes());
+        pty.wait_for(question);
+        pty.type_in(answer.as_bytes());
     }
-    let (status, _) = seat.end();
+    let (status, _) = pty.end();
     assert!(status.success());
     assert_eq!(read(&home(&abide, ".claude.json")), "{}");
     let codex = read(&home(&abide, ".codex/config.toml"));

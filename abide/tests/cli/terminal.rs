@@ -1,30 +1,30 @@
 //! `abide run` in a terminal: the question, Ctrl-C, keys and sizes.
 
-use crate::harness::{Abide, Seat, feed, wait_for_line};
+use crate::harness::{Abide, Pty, feed, wait_for_line};
 
 const CTRL_C: &[u8] = b"\x03";
 
-fn seat(abide: &Abide, words: &[&str]) -> Seat {
+fn pty(abide: &Abide, words: &[&str]) -> Pty {
     let mut command = abide.command(["run"].iter().chain(words));
     command.env("NO_COLOR", "1");
-    Seat::at(command)
+    Pty::run(command)
 }
 
 #[test]
 fn question_is_on_its_own_lines_and_new_output_withdraws_it() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
-    let mut seat = seat(
+    let mut pty = pty(
         &abide,
         &["--idle", "200ms", "--", "printf 'half a line'; cat go"],
     );
-    seat.wait_for("half a line\r\nCommand has been idle for 200ms. Continue waiting?\r\n");
-    seat.wait_for("command: printf 'half a line'; cat go");
-    seat.wait_for("last output: half a line");
-    seat.wait_for("\r\nContinue waiting? [Y/n] ");
+    pty.wait_for("half a line\r\nCommand has been idle for 200ms. Continue waiting?\r\n");
+    pty.wait_for("command: printf 'half a line'; cat go");
+    pty.wait_for("last output: half a line");
+    pty.wait_for("\r\nContinue waiting? [Y/n] ");
     feed(&fifo, b"it lives\n");
-    seat.wait_for("\r\n(new output: the question is withdrawn)\r\nit lives\r\n");
-    let (status, _) = seat.end();
+    pty.wait_for("\r\n(new output: the question is withdrawn)\r\nit lives\r\n");
+    let (status, _) = pty.end();
     assert_eq!(status.code(), Some(0));
 }
 
@@ -32,17 +32,17 @@ fn question_is_on_its_own_lines_and_new_output_withdraws_it() {
 fn answer_yes_continues_and_asks_again_later() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
-    let mut seat = seat(&abide, &["--idle", "200ms", "--", "cat go"]);
+    let mut pty = pty(&abide, &["--idle", "200ms", "--", "cat go"]);
     for answer in ["y\n", "\n", "what?\nYES\n"] {
-        seat.wait_for("[Y/n] ");
-        seat.type_in(answer.as_bytes());
+        pty.wait_for("[Y/n] ");
+        pty.type_in(answer.as_bytes());
     }
-    seat.wait_for("Please answer y or n.");
-    seat.wait_for("Command has been idle for 200ms.");
-    seat.wait_for("[Y/n] ");
+    pty.wait_for("Please answer y or n.");
+    pty.wait_for("Command has been idle for 200ms.");
+    pty.wait_for("[Y/n] ");
     feed(&fifo, b"done\n");
-    seat.wait_for("\r\ndone\r\n");
-    let (status, screen) = seat.end();
+    pty.wait_for("\r\ndone\r\n");
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(0), "{screen}");
 }
 
@@ -52,11 +52,11 @@ fn answer_no_ends_the_command() {
     let words = ["run", "--idle", "1s", "--", "echo begun; sleep 1000"];
     let mut command = abide.command(words);
     command.env_remove("NO_COLOR");
-    let mut seat = Seat::at(command);
-    seat.wait_for("begun\r\n\x1b[1mCommand has been idle for 1s. Continue waiting?\x1b[0m\r\n");
-    seat.wait_for("[Y/n] ");
-    seat.type_in(b"n\n");
-    let (status, screen) = seat.end();
+    let mut pty = Pty::run(command);
+    pty.wait_for("begun\r\n\x1b[1mCommand has been idle for 1s. Continue waiting?\x1b[0m\r\n");
+    pty.wait_for("[Y/n] ");
+    pty.type_in(b"n\n");
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(124), "{screen}");
     assert!(
         screen.contains("command execution timeout: no output for 1s"),
@@ -67,13 +67,13 @@ fn answer_no_ends_the_command() {
 #[test]
 fn ctrl_c_at_the_question_ends_the_command() {
     let abide = Abide::new();
-    let mut seat = seat(
+    let mut pty = pty(
         &abide,
         &["--idle", "200ms", "--", "trap '' INT; sleep 1000"],
     );
-    seat.wait_for("[Y/n] ");
-    seat.type_in(CTRL_C);
-    let (status, screen) = seat.end();
+    pty.wait_for("[Y/n] ");
+    pty.type_in(CTRL_C);
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(130), "{screen}");
     assert!(
         screen.contains("command execution cancelled by user"),
@@ -85,15 +85,15 @@ fn ctrl_c_at_the_question_ends_the_command() {
 fn s14_input_before_the_question_is_no_answer() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
-    let mut seat = seat(&abide, &["--idle", "1h", "--", "echo begun; cat go"]);
-    seat.wait_for("begun\r\n");
-    seat.type_in(b"n\n");
+    let mut pty = pty(&abide, &["--idle", "1h", "--", "echo begun; cat go"]);
+    pty.wait_for("begun\r\n");
+    pty.type_in(b"n\n");
     // The terminal echoes the input.
-    seat.wait_for("n\r\n");
-    abide.be_impatient("200ms");
-    seat.wait_for("[Y/n] ");
+    pty.wait_for("n\r\n");
+    abide.set_idle_limit("200ms");
+    pty.wait_for("[Y/n] ");
     feed(&fifo, b"alive\n");
-    let (status, screen) = seat.end();
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(0), "{screen}");
 }
 
@@ -101,17 +101,17 @@ fn s14_input_before_the_question_is_no_answer() {
 fn line_begun_before_the_question_does_not_share_its_line() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
-    let mut seat = seat(&abide, &["--idle", "1h", "--", "echo begun; cat go"]);
-    seat.wait_for("begun\r\n");
-    seat.type_in(b"nn");
-    seat.wait_for("nn");
-    abide.be_impatient("200ms");
-    seat.wait_for("\r\nCommand has been idle for 200ms. Continue waiting?\r\n");
-    seat.wait_for("[Y/n] ");
-    seat.type_in(b"y\n");
-    seat.wait_for("[Y/n] ");
+    let mut pty = pty(&abide, &["--idle", "1h", "--", "echo begun; cat go"]);
+    pty.wait_for("begun\r\n");
+    pty.type_in(b"nn");
+    pty.wait_for("nn");
+    abide.set_idle_limit("200ms");
+    pty.wait_for("\r\nCommand has been idle for 200ms. Continue waiting?\r\n");
+    pty.wait_for("[Y/n] ");
+    pty.type_in(b"y\n");
+    pty.wait_for("[Y/n] ");
     feed(&fifo, b"alive\n");
-    let (status, screen) = seat.end();
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(0), "{screen}");
     assert!(screen.contains("begun\r\nnn\r\nCommand has"), "{screen}");
 }
@@ -120,10 +120,10 @@ fn line_begun_before_the_question_does_not_share_its_line() {
 fn first_ctrl_c_goes_to_the_command() {
     let abide = Abide::new();
     let command = "trap 'echo caught; exit 5' INT; echo begun; while :; do sleep 0.1; done";
-    let mut seat = seat(&abide, &["--", command]);
-    seat.wait_for("begun");
-    seat.type_in(CTRL_C);
-    let (status, screen) = seat.end();
+    let mut pty = pty(&abide, &["--", command]);
+    pty.wait_for("begun");
+    pty.type_in(CTRL_C);
+    let (status, screen) = pty.end();
     assert!(screen.contains("caught"), "{screen}");
     assert_eq!(status.code(), Some(5), "{screen}");
 }
@@ -131,22 +131,22 @@ fn first_ctrl_c_goes_to_the_command() {
 #[test]
 fn command_ended_by_ctrl_c_exits_with_130() {
     let abide = Abide::new();
-    let mut seat = seat(&abide, &["--", "echo begun; exec sleep 1000"]);
-    seat.wait_for("begun");
-    seat.type_in(CTRL_C);
-    assert_eq!(seat.end().0.code(), Some(130));
+    let mut pty = pty(&abide, &["--", "echo begun; exec sleep 1000"]);
+    pty.wait_for("begun");
+    pty.type_in(CTRL_C);
+    assert_eq!(pty.end().0.code(), Some(130));
 }
 
 #[test]
 fn second_ctrl_c_ends_the_tree() {
     let abide = Abide::new();
     let command = "trap 'echo ignored' INT TERM; echo begun; while :; do sleep 0.1; done";
-    let mut seat = seat(&abide, &["--", command]);
-    seat.wait_for("begun");
-    seat.type_in(CTRL_C);
-    seat.wait_for("ignored");
-    seat.type_in(CTRL_C);
-    let (status, screen) = seat.end();
+    let mut pty = pty(&abide, &["--", command]);
+    pty.wait_for("begun");
+    pty.type_in(CTRL_C);
+    pty.wait_for("ignored");
+    pty.type_in(CTRL_C);
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(130), "{screen}");
     assert!(
         screen.contains("command execution cancelled by user"),
@@ -164,17 +164,18 @@ fn second_ctrl_c_ends_the_tree() {
 #[test]
 fn question_is_shown_at_the_controlling_terminal_behind_pipes() {
     let abide = Abide::new();
-    let mut seat = Seat::beside(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
-    seat.wait_for("[Y/n] ");
-    seat.type_in(b"no\n");
-    assert_eq!(seat.end().0.code(), Some(124));
+    let mut pty =
+        Pty::run_with_stderr(abide.command(["run", "--idle", "200ms", "--", "sleep 1000"]));
+    pty.wait_for("[Y/n] ");
+    pty.type_in(b"no\n");
+    assert_eq!(pty.end().0.code(), Some(124));
 }
 
 #[test]
 fn command_without_pty_reads_end_of_file() {
     let abide = Abide::new();
-    let seat = seat(&abide, &["--", "cat; echo end"]);
-    let (status, screen) = seat.end();
+    let pty = pty(&abide, &["--", "cat; echo end"]);
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(0));
     assert!(screen.ends_with("end\r\n"), "{screen}");
 }
@@ -186,21 +187,21 @@ fn pty_command_gets_keys_and_sizes() {
     let script = "trap 'stty size; resized=1' WINCH; stty size; echo ready; read line; echo \"got $line\"; \
                   while [ -z \"$resized\" ]; do sleep 0.05; done; read line; [ \"$line\" = bye ] && exit 6";
     let command = abide.command(["run", "--pty", "--", script]);
-    let mut seat = Seat::at(command);
-    seat.wait_for("ready");
-    seat.type_in(b"hello\r");
-    seat.wait_for("got hello");
-    seat.resize(91, 17);
-    seat.wait_for("17 91");
-    seat.type_in(b"bye\r");
-    let (status, screen) = seat.end();
+    let mut pty = Pty::run(command);
+    pty.wait_for("ready");
+    pty.type_in(b"hello\r");
+    pty.wait_for("got hello");
+    pty.resize(91, 17);
+    pty.wait_for("17 91");
+    pty.type_in(b"bye\r");
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(6), "{screen}");
 }
 
 #[test]
 fn pty_command_gets_ctrl_c_as_a_key() {
     let abide = Abide::new();
-    let mut seat = seat(
+    let mut pty = pty(
         &abide,
         &[
             "--pty",
@@ -208,10 +209,10 @@ fn pty_command_gets_ctrl_c_as_a_key() {
             "trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.1; done",
         ],
     );
-    seat.wait_for("ready");
-    seat.type_in(CTRL_C);
-    seat.wait_for("caught");
-    assert_eq!(seat.end().0.code(), Some(5));
+    pty.wait_for("ready");
+    pty.type_in(CTRL_C);
+    pty.wait_for("caught");
+    assert_eq!(pty.end().0.code(), Some(5));
 }
 
 #[test]
@@ -221,12 +222,12 @@ fn second_ctrl_c_ends_a_pty_command_that_reads_no_keys() {
         "trap '' INT TERM; echo ready; sleep 1000; sleep 1000",
         "trap 'echo ignored' INT TERM; echo ready; while :; do sleep 0.1; done",
     ] {
-        let mut seat = seat(&abide, &["--pty", "--", command]);
-        seat.wait_for("ready");
-        seat.type_in(CTRL_C);
-        seat.wait_for("^C");
-        seat.type_in(CTRL_C);
-        let (status, screen) = seat.end();
+        let mut pty = pty(&abide, &["--pty", "--", command]);
+        pty.wait_for("ready");
+        pty.type_in(CTRL_C);
+        pty.wait_for("^C");
+        pty.type_in(CTRL_C);
+        let (status, screen) = pty.end();
         assert_eq!(status.code(), Some(130), "{screen}");
         let said = "command execution cancelled by user";
         assert!(screen.contains(said), "{screen}");
@@ -238,13 +239,13 @@ fn pty_program_that_reads_keys_gets_every_ctrl_c() {
     let abide = Abide::new();
     let command = r"stty -icanon -isig -echo min 1; printf '\033[?1049hready';
         for i in 1 2 3; do head -c 1 | od -An -tx1; done; echo end";
-    let mut seat = seat(&abide, &["--pty", "--", command]);
-    seat.wait_for("ready");
+    let mut pty = pty(&abide, &["--pty", "--", command]);
+    pty.wait_for("ready");
     for _ in 0..3 {
-        seat.type_in(CTRL_C);
-        seat.wait_for("03");
+        pty.type_in(CTRL_C);
+        pty.wait_for("03");
     }
-    let (status, screen) = seat.end();
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(0), "{screen}");
     assert!(screen.contains("end"), "{screen}");
 }
@@ -252,26 +253,26 @@ fn pty_program_that_reads_keys_gets_every_ctrl_c() {
 #[test]
 fn single_key_answers_the_question_of_a_pty_command() {
     let abide = Abide::new();
-    let mut seat = seat(
+    let mut pty = pty(
         &abide,
         &["--pty", "--idle", "300ms", "--", "printf ready; sleep 1000"],
     );
-    seat.wait_for("ready\r\nCommand has been idle for 300ms. Continue waiting?\r\n");
-    seat.wait_for("[Y/n] ");
-    seat.type_in(b"y");
-    seat.wait_for("[Y/n] ");
-    seat.type_in(b"n");
-    let (status, screen) = seat.end();
+    pty.wait_for("ready\r\nCommand has been idle for 300ms. Continue waiting?\r\n");
+    pty.wait_for("[Y/n] ");
+    pty.type_in(b"y");
+    pty.wait_for("[Y/n] ");
+    pty.type_in(b"n");
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(124), "{screen}");
 }
 
 #[test]
 fn question_is_asked_again_by_the_next_daemon() {
     let abide = Abide::new();
-    let mut seat = seat(&abide, &["--idle", "1h", "--", "echo begun; sleep 1000"]);
-    seat.wait_for("begun\r\n");
-    abide.be_impatient("200ms");
-    seat.wait_for("[Y/n] ");
+    let mut pty = pty(&abide, &["--idle", "1h", "--", "echo begun; sleep 1000"]);
+    pty.wait_for("begun\r\n");
+    abide.set_idle_limit("200ms");
+    pty.wait_for("[Y/n] ");
     let before = abide.json(["answer", "--json"])["questions"][0]["question_id"].clone();
     abide.kill_daemon();
     let mut watch = abide
@@ -283,8 +284,8 @@ fn question_is_asked_again_by_the_next_daemon() {
     assert_eq!(again["question_id"], before);
     watch.kill().unwrap();
     watch.wait().unwrap();
-    seat.type_in(b"n\n");
-    let (status, screen) = seat.end();
+    pty.type_in(b"n\n");
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(124), "{screen}");
     // Neither the output nor the question is shown twice.
     assert!(
@@ -300,10 +301,10 @@ fn answer_lost_with_its_daemon_is_given_to_the_next() {
     let mut first = abide.command(["status"]);
     first.env("ABIDE_CRASH_AT", "question.close.pre");
     assert!(first.output().unwrap().status.success());
-    let mut seat = seat(&abide, &["--idle", "200ms", "--", "sleep 1000"]);
-    seat.wait_for("[Y/n] ");
-    seat.type_in(b"n\n");
-    let (status, screen) = seat.end();
+    let mut pty = pty(&abide, &["--idle", "200ms", "--", "sleep 1000"]);
+    pty.wait_for("[Y/n] ");
+    pty.type_in(b"n\n");
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(124), "{screen}");
     assert_eq!(screen.matches("[Y/n]").count(), 1, "{screen}");
 }
@@ -313,11 +314,11 @@ fn run_inside_a_session_asks_no_person() {
     let abide = Abide::new();
     let fifo = abide.fifo("go");
     let nested = "\"$ABIDE\" run --idle 100ms -- 'echo inner; cat go'";
-    let mut seat = seat(&abide, &["--pty", "--", nested]);
-    seat.wait_for("inner");
+    let mut pty = pty(&abide, &["--pty", "--", nested]);
+    pty.wait_for("inner");
     assert!(abide.output(["run", "--", "sleep 0.4"]).status.success());
     feed(&fifo, b"done\n");
-    let (status, screen) = seat.end();
+    let (status, screen) = pty.end();
     assert_eq!(status.code(), Some(0), "{screen}");
     assert!(!screen.contains("Continue waiting?"), "{screen}");
 }
@@ -326,12 +327,12 @@ fn run_inside_a_session_asks_no_person() {
 fn ctrl_c_on_an_agents_command_counts_as_user() {
     let abide = Abide::new();
     let command = "trap 'echo ignored' INT TERM; echo begun; while :; do sleep 0.1; done";
-    let mut seat = seat(&abide, &["--agent", "Jürgen", "--", command]);
-    seat.wait_for("begun");
-    seat.type_in(CTRL_C);
-    seat.wait_for("ignored");
-    seat.type_in(CTRL_C);
-    assert_eq!(seat.end().0.code(), Some(130));
+    let mut pty = pty(&abide, &["--agent", "Jürgen", "--", command]);
+    pty.wait_for("begun");
+    pty.type_in(CTRL_C);
+    pty.wait_for("ignored");
+    pty.type_in(CTRL_C);
+    assert_eq!(pty.end().0.code(), Some(130));
     let list = abide.json(["session", "list", "--all", "--json"]);
     assert_eq!(list["sessions"][0]["end"], "user", "{list}");
     assert_eq!(list["sessions"][0]["agent"], "Jürgen", "{list}");
@@ -342,12 +343,12 @@ fn terminal_mode_is_restored() {
     let abide = Abide::new();
     let mut shell = abide.command(["run", "--pty", "--", "stty raw -echo; echo ready; read x"]);
     shell.env("TERM", "dumb");
-    let mut seat = Seat::at(shell);
-    seat.wait_for("ready");
-    assert_ne!(seat.modes(), seat.modes_before);
-    seat.type_in(b"x\n");
-    seat.wait_for_end();
-    assert_eq!(seat.modes(), seat.modes_before);
+    let mut pty = Pty::run(shell);
+    pty.wait_for("ready");
+    assert_ne!(pty.modes(), pty.modes_before);
+    pty.type_in(b"x\n");
+    pty.wait_for_end();
+    assert_eq!(pty.modes(), pty.modes_before);
 }
 
 #[test]
@@ -357,7 +358,7 @@ fn control_sequences_of_a_call_are_sanitized() {
                   <tool name=\"shell\"><raw>true</raw>\
                   <command>printf 'raw \\033]52;c;QQ==\\007output'</command></tool>";
     std::fs::write(abide.path("text"), blocks).expect("a text");
-    let (status, shown) = Seat::at(abide.command(["call", "text"])).end();
+    let (status, shown) = Pty::run(abide.command(["call", "text"])).end();
     assert_eq!(status.code(), Some(0), "{shown}");
     let command = "COMMAND: echo \\u{1b}]52;c;QQ==\\u{7}end\r\n";
     assert!(shown.contains(command), "{shown:?}");

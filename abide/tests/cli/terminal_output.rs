@@ -1,7 +1,7 @@
 //! Output of `abide run` in a terminal: colours are passed on, sequences that change the terminal or make it answer
 //! are not.
 
-use crate::harness::{Abide, Seat};
+use crate::harness::{Abide, Pty};
 
 /// Command that prints text and colours between sequences that a terminal obeys or answers.
 const HOSTILE: &str = concat!(
@@ -13,10 +13,10 @@ const HOSTILE: &str = concat!(
 const SHOWN: &str =
     "begin\u{1b}[31mred\u{1b}[0m\r\u{1b}[2K\u{1b}[1A\u{1b}[?25l50%\u{1b}[?25h end\r\n";
 
-fn seat(abide: &Abide, words: &[&str]) -> Seat {
+fn pty(abide: &Abide, words: &[&str]) -> Pty {
     let mut command = abide.command(["run"].iter().chain(words));
     command.env("NO_COLOR", "1");
-    Seat::at(command)
+    Pty::run(command)
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn titles_clipboard_and_queries_do_not_reach_the_terminal_of_abide_run() {
     let abide = Abide::new();
     let to_stderr = format!("{{ {HOSTILE}; }} >&2");
     for command in [HOSTILE, &to_stderr] {
-        let (status, screen) = seat(&abide, &["--", command]).end();
+        let (status, screen) = pty(&abide, &["--", command]).end();
         assert_eq!(status.code(), Some(0));
         assert_eq!(screen, SHOWN, "{command}");
     }
@@ -33,7 +33,7 @@ fn titles_clipboard_and_queries_do_not_reach_the_terminal_of_abide_run() {
 #[test]
 fn unfiltered_run_may_set_title_and_clipboard_but_not_query_the_terminal() {
     let abide = Abide::new();
-    let (_, screen) = seat(&abide, &["--unfiltered", "--", HOSTILE]).end();
+    let (_, screen) = pty(&abide, &["--unfiltered", "--", HOSTILE]).end();
     assert!(
         screen.contains("\u{1b}]0;title\u{7}\u{1b}]52;c;aGk=\u{7}"),
         "{screen:?}"

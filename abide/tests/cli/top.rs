@@ -2,7 +2,7 @@
 
 use rustix::process::{Pid, Signal};
 
-use crate::harness::{Abide, Seat, text};
+use crate::harness::{Abide, Pty, text};
 
 /// Starts a command that keeps running, and returns its session.
 fn start(abide: &Abide, command: &str) -> String {
@@ -19,10 +19,10 @@ fn start(abide: &Abide, command: &str) -> String {
 }
 
 /// A terminal that is wide enough to show everything.
-fn sit(abide: &Abide) -> Seat {
-    let seat = Seat::at(abide.command(["top"]));
-    seat.resize(160, 40);
-    seat
+fn open_top(abide: &Abide) -> Pty {
+    let pty = Pty::run(abide.command(["top"]));
+    pty.resize(160, 40);
+    pty
 }
 
 /// The alternate screen was entered and left.
@@ -57,25 +57,25 @@ fn top_json_has_all_lists() {
 fn top_shows_sessions_and_restores_the_terminal() {
     let abide = Abide::new();
     let session = start(&abide, "echo first; exec sleep 1000");
-    let mut seat = sit(&abide);
-    seat.wait_for(TAKEN);
-    seat.wait_for(&session);
-    seat.wait_for("sleep 1000");
-    seat.wait_for("no timers");
+    let mut pty = open_top(&abide);
+    pty.wait_for(TAKEN);
+    pty.wait_for(&session);
+    pty.wait_for("sleep 1000");
+    pty.wait_for("no timers");
     abide.json(["timer", "start", "1h", "--mission", "look later", "--json"]);
-    seat.wait_for("look later");
-    seat.type_in(b"\r");
-    seat.wait_for("first");
-    seat.type_in(b"\x1b");
-    seat.wait_for("look later");
-    seat.type_in(b"?");
-    seat.wait_for("sessions and timers continue");
-    seat.type_in(b" q");
-    let before = seat.modes_before.clone();
-    seat.wait_for(GIVEN_BACK);
-    seat.wait_for_end();
-    assert_eq!(seat.modes(), before);
-    let (status, _) = seat.end();
+    pty.wait_for("look later");
+    pty.type_in(b"\r");
+    pty.wait_for("first");
+    pty.type_in(b"\x1b");
+    pty.wait_for("look later");
+    pty.type_in(b"?");
+    pty.wait_for("sessions and timers continue");
+    pty.type_in(b" q");
+    let before = pty.modes_before.clone();
+    pty.wait_for(GIVEN_BACK);
+    pty.wait_for_end();
+    assert_eq!(pty.modes(), before);
+    let (status, _) = pty.end();
     assert!(status.success());
 }
 
@@ -83,20 +83,20 @@ fn top_shows_sessions_and_restores_the_terminal() {
 fn kill_in_top_needs_confirmation() {
     let abide = Abide::new();
     let session = start(&abide, "sleep 1000");
-    let mut seat = sit(&abide);
-    seat.wait_for(&session);
-    seat.type_in(b"K");
-    seat.wait_for("everything it started? y/N");
-    seat.type_in(b"n");
-    seat.wait_for("q quit");
+    let mut pty = open_top(&abide);
+    pty.wait_for(&session);
+    pty.type_in(b"K");
+    pty.wait_for("everything it started? y/N");
+    pty.type_in(b"n");
+    pty.wait_for("q quit");
     let list = abide.json(["session", "list", "--json"]);
     assert_eq!(list["sessions"].as_array().unwrap().len(), 1);
-    seat.type_in(b"K");
-    seat.wait_for("everything it started? y/N");
-    seat.type_in(b"y");
-    seat.wait_for_all(&["with every process it started", "no running sessions"]);
-    seat.type_in(b"q");
-    assert!(seat.end().0.success());
+    pty.type_in(b"K");
+    pty.wait_for("everything it started? y/N");
+    pty.type_in(b"y");
+    pty.wait_for_all(&["with every process it started", "no running sessions"]);
+    pty.type_in(b"q");
+    assert!(pty.end().0.success());
 }
 
 #[test]
@@ -104,29 +104,29 @@ fn top_pauses_resumes_and_stops_timers() {
     let abide = Abide::new();
     let made = abide.json(["timer", "start", "1h", "--mission", "later", "--json"]);
     let timer = made["timer_id"].as_str().unwrap().to_owned();
-    let mut seat = sit(&abide);
-    seat.wait_for(&timer);
-    seat.type_in(b"\tp");
-    seat.wait_for("paused");
+    let mut pty = open_top(&abide);
+    pty.wait_for(&timer);
+    pty.type_in(b"\tp");
+    pty.wait_for("paused");
     let read = || abide.json(["timer", "read", &timer, "--json"])["status"].clone();
-    seat.wait_for("paused");
+    pty.wait_for("paused");
     assert_eq!(read(), "paused");
-    seat.type_in(b"r");
-    seat.wait_for("resumed");
-    seat.type_in(b"s");
-    seat.wait_for("Nobody is notified. y/N");
-    seat.type_in(b"y");
-    seat.wait_for("stopped");
+    pty.type_in(b"r");
+    pty.wait_for("resumed");
+    pty.type_in(b"s");
+    pty.wait_for("Nobody is notified. y/N");
+    pty.type_in(b"y");
+    pty.wait_for("stopped");
     assert_eq!(read(), "stopped");
-    seat.type_in(b"\x03");
-    assert!(seat.end().0.success());
+    pty.type_in(b"\x03");
+    assert!(pty.end().0.success());
 }
 
 #[test]
 fn top_answers_a_question_with_a_key() {
     let abide = Abide::new();
     let mut run = abide.command(["run", "--idle", "1s", "--", "exec sleep 1000"]);
-    let mut top = sit(&abide);
+    let mut top = open_top(&abide);
     top.wait_for("no questions");
     let run = run.spawn().unwrap();
     // The cursor moves to the question.
@@ -152,11 +152,11 @@ fn top_lists_the_next_due_timers_first_and_counts_all() {
         .map(|timer| timer["mission"].as_str())
         .collect();
     assert_eq!(missions, [Some("sooner"), Some("later"), Some("latest")]);
-    let mut seat = sit(&abide);
-    seat.wait_for("0 sessions  3 timers");
-    seat.wait_for("AGENT");
-    seat.type_in(b"q");
-    assert!(seat.end().0.success());
+    let mut pty = open_top(&abide);
+    pty.wait_for("0 sessions  3 timers");
+    pty.wait_for("AGENT");
+    pty.type_in(b"q");
+    assert!(pty.end().0.success());
 }
 
 #[test]
@@ -164,20 +164,20 @@ fn top_attaches_and_comes_back() {
     let abide = Abide::new();
     let words = ["session", "start", "--json", "--name", "cat", "--"];
     abide.json(words.into_iter().chain(["stty -echo; echo ready; cat -u"]));
-    let mut seat = sit(&abide);
-    seat.wait_for("cat -u");
-    seat.type_in(b"a");
-    seat.wait_for("Ctrl-] detaches");
-    seat.type_in(b"typed\r");
-    seat.wait_for("typed");
-    seat.type_in(b"\x1d");
-    seat.wait_for("it is still running");
-    seat.wait_for("back from session_");
-    seat.type_in(b"q");
-    let before = seat.modes_before.clone();
-    seat.wait_for(GIVEN_BACK);
-    seat.wait_for_end();
-    assert_eq!(seat.modes(), before);
+    let mut pty = open_top(&abide);
+    pty.wait_for("cat -u");
+    pty.type_in(b"a");
+    pty.wait_for("Ctrl-] detaches");
+    pty.type_in(b"typed\r");
+    pty.wait_for("typed");
+    pty.type_in(b"\x1d");
+    pty.wait_for("it is still running");
+    pty.wait_for("back from session_");
+    pty.type_in(b"q");
+    let before = pty.modes_before.clone();
+    pty.wait_for(GIVEN_BACK);
+    pty.wait_for_end();
+    assert_eq!(pty.modes(), before);
 }
 
 #[test]
@@ -186,35 +186,35 @@ fn top_answers_a_question_of_a_rule_with_any_of_its_answers() {
     let abide = Abide::with_config(rule);
     let call = "<tool name=\"execute_command\"><command>touch made</command></tool>";
     std::fs::write(abide.path("call"), call).unwrap();
-    let mut seat = sit(&abide);
-    seat.wait_for("no questions");
+    let mut pty = open_top(&abide);
+    pty.wait_for("no questions");
     let call = abide.command(["call", "--agent", "ann", "call"]).spawn();
     let call = call.unwrap();
-    seat.wait_for_all(&["Allow this command?", "Enter all answers"]);
-    seat.type_in(b"\r");
-    seat.wait_for("no, because");
-    seat.type_in(b"bnot now\r");
-    seat.wait_for("No: the command is not started.");
+    pty.wait_for_all(&["Allow this command?", "Enter all answers"]);
+    pty.type_in(b"\r");
+    pty.wait_for("no, because");
+    pty.type_in(b"bnot now\r");
+    pty.wait_for("No: the command is not started.");
     call.wait_with_output().unwrap();
     assert!(!abide.path("made").exists());
-    seat.type_in(b"q");
-    assert!(seat.end().0.success());
+    pty.type_in(b"q");
+    assert!(pty.end().0.success());
 }
 
 #[test]
 fn top_redraws_on_resize_and_restores_the_terminal_on_sigterm() {
     let abide = Abide::new();
     start(&abide, "sleep 1000");
-    let mut seat = sit(&abide);
-    seat.wait_for("sleep 1000");
-    seat.resize(120, 30);
-    seat.wait_for("\u{1b}[30;1H");
-    let pid = Pid::from_raw(seat.pid()).expect("a pid");
+    let mut pty = open_top(&abide);
+    pty.wait_for("sleep 1000");
+    pty.resize(120, 30);
+    pty.wait_for("\u{1b}[30;1H");
+    let pid = Pid::from_raw(pty.pid()).expect("a pid");
     rustix::process::kill_process(pid, Signal::TERM).expect("it runs");
-    seat.wait_for(GIVEN_BACK);
-    let before = seat.modes_before.clone();
-    seat.wait_for_end();
-    assert_eq!(seat.modes(), before);
+    pty.wait_for(GIVEN_BACK);
+    let before = pty.modes_before.clone();
+    pty.wait_for_end();
+    assert_eq!(pty.modes(), before);
 }
 
 #[test]
@@ -223,11 +223,11 @@ fn c11_top_escapes_control_sequences() {
     let command =
         "printf '\\033]0;owned\\007\\033[31mred\\n'; : \u{1b}]0;named\u{7}; exec sleep 1000";
     start(&abide, command);
-    let mut seat = sit(&abide);
-    seat.wait_for("printf");
-    seat.type_in(b"\r");
-    seat.wait_for("red");
-    seat.type_in(b"\x03");
-    let (_, screen) = seat.end();
+    let mut pty = open_top(&abide);
+    pty.wait_for("printf");
+    pty.type_in(b"\r");
+    pty.wait_for("red");
+    pty.type_in(b"\x03");
+    let (_, screen) = pty.end();
     assert!(!screen.contains("\u{1b}]0;"), "{screen:?}");
 }

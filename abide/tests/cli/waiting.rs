@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Abide, Seat, Stays, text};
+use crate::harness::{Abide, Pty, RunningCommand, text};
 
 /// Runs a command that prints only its answer. Returns the exit code and the answer.
 #[track_caller]
@@ -52,7 +52,8 @@ fn timer_exit_code_is_its_status() {
     }
     let unknown = run(&abide, &["timer", "read", "timer_00000000"]);
     assert_eq!(unknown.0, 1, "{}", unknown.1);
-    let mut standing = Stays::new(&abide, &["timer", "start", "1h", "--reason", "stopped"]);
+    let mut standing =
+        RunningCommand::new(&abide, &["timer", "start", "1h", "--reason", "stopped"]);
     let id = loop {
         let listed = abide.json(["timer", "list", "--json"]);
         let all = listed["timers"].as_array().expect("timers").iter();
@@ -88,11 +89,11 @@ fn wait_exit_code_is_zero_if_the_condition_is_met() {
 #[test]
 fn wait_shows_a_progress_bar_at_a_terminal() {
     let abide = Abide::new();
-    let mut seat = Seat::at(abide.command(["wait", "--file", "done", "--for", "1h"]));
-    seat.wait_for(" of 1h");
+    let mut pty = Pty::run(abide.command(["wait", "--file", "done", "--for", "1h"]));
+    pty.wait_for(" of 1h");
     std::fs::write(abide.path("done"), "").expect("a file");
-    seat.wait_for("is there");
-    assert!(seat.end().0.success());
+    pty.wait_for("is there");
+    assert!(pty.end().0.success());
 }
 
 #[test]

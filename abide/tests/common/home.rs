@@ -158,7 +158,7 @@ impl Home {
 
     /// Sets the idle limit of the newest running session. The idle time starts over, so output from before this call
     /// cannot withdraw the question, however slow the machine is.
-    pub fn be_impatient(&self, idle: &str) {
+    pub fn set_idle_limit(&self, idle: &str) {
         let running = self.running_ids();
         let newest = running.first().expect("a session runs");
         let output = self.output(["session", "extend", newest, "--idle", idle]);

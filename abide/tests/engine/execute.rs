@@ -8,7 +8,7 @@ use abide_core::{Answer, Asking, Millis, Outcome, Request};
 use abide_engine::QuestionView;
 use serde_json::{Value, json};
 
-use super::{Engine, comes_to_life, living, with_engine};
+use super::{Engine, pids_of, wait_for_pid, with_engine};
 
 /// Calls as a client that can ask its person.
 async fn begin(engine: &Engine, arguments: Value) -> ToolCall {
@@ -128,7 +128,7 @@ fn idle_command_is_handed_over_without_a_person() {
         context.standby = Some(Millis::from_secs(600));
         let (call, session) = engine.begin("execute_command", arguments, context).await;
         engine.wrote(&session, "so far").await;
-        comes_to_life(&line);
+        wait_for_pid(&line);
         engine.extend(&session, "idle", 0.2).await;
         let result = call.result_only().await.expect("an answer");
         assert_eq!(result.to_fields()["status"], "running");
@@ -143,7 +143,7 @@ fn idle_command_is_handed_over_without_a_person() {
         assert!(!result.to_fields().contains_key("effective_timeout"));
         assert_eq!(result.to_fields()["session_id"], session);
         assert!(result.text.contains(&session));
-        assert_eq!(living(&line).len(), 1);
+        assert_eq!(pids_of(&line).len(), 1);
         // A person who comes later finds the question, which is shown once it is stored.
         let published = engine.handle.published();
         let mut changes = published.follow_questions();
@@ -188,7 +188,7 @@ fn answer_yes_continues_repeatedly_and_no_kills() {
             result.text
         );
         assert_eq!(result.to_fields()["end"], "idle_declined");
-        assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
+        assert_eq!(pids_of(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
 
@@ -211,7 +211,7 @@ fn interruption_kills_the_tree() {
         );
         assert_eq!(result.to_fields()["end"], "user");
         assert!(engine.handle.published().questions().is_empty());
-        assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
+        assert_eq!(pids_of(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
 

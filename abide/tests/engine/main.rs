@@ -23,7 +23,7 @@ use abide_core::request::Caller;
 use abide_core::{Asking, End, Outcome, Request};
 use abide_engine::SessionView;
 pub use engine::{Engine, with_configured_engine, with_engine};
-pub use harness::{comes_to_life, living};
+pub use harness::{pids_of, wait_for_pid};
 use serde_json::{Value, json};
 
 impl Engine {

@@ -4,7 +4,7 @@ use abide::tools::{self, Context};
 use abide_engine::config::Config;
 use serde_json::{Value, json};
 
-use super::{Engine, comes_to_life, living, with_configured_engine, with_engine};
+use super::{Engine, pids_of, wait_for_pid, with_configured_engine, with_engine};
 
 #[test]
 fn result_text_has_the_specified_layout() {
@@ -104,7 +104,7 @@ fn timeout_kills_the_tree_and_keeps_the_output() {
         let (call, session) = engine.begin("shell", arguments, engine.context()).await;
         // The command has reached this point before its time limit.
         engine.wrote(&session, "no newline").await;
-        comes_to_life(&format!("sleep {mark}"));
+        wait_for_pid(&format!("sleep {mark}"));
         engine.extend(&session, "timeout", 2.0).await;
         let result = call.result_only().await.expect("an answer");
         assert!(
@@ -126,7 +126,7 @@ fn timeout_kills_the_tree_and_keeps_the_output() {
         assert!(!result.text.contains("after 600s"), "{}", result.text);
         assert_eq!(result.to_fields()["end"], "deadline");
         assert_eq!(result.to_fields()["exit_code"], Value::Null);
-        assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
+        assert_eq!(pids_of(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
 
@@ -240,14 +240,14 @@ fn background_processes_are_reported_and_keep_running() {
         let left = fields["still_running"].as_array().expect("a list");
         assert_eq!(left.len(), 1);
         assert_eq!(left[0]["command"], format!("sleep {mark}"));
-        assert_eq!(living(&format!("sleep {mark}")).len(), 1);
+        assert_eq!(pids_of(&format!("sleep {mark}")).len(), 1);
         let kill = json!({"action": "kill", "session_id": session});
         let killed = engine.call("terminal_session", kill.clone()).await;
         let said = format!(
             "Session '{session}' had ended already; what it left in the background is killed\n"
         );
         assert!(killed.text.starts_with(&said), "{}", killed.text);
-        assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
+        assert_eq!(pids_of(&format!("sleep {mark}")), Vec::<i32>::new());
         let again = engine.call("terminal_session", kill).await;
         let said = format!("Session '{session}' had ended already\n");
         assert!(again.text.starts_with(&said), "{}", again.text);
@@ -410,7 +410,7 @@ fn call_is_answered_before_the_clients_limit_and_keeps_its_deadline() {
         let context = engine.context();
         let (_first, session) = engine.begin("shell", arguments.clone(), context).await;
         engine.wrote(&session, "early").await;
-        comes_to_life(&line);
+        wait_for_pid(&line);
         // The same request, repeated by a client with a short limit.
         let standby = Some(abide_core::Millis(1_500));
         let context = tools::Context {
@@ -429,7 +429,7 @@ fn call_is_answered_before_the_clients_limit_and_keeps_its_deadline() {
             view.ending().map(|ending| ending.end.as_str()),
             Some("deadline")
         );
-        assert_eq!(living(&format!("sleep {mark}")), Vec::<i32>::new());
+        assert_eq!(pids_of(&format!("sleep {mark}")), Vec::<i32>::new());
     });
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::common::home::private_folder;
 use crate::common::process::Process;
-use crate::harness::{Abide, comes_to_life, living};
+use crate::harness::{Abide, pids_of, wait_for_pid};
 
 const FILES: [&str; 3] = ["abide.db", "abide.db-wal", "abide.db-shm"];
 
@@ -46,7 +46,7 @@ fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
         &format!("exec {line}"),
     ]);
     assert!(started.status.success(), "{started:?}");
-    comes_to_life(&line);
+    wait_for_pid(&line);
     abide.output(["stop"]);
     let database = abide.path("abide.db");
     let mut bytes = std::fs::read(&database).expect("a database");
@@ -77,7 +77,7 @@ fn s29_damaged_database_is_set_aside_and_reported_and_sessions_continue() {
     assert!(kept, "the damaged file is kept");
     runs_commands(&abide);
     assert_eq!(makes_timer(&abide)["status"], "running");
-    assert_eq!(living(&line).len(), 1);
+    assert_eq!(pids_of(&line).len(), 1);
     let listed = abide.output(["session", "list"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains(&line), "{listed}");

@@ -269,12 +269,12 @@ pub fn line_with(stream: &mut impl BufRead, wanted: &str) -> String {
 }
 
 /// Pid of the process with this command line, as soon as it exists.
-pub fn comes_to_life(command_line: &str) -> i32 {
-    look_for(command_line, || living(command_line).first().copied())
+pub fn wait_for_pid(command_line: &str) -> i32 {
+    look_for(command_line, || pids_of(command_line).first().copied())
 }
 
 /// Processes whose command line is exactly this.
-pub fn living(command_line: &str) -> Vec<i32> {
+pub fn pids_of(command_line: &str) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
         let Some(pid) = entry

@@ -21,7 +21,7 @@ use std::os::unix::net::UnixListener;
 
 use abide_session::proc;
 use common::process::Process;
-use harness::{Abide, comes_to_life, line_with, living, look_for, receive};
+use harness::{Abide, line_with, look_for, pids_of, receive, wait_for_pid};
 use serde_json::{Value, json};
 
 /// Command that appends one line to `file`, so that the test can count its runs.
@@ -177,7 +177,7 @@ fn k9_question_keeps_its_id_and_is_answered_once() {
             .contains("command execution timeout: no output for 200ms"),
         "{result}"
     );
-    assert!(living(&command).is_empty());
+    assert!(pids_of(&command).is_empty());
 }
 
 /// A session whose leader is `sleep`, with its processes.
@@ -196,7 +196,7 @@ fn sleeper(abide: &Abide, mark: &str) -> Sleeper {
     assert_eq!(result["status"], "running", "{result}");
     let session = result["session_id"].as_str().expect("a session").to_owned();
     // The process may still be the shell that executes `sleep`.
-    let pid = comes_to_life(&line);
+    let pid = wait_for_pid(&line);
     Sleeper {
         session,
         line,
@@ -223,7 +223,7 @@ impl Sleeper {
         assert_eq!(view["end"], "lost", "{view}");
         assert!(view["duration"].as_f64() >= least, "{view}");
         assert_eq!(view["exit_code"], Value::Null, "{view}");
-        assert!(living(&self.line).is_empty());
+        assert!(pids_of(&self.line).is_empty());
     }
 }
 
@@ -246,7 +246,7 @@ fn k14_background_processes_end_with_their_keeper_and_the_fork_server() {
         eprintln!("skipped: there are no control groups here");
         return;
     }
-    let left = comes_to_life(&line);
+    let left = wait_for_pid(&line);
     let keeper = parent(left);
     let (left, fork_server) = (Process::on(left), Process::on(parent(keeper)));
     let keeper = Process::on(keeper);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::common::fifo;
 use crate::common::process::Process;
-use crate::harness::{Abide, living};
+use crate::harness::{Abide, pids_of};
 use crate::unprivileged::Unprivileged;
 
 /// Stops the keeper, and before it the fork server, which would continue it.
@@ -44,7 +44,7 @@ fn hard_limit_ends_a_command_that_stopped_its_keeper() {
     let call = json!({"command": command, "timeout": 1});
     let told = soon(|| abide.post("/v1/tools/shell", &call).body);
     is_timed_out(&told);
-    assert!(living(&sleep).is_empty());
+    assert!(pids_of(&sleep).is_empty());
     // The fork server continues too.
     for _ in 0..8 {
         let call = json!({"command": "true"});
@@ -64,7 +64,7 @@ fn hard_limit_ends_a_command_that_stops_its_keeper_repeatedly() {
     let told = soon(|| abide.call(&block));
     assert_eq!(told["contained_by"], "subreaper", "{told}");
     is_timed_out(&told);
-    assert!(living(&sleep).is_empty());
+    assert!(pids_of(&sleep).is_empty());
 }
 
 fn is_timed_out(told: &Value) {
@@ -112,7 +112,7 @@ fn kill_ends_a_session_whose_keeper_was_stopped() {
         std::fs::read(&stopped_pipe).expect("its keeper is stopped");
         let ended = soon(|| out(&["session", "kill", "--json", session]));
         assert_eq!(ended["end"], "user", "{ended}");
-        assert!(living(&sleep).is_empty());
+        assert!(pids_of(&sleep).is_empty());
     }
 }
 
@@ -132,7 +132,7 @@ fn limit_of_a_stopped_keepers_session_holds_across_a_daemon_restart() {
     let told = soon(|| abide.post("/v1/tools/shell", &call).body);
     assert_eq!(told["status"], "TIMEOUT_ERROR", "{told}");
     assert_eq!(told["end"], "deadline", "{told}");
-    assert!(living(&sleep).is_empty());
+    assert!(pids_of(&sleep).is_empty());
 }
 
 #[test]
@@ -145,13 +145,13 @@ fn keeper_that_cannot_be_continued_is_killed_and_the_ending_is_the_limits() {
     let sleep = format!("sleep 4005{}", std::process::id());
     let call = json!({"command": format!("echo before; exec {sleep}"), "timeout": 3});
     let asking = abide.begin("/v1/tools/shell", &call);
-    let keeper = crate::parent(crate::harness::comes_to_life(&sleep));
+    let keeper = crate::parent(crate::harness::wait_for_pid(&sleep));
     let keeper = (keeper, Process::on(keeper));
     frozen.take(keeper.0);
     let told = soon(|| crate::harness::receive(asking).expect("an answer").body);
     assert_eq!(told["status"], "TIMEOUT_ERROR", "{told}");
     assert_eq!(told["exit_code"], Value::Null, "{told}");
-    assert!(living(&sleep).is_empty());
+    assert!(pids_of(&sleep).is_empty());
     drop(frozen);
     keeper.1.wait_gone();
 }

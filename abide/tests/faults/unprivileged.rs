@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::common::fifo;
 use crate::common::home::private_folder;
 use crate::common::process::Process;
-use crate::harness::{comes_to_life, end_all, living, said_to};
+use crate::harness::{end_all, pids_of, said_to, wait_for_pid};
 
 /// User id of `nobody`.
 const NOBODY: u32 = 65_534;
@@ -188,13 +188,13 @@ impl Names {
 
     fn members(&self) -> Vec<i32> {
         (1..=KINDS)
-            .flat_map(|kind| living(&format!("sleep {}", self.of(kind))))
+            .flat_map(|kind| pids_of(&format!("sleep {}", self.of(kind))))
             .collect()
     }
 
     fn leader(&self) -> i32 {
         // It reports that it is ready right before it executes this program.
-        comes_to_life(&format!("sleep {}", self.of(0)))
+        wait_for_pid(&format!("sleep {}", self.of(0)))
     }
 }
 
@@ -387,7 +387,7 @@ fn m18_terminal_session_does_not_wait_for_a_process_that_cannot_be_killed() {
     let run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut run = run.expect("abide runs");
     let rooted = loop {
-        if let Some(pid) = living(&sleep).first() {
+        if let Some(pid) = pids_of(&sleep).first() {
             break Process::on(*pid);
         }
         if run.try_wait().expect("it can be waited for").is_some() {

@@ -143,7 +143,7 @@ fn get_responses_match_their_schemas() {
     let call = json!({"command": command, "timeout": 3600}).to_string();
     let call = abide.send("POST /v1/tools/execute_command", "", &call);
     let (_, begun) = stream.until("session", |_| true);
-    abide.be_impatient(begun["session_id"].as_str().unwrap(), 5);
+    abide.set_idle_limit_after(begun["session_id"].as_str().unwrap(), 5);
     stream.until("question", |_| true);
     abide.shell("exit 3");
     let until = json!({"total_duration": 900, "mission": "later", "until": {"port": 1}});

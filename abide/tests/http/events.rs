@@ -30,7 +30,7 @@ fn timer(abide: &Abide, agent: &str, more: &Value) -> Value {
 fn stream_begins_with_hello_and_sends_session_events() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
-    let (id, name, hello) = stream.told();
+    let (id, name, hello) = stream.next_event();
     assert_eq!(name, "hello");
     assert!(id.contains('-'), "{id}");
     assert_eq!(hello["pid"], abide.status()["daemon"]["pid"]);
@@ -65,9 +65,9 @@ fn stream_resumes_after_last_event_id() {
     let missed = timer(&abide, "a", &json!({"mission": "missed"}));
     let headers = format!("{PERSON}last-event-id: {id}\r\n");
     let mut again = follow(&abide, "", &headers);
-    let (hello_id, name, _) = again.told();
+    let (hello_id, name, _) = again.next_event();
     assert_eq!((hello_id, name.as_str()), (id, "hello"));
-    let (_, name, told) = again.told();
+    let (_, name, told) = again.next_event();
     assert_eq!(name, "timer", "{told}");
     assert_eq!(told["timer_id"], missed["timer_id"]);
 }
@@ -78,8 +78,8 @@ fn stream_that_cannot_resume_gets_reset() {
     for last in ["0123456789ab-7", "nonsense", "-", "0123456789ab-"] {
         let headers = format!("{PERSON}last-event-id: {last}\r\n");
         let mut stream = follow(&abide, "", &headers);
-        assert_eq!(stream.told().1, "hello");
-        assert_eq!(stream.told().1, "reset", "{last}");
+        assert_eq!(stream.next_event().1, "hello");
+        assert_eq!(stream.next_event().1, "reset", "{last}");
     }
 }
 
@@ -136,12 +136,12 @@ fn timer_event_is_the_same_for_every_way_to_create_it() {
 fn s25_many_timer_changes_become_one_event() {
     let abide = Abide::new();
     let mut stream = follow(&abide, "", PERSON);
-    assert_eq!(stream.told().1, "hello");
+    assert_eq!(stream.next_event().1, "hello");
     let all: Vec<Value> = (0..500)
         .map(|_| json!({"total_duration": 1000, "mission": "later"}))
         .collect();
     abide.good("POST /v1/timers", "", &json!({"timers": all}));
-    assert_eq!(stream.told().1, "timers_changed");
+    assert_eq!(stream.next_event().1, "timers_changed");
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn person_on_the_stream_is_asked_and_can_set_quiet_for() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
-    assert_eq!(stream.told().1, "hello");
+    assert_eq!(stream.next_event().1, "hello");
     let fifo = abide.fifo("go");
     let command = format!("echo one; echo two; cat {}", fifo.display());
     let call = json!({"command": command, "timeout": 3600}).to_string();
     let call = abide.send("POST /v1/tools/execute_command", "", &call);
     let (_, begun) = stream.until("session", |_| true);
-    abide.be_impatient(begun["session_id"].as_str().unwrap(), 8);
+    abide.set_idle_limit_after(begun["session_id"].as_str().unwrap(), 8);
     let (_, asked) = stream.until("question", |_| true);
     assert_eq!(asked["state"], "open", "{asked}");
     assert_eq!(asked["tail"], json!(["one", "two"]), "{asked}");
@@ -245,7 +245,7 @@ fn output_events_are_sent_on_request() {
     feed(&fifo, "");
     Answer::begin(call).rest();
     loop {
-        let (_, name, told) = plain.told();
+        let (_, name, told) = plain.next_event();
         assert_ne!(name, "output", "it was not asked for");
         if told["status"] == "exited" {
             break;
@@ -258,7 +258,7 @@ fn logout_ends_the_event_stream() {
     let abide = Abide::new();
     let browser = abide.log_in();
     let mut stream = Answer::begin(abide.send_bare("GET /v1/events", &browser, ""));
-    assert_eq!(stream.told().1, "hello");
+    assert_eq!(stream.next_event().1, "hello");
     assert_eq!(
         abide.ask_bare("POST /v1/logout", &browser, &json!({})).0,
         204

@@ -164,7 +164,7 @@ impl Abide {
 
     /// Waits until the session has written this many bytes, then sets its idle limit to one second. The bytes come
     /// first, so that later output cannot withdraw the question.
-    pub fn be_impatient(&self, session: &str, bytes: u64) {
+    pub fn set_idle_limit_after(&self, session: &str, bytes: u64) {
         self.written(session, bytes);
         let line = format!("POST /v1/sessions/{session}/extend");
         self.good(&line, PERSON, &json!({"idle": 1}));
@@ -240,7 +240,7 @@ impl Answer {
 
     /// Next event of an SSE stream of abide: id, name and data.
     #[track_caller]
-    pub fn told(&mut self) -> (String, String, Value) {
+    pub fn next_event(&mut self) -> (String, String, Value) {
         let (mut id, mut name) = (String::new(), String::new());
         loop {
             let line = self.line();
@@ -260,7 +260,7 @@ impl Answer {
     #[track_caller]
     pub fn until(&mut self, name: &str, wanted: impl Fn(&Value) -> bool) -> (String, Value) {
         loop {
-            let (id, told, facts) = self.told();
+            let (id, told, facts) = self.next_event();
             if told == name && wanted(&facts) {
                 return (id, facts);
             }

@@ -29,7 +29,7 @@ async fn held(folder: &TempDir) -> EmbeddedEngine {
 }
 
 /// Typical calls of an agent, made over each kind of connection.
-async fn a_day_of_an_agent(abide: &Abide) -> Result<(), Error> {
+async fn typical_calls(abide: &Abide) -> Result<(), Error> {
     let said = abide
         .shell("echo $GREETING; cat; echo no >&2; exit 3")
         .env("GREETING", "hello")
@@ -112,9 +112,7 @@ fn embedded_engine_accepts_every_call() {
     let folder = private_folder();
     block_on(async {
         let held = held(&folder).await;
-        a_day_of_an_agent(&held.abide())
-            .await
-            .expect("it goes well");
+        typical_calls(&held.abide()).await.expect("it goes well");
         held.stop().await.expect("it stops well");
     });
 }
@@ -125,7 +123,7 @@ fn daemon_accepts_the_same_calls() {
     let _cleanup = Cleanup::of(folder.path());
     block_on(async {
         let abide = Abide::connect_with(folder.path(), PROGRAM).of_agent("ann");
-        a_day_of_an_agent(&abide).await.expect("it goes well");
+        typical_calls(&abide).await.expect("it goes well");
     });
 }
 

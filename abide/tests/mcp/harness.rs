@@ -13,23 +13,23 @@ use crate::common::home::PATIENCE;
 pub use crate::common::process::Process;
 
 /// Reading end of a named pipe to which a command writes.
-pub struct Ear(PathBuf);
+pub struct Fifo(PathBuf);
 
-impl Ear {
+impl Fifo {
     /// Creates a named pipe through which a command signals the test.
     pub fn new(home: &Home, name: &str) -> Self {
-        Ear(home.fifo(name))
+        Fifo(home.fifo(name))
     }
 
     /// Waits until a command has written to the pipe and closed it.
-    pub fn hear(&self) -> String {
+    pub fn read(&self) -> String {
         let said = std::fs::read_to_string(&self.0).expect("the fifo can be read");
         said.trim().to_string()
     }
 
     /// The process whose number a command has written.
-    pub fn hear_process(&self) -> Process {
-        Process::on(self.hear().parse().expect("a process number"))
+    pub fn read_process(&self) -> Process {
+        Process::on(self.read().parse().expect("a process number"))
     }
 
     pub fn path(&self) -> std::path::Display<'_> {

@@ -16,12 +16,12 @@ fn hurried(home: &Home, era: Era) -> Client {
 
 /// Starts a command that prints its pid and nothing more. Returns the call that waits for it.
 fn begun(home: &Home, client: &mut Client, idle: f64) -> (u64, Process) {
-    let ear = Ear::new(home, &format!("ear{}", client.front()));
+    let fifo = Fifo::new(home, &format!("fifo{}", client.front()));
     let say = "printf '\\033[32mgreen\\033[0m\\n'";
-    let command = format!("{say}; echo $$ > {}; exec sleep 1000", ear.path());
+    let command = format!("{say}; echo $$ > {}; exec sleep 1000", fifo.path());
     let arguments = json!({"command": command, "timeout": idle});
     let id = client.begin("execute_command", arguments);
-    (id, ear.hear_process())
+    (id, fifo.read_process())
 }
 
 /// The same, after its call was handed over.
@@ -40,7 +40,7 @@ fn asked_about(home: &Home, client: &mut Client) -> (Process, Value) {
     client.notify("notifications/cancelled", params);
     // Earlier messages have been processed when this is answered.
     client.call("shell", json!({"command": "true"}));
-    home.be_impatient("200ms");
+    home.set_idle_limit("200ms");
     (process, the_question(home))
 }
 
@@ -149,11 +149,11 @@ fn extending_the_idle_limit_works_after_a_handover() {
     let home = Home::new();
     let mut client = hurried(&home, Era::Legacy);
     let process = handed_over(&home, &mut client, 600.0);
-    home.be_impatient("200ms");
+    home.set_idle_limit("200ms");
     let question = the_question(&home);
     assert_eq!(question["idle"], 0.2);
     // After new activity the question is withdrawn.
-    home.be_impatient("600s");
+    home.set_idle_limit("600s");
     let late = ["answer", question["question_id"].as_str().unwrap(), "no"];
     let late = home.command(late).output().expect("abide runs");
     assert!(!late.status.success(), "{late:?}");
@@ -229,11 +229,11 @@ fn call_that_returns_to_ask_does_so_before_the_clients_limit() {
     // Handed over after ten seconds; idle after twelve.
     let env = [("ABIDE_CALL_LIMIT", "12")];
     let mut client = Client::start(&home, setup_in(Era::Modern, &env));
-    let ear = Ear::new(&home, "ear");
-    let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("echo $$ > {}; exec sleep 1000", fifo.path());
     let arguments = json!({"command": command, "timeout": 12});
     let id = client.begin("execute_command", arguments.clone());
-    let process = ear.hear_process();
+    let process = fifo.read_process();
     let asked = client.result(id);
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let question = the_question(&home);

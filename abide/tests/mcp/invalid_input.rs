@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::{Client, ERAS, Ear, Home, LEGACY, MODERN, setup, text};
+use crate::harness::{Client, ERAS, Fifo, Home, LEGACY, MODERN, setup, text};
 
 fn works(client: &mut Client) {
     let result = client.call("shell", json!({"command": "echo fine"}));
@@ -71,10 +71,10 @@ fn s6_request_with_an_id_in_use_is_refused() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        let ear = Ear::new(&home, &format!("begun-{era:?}"));
-        let command = format!("echo one; echo begun > {}; sleep 1000", ear.path());
+        let fifo = Fifo::new(&home, &format!("begun-{era:?}"));
+        let command = format!("echo one; echo begun > {}; sleep 1000", fifo.path());
         let id = client.begin("shell", json!({"command": command}));
-        ear.hear();
+        fifo.read();
         client.forget_id();
         let again = client.begin("shell", json!({"command": "echo again >> runs"}));
         assert_eq!(again, id);

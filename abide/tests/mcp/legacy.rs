@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, ERAS, Ear, Era, Home, LEGACY, Process, Setup};
+use crate::harness::{Client, ERAS, Era, Fifo, Home, LEGACY, Process, Setup};
 use crate::harness::{is_error, setup, setup_in, text};
 
 #[test]
@@ -132,15 +132,15 @@ fn bad_input_is_an_error_result_and_an_unknown_tool_a_protocol_error() {
 }
 
 /// A command that prints its pid and then nothing.
-fn silent(ear: &Ear) -> String {
-    format!("echo $$ > {}; exec sleep 1000", ear.path())
+fn silent(fifo: &Fifo) -> String {
+    format!("echo $$ > {}; exec sleep 1000", fifo.path())
 }
 
 #[test]
 fn accepting_continues_to_wait_any_number_of_times() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let go = Ear::new(&home, "go");
+    let go = Fifo::new(&home, "go");
     let command = format!("echo run >> count; echo one; cat {}; echo two", go.path());
     let id = client.begin(
         "execute_command",
@@ -174,11 +174,11 @@ fn accepting_continues_to_wait_any_number_of_times() {
 fn declining_ends_the_command() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = Ear::new(&home, "ear");
-    let command = format!("echo before; {}", silent(&ear));
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("echo before; {}", silent(&fifo));
     let id = client.begin("execute_command", json!({"command": command}));
-    let process = ear.hear_process();
-    home.be_impatient("300ms");
+    let process = fifo.read_process();
+    home.set_idle_limit("300ms");
     let question = client.asked();
     client.reply(&question, "decline");
     let result = client.result(id);
@@ -198,12 +198,12 @@ fn cancelled_or_failed_elicitation_means_no_person() {
     let home = Home::new();
     for how in ["cancel", "error"] {
         let mut client = Client::start(&home, LEGACY);
-        let ear = Ear::new(&home, how);
+        let fifo = Fifo::new(&home, how);
         let id = client.begin(
             "execute_command",
-            json!({"command": silent(&ear), "timeout": 0.3}),
+            json!({"command": silent(&fifo), "timeout": 0.3}),
         );
-        let process = ear.hear_process();
+        let process = fifo.read_process();
         let question = client.asked();
         if how == "cancel" {
             client.reply(&question, "cancel");
@@ -238,12 +238,12 @@ fn client_without_elicitation_gets_running() {
                 ..setup(era)
             },
         );
-        let ear = Ear::new(&home, &format!("{era:?}"));
+        let fifo = Fifo::new(&home, &format!("{era:?}"));
         let id = client.begin(
             "execute_command",
-            json!({"command": silent(&ear), "timeout": 0.3}),
+            json!({"command": silent(&fifo), "timeout": 0.3}),
         );
-        let process = ear.hear_process();
+        let process = fifo.read_process();
         still_running(&client.result(id), &process);
     }
 }
@@ -252,7 +252,7 @@ fn client_without_elicitation_gets_running() {
 fn obsolete_question_is_withdrawn() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let go = Ear::new(&home, "go");
+    let go = Fifo::new(&home, "go");
     let command = format!("cat {}; echo awake; exit 4", go.path());
     let id = client.begin(
         "execute_command",
@@ -284,12 +284,12 @@ fn codex_shows_one_question_at_a_time() {
         ..LEGACY
     };
     let mut client = Client::start(&home, codex);
-    let ear = Ear::new(&home, "ear");
+    let fifo = Fifo::new(&home, "fifo");
     let id = client.begin(
         "execute_command",
-        json!({"command": silent(&ear), "timeout": 0.3}),
+        json!({"command": silent(&fifo), "timeout": 0.3}),
     );
-    let process = ear.hear_process();
+    let process = fifo.read_process();
     let first = client.asked();
     let open = home
         .command(["answer", "--json"])
@@ -324,9 +324,9 @@ fn cancellation_by_a_person_ends_the_command() {
         (Era::Modern, json!("AbortError: This operation was aborted")),
     ] {
         let mut client = Client::start(&home, setup(era));
-        let ear = Ear::new(&home, &format!("{era:?}{}", reason.is_null()));
-        let id = client.begin("execute_command", json!({"command": silent(&ear)}));
-        let process = ear.hear_process();
+        let fifo = Fifo::new(&home, &format!("{era:?}{}", reason.is_null()));
+        let id = client.begin("execute_command", json!({"command": silent(&fifo)}));
+        let process = fifo.read_process();
         cancel(&mut client, id, &reason);
         process.wait_gone();
         client.call("shell", json!({"command": "true"}));
@@ -344,9 +344,9 @@ fn reused_id_after_cancellation_gets_only_the_second_answer() {
         let mut client = Client::start(&home, setup(era));
         // The library knows the client from its first call on, in both generations.
         client.call("shell", json!({"command": "true"}));
-        let ear = Ear::new(&home, &format!("{era:?}"));
-        let id = client.begin("shell", json!({"command": silent(&ear)}));
-        let process = ear.hear_process();
+        let fifo = Fifo::new(&home, &format!("{era:?}"));
+        let id = client.begin("shell", json!({"command": silent(&fifo)}));
+        let process = fifo.read_process();
         cancel(&mut client, id, &json!("User requested cancellation"));
         client.forget_id();
         let again = client.begin("shell", json!({"command": "echo second"}));
@@ -372,9 +372,9 @@ fn cancellation_by_timeout_leaves_the_command_running() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        let ear = Ear::new(&home, &format!("{era:?}"));
-        let id = client.begin("shell", json!({"command": silent(&ear)}));
-        let process = ear.hear_process();
+        let fifo = Fifo::new(&home, &format!("{era:?}"));
+        let id = client.begin("shell", json!({"command": silent(&fifo)}));
+        let process = fifo.read_process();
         cancel(
             &mut client,
             id,
@@ -390,12 +390,12 @@ fn cancellation_by_timeout_leaves_the_command_running() {
 fn cancelled_call_withdraws_its_question() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = Ear::new(&home, "ear");
+    let fifo = Fifo::new(&home, "fifo");
     let id = client.begin(
         "execute_command",
-        json!({"command": silent(&ear), "timeout": 0.2}),
+        json!({"command": silent(&fifo), "timeout": 0.2}),
     );
-    let process = ear.hear_process();
+    let process = fifo.read_process();
     let question = client.asked();
     cancel(&mut client, id, &Value::Null);
     assert_eq!(
@@ -418,9 +418,9 @@ fn call_is_answered_before_the_clients_timeout() {
                     ..setup(era)
                 },
             );
-            let ear = Ear::new(&home, &format!("{era:?}{tool}"));
-            let id = client.begin(tool, json!({"command": silent(&ear)}));
-            let process = ear.hear_process();
+            let fifo = Fifo::new(&home, &format!("{era:?}{tool}"));
+            let id = client.begin(tool, json!({"command": silent(&fifo)}));
+            let process = fifo.read_process();
             let result = client.result(id);
             assert_eq!(result["structuredContent"]["status"], status, "{result}");
             let waited = result["structuredContent"]["effective_timeout"].as_f64();
@@ -482,7 +482,7 @@ fn progress_is_sent_only_with_a_token() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let name = format!("go{era:?}");
-        let go = Ear::new(&home, &name);
+        let go = Fifo::new(&home, &name);
         let call = json!({
             "name": "shell",
             "arguments": {"command": format!("cat {}", go.path())},
@@ -518,10 +518,10 @@ fn batch_is_answered_as_a_batch_in_2025_03_26() {
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": {"name": "shell", "arguments": {"command": command}}})
     };
-    let (ear, go) = (Ear::new(&home, "begun"), Ear::new(&home, "go"));
+    let (fifo, go) = (Fifo::new(&home, "begun"), Fifo::new(&home, "go"));
     let slow = format!(
         "echo run >> ran; echo on > {}; cat {}",
-        ear.path(),
+        fifo.path(),
         go.path()
     );
     let told = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
@@ -533,7 +533,7 @@ fn batch_is_answered_as_a_batch_in_2025_03_26() {
         list,
         call("quick", "echo quick".into())
     ]));
-    ear.hear();
+    fifo.read();
     // Answers that have already arrived are not lost with their daemon.
     let alone = client.call("shell", json!({"command": "true"}));
     assert!(text(&alone).contains("STATUS: SUCCESS"), "{alone}");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, Ear, Home, MODERN, Setup, is_error, text};
+use crate::harness::{Client, Fifo, Home, MODERN, Setup, is_error, text};
 
 #[test]
 fn discover_list_and_call_work_without_handshake() {
@@ -110,7 +110,7 @@ fn returned(client: &mut Client, id: u64) -> Value {
 fn s3_returned_call_runs_its_command_once() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
-    let go = Ear::new(&home, "go");
+    let go = Fifo::new(&home, "go");
     let command = format!("echo run >> count; echo one; cat {}; echo two", go.path());
     let arguments = json!({"command": command, "timeout": 0.2});
     let mut id = client.begin("execute_command", arguments.clone());
@@ -138,12 +138,12 @@ fn declining_ends_the_command_and_cancelling_does_not() {
     let home = Home::new();
     for action in ["decline", "cancel"] {
         let mut client = Client::start(&home, MODERN);
-        let ear = Ear::new(&home, action);
-        let command = format!("echo before; echo $$ > {}; exec sleep 1000", ear.path());
+        let fifo = Fifo::new(&home, action);
+        let command = format!("echo before; echo $$ > {}; exec sleep 1000", fifo.path());
         let arguments = json!({"command": command});
         let id = client.begin("execute_command", arguments.clone());
-        let process = ear.hear_process();
-        home.be_impatient("300ms");
+        let process = fifo.read_process();
+        home.set_idle_limit("300ms");
         let asked = returned(&mut client, id);
         let id = retry(&mut client, &arguments, &asked, action);
         let result = client.result(id);
@@ -162,12 +162,12 @@ fn declining_ends_the_command_and_cancelling_does_not() {
 fn call_repeated_after_the_question_closed_gets_the_result() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
-    let (go, ear) = (Ear::new(&home, "go"), Ear::new(&home, "ear"));
-    let (go_at, ear_at) = (go.path(), ear.path());
-    let command = format!("echo run >> count; echo $$ > {ear_at}; cat {go_at}; echo over; exit 5");
+    let (go, fifo) = (Fifo::new(&home, "go"), Fifo::new(&home, "fifo"));
+    let (go_at, fifo_at) = (go.path(), fifo.path());
+    let command = format!("echo run >> count; echo $$ > {fifo_at}; cat {go_at}; echo over; exit 5");
     let arguments = json!({"command": command, "timeout": 0.2});
     let id = client.begin("execute_command", arguments.clone());
-    let process = ear.hear_process();
+    let process = fifo.read_process();
     let asked = returned(&mut client, id);
     std::fs::write(home.path("go"), "").expect("the command reads");
     process.wait_gone();
@@ -186,11 +186,11 @@ fn call_repeated_after_the_question_closed_gets_the_result() {
 fn altered_request_state_is_refused() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
-    let ear = Ear::new(&home, "ear");
-    let command = format!("echo run >> count; echo $$ > {}; sleep 1000", ear.path());
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("echo run >> count; echo $$ > {}; sleep 1000", fifo.path());
     let arguments = json!({"command": command, "timeout": 0.2});
     let id = client.begin("execute_command", arguments.clone());
-    ear.hear();
+    fifo.read();
     let asked = returned(&mut client, id);
     let mut forged = asked.clone();
     forged["requestState"] = json!(format!("{}x", asked["requestState"].as_str().unwrap_or("")));
@@ -208,11 +208,11 @@ fn altered_request_state_is_refused() {
 fn call_stops_returning_before_the_clients_round_limit() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
-    let ear = Ear::new(&home, "ear");
-    let command = format!("echo run >> count; echo $$ > {}; sleep 1000", ear.path());
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("echo run >> count; echo $$ > {}; sleep 1000", fifo.path());
     let arguments = json!({"command": command, "timeout": 0.05});
     let mut id = client.begin("execute_command", arguments.clone());
-    ear.hear();
+    fifo.read();
     for round in 0.. {
         let result = client.result(id);
         if result["resultType"] == "complete" {
@@ -229,7 +229,7 @@ fn call_stops_returning_before_the_clients_round_limit() {
 fn returned_call_survives_a_restart() {
     let home = Home::new();
     let mut client = Client::start(&home, MODERN);
-    let go = Ear::new(&home, "go");
+    let go = Fifo::new(&home, "go");
     let command = format!("echo run >> count; cat {}; echo over", go.path());
     let arguments = json!({"command": command, "timeout": 0.2});
     let id = client.begin("execute_command", arguments.clone());

@@ -12,7 +12,7 @@ const HANDED_OVER_AFTER: f64 = 0.5;
 
 /// A named pipe whose lines the command prints, and the command.
 fn printer(home: &Home, name: &str) -> (std::fs::File, String) {
-    let path = Ear::new(home, name).path().to_string();
+    let path = Fifo::new(home, name).path().to_string();
     let command = format!("while read line; do echo \"$line\"; done < {path}");
     // Opened for reading too, so that opening does not block until the command opens it.
     let pipe = std::fs::File::options().read(true).write(true).open(&path);
@@ -29,15 +29,15 @@ fn chatty_command_costs_one_call_per_limit_and_repeats_nothing() {
         for tool in ["shell", "execute_command"] {
             let home = Home::new();
             let mut client = Client::start(&home, setup_in(era, &LIMIT));
-            let ear = Ear::new(&home, "ear");
+            let fifo = Fifo::new(&home, "fifo");
             let command = format!(
                 "echo $$ > {}; n=0; while :; do n=$((n+1)); echo tick $n; sleep 0.05; done",
-                ear.path()
+                fifo.path()
             );
             #[expect(clippy::disallowed_methods, reason = "the time is what is tested")]
             let began = std::time::Instant::now();
             let id = client.begin(tool, json!({"command": command, "raw": true}));
-            let process = ear.hear_process();
+            let process = fifo.read_process();
             let mut result = client.result(id);
             let rejoin = json!({"session_id": session(&result), "raw": true});
             let mut told = text(&result).to_owned();
@@ -68,10 +68,10 @@ fn cancelling_a_call_that_rejoined_ends_the_command() {
     for tool in ["shell", "execute_command"] {
         let home = Home::new();
         let mut client = Client::start(&home, setup_in(Era::Legacy, &LIMIT));
-        let ear = Ear::new(&home, "ear");
-        let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
+        let fifo = Fifo::new(&home, "fifo");
+        let command = format!("echo $$ > {}; exec sleep 1000", fifo.path());
         let id = client.begin(tool, json!({"command": command}));
-        let process = ear.hear_process();
+        let process = fifo.read_process();
         let first = client.result(id);
         // A cancellation right before the limit of the client is treated as its timeout.
         let mut other = Client::start(&home, setup(Era::Legacy));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, ERAS, Ear, Home, LEGACY, is_error, setup, setup_in, text};
+use crate::harness::{Client, ERAS, Fifo, Home, LEGACY, is_error, setup, setup_in, text};
 
 #[test]
 fn call_that_stops_every_daemon_is_given_up_and_other_calls_go_on() {
@@ -37,14 +37,14 @@ fn call_in_flight_survives_twenty_kills_of_the_daemon() {
     for era in ERAS {
         let home = Home::new();
         let mut client = Client::start(&home, setup(era));
-        let (ear, go) = (Ear::new(&home, "ear"), Ear::new(&home, "go"));
+        let (fifo, go) = (Fifo::new(&home, "fifo"), Fifo::new(&home, "go"));
         let command = format!(
             "echo run >> count; echo on > {}; cat {}; echo over",
-            ear.path(),
+            fifo.path(),
             go.path()
         );
         let id = client.begin("shell", json!({"command": command}));
-        ear.hear();
+        fifo.read();
         for _ in 0..20 {
             home.kill_daemon();
             // Whatever the front has replayed until then.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Client, ERAS, Ear, Home, LEGACY, Process, is_error, setup, text};
+use crate::harness::{Client, ERAS, Fifo, Home, LEGACY, Process, is_error, setup, text};
 
 #[test]
 fn call_survives_a_killed_daemon() {
@@ -11,16 +11,16 @@ fn call_survives_a_killed_daemon() {
         for tool in ["shell", "execute_command"] {
             let mut client = Client::start(&home, setup(era));
             let name = format!("{era:?}{tool}");
-            let (ear, go) = (
-                Ear::new(&home, &name),
-                Ear::new(&home, &format!("{name}.go")),
+            let (fifo, go) = (
+                Fifo::new(&home, &name),
+                Fifo::new(&home, &format!("{name}.go")),
             );
-            let (ear_at, go_at) = (ear.path(), go.path());
+            let (fifo_at, go_at) = (fifo.path(), go.path());
             let count = format!("{name}.count");
             let command =
-                format!("echo run >> {count}; echo $$ > {ear_at}; cat {go_at}; echo over; exit 3");
+                format!("echo run >> {count}; echo $$ > {fifo_at}; cat {go_at}; echo over; exit 3");
             let id = client.begin(tool, json!({"command": command}));
-            let process = ear.hear_process();
+            let process = fifo.read_process();
             home.kill_daemon();
             assert!(process.is_alive(), "a daemon's end ends no command");
             std::fs::write(home.path(&format!("{name}.go")), "").expect("the command reads");
@@ -38,27 +38,27 @@ fn input_is_sent_once_when_the_daemon_dies() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let name = format!("{era:?}typed");
-        let (ear, go) = (
-            Ear::new(&home, &name),
-            Ear::new(&home, &format!("{name}.go")),
+        let (fifo, go) = (
+            Fifo::new(&home, &name),
+            Fifo::new(&home, &format!("{name}.go")),
         );
-        let (ear_at, go_at) = (ear.path(), go.path());
+        let (fifo_at, go_at) = (fifo.path(), go.path());
         // The command prints nothing, so that the call is still waiting.
         let command =
-            format!("read a; echo $a > {ear_at}; cat {go_at}; read b; echo $b > {ear_at}");
+            format!("read a; echo $a > {fifo_at}; cat {go_at}; read b; echo $b > {fifo_at}");
         let start = json!({"action": "start", "command": command, "pty": false});
         let started = client.call("terminal_session", start);
         let session = started["structuredContent"]["session_id"].clone();
         let send =
             |input: &str| json!({"action": "send_input", "session_id": session, "input": input});
         let id = client.begin("terminal_session", send("one\n"));
-        assert_eq!(ear.hear(), "one");
+        assert_eq!(fifo.read(), "one");
         home.kill_daemon();
         let result = client.result(id);
         assert!(!is_error(&result), "{result}");
         let id = client.begin("terminal_session", send("two\n"));
         std::fs::write(home.path(&format!("{name}.go")), "").expect("the program reads");
-        assert_eq!(ear.hear(), "two");
+        assert_eq!(fifo.read(), "two");
         client.result(id);
     }
 }
@@ -67,8 +67,8 @@ fn input_is_sent_once_when_the_daemon_dies() {
 fn signal_is_sent_once_when_the_daemon_dies() {
     let home = Home::dying("signal.post_send");
     let mut client = Client::start(&home, LEGACY);
-    let ear = Ear::new(&home, "heard");
-    let said = ear.path();
+    let fifo = Fifo::new(&home, "heard");
+    let said = fifo.path();
     let command = format!(
         "trap 'echo one > {said}' USR1; trap 'echo two > {said}' USR2; echo up > {said}; \
          while :; do sleep 0.01; done"
@@ -76,14 +76,14 @@ fn signal_is_sent_once_when_the_daemon_dies() {
     let start = json!({"action": "start", "command": command, "pty": false});
     let started = client.call("terminal_session", start);
     let session = started["structuredContent"]["session_id"].clone();
-    assert_eq!(ear.hear(), "up");
+    assert_eq!(fifo.read(), "up");
     let send = |name: &str| json!({"action": "signal", "session_id": session, "signal": name});
     let id = client.begin("terminal_session", send("USR1"));
-    assert_eq!(ear.hear(), "one");
+    assert_eq!(fifo.read(), "one");
     let result = client.result(id);
     assert!(text(&result).contains("Signal 10 sent"), "{result}");
     client.call("terminal_session", send("USR2"));
-    assert_eq!(ear.hear(), "two");
+    assert_eq!(fifo.read(), "two");
 }
 
 #[test]
@@ -172,14 +172,14 @@ fn front_and_daemon_number_requests_alike_for_all_ids() {
     ));
     let unknown = client.heard(|message| message["id"] == "m");
     assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
-    let (ear, go) = (Ear::new(&home, "runs"), Ear::new(&home, "go"));
+    let (fifo, go) = (Fifo::new(&home, "runs"), Fifo::new(&home, "go"));
     let command = format!(
         "echo run >> ran; echo on > {}; cat {}",
-        ear.path(),
+        fifo.path(),
         go.path()
     );
     let id = client.begin("shell", json!({"command": command}));
-    ear.hear();
+    fifo.read();
     home.kill_daemon();
     std::fs::write(home.path("go"), "").expect("the command reads");
     let result = client.result(id);
@@ -191,10 +191,10 @@ fn front_and_daemon_number_requests_alike_for_all_ids() {
 fn duplicate_id_does_not_affect_the_first_request() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let (ear, go) = (Ear::new(&home, "runs"), Ear::new(&home, "go"));
-    let command = format!("echo on > {}; cat {}", ear.path(), go.path());
+    let (fifo, go) = (Fifo::new(&home, "runs"), Fifo::new(&home, "go"));
+    let command = format!("echo on > {}; cat {}", fifo.path(), go.path());
     let id = client.begin("shell", json!({"command": command}));
-    ear.hear();
+    fifo.read();
     client.forget_id();
     client.begin("shell", json!({"command": "true"}));
     client.heard(|message| message["id"] == id && message["error"].is_object());
@@ -238,8 +238,8 @@ fn output_read_when_the_daemon_died_is_read_again() {
 fn two_concurrent_reads_get_different_lines() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = Ear::new(&home, "lines");
-    let command = format!("cat {}; exec sleep 1000", ear.path());
+    let fifo = Fifo::new(&home, "lines");
+    let command = format!("cat {}; exec sleep 1000", fifo.path());
     let start = json!({"action": "start", "command": command, "pty": false});
     let started = client.call("terminal_session", start);
     let session = &started["structuredContent"]["session_id"];
@@ -260,10 +260,10 @@ fn shell_reports_that_another_client_ended_the_command() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let begin = |client: &mut Client, name: &str| {
-        let ear = Ear::new(&home, name);
-        let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
+        let fifo = Fifo::new(&home, name);
+        let command = format!("echo $$ > {}; exec sleep 1000", fifo.path());
         let id = client.begin("shell", json!({"command": command}));
-        (id, ear.hear())
+        (id, fifo.read())
     };
     let (id, _) = begin(&mut client, "killed");
     let running = client.call("terminal_session", json!({"action": "list"}));
@@ -295,18 +295,18 @@ fn concurrent_calls_survive_a_killed_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
     let mut ids = Vec::new();
-    let mut ears = Vec::new();
+    let mut fifos = Vec::new();
     for n in 0..5 {
-        let ear = Ear::new(&home, &format!("ear{n}"));
+        let fifo = Fifo::new(&home, &format!("fifo{n}"));
         let command = format!(
             "echo run >> count; echo $$ > {}; while ! test -e done; do sleep 0.05; done; echo {n}",
-            ear.path()
+            fifo.path()
         );
         ids.push(client.begin("shell", json!({"command": command})));
-        ears.push(ear);
+        fifos.push(fifo);
     }
-    for ear in &ears {
-        ear.hear();
+    for fifo in &fifos {
+        fifo.read();
     }
     home.kill_daemon();
     kill_again_when_back(&home);
@@ -331,7 +331,7 @@ fn kill_again_when_back(home: &Home) {
 fn open_question_is_asked_again_by_the_next_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let go = Ear::new(&home, "go");
+    let go = Fifo::new(&home, "go");
     let command = format!("echo run >> count; cat {}; echo over", go.path());
     let id = client.begin(
         "execute_command",
@@ -373,10 +373,10 @@ fn idle_front_reconnects_on_the_next_call() {
 fn cancellation_is_replayed_to_the_next_daemon() {
     let home = Home::new();
     let mut client = Client::start(&home, LEGACY);
-    let ear = Ear::new(&home, "ear");
-    let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
+    let fifo = Fifo::new(&home, "fifo");
+    let command = format!("echo $$ > {}; exec sleep 1000", fifo.path());
     let id = client.begin("execute_command", json!({"command": command}));
-    let process = ear.hear_process();
+    let process = fifo.read_process();
     home.kill_daemon();
     client.notify(
         "notifications/cancelled",
@@ -390,10 +390,10 @@ fn s1_front_exits_with_its_client_and_sessions_continue() {
     let home = Home::new();
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
-        let ear = Ear::new(&home, &format!("{era:?}"));
-        let command = format!("echo $$ > {}; exec sleep 1000", ear.path());
+        let fifo = Fifo::new(&home, &format!("{era:?}"));
+        let command = format!("echo $$ > {}; exec sleep 1000", fifo.path());
         client.begin("shell", json!({"command": command}));
-        let process = ear.hear_process();
+        let process = fifo.read_process();
         client.close_input();
         assert!(client.ended().0);
         assert!(process.is_alive(), "it did not wait for the command");
@@ -539,13 +539,13 @@ fn s24_calls_of_a_stopped_daemon_continue_in_the_next() {
     for era in ERAS {
         let mut client = Client::start(&home, setup(era));
         let name = format!("{era:?}");
-        let (ear, go) = (
-            Ear::new(&home, &name),
-            Ear::new(&home, &format!("{name}.go")),
+        let (fifo, go) = (
+            Fifo::new(&home, &name),
+            Fifo::new(&home, &format!("{name}.go")),
         );
-        let command = format!("echo $$ > {}; cat {}; echo over", ear.path(), go.path());
+        let command = format!("echo $$ > {}; cat {}; echo over", fifo.path(), go.path());
         let id = client.begin("shell", json!({"command": command}));
-        ear.hear();
+        fifo.read();
         let stopped = home.command(["stop"]).output().expect("abide stop runs");
         assert!(stopped.status.success(), "{stopped:?}");
         std::fs::write(home.path(&format!("{name}.go")), "").expect("the command reads");

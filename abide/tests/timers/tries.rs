@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::common::process::Process;
-use crate::harness::{Abide, comes_to_life, living, look_for, receive};
+use crate::harness::{Abide, look_for, pids_of, receive, wait_for_pid};
 use crate::{call, id_of};
 
 /// Sessions that this timer started, including ended ones.
@@ -101,7 +101,7 @@ fn family(number: u32) -> (String, [String; 2]) {
 fn born(lines: &[String; 2]) -> Vec<Process> {
     lines
         .iter()
-        .map(|line| Process::on(comes_to_life(line)))
+        .map(|line| Process::on(wait_for_pid(line)))
         .collect()
 }
 
@@ -137,7 +137,7 @@ fn what_succeeding_try_leaves_behind_is_ended_before_timer_completes() {
     let arguments = json!({"total_duration": 600, "reason": "r", "until": until});
     let result = call(&abide, "timer", arguments);
     assert_eq!(result["completed_by"], "condition", "{result}");
-    assert_eq!(living(&line), Vec::<i32>::new());
+    assert_eq!(pids_of(&line), Vec::<i32>::new());
 }
 
 #[test]
