@@ -244,9 +244,9 @@ impl Engine {
         Ok(slot)
     }
 
-    /// Time just before the first failure of a session that the maker of a timer has not been told of or was told of just
-    /// now, else now. A server can fail between the call that started it and the call that waits for its port, or before
-    /// the first of them is answered.
+    /// Time just before the first failure of a session that the maker of a timer has not been told of, or the last one that
+    /// it was told of just now, else now. A server can fail between the call that started it and the call that waits for
+    /// its port, or before the first of them is answered.
     fn untold_since(&self, now: Now, maker: &Maker) -> Wall {
         let recipient = Recipient {
             agent: maker.0.clone(),
@@ -265,7 +265,8 @@ impl Engine {
             is_terminal && is_recent && is_own
         });
         let told = told.filter(|entry| entry.session.failed_at().is_some());
-        let first = untold.chain(told.map(|entry| entry.session.created)).min();
+        let last_told = told.map(|entry| entry.session.created).max();
+        let first = untold.chain(last_told).min();
         first.map_or(now.wall, |first| first.min(now.wall))
     }
 
