@@ -113,7 +113,7 @@ impl Shortener {
             summaries: share(6),
             outliers: share(14),
             warnings: share(30),
-            mentions: share(9),
+            mentions: share(16),
         }
     }
 
