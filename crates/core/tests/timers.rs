@@ -569,9 +569,6 @@ fn refused(refusal: &Refusal) -> String {
         }) => format!("cannot {attempt} {}: {}", t(*timer), status.as_str()),
         Refusal::Timer(timer::Refusal::KeyReused(key)) => format!("key {} reused", key.0),
         Refusal::NotRecorded => "not recorded".into(),
-        Refusal::DatabaseAway(why)
-        | Refusal::ChangedElsewhere(why)
-        | Refusal::OutcomeUnknown(why) => why.clone(),
         Refusal::TooMany(sentence) => format!("too many: {sentence}"),
         other => panic!("not about timers: {other:?}"),
     }
