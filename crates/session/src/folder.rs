@@ -33,7 +33,7 @@ const ENDING_HEAD: &str = "abide ending 1";
 /// The command of a session and the identity of its keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What was to be run.
+    /// Launch of the command.
     pub launch: LaunchRecord,
     /// Containment of the process tree.
     pub contained_by: Containment,

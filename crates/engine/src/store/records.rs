@@ -104,7 +104,7 @@ pub(super) enum Told {
     /// The answer of a waiting call carries it. If that answer arrives, no other call needs the message; if it does not,
     /// the message is told again and gets the time.
     InAnswer,
-    /// It was told at this time, maybe by an answer that did not arrive.
+    /// Told at this time, maybe by an answer that did not arrive.
     At(Wall),
 }
 
