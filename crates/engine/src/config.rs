@@ -7,7 +7,9 @@ mod sandbox;
 mod wakers;
 
 use std::env;
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -279,6 +281,22 @@ impl From<&str> for InvalidSetting {
     }
 }
 
+/// Checks that the value of a setting is in its range.
+fn within<T: PartialOrd + Display>(
+    setting: &str,
+    value: T,
+    range: RangeInclusive<T>,
+    unit: &str,
+) -> Result<(), InvalidSetting> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(InvalidSetting(format!(
+        "`{setting}` must be {least} to {most}{unit}; got {value}"
+    )))
+}
+
 /// Configuration that cannot be used. Each message says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -336,30 +354,15 @@ impl Config {
         if self.shell.is_empty() {
             return Err("`shell` needs at least one word, such as [\"/bin/bash\", \"-c\"]".into());
         }
-        if !(1..=1_000_000).contains(&self.max_output) {
-            return Err(InvalidSetting(format!(
-                "`max_output` must be 1 to 1000000; got {}",
-                self.max_output
-            )));
-        }
+        within("max_output", self.max_output, 1..=1_000_000, "")?;
         if self.log_quota < 1 << 20 {
             return Err(InvalidSetting(format!(
                 "`log_quota` must be at least 1048576 bytes; got {}",
                 self.log_quota
             )));
         }
-        if !(0.0..=600.0).contains(&self.kill_grace) {
-            return Err(InvalidSetting(format!(
-                "`kill_grace` must be 0 to 600 seconds; got {}",
-                self.kill_grace
-            )));
-        }
-        if self.idle_keepers > 64 {
-            return Err(InvalidSetting(format!(
-                "`idle_keepers` must be 0 to 64; got {}",
-                self.idle_keepers
-            )));
-        }
+        within("kill_grace", self.kill_grace, 0.0..=600.0, " seconds")?;
+        within("idle_keepers", self.idle_keepers, 0..=64, "")?;
         if let HttpListen::At(address) = self.http
             && address.ip().is_unspecified()
         {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use abide_core::fleet::rights::{Machines, Rights};
 use serde::Deserialize;
 
-use super::{Config, InvalidSetting};
+use super::{Config, InvalidSetting, within};
 
 /// Maximum length of the name of a machine and of a label, as in a host name.
 const MAX_NAME: usize = 63;
@@ -90,13 +90,8 @@ impl Config {
                 )));
             }
         }
-        let return_after = self.fleet.return_after;
-        if let Some(seconds) = return_after.filter(|time| !RETURN_AFTER.contains(time)) {
-            return Err(InvalidSetting(format!(
-                "`fleet.return_after` must be {} to {} seconds; got {seconds}",
-                RETURN_AFTER.start(),
-                RETURN_AFTER.end()
-            )));
+        if let Some(seconds) = self.fleet.return_after {
+            within("fleet.return_after", seconds, RETURN_AFTER, " seconds")?;
         }
         if let Some(seconds) = self.lost_after.filter(|time| *time < SHORTEST_LOST_AFTER) {
             return Err(InvalidSetting(format!(

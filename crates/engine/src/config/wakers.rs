@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use super::InvalidSetting;
+use super::{InvalidSetting, within};
 use crate::clients::ClientKind;
 use crate::secret;
 use crate::web::Address;
@@ -144,11 +144,7 @@ impl TryFrom<RawWaker> for WakerConfig {
     fn try_from(mut raw: RawWaker) -> Result<Self, InvalidSetting> {
         let kind = raw.parse_kind()?;
         let after = raw.after.unwrap_or(2.0);
-        if !(0.0..=86_400.0).contains(&after) {
-            return Err(InvalidSetting(format!(
-                "`wakers.after` must be 0 to 86400 seconds; got {after}"
-            )));
-        }
+        within("wakers.after", after, 0.0..=86_400.0, " seconds")?;
         // Messages to a web server or a desktop cost nothing; the others start turns of a model that the user pays
         // for.
         let (default_per_hour, wakes_for) = match kind {
@@ -159,11 +155,7 @@ impl TryFrom<RawWaker> for WakerConfig {
             }
         };
         let most_per_hour = raw.most_per_hour.unwrap_or(default_per_hour);
-        if !(1..=3_600).contains(&most_per_hour) {
-            return Err(InvalidSetting(format!(
-                "`wakers.most_per_hour` must be 1 to 3600; got {most_per_hour}"
-            )));
-        }
+        within("wakers.most_per_hour", most_per_hour, 1..=3_600, "")?;
         Ok(WakerConfig {
             agent: raw.agent.unwrap_or_else(|| "*".into()),
             kind,
