@@ -205,10 +205,8 @@ impl Carrier {
                 () = table.rung() => look = true,
                 () = self.fleet.frame_waits() => look = true,
                 () = self.changed.notified() => {}
+                () = table.closed() => return StoreFault::Unwritable("the connection is closed".into()),
                 () = pause(self.interval(table, taken.is_empty())) => look = true,
-            }
-            if table.is_closed() {
-                return StoreFault::Unwritable("the connection is closed".into());
             }
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use abide_core::fleet::MachineId;
 use futures_util::future::join_all;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify, oneshot};
 use tokio_postgres::types::{ToSql, Type};
 
 use super::batch::Statement;
@@ -43,6 +43,8 @@ pub(crate) struct StoredFrame {
 /// Connection for frames.
 pub(crate) struct FrameTable {
     link: Link,
+    /// Closed with the connection.
+    closed: Mutex<oneshot::Receiver<()>>,
     own: MachineId,
     /// Notified if another machine has sent something. `None`: the database does not notify.
     rung: Option<Arc<Notify>>,
@@ -52,8 +54,9 @@ impl FrameTable {
     /// Connects, finds out whether the database notifies, and removes frames that are too old to be taken.
     pub async fn connect(address: &Address, own: MachineId) -> Result<Self, StoreFault> {
         let rung = Arc::new(Notify::new());
-        let link = address.connect_notified(Some(rung.clone())).await?;
+        let mut link = address.connect_notified(Some(rung.clone())).await?;
         let mut table = FrameTable {
+            closed: Mutex::new(link.take_closed()),
             link,
             own,
             rung: None,
@@ -78,9 +81,9 @@ impl FrameTable {
         }
     }
 
-    /// True if the connection is closed.
-    pub fn is_closed(&self) -> bool {
-        self.link.is_closed()
+    /// Waits until the connection is closed. To be called until it returns, by one task.
+    pub async fn closed(&self) {
+        let _ = (&mut *self.closed.lock().await).await;
     }
 
     /// Writes frames and wakes their recipients. A frame that is there already is left as it is.

@@ -378,6 +378,11 @@ impl Link {
         let _ = (&mut self.closed).await;
     }
 
+    /// Takes the receiver that is closed with the connection, for an owner that shares the link.
+    pub(super) fn take_closed(&mut self) -> oneshot::Receiver<()> {
+        std::mem::replace(&mut self.closed, oneshot::channel().1)
+    }
+
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
