@@ -230,7 +230,7 @@ fn f28_copied_state_folder_is_another_machine() {
 fn f37_one_of_three_machines_adopts_a_killed_one() {
     let server = Server::start();
     let machines = ["one", "two", "three"].map(|name| machine(&server, name));
-    let ids: Vec<String> = (0..5).map(|_| make_due(&machines[0], 3.0, None)).collect();
+    let ids: Vec<String> = (0..5).map(|_| make_due(&machines[0], 8.0, None)).collect();
     machines[0].kill_daemon();
     for id in &ids {
         assert_eq!(over(&server, id).0, "completed");
