@@ -48,7 +48,7 @@ impl Launcher {
         }
     }
 
-    /// What a person types to run this program.
+    /// Words that a person types to run this program.
     pub fn for_people() -> String {
         let program = std::env::current_exe().unwrap_or_default();
         let launcher = Launcher::of(&program.to_string_lossy());

@@ -265,7 +265,7 @@ pub const KEYWORD_LIST: &[&str] = &[
 
 pub static KEYWORDS: LazyLock<AhoCorasick> = LazyLock::new(|| case_insensitive(KEYWORD_LIST));
 
-/// What is not as it should be, in words of any tool. Not among the keywords, because much text has them.
+/// Words of any tool for something that is not as it should be. Not among the keywords, because much text has them.
 pub static NEGATION: LazyLock<AhoCorasick> = LazyLock::new(|| {
     case_insensitive(&[
         " is not ",
