@@ -235,6 +235,13 @@ const freePort = async () => {
 async function conditions({ call }, other, name) {
   const file = (end) => path(`${name}.${end}`);
   const [port, two] = [await freePort(), await freePort()];
+
+  // The time runs out: what was seen last is told. A session that failed just before would end this wait sooner.
+  const late = await call('timer', { total_duration: 0.2, reason: 'never', until: { port: two } });
+  assert.equal(late.completed_by, 'time', late.text);
+  const last = `The condition did not hold. Last look: port ${two}: connection refused`;
+  assert.ok(late.text.includes(`\n${last}`), late.text);
+
   let ready = false;
   const web = createWebServer((_, response) => {
     response.statusCode = ready ? 200 : 503;
@@ -283,13 +290,6 @@ async function conditions({ call }, other, name) {
   await other.call('terminal_session', { action: 'send_input', session_id: session, input: 'it\n' });
   await Promise.all(standing);
   await Promise.all([closed(server), closed(web)]);
-
-  // The time runs out: what was seen last is told.
-  const late = { total_duration: 0.2, reason: 'never', until: { port: two } };
-  const timer = await call('timer', late);
-  assert.equal(timer.completed_by, 'time');
-  const last = `The condition did not hold. Last look: port ${two}: connection refused`;
-  assert.ok(timer.text.includes(`\n${last}`), timer.text);
   await call('read_messages', {});
 }
 
