@@ -2,10 +2,19 @@
 
 use std::io;
 
+use abide_output::lines::ResumeState;
 use abide_output::lines::{Chunk, LineReader, MAX_LINE_BYTES, Stream};
-pub use abide_output::lines::{Cursor, Page, PartialLine, ResumeState};
+pub use abide_output::lines::{Cursor, Page, PartialLine};
 
-use abide_session::log::{self, Log, Piece};
+use abide_session::log::{self, Log, Piece, Pieces};
+
+/// State of a reader between two pages: partial lines, and the log at the offset where the next page is expected to
+/// begin.
+#[derive(Default)]
+pub struct ReadState {
+    partial: ResumeState,
+    pieces: Option<Pieces>,
+}
 
 /// Reads up to `max_lines` lines from a cursor on, in the log of a session that has written at least `known`
 /// bytes. Bytes before `known` that are not in the log are reported as missing.
@@ -15,13 +24,16 @@ pub fn read(
     from: Cursor,
     max_lines: usize,
     partial: PartialLine,
-    state: &mut ResumeState,
+    state: &mut ReadState,
 ) -> io::Result<Page> {
-    let mut reader = match state.reader(from, max_lines) {
+    let mut reader = match state.partial.reader(from, max_lines) {
         Some(reader) => reader,
         None => restored(log, from, max_lines)?,
     };
-    let mut pieces = log.pieces(from.offset(), None).up_to(known);
+    let continued = state.pieces.take();
+    let pieces = continued.filter(|pieces| pieces.at() == from.offset());
+    let pieces = pieces.unwrap_or_else(|| log.pieces(from.offset(), None));
+    let mut pieces = pieces.up_to(known);
     while !reader.is_full()
         && let Some(piece) = pieces.next_within(usize::MAX)?
     {
@@ -30,7 +42,11 @@ pub fn read(
     let (page, next) = reader.finish(partial);
     // A page with partial lines does not advance the state: the next page continues where this one began.
     if partial == PartialLine::Hold {
-        *state = next;
+        pieces.open_segment()?;
+        *state = ReadState {
+            partial: next,
+            pieces: Some(pieces),
+        };
     }
     Ok(page)
 }
@@ -115,15 +131,23 @@ mod tests {
 
     use abide_session::log as keeper;
 
-    fn written(folder: &std::path::Path, chunks: &[(log::Stream, &str)]) -> Log {
+    fn writer(folder: &std::path::Path) -> keeper::LogWriter {
         let directory = std::fs::File::open(folder).unwrap();
         let directory = std::rc::Rc::new(std::os::fd::OwnedFd::from(directory));
-        let mut log = keeper::LogWriter::new(directory, 1 << 30);
+        keeper::LogWriter::new(directory, 1 << 30)
+    }
+
+    fn append(log: &mut keeper::LogWriter, stream: log::Stream, text: &str) {
+        let (from, mut to) = std::io::pipe().unwrap();
+        to.write_all(text.as_bytes()).unwrap();
+        let taken = log.take(from.as_fd(), stream, text.len());
+        assert_eq!(taken, keeper::OutputRead::Bytes(text.len() as u64));
+    }
+
+    fn written(folder: &std::path::Path, chunks: &[(log::Stream, &str)]) -> Log {
+        let mut log = writer(folder);
         for (stream, text) in chunks {
-            let (from, mut to) = std::io::pipe().unwrap();
-            to.write_all(text.as_bytes()).unwrap();
-            let taken = log.take(from.as_fd(), *stream, text.len());
-            assert_eq!(taken, keeper::OutputRead::Bytes(text.len() as u64));
+            append(&mut log, *stream, text);
         }
         Log::open(folder)
     }
@@ -132,26 +156,50 @@ mod tests {
     fn partial_line_is_reread_from_the_log_only_without_state() {
         use std::os::unix::fs::FileExt;
         let folder = tempfile::tempdir().unwrap();
-        let log = written(folder.path(), &[(Stdout, "begun "), (Stderr, "one\n")]);
+        let mut writer = writer(folder.path());
+        append(&mut writer, Stdout, "begun ");
+        append(&mut writer, Stderr, "one\n");
+        let log = Log::open(folder.path());
         let hold = PartialLine::Hold;
-        let mut state = ResumeState::default();
+        let mut state = ReadState::default();
         let first = read(&log, 10, Cursor::default(), 10, hold, &mut state).unwrap();
         assert_eq!(first.lines, ["[stderr] one"]);
         // The log has other bytes at the beginning of the line.
-        let folder = tempfile::tempdir().unwrap();
-        let chunks = [(Stdout, "begun "), (Stderr, "one\n"), (Stdout, "ended\n")];
-        let log = written(folder.path(), &chunks);
         let data = folder.path().join("log").join(format!("{:016x}", 0));
         let data = std::fs::File::options().write(true).open(data).unwrap();
         data.write_all_at(b"other ", 0).unwrap();
+        append(&mut writer, Stdout, "ended\n");
         let known = log.end().unwrap();
         for partial in [PartialLine::Emit, hold] {
             let rest = read(&log, known, first.cursor, 10, partial, &mut state).unwrap();
             assert_eq!(rest.lines, ["[stdout] begun ended"]);
         }
-        let mut none = ResumeState::default();
+        let mut none = ReadState::default();
         let reread = read(&log, known, first.cursor, 10, hold, &mut none).unwrap();
         assert_eq!(reread.lines, ["[stdout] other ended"]);
+    }
+
+    #[test]
+    fn reader_that_continues_sees_every_line_that_is_appended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = writer(folder.path());
+        let log = Log::open(folder.path());
+        let (mut state, mut cursor) = (ReadState::default(), Cursor::default());
+        let mut next = |expected: &[String]| {
+            let known = log.end().unwrap();
+            let page = read(&log, known, cursor, 10, PartialLine::Hold, &mut state).unwrap();
+            assert_eq!(page.lines, expected);
+            cursor = page.cursor;
+        };
+        next(&[]);
+        // Chunks of one stream that arrive in the same millisecond share an index entry, which grows.
+        for number in 0..100 {
+            let stream = if number % 7 == 0 { Stderr } else { Stdout };
+            append(&mut writer, stream, &format!("{number}\n"));
+            let name = if stream == Stderr { "stderr" } else { "stdout" };
+            next(&[format!("[{name}] {number}")]);
+            next(&[]);
+        }
     }
 
     #[test]
@@ -171,7 +219,7 @@ mod tests {
         assert_eq!(from_start(20).to_string(), "20O19");
         let known = log.end().unwrap();
         let rest = |from| {
-            let mut state = ResumeState::default();
+            let mut state = ReadState::default();
             read(&log, known, from, 10, PartialLine::Emit, &mut state)
                 .unwrap()
                 .lines
@@ -194,7 +242,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = written(folder.path(), &[(Stdout, "one\n")]);
         let hold = PartialLine::Hold;
-        let mut state = ResumeState::default();
+        let mut state = ReadState::default();
         let page = read(&log, 10, Cursor::default(), 10, hold, &mut state).unwrap();
         let missing = "[… 6 bytes are missing from the log …]";
         assert_eq!(page.lines, ["[stdout] one", missing]);
@@ -210,7 +258,7 @@ mod tests {
             (4, vec!["[… 4 bytes are missing from the log …]"]),
         ] {
             let log = Log::open(folder.path());
-            let mut state = ResumeState::default();
+            let mut state = ReadState::default();
             let from = Cursor::default();
             let page = read(&log, known, from, 10, PartialLine::Emit, &mut state);
             assert_eq!(page.unwrap().lines, expected);

@@ -16,7 +16,7 @@ use abide_session::log::Log;
 
 use super::tail::{Found, Tail};
 use crate::tools::report;
-use crate::unread_lines::{self, Cursor, Page, PartialLine, ResumeState};
+use crate::unread_lines::{self, Cursor, Page, PartialLine, ReadState};
 
 /// Lines read at once while searching for a pattern.
 const STRIDE: usize = 1_000;
@@ -37,7 +37,7 @@ pub(super) struct Reading {
     /// Offset up to which the log is known to be written.
     known: Option<u64>,
     /// Partial lines at the end of the last page.
-    begun: ResumeState,
+    begun: ReadState,
     follower: Option<Follower>,
     /// The command has ended, or the log contains everything that the session will ever write.
     pub ended: bool,
@@ -74,7 +74,7 @@ impl Reading {
                 .flatten()
                 .map(|meta| meta.launch.log_quota),
             known: None,
-            begun: ResumeState::default(),
+            begun: ReadState::default(),
             ended: follower.is_none() && !view.is_running(),
             follower,
             left: !view.is_running(),
@@ -246,6 +246,10 @@ impl Reading {
         let Some(at) = page.lines.iter().position(is_in) else {
             return Ok(None);
         };
+        if at + 1 == page.lines.len() {
+            tail.extend(page.lines.clone());
+            return Ok(Some(page.cursor));
+        }
         let upto = self.page(tail.cursor, at + 1, PartialLine::Hold).await?;
         tail.extend(upto.lines);
         Ok(Some(upto.cursor))
@@ -371,7 +375,7 @@ mod tests {
             lossy: false,
             quota: None,
             known: Some(5),
-            begun: ResumeState::default(),
+            begun: ReadState::default(),
             follower: None,
             ended: false,
             left: false,

@@ -329,6 +329,18 @@ impl Pieces {
         }
     }
 
+    /// Opens the segment of the current offset, so that output that arrives later is read without a search for it.
+    pub fn open_segment(&mut self) -> io::Result<()> {
+        if self.segment.is_none()
+            && let Some(segment) = self.beyond()?
+        {
+            // The entry before the offset may still grow.
+            self.line = segment.line_at(self.at)?.saturating_sub(1);
+            self.segment = Some(segment);
+        }
+        Ok(())
+    }
+
     /// Raises the number of bytes that are known to have been written. Bytes below it that are not in the log are a
     /// gap.
     pub fn raise_written(&mut self, bytes: u64) {
