@@ -1,5 +1,6 @@
 //! A command that stops its own keeper does not escape its limits: the daemon kills it.
 
+use abide_session::proc;
 use serde_json::{Value, json};
 
 use crate::common::fifo;
@@ -133,6 +134,21 @@ fn limit_of_a_stopped_keepers_session_holds_across_a_daemon_restart() {
     assert_eq!(told["status"], "TIMEOUT_ERROR", "{told}");
     assert_eq!(told["end"], "deadline", "{told}");
     assert!(pids_of(&sleep).is_empty());
+}
+
+#[test]
+fn stopped_fork_server_exits_after_its_daemon_was_killed() {
+    let abide = Abide::started();
+    let done = abide
+        .post("/v1/tools/shell", &json!({"command": "true"}))
+        .body;
+    assert_eq!(done["status"], "SUCCESS", "{done}");
+    let pid = *proc::children(abide.pid()).first().expect("a fork server");
+    let fork_server = Process::on(pid);
+    let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("it is stopped");
+    abide.kill_daemon();
+    fork_server.wait_gone();
 }
 
 #[test]

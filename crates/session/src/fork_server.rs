@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-use rustix::process::{Signal, WaitOptions};
+use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal};
 
 use super::clock::wall_ms;
 use super::connection::Connection;
@@ -70,6 +70,8 @@ pub fn main() -> ! {
 /// wanted.
 fn take_signals() -> io::Result<OwnedFd> {
     super::become_subreaper();
+    // A command can stop this process. It continues when its daemon dies, and so exits after its last keeper.
+    let _ = set_parent_process_death_signal(Some(Signal::CONT));
     // SIGCHLD may be ignored in the process that started this one; an ignored SIGCHLD is never delivered.
     signals::reset(libc::SIGCHLD);
     signals::open_signalfd(&[libc::SIGCHLD, START_DAEMON.as_raw()])
