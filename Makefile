@@ -49,8 +49,8 @@ programs: ## the programs that the tests talk to (installs what is missing)
 rust-test: programs ## unit tests, transcripts, simulation, real processes, interfaces
 	$(CARGO) build --locked --workspace --all-targets
 	if $(CARGO) nextest --version >/dev/null 2>&1; then
-	  # Most tests wait for processes, so two share a core.
-	  threads=$$((2 * $$(nproc)))
+	  # Most tests wait for processes, so several share a core: .config/nextest.toml says how many of which kind.
+	  threads=$$((4 * $$(nproc)))
 	  $(CARGO) nextest run --locked --workspace --test-threads $$threads
 	  ABIDE_TEST_STORE=postgres $(CARGO) nextest run --locked -p abide --test timers --test-threads $$threads
 	else
