@@ -1,5 +1,6 @@
 //! Rules of this repository that no compiler checks. Each failure says what to do.
 
+mod documents;
 mod faults;
 mod guide;
 

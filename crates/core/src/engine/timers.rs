@@ -563,7 +563,7 @@ impl Engine {
     }
 }
 
-/// Creator of a timer: the agent and its conversation.
+/// Owner of a timer: the agent and conversation of the call that made it, or the default agent if a person did.
 type Maker = (Agent, Option<Conversation>);
 
 /// Returns whether the call that creates a timer is answered at once instead of standing by.

@@ -17,7 +17,7 @@
 //!   is all that an idle daemon costs. Every number is sent once: a database that already has it under the daemon's
 //!   claim has it from a clone.
 //! - **Death** is an observation on the boot clock of the observer ([`watch`]): a heartbeat that did not rise over
-//!   three answered looks. A look that fails proves nothing, and no database clock or calendar is asked. A machine that
+//!   three answered looks and for [`SILENCE_FAST`] or [`SILENCE_SLOW`]. A look that fails proves nothing, and no database clock or calendar is asked. A machine that
 //!   begins to beat fast notifies its observers, where the database can notify; else they see it at their next look.
 //! - **Adoption.** A shard is the timers, messages and questions that were made on one machine. A row names its owner
 //!   and an epoch. The first observer sets itself as the owner with a higher epoch, by compare-and-set. Every batch

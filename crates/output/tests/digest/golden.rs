@@ -1,6 +1,6 @@
 //! Logs of real programs and their digests, byte for byte.
 //!
-//! After an intended change, `BLESS=1 cargo test -p abide --test digest golden` rewrites the expected texts; review
+//! After an intended change, `BLESS=1 cargo test -p abide-output --test digest golden` rewrites the expected texts; review
 //! the diff before you commit it.
 
 use std::path::PathBuf;
